@@ -1,0 +1,42 @@
+"""What goes wrong, by whose mistake.
+
+`UserError` is the user's mistake: the message says what was expected, what came, where, and what
+to do.  The command line prints it as one line and exits with 2.  Anything else is a fault of ours
+and exits with 1.  Each class also derives from the builtin a Python caller would catch.
+"""
+
+
+class BspmlError(Exception):
+    """Base of every error this package raises on purpose."""
+
+
+class UserError(BspmlError):
+    """The caller's mistake; the message names the argument or file and the remedy."""
+
+
+class InputError(UserError, ValueError):
+    """An argument has the wrong shape, range or content."""
+
+
+class SampleIndexError(UserError, IndexError):
+    """A sample index points outside the data set, or is missing."""
+
+
+class ConfigError(UserError, ValueError):
+    """A configuration has an unknown key, a wrong type or an impossible value."""
+
+
+class DataError(UserError, ValueError):
+    """Files of a data set are missing, damaged or not what they claim to be."""
+
+
+class CheckpointError(UserError, ValueError):
+    """A checkpoint is missing, damaged, foreign or belongs to other data."""
+
+
+class RunError(UserError, OSError):
+    """A run folder cannot be used as asked: it exists already, or is not a run."""
+
+
+class MissingDependencyError(UserError, ImportError):
+    """An optional package is needed; the message has the line that installs it."""
