@@ -147,8 +147,10 @@ def check_sample_index(sample_index: Any, n: int, rows: int | None, name: str) -
     if index.is_floating_point() or index.dtype == torch.bool or index.is_complex():
         raise InputError(f"`{name}` must be integers; got {index.dtype}.")
     if index.ndim != 1:
-        raise InputError(f"`{name}` must be (B,), one data-set index per row; got "
-                         f"{tuple(index.shape)}. Use `.flatten()`.")
+        raise InputError(
+            f"`{name}` must be (B,), one data-set index per row; got "
+            f"{tuple(index.shape)}. Use `.flatten()`."
+        )
     if rows is not None and len(index) != rows:
         raise InputError(
             f"`{name}` must be (B,) = ({rows},) like the embeddings; got ({len(index)},). "
@@ -168,8 +170,8 @@ def check_sample_index(sample_index: Any, n: int, rows: int | None, name: str) -
 def check_number(
     value: Any,
     name: str,
-    low: float = -math.inf,
-    high: float = math.inf,
+    low: float | int = -math.inf,
+    high: float | int = math.inf,
     open_low: bool = False,
 ) -> float:
     """Return `value` as a float in [low, high] (or (low, high] if `open_low`); NaN is refused."""
@@ -186,7 +188,11 @@ def check_number(
 
 def check_whole(value: Any, name: str, low: int = 1) -> int:
     """Return `value` as an int of at least `low`."""
-    if isinstance(value, bool) or int(value) != value or value < low:
+    try:
+        whole = not isinstance(value, bool) and int(value) == value and value >= low
+    except (TypeError, ValueError, OverflowError):
+        whole = False
+    if not whole:
         raise InputError(f"`{name}` must be a whole number of at least {low}; got {value!r}.")
     return int(value)
 

@@ -1,0 +1,107 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from bspml.errors import RunError
+from bspml.files import atomic_write
+
+# Python ignores SIGXFSZ, so the limit shows as OSError(EFBIG), like a full disk's ENOSPC.
+_FULL_DISK = """
+import resource, sys
+from bspml.errors import RunError
+from bspml.files import atomic_write
+resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
+try:
+    atomic_write(sys.argv[1], b"x" * 5000)
+except RunError as err:
+    print(err)
+"""
+
+
+def names(folder):
+    return sorted(p.name for p in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [(b"ab", b"ab"), ("é", "é".encode()), (lambda f: f.write(b"abc"), b"abc"), (b"", b"")],
+)
+def test_bytes_text_and_a_writer_reach_the_file(tmp_path, content, expected):
+    path = tmp_path / "a.txt"
+    assert atomic_write(path, content) == path
+    assert path.read_bytes() == expected
+    assert names(tmp_path) == ["a.txt"]
+
+
+def test_a_file_name_that_is_not_unicode_survives_as_text(tmp_path):
+    text = os.fsdecode(b"caf\xe9.png")
+    atomic_write(tmp_path / "a", text)
+    assert (tmp_path / "a").read_bytes().decode("utf-8", "surrogatepass") == text
+
+
+@pytest.mark.parametrize("failure", [ValueError, KeyboardInterrupt])
+def test_a_failed_write_leaves_the_old_file_and_nothing_else(tmp_path, failure):
+    path = tmp_path / "a"
+    atomic_write(path, b"old")
+
+    def write(file):
+        file.write(b"half")
+        raise failure
+
+    with pytest.raises(failure):
+        atomic_write(path, write)
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_full_disk_names_the_file_and_leaves_the_old_one(tmp_path):
+    path = tmp_path / "a"
+    atomic_write(path, b"old")
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL_DISK, str(path)], capture_output=True, text=True, check=True
+    )
+    assert f"{path}: cannot be written (File too large)" in done.stdout
+    assert path.read_bytes() == b"old"
+    assert names(tmp_path) == ["a"]
+
+
+def test_a_disk_error_hidden_by_the_writer_is_named_all_the_same(tmp_path, monkeypatch):
+    class FullFile:
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+    def write(file):  # as torch.save does: its C++ writer raises an error of its own
+        file._file = FullFile()
+        try:
+            file.write(b"x")
+        except OSError:
+            raise RuntimeError("unexpected pos") from None
+
+    with pytest.raises(RunError, match="No space left on device"):
+        atomic_write(tmp_path / "a", write)
+    assert names(tmp_path) == []
+
+
+def test_a_missing_folder_is_a_run_error(tmp_path):
+    with pytest.raises(RunError, match="cannot be written"):
+        atomic_write(tmp_path / "none" / "a", b"")
+
+
+def test_a_link_is_followed_and_the_longest_name_works(tmp_path):
+    (tmp_path / "far").mkdir()
+    target = tmp_path / "far" / "a"
+    target.write_bytes(b"old")
+    link = tmp_path / "link"
+    link.symlink_to(target)
+    atomic_write(link, b"new")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new"
+    assert atomic_write(tmp_path / ("n" * 255), b"").exists()
+
+
+def test_the_file_is_as_readable_as_any_other(tmp_path):
+    plain = tmp_path / "plain"
+    plain.write_bytes(b"")
+    assert atomic_write(tmp_path / "a", b"").stat().st_mode == plain.stat().st_mode
