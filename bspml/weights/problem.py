@@ -1,0 +1,284 @@
+"""The weight sub-problem: a box-constrained quadratic in one weight per training sample.
+
+With the network held fixed, [Zhang 2023] eq. (6) asks for w in [0, 1]^N with the least
+
+    L(w) =   sum_c (1/N_c) sum_{i in c} w_i (zeta_c - w_i)/(N_c - 1) xi_pos_i          positive
+           + sum_c (1/N_c) sum_{i in c} w_i (1/(C-1)) sum_{k != c} m_k xi_neg_i        negative
+           - age sum_c m_c                                                             pace
+           + balance/(C-1) sum_{c<k} (m_c - m_k)^2                                     balance
+
+where zeta_c is the sum and m_c = zeta_c / N_c the mean of the weights of class c.  L is not convex.
+
+Differs: the print of eq. (6) has no 1/N_c before the inner sums.  Its own gradient, eq. (8), has
+it in front of every term, and eq. (3) has it too, so it is restored here.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bspml.checks import check_number, encode_labels, some_of
+from bspml.errors import InputError
+from bspml.shapes import Float, Tensor
+
+# A weight may leave [0, 1] by this much before it is the caller's mistake: float32 averages do.
+FEASIBILITY_SLACK = 1e-6
+
+
+class ClassSorted(NamedTuple):
+    """The data in class order, so that one class is one contiguous slice for the kernels.
+
+    Attributes:
+        order: (N,) sample at each position, classes ascending, samples ascending within a class.
+        starts: (C + 1,) class c occupies positions starts[c] to starts[c + 1].
+        codes: (N,) class of each position.
+        xi_pos: (N,) positive statistic of each position.
+        xi_neg: (N,) negative statistic of each position.
+    """
+
+    order: np.ndarray
+    starts: np.ndarray
+    codes: np.ndarray
+    xi_pos: np.ndarray
+    xi_neg: np.ndarray
+
+
+class Outcome(NamedTuple):
+    """What a method hands to `solve_weights`: weights in the caller's order, and how it ended."""
+
+    weights: np.ndarray
+    sweeps: int
+    status: str
+    message: str
+
+
+class WeightProblem:
+    """min L(w) over 0 <= w <= 1, [Zhang 2023] eq. (6), for statistics that are held fixed.
+
+    Conventions where eq. (6) divides by zero: a class of one sample has no positive term, and a
+    single class has neither a negative nor a balance term.
+
+    Args:
+        xi_pos: (N,) positive statistic of each sample, eq. (3).  Any finite numbers: statistics
+            shifted by a constant may be negative.
+        xi_neg: (N,) negative statistic of each sample.
+        labels: (N,) given labels, integers or strings, possibly wrong.
+        age: lambda, the self-paced threshold in units of xi; negative ages drop every sample.
+        balance: mu >= 0, the weight of the balance term; 0 leaves it out.
+
+    Attributes:
+        xi_pos: (N,) float64 numpy copy, read-only; so is xi_neg.
+        codes: (N,) int64 class codes 0..C-1.
+        sizes: (C,) float64, samples per class.
+
+    Raises:
+        InputError: lengths differ, a statistic is not finite, no sample, age not finite,
+            balance negative.
+
+    Example:
+        >>> problem = WeightProblem([1.0, 1.0], [0.5, 0.5], labels=[7, 7], age=3.0, balance=0.0)
+        >>> problem.objective([1.0, 1.0])  # one class: xi_pos - age
+        -2.0
+    """
+
+    def __init__(
+        self, xi_pos: Any, xi_neg: Any, labels: Any, age: float | int, balance: float | int = 1.0
+    ) -> None:
+        self.xi_pos = _check_vector(xi_pos, "xi_pos")
+        self.xi_neg = _check_vector(xi_neg, "xi_neg", len(self.xi_pos))
+        if len(self.xi_pos) == 0:
+            raise InputError("`xi_pos` must hold at least one sample; got an empty array.")
+        self.codes = encode_labels(labels, len(self.xi_pos)).codes.numpy()
+        self.sizes = np.bincount(self.codes).astype(np.float64)  # (C,)
+        self.age = _check_age(age)
+        self.balance = check_number(balance, "balance", low=0.0)
+        if math.isinf(self.balance):
+            raise InputError("`balance` must be finite; got inf. Try 1e6 for equal class means.")
+        for array in (self.xi_pos, self.xi_neg, self.codes, self.sizes):
+            array.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return (
+            f"WeightProblem(n={self.n}, num_classes={self.num_classes}, "
+            f"age={self.age:g}, balance={self.balance:g})"
+        )
+
+    def with_age(self, age: float | int) -> WeightProblem:
+        """The same problem at another age; shares the arrays."""
+        other = copy.copy(self)
+        other.age = _check_age(age)
+        return other
+
+    @property
+    def n(self) -> int:
+        """N, the number of samples."""
+        return len(self.xi_pos)
+
+    @property
+    def num_classes(self) -> int:
+        """C, the number of classes with at least one sample."""
+        return len(self.sizes)
+
+    @property
+    def lipschitz_max(self) -> float:
+        """L_max = 2 balance / min_c N_c^2, the largest curvature along one weight.
+
+        d2L/dw_i2 = 2 balance / N_c^2: a weight meets itself in the balance term only.  0 for a
+        single class, which has no balance term.  Source: [Zhang 2023] Theorem 1.
+        """
+        if self.num_classes == 1:
+            return 0.0
+        return float(2 * self.balance / self.sizes.min() ** 2)
+
+    @cached_property
+    def class_sorted(self) -> ClassSorted:
+        """The data in class order; made once, shared by every solve."""
+        order = np.argsort(self.codes, kind="stable")
+        starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
+        return ClassSorted(order, starts, self.codes[order], self.xi_pos[order], self.xi_neg[order])
+
+    def objective(self, weights: Any) -> float:
+        """L(w), [Zhang 2023] eq. (6), in O(N).
+
+        Args:
+            weights: (N,) numbers; L is also defined outside the box.
+
+        Raises:
+            InputError: wrong length or not finite.
+        """
+        w = self._check_weights(weights)
+        m = self._class_sum(w) / self.sizes
+        others = self._class_sum(w)[self.codes] - w  # zeta_c - w_i
+        value = (w * self.xi_pos * others * self._inverse_pairs[self.codes]).sum()
+        value -= self.age * m.sum()
+        if self.num_classes > 1:
+            b = self._class_sum(w * self.xi_neg) / self.sizes
+            value += (b * (m.sum() - m)).sum() / (self.num_classes - 1)
+            # sum_{c<k} (m_c - m_k)^2 = C sum_c (m_c - mean)^2: O(C), and no cancellation of
+            # C sum m^2 against (sum m)^2 when the means are almost equal.
+            spread = self.num_classes * float(np.square(m - m.mean()).sum())
+            value += self.balance / (self.num_classes - 1) * spread
+        return float(value)
+
+    def gradient(self, weights: Any) -> Float[Tensor, " N"]:
+        r"""Exact gradient of L in O(N), as a float64 CPU tensor.
+
+        N_c dL/dw_i = (A_c - w_i xi_pos_i + xi_pos_i (zeta_c - w_i)) / (N_c - 1)
+                      + ((B - B_c) + xi_neg_i (M - m_c)) / (C - 1)
+                      + 2 balance (m_c - (M - m_c)/(C - 1)) - age
+
+        with A_c = sum_{p in c} w_p xi_pos_p, B_c = (1/N_c) sum_{n in c} w_n xi_neg_n, and B, M the
+        sums of B_c, m_c over the classes.  Source: the expectation of [Zhang 2023] eq. (8).
+        """
+        w = self._check_weights(weights)
+        return torch.from_numpy(self._scaled_gradient(w) / self.sizes[self.codes])
+
+    def stationarity(self, weights: Any, scaled: bool = False) -> float:
+        r"""Largest move any weight still wants, ‖w − Π(w − ∇L(w))‖_∞, Π the clip to [0, 1].
+
+        Zero exactly at first-order points.  L is not convex, so zero does not mean optimal.
+
+        Args:
+            weights: (N,) feasible weights.
+            scaled: multiply each gradient by its class's size first.  The gradient carries 1/N_c,
+                so in large classes the plain residual is small far from the answer.  The scaled
+                one is never below the plain one, and is what the coordinate solver stops on.
+
+        Raises:
+            InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
+        """
+        w = self.check_feasible(weights, "weights")
+        step = self._scaled_gradient(w)
+        if not scaled:
+            step /= self.sizes[self.codes]
+        return float(np.abs(w - np.clip(w - step, 0, 1)).max())
+
+    def is_feasible(self, weights: Any) -> bool:
+        """Whether every weight lies in [0, 1], without any slack."""
+        w = self._check_weights(weights)
+        return bool(w.min() >= 0 and w.max() <= 1)
+
+    def class_means(self, weights: Any) -> Float[Tensor, " C"]:
+        """m_c, the mean weight of each class; their mean is MAW, [Zhang 2023] eq. (14)."""
+        return torch.from_numpy(self._class_sum(self._check_weights(weights)) / self.sizes)
+
+    def check_feasible(self, weights: Any, name: str) -> np.ndarray:
+        """A float64 copy of `weights` clipped to [0, 1]; raises if it was outside by over 1e-6."""
+        w = self._check_weights(weights, name)
+        off = (w < -FEASIBILITY_SLACK) | (w > 1 + FEASIBILITY_SLACK)
+        if off.any():
+            row = int(np.flatnonzero(off)[0])
+            raise InputError(
+                f"`{name}` must lie in [0, 1]; got {w[row]:g} at index {row} "
+                f"({int(off.sum())} such). Clip them first."
+            )
+        return np.clip(w, 0, 1)
+
+    @cached_property
+    def _inverse_pairs(self) -> np.ndarray:
+        """(C,) 1 / (N_c (N_c - 1)), and 0 for a class of one sample."""
+        pairs = self.sizes * (self.sizes - 1)
+        return np.divide(1, pairs, out=np.zeros_like(pairs), where=pairs > 0)
+
+    def _class_sum(self, values: np.ndarray) -> np.ndarray:
+        return np.bincount(self.codes, values, minlength=self.num_classes)
+
+    def _scaled_gradient(self, w: np.ndarray) -> np.ndarray:
+        """(N,) N_c dL/dw_i."""
+        codes, zeta = self.codes, self._class_sum(w)
+        m = zeta / self.sizes
+        A = self._class_sum(w * self.xi_pos)
+        pulled = A[codes] - w * self.xi_pos + self.xi_pos * (zeta[codes] - w)
+        scaled = pulled * (self._inverse_pairs * self.sizes)[codes] - self.age
+        if self.num_classes > 1:
+            b = self._class_sum(w * self.xi_neg) / self.sizes
+            mean_of_others = (m.sum() - m) / (self.num_classes - 1)
+            scaled += ((b.sum() - b) / (self.num_classes - 1))[codes]
+            scaled += self.xi_neg * mean_of_others[codes]
+            scaled += 2 * self.balance * (m - mean_of_others)[codes]
+        return scaled
+
+    def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
+        return _check_vector(weights, name, self.n)
+
+
+def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
+    """A contiguous float64 copy of `values`, finite, (N,) or of length n."""
+    if isinstance(values, Tensor):
+        values = values.detach().cpu()
+        values = values.double().numpy() if values.dtype == torch.bfloat16 else values.numpy()
+    try:
+        array = np.array(values, dtype=np.float64, order="C")
+    except (TypeError, ValueError) as err:
+        raise InputError(f"`{name}` must be (N,) numbers; got {type(values).__name__}.") from err
+    if array.ndim != 1:
+        hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
+        raise InputError(f"`{name}` must be (N,), one number per sample; got {array.shape}.{hint}")
+    if n is not None and len(array) != n:
+        raise InputError(
+            f"`{name}` must be (N,) = ({n},) like `xi_pos`; got ({len(array)},). "
+            "Pass one number per sample of the data set, in its order."
+        )
+    bad = ~np.isfinite(array)
+    if bad.any():
+        raise InputError(
+            f"`{name}` must be finite; indices {some_of(np.flatnonzero(bad))} hold NaN or "
+            "infinity. Look for a diverged model or zero embeddings."
+        )
+    return array
+
+
+def _check_age(age: float | int) -> float:
+    age = check_number(age, "age")
+    if math.isinf(age):
+        raise InputError(
+            f"`age` must be finite; got {age:g}. From 2 max xi_pos + 2 max xi_neg + 2 balance on, "
+            "every sample is kept."
+        )
+    return age

@@ -1,0 +1,112 @@
+"""The door to the weight solvers: one problem in, weights with a certificate out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.checks import check_choice, check_number, check_whole
+from bspml.errors import InputError
+from bspml.shapes import Float, Tensor
+from bspml.weights.coordinate import minimise_by_coordinates
+from bspml.weights.doubly_stochastic import StochasticOptions, minimise_stochastically
+from bspml.weights.problem import Outcome, WeightProblem
+
+METHODS = ("coordinate", "doubly-stochastic")
+
+
+@dataclass(frozen=True)
+class WeightSolution:
+    """What a solver found.
+
+    Attributes:
+        weights: (N,) float64, every entry in [0, 1].
+        objective: L(weights), [Zhang 2023] eq. (6).
+        stationarity: ‖w − Π(w − ∇L(w))‖_∞; 0 exactly at first-order points.
+        sweeps: passes over all weights; for Algorithm 3, N steps each.
+        status: local_minimum, stationary, precision_limit, no_progress or max_sweeps: see
+            `minimise_by_coordinates` and `minimise_stochastically`.
+        message: the status in words, with what to change.
+    """
+
+    weights: Float[Tensor, " N"]
+    objective: float
+    stationarity: float
+    sweeps: int
+    status: str
+    message: str
+
+    @property
+    def converged(self) -> bool:
+        """Whether a first-order point was reached to the tolerance."""
+        return self.status in ("local_minimum", "stationary")
+
+
+def solve_weights(
+    problem: WeightProblem,
+    start: Any = None,
+    method: str = "coordinate",
+    tol: float | int = 1e-8,
+    max_sweeps: int = 1000,
+    seed: int = 0,
+    **options: Any,
+) -> WeightSolution:
+    """Find weights that no small feasible move improves.
+
+    "coordinate" minimises exactly along one weight, one pair or one face after the other: the
+    objective never rises, and the answer is usually a certified local minimum.  It draws nothing.
+    "doubly-stochastic" is [Zhang 2023] Algorithm 3 as printed, for comparison.
+
+    Args:
+        problem: statistics, labels, age and balance.
+        start: (N,) feasible weights to start from; None: all ones, as Algorithm 1 does.  The
+            problem is not convex, so the answer depends on the start, and on the samples' order.
+        method: "coordinate" or "doubly-stochastic".
+        tol: stop once the scaled stationarity (each gradient times its class's size; at least the
+            plain one that the solution reports) is at most this.
+        max_sweeps: most passes over all the weights.
+        seed: random stream of Algorithm 3; the coordinate method has none.
+        **options: fields of `StochasticOptions`, for method="doubly-stochastic" only: gamma,
+            classes_per_step (P), samples_per_class (K), decay_passes, batch_growth, patience,
+            min_decrease.
+
+    Raises:
+        InputError: start infeasible or of another length, unknown method or option, gamma not
+            below 2/L_max.
+
+    Example:
+        >>> problem = WeightProblem([0.2, 0.2, 2.0], [0.0, 0.0, 0.0], [0, 0, 0], age=1.5)
+        >>> solution = solve_weights(problem)
+        >>> solution.weights.tolist(), solution.status
+        ([1.0, 1.0, 0.0], 'local_minimum')
+    """
+    check_choice(method, "method", METHODS)
+    tol = check_number(tol, "tol", low=0.0)
+    max_sweeps = check_whole(max_sweeps, "max_sweeps")
+    w = np.ones(problem.n) if start is None else problem.check_feasible(start, "start")
+    _check_options(method, options)
+    outcome: Outcome
+    if method == "coordinate":
+        outcome = minimise_by_coordinates(problem, w, tol, max_sweeps)
+    else:
+        settings = StochasticOptions(**options)
+        outcome = minimise_stochastically(problem, w, tol, max_sweeps, seed, settings)
+    return WeightSolution(
+        weights=torch.from_numpy(outcome.weights),
+        objective=problem.objective(outcome.weights),
+        stationarity=problem.stationarity(outcome.weights),
+        sweeps=outcome.sweeps,
+        status=outcome.status,
+        message=outcome.message,
+    )
+
+
+def _check_options(method: str, options: dict[str, Any]) -> None:
+    known = [f.name for f in fields(StochasticOptions)] if method == "doubly-stochastic" else []
+    unknown = sorted(set(options) - set(known))
+    if unknown:
+        takes = f"it takes {', '.join(known)}" if known else "it takes no further options"
+        raise InputError(f"method={method!r} does not know `{'`, `'.join(unknown)}`; {takes}.")

@@ -1,0 +1,255 @@
+import copy
+import math
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+
+from bspml.errors import CheckpointError, InputError, SampleIndexError
+from bspml.weights.state import SampleWeights, check_weights, look_up
+
+LABELS = [7, 7, 1_000_003, 7, -2]  # classes -2, 7, 1000003 of sizes 1, 3, 1
+
+
+@pytest.fixture
+def weights():
+    table = SampleWeights(LABELS)
+    table.update([1.0, 0.5, 0.25, 0.0, 0.75])
+    return table
+
+
+# ------------------------------------------------------------------------------- the table
+
+
+def test_starts_at_one_with_classes_sorted():
+    table = SampleWeights(LABELS)
+    assert table.weights.dtype == torch.float32
+    assert table.weights.tolist() == [1] * 5
+    assert table.codes.tolist() == [1, 1, 2, 1, 0]
+    assert table.classes.tolist() == [-2, 7, 1_000_003]
+    assert len(table) == 5
+    assert (table.maw(), table.sdaw()) == (1.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        torch.tensor(LABELS, dtype=torch.int32),
+        np.array(LABELS),
+        [str(v) for v in LABELS],
+        torch.tensor(LABELS, dtype=torch.float64),
+    ],
+)
+def test_labels_may_be_of_any_kind(labels):
+    table = SampleWeights(labels)
+    same = table.codes[:, None] == table.codes
+    expected = torch.tensor(LABELS)
+    assert torch.equal(same, expected[:, None] == expected)
+
+
+def test_no_labels_are_refused():
+    with pytest.raises(InputError, match="at least one"):
+        SampleWeights([])
+
+
+def test_lookup_keeps_the_order_and_shape_of_the_index(weights):
+    assert weights[[4, 0, 4]].tolist() == [0.75, 1.0, 0.75]
+    assert weights[torch.tensor([1], dtype=torch.int32)].tolist() == [0.5]
+    assert weights[np.array([2])].tolist() == [0.25]
+    assert weights[3].shape == ()
+    assert weights[1:3].tolist() == [0.5, 0.25]
+    assert weights[torch.tensor([], dtype=torch.long)].shape == (0,)
+
+
+def test_a_lookup_is_a_copy(weights):
+    for part in (weights[:], weights[[0]], weights[0]):
+        part.zero_()
+    assert float(weights[0]) == 1.0
+
+
+@pytest.mark.parametrize("index", [5, -1, [0, 5], [-1]])
+def test_an_index_outside_is_refused(weights, index):
+    with pytest.raises(SampleIndexError, match=r"`sample_index` must lie in \[0, 5\)"):
+        weights[index]
+
+
+def test_a_fractional_index_is_refused(weights):
+    with pytest.raises(InputError, match="must be integers"):
+        weights[[0.0]]
+
+
+# ------------------------------------------------------------------------------- MAW and SDAW
+
+
+def test_maw_and_sdaw_of_a_worked_example():
+    table = SampleWeights([0, 0, 1, 1])
+    table.update([1, 1, 0, 0])  # class means 1 and 0
+    assert table.maw() == 0.5
+    assert table.sdaw() == 0.5  # population: sqrt(((1 - .5)^2 + (0 - .5)^2) / 2)
+
+
+def test_one_class_has_no_deviation():
+    table = SampleWeights([3, 3])
+    table.update([0.25, 0.75])
+    assert (table.maw(), table.sdaw()) == (0.5, 0.0)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 4), st.floats(0, 1, width=32)), min_size=1, max_size=30))
+def test_class_means_agree_with_a_loop(samples):
+    table = SampleWeights([c for c, _ in samples])
+    table.update(torch.tensor([w for _, w in samples]))
+    means = []
+    for c in sorted({c for c, _ in samples}):
+        of_class = [w for k, w in samples if k == c]
+        means.append(sum(of_class) / len(of_class))
+    maw = sum(means) / len(means)
+    sdaw = math.sqrt(sum((m - maw) ** 2 for m in means) / len(means))
+    assert table.class_means().tolist() == pytest.approx(means)
+    assert table.maw() == pytest.approx(maw)
+    assert table.sdaw() == pytest.approx(sdaw, abs=1e-9)
+
+
+# ------------------------------------------------------------------------------- update
+
+
+def test_update_is_seen_by_every_holder(weights):
+    held = weights.weights
+    weights.update(np.zeros(5))
+    assert held.tolist() == [0] * 5
+    weights.reset()
+    assert held.tolist() == [1] * 5
+
+
+def test_update_clips_rounding():
+    table = SampleWeights([0, 0])
+    table.update(torch.tensor([-1e-10, 1 + 1e-10], dtype=torch.float64))
+    assert table.weights.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("new", "message"),
+    [
+        ([1.0, 1.0], r"shape \(5,\); got \(2,\)"),
+        (torch.ones(5, 1), r"got \(5, 1\)"),
+        ([1, 1, 1, 1, 1.1], r"got 1.1 at row 4"),
+        ([1, -0.1, 1, 1, 1], r"got -0.1 at row 1"),
+        ([1, 1, math.nan, 1, math.nan], r"got nan at row 2 \(rows 2, 4\)"),
+        ([1, 1, math.inf, 1, 1], r"got inf at row 2"),
+    ],
+)
+def test_a_refused_update_changes_nothing(weights, new, message):
+    before = weights.weights.clone()
+    with pytest.raises(InputError, match=message):
+        weights.update(new)
+    assert torch.equal(weights.weights, before)
+
+
+def test_update_takes_weights_that_carry_a_graph(weights):
+    weights.update(torch.full((5,), 0.5, requires_grad=True))
+    assert not weights.weights.requires_grad
+
+
+# ------------------------------------------------------------------------------- the batch
+
+
+def test_an_explicit_index_beats_the_announced_batch(weights):
+    weights.set_batch([0, 1])
+    assert weights.for_batch(2).tolist() == [1.0, 0.5]
+    assert weights.for_batch(2, sample_index=[2, 3]).tolist() == [0.25, 0.0]
+    assert weights.for_batch(2).tolist() == [1.0, 0.5]
+
+
+def test_a_missing_index_names_both_ways(weights):
+    with pytest.raises(SampleIndexError, match=r"`sample_index=`.*weights\.set_batch"):
+        weights.for_batch(2)
+
+
+@pytest.mark.parametrize("announce", [True, False])
+def test_another_number_of_rows_raises_and_never_broadcasts(weights, announce):
+    if announce:
+        weights.set_batch([0])
+    with pytest.raises(InputError, match=r"\(B,\) = \(4,\) like the embeddings; got \(1,\)"):
+        weights.for_batch(4, None if announce else [0])
+
+
+@pytest.mark.parametrize(
+    "wrong", [([0, 5], None), ([0, -1], None), ([[0]], None), ([0.5], None), ([1], [9])]
+)
+def test_a_refused_batch_leaves_the_old_one(weights, wrong):
+    weights.set_batch([3], [4])
+    with pytest.raises((InputError, SampleIndexError)):
+        weights.set_batch(*wrong)
+    assert weights.batch_index.tolist() == [3]
+    assert weights.ref_batch_index.tolist() == [4]
+
+
+def test_look_up_takes_announced_references_only_with_the_announced_batch(weights):
+    like = torch.zeros(2, 3, dtype=torch.float64)
+    weights.set_batch([0, 1], [2, 3, 4])
+    announced = look_up(weights, like, 3)
+    assert announced.anchors.tolist() == [1.0, 0.5]
+    assert announced.anchors.dtype == torch.float64
+    assert announced.references.tolist() == [0.25, 0.0, 0.75]
+    assert look_up(weights, like, 3, sample_index=[0, 1]).references is None
+    weights.set_batch([0, 1])
+    assert look_up(weights, like, 3).references is None
+
+
+def test_look_up_within_a_batch_uses_the_same_weights_on_both_sides(weights):
+    known = look_up(weights, torch.zeros(2, 3), None, [4, 2])
+    assert known.anchors is known.references
+    assert known.sample_index.tolist() == [4, 2]
+
+
+def test_look_up_without_a_table_keeps_the_indices():
+    known = look_up(None, torch.zeros(2, 3), 1, [900, 3], [3])
+    assert known.anchors is None
+    assert known.ref_sample_index.tolist() == [3]
+    with pytest.raises(InputError, match=r"\(B,\) = \(2,\)"):
+        look_up(None, torch.zeros(2, 3), 1, [900])
+
+
+def test_reference_indices_without_references_are_refused(weights):
+    with pytest.raises(InputError, match="`ref_emb`, which was not given"):
+        look_up(weights, torch.zeros(2, 3), None, [0, 1], [0, 1])
+
+
+def test_a_bare_tensor_is_no_table():
+    with pytest.raises(InputError, match=r"must be a SampleWeights or None; got Tensor.*update"):
+        check_weights(torch.ones(3))
+
+
+# ------------------------------------------------------------------------------- state_dict
+
+
+def test_state_dict_round_trip(weights):
+    weights.set_batch([0])
+    other = SampleWeights(LABELS)
+    other.load_state_dict(weights.state_dict())
+    assert torch.equal(other.weights, weights.weights)
+    assert other.batch_index is None
+    assert set(weights.state_dict()) == {"weights", "codes"}
+
+
+def test_weights_of_another_number_of_samples_are_refused(weights):
+    other = SampleWeights([0, 1])
+    with pytest.raises(CheckpointError, match="weights for 5 samples, this data set has 2"):
+        other.load_state_dict(weights.state_dict())
+    assert other.weights.tolist() == [1, 1]
+
+
+def test_weights_of_other_labels_are_refused(weights):
+    other = SampleWeights([7, 7, 1_000_003, 1_000_003, -2])
+    with pytest.raises(CheckpointError, match=r"other labels.*rows 3 of 5"):
+        other.load_state_dict(weights.state_dict())
+    assert other.weights.tolist() == [1] * 5
+
+
+def test_refusal_also_works_inside_another_module(weights):
+    holder = torch.nn.ModuleDict({"w": weights})
+    state = copy.deepcopy(holder.state_dict())
+    with pytest.raises(CheckpointError, match="5 samples"):
+        torch.nn.ModuleDict({"w": SampleWeights([0])}).load_state_dict(state)
