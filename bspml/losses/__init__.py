@@ -1,1 +1,1 @@
-
+"""Losses for pytorch-metric-learning, with a weight per sample."""

@@ -1,1 +1,1 @@
-
+"""Miners for pytorch-metric-learning that know the sample weights."""

@@ -1,0 +1,302 @@
+"""What a person decided about single labels, and the corrected label file made from it.
+
+Decisions are a CSV file with the columns index, decision (right, wrong or unsure) and, if wanted,
+label (the label decided on, as a safeguard) and new_label (for a wrong one).  The corrected file
+has index, label, weight, decision: a right label has weight 1 for good, a wrong one weight 0, or
+weight 1 for good under its new label; every other sample keeps the weight it had.
+
+Cells follow the spreadsheets' convention: text that a spreadsheet would run as a formula or
+rewrite as a number has a leading apostrophe, which is taken off when read.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bspml.checks import some_of
+from bspml.errors import DataError, InputError
+from bspml.files import atomic_write
+
+__all__ = [
+    "CorrectedLabels",
+    "Decision",
+    "apply_decisions",
+    "bare_cell",
+    "label_cells",
+    "protected_cell",
+    "read_corrected",
+    "read_decisions",
+    "write_corrected",
+]
+
+DECISIONS = ("right", "wrong", "unsure")
+_CORRECTED = ("index", "label", "weight", "decision")
+# The full-width forms too: spreadsheets in East Asian locales take them for the narrow ones.
+_FORMULA = re.compile(r"[=+\-@'\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"\s*\d[\d.,_]*([eE][+-]?\d*)?\s*|\s*\.\d.*|(?i:nan|inf|true|false)")
+_INTEGER = re.compile(r"[+-]?\d{1,18}")
+
+
+@dataclass(frozen=True)
+class Decision:
+    """One line of a decisions file.
+
+    Attributes:
+        index: the sample.
+        verdict: "right", "wrong" or "unsure".
+        new_label: the right label where the given one is wrong and a person said so, else ''.
+        label: the label decided on, '' if the file does not say.
+        where: file and line, for messages.
+    """
+
+    index: int
+    verdict: str
+    new_label: str
+    label: str
+    where: str
+
+
+@dataclass(frozen=True)
+class CorrectedLabels:
+    """Labels to train on, after a person looked at some.
+
+    Attributes:
+        labels: (N,) integers or text, new labels in place.
+        weights: (N,) float64 in [0, 1].
+        decisions: (N,) text: "right", "wrong", "unsure", or '' where nobody decided.
+        fixed: (N,) bool, the weight is a person's word and must not be learned.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+    decisions: np.ndarray
+
+    @property
+    def fixed(self) -> np.ndarray:
+        """(N,) bool, where the decision is right or wrong."""
+        return np.isin(self.decisions, ("right", "wrong"))
+
+
+# --- decisions ------------------------------------------------------------------------------------
+
+
+def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
+    """Decisions in order of index, each index once.
+
+    Raises:
+        DataError: missing, not such a table, an unknown verdict, a new label for a label that is
+            not wrong, or two lines that contradict each other; names file and line.
+    """
+    decisions: dict[int, Decision] = {}
+    for where, row in _rows(Path(path), ("index", "decision")):
+        made = _parse(where, row)
+        before = decisions.setdefault(made.index, made)
+        if (before.verdict, before.new_label) != (made.verdict, made.new_label):
+            raise DataError(
+                f"{where}: sample {made.index} is {_said(made)}, but {before.where} says "
+                f"{_said(before)}. Keep one of the two lines."
+            )
+    return [decisions[index] for index in sorted(decisions)]
+
+
+def _parse(where: str, row: dict[str, str]) -> Decision:
+    index, verdict = row["index"].strip(), row["decision"].strip().lower()
+    new_label = bare_cell(row.get("new_label", "")).strip()
+    if not _INTEGER.fullmatch(index):
+        raise DataError(f"{where}: `index` must be a whole number; got {index!r}.")
+    if verdict not in DECISIONS:
+        raise DataError(
+            f"{where}: `decision` must be one of {', '.join(DECISIONS)}; got {verdict!r}."
+        )
+    label = bare_cell(row.get("label", ""))
+    if new_label and verdict != "wrong" and new_label != label.strip():
+        raise DataError(
+            f"{where}: sample {index} has the new label {new_label!r}, but its label is "
+            f"{verdict}. Say wrong, or empty `new_label`."
+        )
+    return Decision(int(index), verdict, new_label if verdict == "wrong" else "", label, where)
+
+
+def _said(decision: Decision) -> str:
+    return decision.verdict + (f" ({decision.new_label!r})" if decision.new_label else "")
+
+
+def apply_decisions(
+    labels: Any, decisions: list[Decision], weights: Any = None
+) -> CorrectedLabels:
+    """Put decisions into labels and weights.
+
+    Args:
+        labels: (N,) integers or text, as given.
+        decisions: of `read_decisions`.
+        weights: (N,) in [0, 1] of the samples nobody decided on; 1 if None.
+
+    Raises:
+        InputError: not one weight per label.
+        DataError: an index that is not in the data, a decision about another label than the
+            sample has, or a new label that is the old one or of another kind; names file and line.
+    """
+    corrected = np.asarray(labels).copy()
+    n = len(corrected)
+    kept = np.ones(n) if weights is None else np.asarray(weights, np.float64).copy()
+    if kept.shape != (n,):
+        raise InputError(f"`weights` must be one per label, ({n},); got {kept.shape}.")
+    verdicts = np.full(n, "", dtype="<U6")
+    as_text = corrected.dtype.kind not in "iub"
+    new_labels: dict[int, str] = {}
+    for made in decisions:
+        _check_sample(made, corrected)
+        verdicts[made.index] = made.verdict
+        if made.verdict == "right":
+            kept[made.index] = 1.0
+        elif made.verdict == "wrong":
+            kept[made.index] = 1.0 if made.new_label else 0.0
+        if made.new_label:
+            if not as_text and not _INTEGER.fullmatch(made.new_label):
+                raise DataError(
+                    f"{made.where}: the labels are whole numbers; got the new label "
+                    f"{made.new_label!r}."
+                )
+            new_labels[made.index] = made.new_label
+    if as_text:
+        # A fixed-width array would cut a longer new label off.
+        corrected = corrected.astype(object)
+    for index, new_label in new_labels.items():
+        corrected[index] = new_label if as_text else int(new_label)
+    return CorrectedLabels(corrected.astype(str) if as_text else corrected, kept, verdicts)
+
+
+def _check_sample(made: Decision, labels: np.ndarray) -> None:
+    if not 0 <= made.index < len(labels):
+        raise DataError(
+            f"{made.where}: there is no sample {made.index}; the data has {len(labels)}, 0 to "
+            f"{len(labels) - 1}."
+        )
+    given = str(labels[made.index])
+    if made.label and made.label.strip() != given.strip():
+        raise DataError(
+            f"{made.where}: sample {made.index} has the label {given!r} here, the decision was "
+            f"about {made.label!r}. Are these decisions about other data?"
+        )
+    if made.new_label and made.new_label == given.strip():
+        raise DataError(
+            f"{made.where}: sample {made.index} is wrong, but its new label {given!r} is the old "
+            "one. Say right, or give another label."
+        )
+
+
+# --- the corrected file ---------------------------------------------------------------------------
+
+
+def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) -> Path:
+    """Write index, label, weight, decision, atomically."""
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(_CORRECTED)
+    weights = [repr(float(weight)) for weight in corrected.weights]
+    cells = label_cells(corrected.labels)
+    writer.writerows(zip(range(len(cells)), cells, weights, corrected.decisions, strict=True))
+    return atomic_write(path, text.getvalue())
+
+
+def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
+    """Read what `write_corrected` wrote, in whatever order a person left its rows.
+
+    Raises:
+        DataError: missing, damaged, or an index lost or doubled; names the file.
+    """
+    path = Path(path)
+    rows = list(_rows(path, _CORRECTED))
+    by_index: dict[int, tuple[str, float, str]] = {}
+    for where, row in rows:
+        try:
+            index, weight = int(row["index"]), float(row["weight"])
+        except ValueError as err:
+            raise DataError(f"{where}: {err}.") from err
+        if not 0 <= weight <= 1:
+            raise DataError(f"{where}: a weight is in [0, 1]; got {row['weight']}.")
+        if row["decision"] not in ("", *DECISIONS):
+            raise DataError(
+                f"{where}: `decision` must be empty or one of {', '.join(DECISIONS)}; got "
+                f"{row['decision']!r}."
+            )
+        by_index[index] = (row["label"], weight, row["decision"])
+    missing = sorted(set(range(len(rows))) - set(by_index))
+    if missing:
+        raise DataError(
+            f"{path}: `index` must hold 0 to {len(rows) - 1}, each once; {some_of(missing)} "
+            "missing. Restore the rows."
+        )
+    cells, weights, verdicts = zip(*(by_index[i] for i in range(len(rows))), strict=True)
+    return CorrectedLabels(
+        _labels_of(cells), np.array(weights, np.float64), np.array(verdicts, dtype="<U6")
+    )
+
+
+def _labels_of(cells: tuple[str, ...]) -> np.ndarray:
+    if all(_INTEGER.fullmatch(cell) for cell in cells):
+        return np.array([int(cell) for cell in cells], dtype=np.int64)
+    return np.array([bare_cell(cell) for cell in cells], dtype=str)
+
+
+def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
+    """('file: line n', {column: cell}) of each line; a byte-order mark is passed over."""
+    try:
+        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            names = [name.strip().lower() for name in reader.fieldnames or ()]
+            missing = [name for name in needed if name not in names]
+            if missing:
+                raise DataError(
+                    f"{path}: has no column `{missing[0]}`; expected {', '.join(needed)}, got "
+                    f"{', '.join(names) or 'an empty file'}."
+                )
+            reader.fieldnames = names
+            empty = True
+            for row in reader:
+                empty = False
+                where = f"{path}: line {reader.line_num}"
+                if None in row or None in row.values():
+                    raise DataError(f"{where}: expected {len(names)} cells, {', '.join(names)}.")
+                yield where, row
+            if empty and needed == _CORRECTED:
+                raise DataError(f"{path}: holds no labels.")
+    except OSError as err:
+        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+    except (UnicodeDecodeError, csv.Error) as err:
+        raise DataError(f"{path}: is not a CSV file in UTF-8 ({err}).") from err
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def label_cells(labels: np.ndarray) -> list[str]:
+    """Labels as CSV cells; text that a spreadsheet would not leave alone is protected."""
+    if labels.dtype.kind in "iub":
+        return [str(int(label)) for label in labels]
+    return [protected_cell(str(label)) for label in labels]
+
+
+def protected_cell(text: str) -> str:
+    """`text`, after an apostrophe if a spreadsheet would run or rewrite it.
+
+    Example:
+        >>> protected_cell("=1+1"), protected_cell("007"), protected_cell("sparrow")
+        ("'=1+1", "'007", 'sparrow')
+    """
+    risky = not text or _FORMULA.match(text.lstrip(" ")) or _NUMBER.fullmatch(text)
+    return f"'{text}" if risky else text
+
+
+def bare_cell(cell: str) -> str:
+    """The text behind `protected_cell`."""
+    return cell.removeprefix("'")

@@ -1,0 +1,191 @@
+"""A memory of earlier batches that knows whose embeddings it holds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pytorch_metric_learning import losses as pml_losses
+
+from bspml.errors import InputError
+from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.pairs import prepare_batch
+from bspml.shapes import Bool, Int, Tensor
+from bspml.weights.state import look_up
+
+_FIRST_ANONYMOUS = 2**62  # indices of rows whose data-set row nobody told; none is ever that large
+
+
+class CrossBatchMemory(pml_losses.CrossBatchMemory):
+    """Anchors of the batch against a queue of earlier embeddings, for `BSPMLLoss`.
+
+    pytorch-metric-learning's class of that name, with weights: each embedding is queued with its
+    data-set row, and its weight is looked up when it is used.  A sample that loses its weight
+    stops counting at once, however old its embedding.
+
+    A sample is never its own pair, neither in the current batch nor by an older embedding of it.
+    The parent removes only the current batch's, and after mining; here they are gone before, so
+    they do not move the mining thresholds.  With distinct samples, and classes of more than one
+    sample in the queue, both give the same loss.  With `enqueue_mask`, too, a row and a queued row
+    of the same sample are no pair.
+
+    The queue, its position and its indices are in `state_dict`, so a resumed run goes on exactly.
+    Losses of other classes are handled by the parent, unchanged.
+
+    Args:
+        loss: a `BSPMLLoss`.
+        embedding_size: D.
+        memory_size: rows the queue holds; at least a batch.
+        miner: any miner, a `BSPMLMiner` or one of pytorch-metric-learning; None takes all pairs,
+            or what the loss's own miner says.
+
+    Raises:
+        InputError: a loss that cannot be used with a memory.
+    """
+
+    embedding_memory: Tensor
+    label_memory: Tensor
+    index_memory: Tensor
+
+    def __init__(
+        self,
+        loss: torch.nn.Module,
+        embedding_size: int,
+        memory_size: int = 1024,
+        miner: torch.nn.Module | None = None,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(loss, embedding_size, memory_size=memory_size, miner=miner, **kwargs)
+
+    @staticmethod
+    def supported_losses() -> list[str]:
+        """Names of loss classes, as the parent wants them."""
+        return [*pml_losses.CrossBatchMemory.supported_losses(), "BSPMLLoss"]
+
+    @classmethod
+    def check_loss_support(cls, loss_name: str) -> None:
+        """Raise if losses of this name do not work on references."""
+        if loss_name not in cls.supported_losses():
+            raise InputError(
+                f"`loss` must be one of {', '.join(cls.supported_losses())}; got {loss_name}."
+            )
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Any,
+        indices_tuple: Any = None,
+        enqueue_mask: Bool[Tensor, " B"] | None = None,
+        *,
+        sample_index: Any = None,
+    ) -> Tensor:
+        """Queue the batch, then compare it with the whole queue.
+
+        Args:
+            embeddings: (B, D) floats.
+            labels: (B,).
+            indices_tuple: not accepted: a batch's row numbers mean nothing in the queue.
+            enqueue_mask: (B,) bool; these rows are queued, the others are the anchors.
+            sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
+
+        Raises:
+            InputError, SampleIndexError: the batch does not fit; nothing has been queued then.
+        """
+        if indices_tuple is not None:
+            raise InputError(
+                "`indices_tuple` holds rows of the batch, which are not rows of the memory. "
+                "Let the memory mine: CrossBatchMemory(loss, ..., miner=miner), and pass none."
+            )
+        if not isinstance(self.loss, BSPMLLoss):
+            return super().forward(embeddings, labels, enqueue_mask=enqueue_mask)
+        self.reset_stats()
+        batch = prepare_batch(embeddings, labels)
+        if batch.labels is None:
+            raise InputError("`labels` must be given; got None. The memory pairs by label.")
+        known = look_up(self._table(), batch.embeddings, None, sample_index)
+        queued, anchors = self._split(enqueue_mask, len(embeddings), batch.embeddings.device)
+        index = known.sample_index
+        if index is None:
+            index = self._anonymous(len(embeddings), batch.embeddings.device)
+
+        self._enqueue(batch.embeddings[queued], batch.labels[queued], index[queued])
+        size = self.memory_size if self.has_been_filled else self.queue_idx
+        call = (batch.embeddings[anchors], batch.labels[anchors])
+        memory = (self.embedding_memory[:size], self.label_memory[:size])
+        indices = {"sample_index": index[anchors], "ref_sample_index": self.index_memory[:size]}
+        pairs = None
+        if self.miner is not None:
+            ours = isinstance(self.miner, BSPMLMiner)
+            pairs = self.miner(*call, *memory, **(indices if ours else {}))
+        return self.loss(*call, pairs, *memory, **indices)
+
+    def _table(self) -> Any:
+        """The weights anyone here looks up: then the rows must be known."""
+        if self.loss.weights is not None:
+            return self.loss.weights
+        return getattr(self.miner, "weights", None)
+
+    def _split(
+        self, enqueue_mask: Any, rows: int, device: torch.device
+    ) -> tuple[Bool[Tensor, " B"], Bool[Tensor, " B"]]:
+        """Which rows are queued and which are anchors; raises before anything is."""
+        queued = anchors = torch.ones(rows, dtype=torch.bool, device=device)
+        if enqueue_mask is not None:
+            queued = torch.as_tensor(enqueue_mask, device=device)
+            if queued.shape != (rows,) or queued.dtype != torch.bool:
+                raise InputError(
+                    f"`enqueue_mask` must be ({rows},) bools, one per row; "
+                    f"got {tuple(queued.shape)} of {queued.dtype}."
+                )
+            anchors = ~queued
+        queue_rows = rows if enqueue_mask is None else int(queued.sum())
+        if queue_rows > self.memory_size:
+            raise InputError(
+                f"`memory_size` must be at least the rows queued at once, {queue_rows}; "
+                f"got {self.memory_size}."
+            )
+        return queued, anchors
+
+    def _anonymous(self, rows: int, device: torch.device) -> Int[Tensor, " B"]:
+        """Fresh indices for rows of unknown origin: equal to none but themselves."""
+        first = self._next_anonymous
+        self._next_anonymous += rows
+        return torch.arange(first, first + rows, device=device)
+
+    def _enqueue(self, embeddings: Tensor, labels: Tensor, index: Tensor) -> None:
+        if len(embeddings) == 0:
+            return  # the parent would take a full circle of 0 rows for a filled queue
+        self.embedding_memory = self.embedding_memory.to(embeddings)
+        self.label_memory = self.label_memory.to(labels)
+        self.index_memory = self.index_memory.to(index.device)
+        self.add_to_memory(embeddings, labels, len(embeddings))
+        self.index_memory[self.curr_batch_idx] = index
+
+    def reset_queue(self) -> None:
+        """Empty the queue."""
+        super().reset_queue()
+        self.register_buffer("index_memory", torch.full((self.memory_size,), -1))
+        self._next_anonymous = _FIRST_ANONYMOUS
+
+    # The parent keeps these as plain attributes, which a resumed run would start anew.
+    def get_extra_state(self) -> dict[str, int]:
+        """What `state_dict` saves beside the buffers."""
+        return {
+            "queue_idx": self.queue_idx,
+            "has_been_filled": int(self.has_been_filled),
+            "next_anonymous": self._next_anonymous,
+        }
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """What `load_state_dict` restores beside the buffers."""
+        self.queue_idx = state["queue_idx"]
+        self.has_been_filled = bool(state["has_been_filled"])
+        self._next_anonymous = state["next_anonymous"]
+
+    def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
+        """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
+        for name in ("embedding_memory", "label_memory"):
+            if prefix + name in state_dict:
+                setattr(self, name, getattr(self, name).to(state_dict[prefix + name].dtype))
+        super()._load_from_state_dict(state_dict, prefix, *args)

@@ -1,0 +1,152 @@
+"""The multi-similarity miner that leaves out samples of weight 0."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from pytorch_metric_learning.distances import CosineSimilarity
+from pytorch_metric_learning.miners import BaseMiner
+
+from bspml.checks import check_number
+from bspml.pairs import (
+    MinedPairs,
+    PairBatch,
+    label_masks,
+    prepare_batch,
+    self_pairs,
+)
+from bspml.shapes import Bool, Float, Tensor
+from bspml.similarity import similarity_matrix
+from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
+
+
+class BSPMLMiner(BaseMiner):
+    """Keep the pairs that violate the margin, among samples of positive weight.
+
+    Anchor i keeps its negative n if  S_in + epsilon > min_p S_ip  and its positive p if
+    S_ip - epsilon < max_n S_in  [Zhang 2023, eq. (4) and (5)], with minimum and maximum over its
+    positives and negatives of positive weight.  An anchor that lacks either has no pairs.
+
+    Differs from the paper, which mines without weights: there a noisy sample, though its weight
+    is 0, still decides through the thresholds which clean pairs are seen.
+
+    Differs from pytorch-metric-learning's MultiSimilarityMiner: weights; a self pair never counts;
+    rows with NaN raise (on an accelerator: are kept, so that the loss is NaN) instead of vanishing.
+    With `skip_zero=False`, no table, or all weights positive the pairs are the same, in
+    another order.
+
+    Args:
+        weights: the table of sample weights; None counts every sample.
+        epsilon: margin, in units of the distance; any finite number.
+        skip_zero: False mines without weights and needs no sample indices.
+        **kwargs: of pytorch-metric-learning's BaseMiner: `distance` (default CosineSimilarity; also
+            those where smaller is closer), `collect_stats`.
+
+    Example:
+        >>> emb = torch.tensor([[1., 0.], [.6, .8], [.8, .6], [0., 1.]])
+        >>> weights = SampleWeights([0, 0, 1, 1])
+        >>> weights.update([1, 1, 1, 0])
+        >>> miner = BSPMLMiner(weights)
+        >>> [t.tolist() for t in miner(emb, torch.tensor([0, 0, 1, 1]), sample_index=range(4))]
+        [[0, 1], [1, 0], [0, 1], [2, 2]]
+    """
+
+    def __init__(
+        self,
+        weights: SampleWeights | None = None,
+        epsilon: float | int = 0.1,
+        skip_zero: bool = True,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self.weights = check_weights(weights)
+        self.epsilon = check_number(epsilon, "epsilon")
+        self.skip_zero = skip_zero
+        self.add_to_recordable_attributes(name="epsilon", is_stat=False)
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Any,
+        ref_emb: Tensor | None = None,
+        ref_labels: Any = None,
+        sample_index: Any = None,
+        ref_sample_index: Any = None,
+    ) -> MinedPairs:
+        """Mine one batch.
+
+        Args:
+            embeddings: (B, D) floats.
+            labels: (B,).
+            ref_emb: (R, D) positives and negatives; None takes them from the batch.
+            ref_labels: (R,).
+            sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
+            ref_sample_index: (R,) data-set rows of `ref_emb`; None: they weigh 1.  A reference
+                with the index of the anchor is the anchor itself and no pair.
+
+        Returns:
+            (a1, p, a2, n) int64: anchors and their positives, anchors and their negatives.
+
+        Raises:
+            InputError, SampleIndexError: shapes, values or indices that do not fit together.
+        """
+        self.reset_stats()
+        with torch.no_grad():
+            batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
+            table = self.weights if self.skip_zero else None
+            known = look_up(
+                table, batch.embeddings, batch.other_rows, sample_index, ref_sample_index
+            )
+            matrix = similarity_matrix(batch.embeddings, batch.other_emb, self.distance)
+            pairs = MinedPairs.of(*self.mine_masks(batch, known, matrix))
+        self.output_assertion(pairs)
+        return pairs
+
+    def mine(self, embeddings: Tensor, labels: Any, ref_emb: Tensor, ref_labels: Any) -> MinedPairs:
+        """pytorch-metric-learning's inner method: the same, with the announced batch."""
+        return self.forward(embeddings, labels, ref_emb, ref_labels)
+
+    def mine_masks(
+        self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
+    ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
+        """The kept pairs as masks (B, R), given the similarities or distances (B, R)."""
+        same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
+        positive, negative = label_masks(batch, same_sample)
+        if self.skip_zero and self.weights is not None:
+            _drop_zero_weights(positive, negative, known)
+        closeness = matrix if self.distance.is_inverted else -matrix
+        return keep_informative(closeness, positive, negative, self.epsilon)
+
+    def get_default_distance(self) -> CosineSimilarity:
+        """Cosine similarity, as in the paper."""
+        return CosineSimilarity()
+
+
+def keep_informative(
+    closeness: Float[Tensor, "B R"],
+    positive: Bool[Tensor, "B R"],
+    negative: Bool[Tensor, "B R"],
+    epsilon: float,
+) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
+    """Of these pairs, those that violate the margin [Zhang 2023, eq. (4) and (5)]."""
+    if closeness.numel() == 0:
+        return positive, negative
+    hardest_negative = closeness.masked_fill(~negative, -math.inf).amax(1, keepdim=True)
+    hardest_positive = closeness.masked_fill(~positive, math.inf).amin(1, keepdim=True)
+    # Written as "not beyond the threshold", so that NaN, which compares false, stays in sight.
+    easy_positive = closeness - epsilon >= hardest_negative
+    easy_negative = closeness + epsilon <= hardest_positive
+    return positive & ~easy_positive, negative & ~easy_negative
+
+
+def _drop_zero_weights(positive: Tensor, negative: Tensor, known: BatchWeights) -> None:
+    if known.anchors is not None:
+        anchors = (known.anchors > 0)[:, None]
+        positive &= anchors
+        negative &= anchors
+    if known.references is not None:
+        references = known.references > 0
+        positive &= references
+        negative &= references

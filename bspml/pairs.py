@@ -1,0 +1,257 @@
+"""Pairs of a batch: which references are positives and which are negatives of which anchor.
+
+Losses and miners both start here, so that they agree on precision, on what a self pair is, and
+on what a pair list means.  Masks are (B, R): batch rows by reference rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from bspml.checks import some_of
+from bspml.errors import InputError
+from bspml.shapes import Bool, Float, Tensor
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """A checked batch and what it is compared with.
+
+    Attributes:
+        embeddings: (B, D), at least float32.
+        labels: (B,), or None.
+        ref_emb: (R, D) of the same dtype; `embeddings` itself without references.
+        ref_labels: (R,), or None.
+        within: the references are the batch itself.
+        same_rows: row i of both sides is one sample, so the diagonal holds self pairs.
+    """
+
+    embeddings: Float[Tensor, "B D"]
+    labels: Tensor | None
+    ref_emb: Float[Tensor, "R D"]
+    ref_labels: Tensor | None
+    within: bool
+    same_rows: bool
+
+    @property
+    def other_emb(self) -> Float[Tensor, "R D"] | None:
+        """The foreign references; None if the batch is compared with itself."""
+        return None if self.within else self.ref_emb
+
+    @property
+    def other_rows(self) -> int | None:
+        """R of foreign references, else None."""
+        return None if self.within else len(self.ref_emb)
+
+
+def prepare_batch(
+    embeddings: Tensor, labels: Any = None, ref_emb: Tensor | None = None, ref_labels: Any = None
+) -> PairBatch:
+    """Check a batch and its references, and bring them to one device and precision.
+
+    Half precision becomes float32: in 8 or 11 bits the order of similarities, and with it the
+    mined pairs, changes.  As in pytorch-metric-learning, passing the same embeddings or the same
+    label tensor on both sides means that row i is one sample on both sides.
+
+    Raises:
+        InputError: wrong shapes or dtypes, or, on the CPU, a row that is not finite.  On an
+            accelerator the check would make every step wait; see `not_finite_marker` there.
+    """
+    within = ref_emb is None or ref_emb is embeddings
+    same_rows = within or (labels is not None and ref_labels is labels)
+    _check_rows(embeddings, "embeddings")
+    dtype = torch.promote_types(embeddings.dtype, torch.float32)
+    if not within:
+        assert ref_emb is not None
+        _check_rows(ref_emb, "ref_emb")
+        dtype = torch.promote_types(dtype, ref_emb.dtype)
+        if ref_emb.shape[1] != embeddings.shape[1]:
+            raise InputError(
+                f"`ref_emb` must have as many columns as `embeddings`, {embeddings.shape[1]}; "
+                f"got {ref_emb.shape[1]}. Both come from the same network."
+            )
+    emb = embeddings.to(dtype)
+    refs = emb if within else ref_emb.to(emb)  # type: ignore[union-attr]
+    codes = _labels_like(labels, emb, "labels", "embeddings")
+    if within:
+        ref_codes = codes
+    else:
+        ref_codes = _labels_like(ref_labels, refs, "ref_labels", "ref_emb")
+    return PairBatch(emb, codes, refs, ref_codes, within, same_rows)
+
+
+def self_pairs(
+    batch: PairBatch, sample_index: Tensor | None, ref_sample_index: Tensor | None
+) -> Bool[Tensor, "B R"] | None:
+    """Pairs of a sample with itself among foreign references; None if only the diagonal can be.
+
+    Against references (a memory of earlier batches) the data-set index tells: an old embedding
+    of the same image is no positive.  Within a batch the row tells, as in
+    pytorch-metric-learning: a sample drawn twice is two augmented views, a pair like any other.
+    """
+    if batch.within or sample_index is None or ref_sample_index is None:
+        return None
+    return sample_index[:, None] == ref_sample_index  # (B, R)
+
+
+def label_masks(
+    batch: PairBatch, same_sample: Tensor | None = None
+) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
+    """All positive and all negative pairs by label, without self pairs.
+
+    Raises:
+        InputError: labels are missing on a side.
+    """
+    if batch.labels is None or batch.ref_labels is None:
+        side = "labels" if batch.labels is None else "ref_labels"
+        raise InputError(
+            f"`{side}` is needed to form pairs; got None. Pass it, or pass `indices_tuple`."
+        )
+    positive = batch.labels[:, None] == batch.ref_labels  # (B, R)
+    return drop_self_pairs(batch, positive, ~positive, same_sample)
+
+
+def drop_self_pairs(
+    batch: PairBatch,
+    positive: Bool[Tensor, "B R"],
+    negative: Bool[Tensor, "B R"],
+    same_sample: Tensor | None,
+) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
+    """Both masks without the self pairs, as new masks or, where there are none, as they came."""
+    if batch.same_rows:
+        other = ~torch.eye(*positive.shape, dtype=torch.bool, device=positive.device)
+        positive, negative = positive & other, negative & other
+    if same_sample is not None:
+        positive, negative = positive & ~same_sample, negative & ~same_sample
+    return positive, negative
+
+
+class MinedPairs(tuple):
+    """`(a1, p, a2, n)` as pytorch-metric-learning wants it, that still knows its masks.
+
+    A tuple like any other to every other loss; ours takes the masks and scatters no lists.
+
+    Attributes:
+        positive: (B, R) bool, the pairs of `a1, p`; None in a tuple rebuilt from its parts.
+        negative: (B, R) bool, the pairs of `a2, n`.
+    """
+
+    positive: Tensor | None = None
+    negative: Tensor | None = None
+
+    @classmethod
+    def of(cls, positive: Bool[Tensor, "B R"], negative: Bool[Tensor, "B R"]) -> MinedPairs:
+        """List the pairs of two masks."""
+        pairs = cls((*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True)))
+        pairs.positive, pairs.negative = positive, negative
+        return pairs
+
+
+def indices_to_masks(
+    indices_tuple: Sequence[Tensor], matrix: Float[Tensor, "B R"]
+) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
+    """Pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
+
+    A pair listed twice counts once.
+
+    Raises:
+        InputError: not 3 or 4 index tensors, an index outside the matrix, or a pair listed as
+            positive and as negative.
+    """
+    if isinstance(indices_tuple, MinedPairs) and indices_tuple.positive is not None:
+        assert indices_tuple.negative is not None
+        if indices_tuple.positive.shape != matrix.shape:
+            raise InputError(
+                f"`indices_tuple` was mined among {tuple(indices_tuple.positive.shape)} pairs, "
+                f"the batch has {tuple(matrix.shape)}. It must come from this very batch."
+            )
+        return indices_tuple.positive, indices_tuple.negative
+    if len(indices_tuple) not in (3, 4):
+        raise InputError(
+            "`indices_tuple` must hold 3 (a, p, n) or 4 (a1, p, a2, n) index tensors; "
+            f"got {len(indices_tuple)}."
+        )
+    a1, p, n = indices_tuple[0], indices_tuple[1], indices_tuple[-1]
+    positive = _scatter(a1, p, matrix)
+    negative = _scatter(indices_tuple[-2] if len(indices_tuple) == 4 else a1, n, matrix)
+    both = positive & negative
+    if both.any():
+        anchor, other = both.nonzero()[0].tolist()
+        raise InputError(
+            f"`indices_tuple` lists the pair ({anchor}, {other}) as positive and as negative. "
+            "Were indices of the batch mixed with indices of a memory? Let the memory mine: "
+            "CrossBatchMemory(loss, ..., miner=miner)."
+        )
+    return positive, negative
+
+
+def not_finite_marker(batch: PairBatch) -> Float[Tensor, ""] | None:
+    """A scalar 0, or NaN if any embedding is not finite; None where `prepare_batch` has checked.
+
+    Added to a loss it makes a diverged network visible although mining compares NaN away, and
+    lets a gradient scaler skip the step, without waiting for the device.
+    """
+    if batch.embeddings.device.type == "cpu":
+        return None
+    return finite_or_nan(batch.embeddings, batch.ref_emb)
+
+
+def finite_or_nan(*embeddings: Float[Tensor, "_ D"]) -> Float[Tensor, ""]:
+    """0 if every entry is finite, else NaN."""
+    finite = torch.stack([torch.isfinite(e).all() for e in embeddings]).all()
+    zero = torch.zeros((), dtype=embeddings[0].dtype, device=finite.device)
+    return zero.masked_fill(~finite, math.nan)
+
+
+def _check_rows(embeddings: Any, name: str) -> None:
+    if not isinstance(embeddings, torch.Tensor) or not embeddings.is_floating_point():
+        kind = getattr(embeddings, "dtype", type(embeddings).__name__)
+        raise InputError(f"`{name}` must be a tensor of floats; got {kind}.")
+    if embeddings.ndim != 2:
+        raise InputError(
+            f"`{name}` must be (B, D), one row per sample; got {tuple(embeddings.shape)}."
+        )
+    # One pass over the data; the rows are looked for only when the sum says so (or overflowed).
+    if embeddings.device.type == "cpu" and not math.isfinite(embeddings.detach().float().sum()):
+        bad = (~torch.isfinite(embeddings)).any(1).nonzero()[:, 0]
+        if len(bad):
+            raise InputError(
+                f"`{name}` must be finite; rows {some_of(bad)} hold NaN or infinity. "
+                "Look for a diverged network (learning rate, half precision)."
+            )
+
+
+def _labels_like(labels: Any, embeddings: Tensor, name: str, of: str) -> Tensor | None:
+    if labels is None:
+        return None
+    labels = torch.as_tensor(labels, device=embeddings.device)
+    if labels.shape != embeddings.shape[:1]:
+        raise InputError(
+            f"`{name}` must be (B,) = ({len(embeddings)},), one label per row of `{of}`; "
+            f"got {tuple(labels.shape)}."
+        )
+    return labels
+
+
+def _scatter(rows: Tensor, columns: Tensor, like: Tensor) -> Tensor:
+    mask = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+    if len(rows) != len(columns):
+        raise InputError(
+            f"`indices_tuple` pairs {len(rows)} anchors with {len(columns)} others; "
+            "each anchor needs its positive or negative."
+        )
+    if len(rows) == 0:
+        return mask  # pytorch-metric-learning's empty tensors may be of any dtype
+    try:
+        mask[rows, columns] = True
+    except IndexError as err:
+        raise InputError(
+            f"`indices_tuple` points outside the batch of {like.shape[0]} rows and "
+            f"{like.shape[1]} references ({err}). It must come from this very batch."
+        ) from err
+    return mask

@@ -1,0 +1,72 @@
+"""Similarity matrices, in float32 at least and with one matrix product less backward."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity
+
+from bspml.shapes import Float, Tensor
+
+_SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric-learning uses
+
+
+def similarity_matrix(
+    embeddings: Float[Tensor, "B D"], ref_emb: Float[Tensor, "R D"] | None, distance: Any
+) -> Float[Tensor, "B R"]:
+    """The matrix of a pytorch-metric-learning distance; no `ref_emb`: of the batch with itself.
+
+    The numbers are that distance's own, bit for bit.  Autocast is switched off: it would take the
+    product in half precision even of float32 embeddings, and half precision reorders pairs.
+    """
+    with torch.autocast(embeddings.device.type, enabled=False):
+        if ref_emb is None and is_cosine(distance):
+            return CosineGram.apply(embeddings)
+        return distance(embeddings, ref_emb)
+
+
+def is_cosine(distance: Any) -> bool:
+    """Whether `distance` is plain cosine similarity, not subclassed and without statistics."""
+    return (
+        type(distance) in (CosineSimilarity, DotProductSimilarity)
+        and distance.normalize_embeddings
+        and distance.p == 2
+        and distance.power == 1
+        and not distance.collect_stats
+    )
+
+
+class CosineGram(torch.autograd.Function):
+    """X X^T for the rows x_i = e_i / |e_i|, with its gradient written out.
+
+    With M = (G + G^T) X the gradient of row i is  (M_i - x_i <x_i, M_i>) / |e_i|: one matrix
+    product, where autograd takes one for each of the two factors, although both are X.
+    A zero row stays zero.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor) -> Tensor:
+        """(B, D) to (B, B)."""
+        x, norm = _normalize(embeddings)
+        ctx.save_for_backward(embeddings, x, norm)
+        return x @ x.T
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        """(B, B) to (B, D)."""
+        embeddings, x, norm = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph: the gradient must stay a function of e
+            x, norm = _normalize(embeddings)
+        with torch.autocast(x.device.type, enabled=False):
+            pull = (grad + grad.T) @ x  # (B, D)
+        along = (pull * x).sum(1, keepdim=True)
+        # Rows shorter than the smallest norm are divided by that constant: no second term.
+        along = along.masked_fill(norm <= _SMALLEST_NORM, 0)
+        return (pull - x * along) / norm
+
+
+def _normalize(embeddings: Tensor) -> tuple[Tensor, Tensor]:
+    norm = torch.linalg.vector_norm(embeddings, dim=1, keepdim=True)
+    norm = norm.clamp_min(_SMALLEST_NORM)  # (B, 1)
+    return embeddings / norm, norm

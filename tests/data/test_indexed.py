@@ -1,0 +1,96 @@
+import pickle
+
+import numpy as np
+import pytest
+import torch
+from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
+
+from bspml.data.indexed import IndexedDataset, drop_sample_index, sample_index_getter
+from bspml.errors import InputError
+from bspml.weights.state import SampleWeights
+
+
+@pytest.fixture
+def base():
+    return TensorDataset(torch.arange(6.0)[:, None], torch.tensor([5, 5, 9, 9, 2, 2]))
+
+
+def test_returns_the_sample_and_its_row(base):
+    x, y, i = IndexedDataset(base)[3]
+    assert (float(x), int(y), i) == (3.0, 9, 3)
+    assert isinstance(i, int)
+
+
+def test_counts_from_the_end_like_a_list(base):
+    data = IndexedDataset(base)
+    assert data[-1][2] == 5
+    for outside in (6, -7):
+        with pytest.raises(IndexError, match="6 samples"):
+            data[outside]
+
+
+def test_can_be_iterated_to_its_end(base):
+    assert [i for _, _, i in IndexedDataset(base)] == list(range(6))
+
+
+def test_a_subset_keeps_the_rows_of_the_whole(base):
+    part = Subset(IndexedDataset(base), [4, 1])
+    assert [part[k][2] for k in range(2)] == [4, 1]
+
+
+@pytest.mark.parametrize("labels", [[1, 1, 1, 0, 0, 0], np.array([1, 1, 1, 0, 0, 0])])
+def test_other_labels_replace_those_of_the_data_set(base, labels):
+    data = IndexedDataset(base, labels=labels)
+    assert [data[k][1] for k in range(6)] == [1, 1, 1, 0, 0, 0]
+    assert int(base[0][1]) == 5
+
+
+@pytest.mark.parametrize("labels", [[1, 2], [[1]] * 6, [0.5] * 6, list("abcdef")])
+def test_labels_that_do_not_fit_are_refused(base, labels):
+    with pytest.raises(InputError, match=r"`labels` must be one integer per sample, \(6,\)"):
+        IndexedDataset(base, labels=labels)
+
+
+def test_a_stream_is_refused():
+    class Stream(IterableDataset):
+        def __iter__(self):
+            yield 0, 0
+
+    with pytest.raises(InputError, match="must have a length and an index; got Stream"):
+        IndexedDataset(Stream())
+
+
+@pytest.mark.parametrize(
+    ("item", "got"), [((1, 2, 3), "3 values"), (1.5, "float"), (torch.ones(2), "Tensor")]
+)
+def test_items_that_are_no_pair_are_named(item, got):
+    with pytest.raises(InputError, match=rf"must return \(x, y\); got {got} at index 0"):
+        IndexedDataset([item])[0]
+
+
+def test_survives_pickling(base):
+    assert pickle.loads(pickle.dumps(IndexedDataset(base)))[2][2] == 2
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_the_getter_announces_each_batch(base, workers):
+    weights = SampleWeights([5, 5, 9, 9, 2, 2])
+    getter = sample_index_getter(weights)
+    loader = DataLoader(IndexedDataset(base), batch_size=4, num_workers=workers)
+    for batch in loader:
+        x, _ = getter(batch)
+        assert weights.batch_index.tolist() == x[:, 0].long().tolist()
+
+
+def test_dropping_the_index_leaves_the_batch_announced_before(base):
+    weights = SampleWeights([5, 5, 9, 9, 2, 2])
+    weights.set_batch([1])
+    x, y = drop_sample_index(next(iter(DataLoader(IndexedDataset(base), batch_size=6))))
+    assert (len(x), y.tolist()) == (6, [5, 5, 9, 9, 2, 2])
+    assert weights.batch_index.tolist() == [1]
+
+
+@pytest.mark.parametrize("getter", [drop_sample_index, sample_index_getter(SampleWeights([0]))])
+def test_a_batch_without_index_is_refused(getter):
+    with pytest.raises(InputError, match=r"must be \(x, y, i\); got 2 values.*IndexedDataset"):
+        getter((torch.zeros(1), torch.zeros(1)))

@@ -1,0 +1,98 @@
+import pytest
+import torch
+from pytorch_metric_learning.distances import (
+    CosineSimilarity,
+    DotProductSimilarity,
+    LpDistance,
+    SNRDistance,
+)
+
+from bspml.similarity import CosineGram, is_cosine, similarity_matrix
+
+
+def draw(rows, columns=5, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, columns, generator=generator, dtype=torch.float64).to(dtype)
+
+
+DISTANCES = [
+    CosineSimilarity(),
+    DotProductSimilarity(),
+    DotProductSimilarity(normalize_embeddings=False),
+    CosineSimilarity(power=2),
+    LpDistance(),
+    LpDistance(p=1, normalize_embeddings=False),
+    SNRDistance(),
+]
+
+
+@pytest.mark.parametrize("distance", DISTANCES, ids=lambda d: type(d).__name__)
+@pytest.mark.parametrize("with_ref", [False, True])
+def test_is_the_distance_itself_bit_for_bit(distance, with_ref):
+    emb = draw(6, dtype=torch.float32)
+    ref = draw(4, seed=1, dtype=torch.float32) if with_ref else None
+    expected = distance(emb, emb if ref is None else ref)
+    assert torch.equal(similarity_matrix(emb, ref, distance), expected)
+
+
+def test_gradient_is_that_of_the_distance():
+    cotangent = draw(7, 7, seed=2)
+    grads = []
+    for matrix in (lambda e: similarity_matrix(e, None, CosineSimilarity()), CosineSimilarity()):
+        emb = draw(7).requires_grad_()
+        (matrix(emb) * cotangent).sum().backward()
+        grads.append(emb.grad)
+    torch.testing.assert_close(*grads, rtol=1e-13, atol=1e-13)
+
+
+def test_gradcheck_to_second_order():
+    emb = draw(4, 3).requires_grad_()
+    assert torch.autograd.gradcheck(CosineGram.apply, (emb,))
+    assert torch.autograd.gradgradcheck(CosineGram.apply, (emb,))
+
+
+@pytest.mark.parametrize("length", [0.0, 1e-13])
+def test_a_row_without_direction_has_the_gradient_of_the_distance(length):
+    cotangent = draw(3, 3, seed=2)
+    grads = []
+    for matrix in (CosineGram.apply, CosineSimilarity()):
+        emb = draw(3)
+        emb[1] *= length
+        emb.requires_grad_()
+        (matrix(emb) * cotangent).sum().backward()
+        grads.append(emb.grad)
+    assert torch.isfinite(grads[0]).all()
+    torch.testing.assert_close(*grads, rtol=1e-9, atol=0)
+
+
+def test_the_scale_of_the_embeddings_does_not_matter():
+    emb = draw(5)
+    torch.testing.assert_close(CosineGram.apply(emb), CosineGram.apply(10 * emb))
+
+
+def test_autocast_does_not_lower_the_precision():
+    emb = draw(6, dtype=torch.float32)
+    expected = similarity_matrix(emb, None, CosineSimilarity())
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(similarity_matrix(emb, None, CosineSimilarity()), expected)
+        held = emb.clone().requires_grad_()
+        similarity_matrix(held, None, CosineSimilarity()).square().sum().backward()
+    free = emb.clone().requires_grad_()
+    similarity_matrix(free, None, CosineSimilarity()).square().sum().backward()
+    assert torch.equal(held.grad, free.grad)
+
+
+def test_a_subclass_keeps_its_own_matrix():
+    class Shifted(CosineSimilarity):
+        def compute_mat(self, query_emb, ref_emb):
+            return super().compute_mat(query_emb, ref_emb) + 1
+
+    assert not is_cosine(Shifted())
+    emb = draw(3)
+    assert torch.equal(similarity_matrix(emb, None, Shifted()), Shifted()(emb))
+
+
+def test_a_distance_asked_for_statistics_collects_them():
+    distance = CosineSimilarity(collect_stats=True)
+    similarity_matrix(2 * torch.eye(3), None, distance)
+    assert distance.initial_avg_query_norm == 2
