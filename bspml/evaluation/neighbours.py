@@ -1,0 +1,256 @@
+"""Nearest neighbours by inner product, exact down to the last tie.
+
+A float32 matrix product depends on how it is cut into blocks: two identical gallery rows can get
+similarities that differ in the last bit, and then the block size decides who is nearer.  Here
+similarities are exact, so a tie is a tie whatever computes it:
+
+    rows are scaled to norm 1 and rounded to multiples of 2^-24 (float32 holds these exactly);
+    a product of two entries is a multiple of 2^-48, and by Cauchy-Schwarz every partial sum of a
+    similarity stays below 2 in size.  Multiples of 2^-48 below 2^5 fit float64's 53 bits, so a
+    float64 product adds them without any rounding, in any order, fused or not.
+
+The rounding moves a similarity by about 2.4e-8 (standard deviation), less than a float32 product
+does.  Ties go to the lower gallery index.  faiss only proposes candidates: close ones are rescored
+exactly, and a query whose candidates are not proved complete is searched exhaustively.  So faiss,
+torch, every block size and every device give the same neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.checks import normalize_rows
+from bspml.errors import InputError, MissingDependencyError
+from bspml.shapes import Float, Int, Tensor
+
+_GRID = 2.0**24
+_GROUP = 64  # columns that share one maximum when the best of a long row are sought
+_TILE_ROWS = 4096  # gallery rows turned into float64 at a time
+_BLOCK_BYTES = 128 * 2**20  # of similarities held at once
+_PAIR_BYTES = 4 * 2**20  # of gathered gallery rows: about a core's cache
+_FAISS_QUERIES = 4096
+_FAISS_MAX_K = 1024  # above this, a full row is cheaper than faiss's heap
+
+
+def find_faiss() -> Any | None:
+    """The faiss module, or None where it is not installed."""
+    try:
+        import faiss
+    except ImportError:
+        return None
+    return faiss
+
+
+def choose_backend(backend: str, device: torch.device) -> str:
+    """Resolve "auto": faiss on the CPU if it is installed, torch otherwise and on accelerators.
+
+    faiss-gpu is never used: it takes every card, and its k ends at 2048.
+
+    Raises:
+        MissingDependencyError: "faiss" was asked for and is not installed.
+    """
+    if backend == "faiss" and find_faiss() is None:
+        raise MissingDependencyError(
+            "faiss is not installed; `pip install bspml[cpu]`, or backend='torch' "
+            "(the same numbers)."
+        )
+    if backend != "auto":
+        return backend
+    return "faiss" if device.type == "cpu" and find_faiss() is not None else "torch"
+
+
+def unit_rows(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
+    """Rows of norm 1 in float32, every entry a multiple of 2^-24; zero rows stay zero.
+
+    Normalised in float64, so that rows of equal direction and unequal length become equal.
+    """
+    rows = torch.empty(embeddings.shape, dtype=torch.float32, device=embeddings.device)
+    for start in range(0, len(rows), _TILE_ROWS):
+        block = normalize_rows(embeddings[start : start + _TILE_ROWS].double())
+        rows[start : start + _TILE_ROWS] = block.mul_(_GRID).round_().div_(_GRID)
+    return rows
+
+
+def ranked_neighbours(
+    queries: Float[Tensor, "Q D"],
+    gallery: Float[Tensor, "R D"],
+    k: int,
+    self_rows: Int[Tensor, " Q"] | None = None,
+    backend: str = "torch",
+    block_size: int | None = None,
+) -> Iterator[tuple[slice, Tensor]]:
+    """The k most similar gallery rows of each query, best first, block of queries by block.
+
+    Equal similarities are ordered by gallery index.  Memory is bounded by the block, not by
+    Q x R or Q x k.
+
+    Args:
+        queries, gallery: rows from `unit_rows`, on one device.
+        k: neighbours per query.
+        self_rows: the gallery row that is query i itself and is left out, by index: a duplicate
+            of the query elsewhere in the gallery stays.  None if the gallery holds no query.
+        backend: "faiss" or "torch"; the same result.
+        block_size: queries at a time; None fits about 128 MiB.
+
+    Yields:
+        (slice of the queries, gallery indices (b, k) int64 on the CPU).
+
+    Raises:
+        InputError: k exceeds the gallery (less the query itself); nothing is ever padded.
+    """
+    available = len(gallery) - (self_rows is not None)
+    if k > available:
+        less = " without the query itself" if self_rows is not None else ""
+        raise InputError(
+            f"k = {k} neighbours asked for, but the gallery has {available} rows{less}. "
+            f"Use k <= {available}."
+        )
+    proposed = backend == "faiss" and k <= min(_FAISS_MAX_K, len(gallery) // 8)
+    if block_size is None:
+        block_size = _FAISS_QUERIES if proposed else _rows_per_block(len(gallery), k)
+    for start in range(0, len(queries), block_size):
+        part = slice(start, min(start + block_size, len(queries)))
+        own = None if self_rows is None else self_rows[part]
+        search = _search_proposed if proposed else _search_exhaustively
+        yield part, search(queries[part], gallery, own, k)
+
+
+def _rows_per_block(gallery_rows: int, k: int) -> int:
+    # A float64 row of similarities, and about 64 bytes per neighbour in whoever reads them.
+    return max(1, _BLOCK_BYTES // (8 * gallery_rows + 64 * k))
+
+
+def _search_exhaustively(
+    queries: Float[Tensor, "B D"],
+    gallery: Float[Tensor, "R D"],
+    self_rows: Int[Tensor, " B"] | None,
+    k: int,
+) -> Int[Tensor, "B K"]:
+    similarity = _similarity(queries, gallery)
+    if self_rows is not None:
+        similarity[torch.arange(len(queries)), self_rows] = -torch.inf
+    best, columns = _largest(similarity, k + 1)
+    ranked = _by_score_then_index(best[:, :k], columns[:, :k]).cpu()
+    # Where the k-th and the next are equal, `topk` chose between them by no rule: redo by index.
+    tied = best[:, k - 1] == best[:, k] if best.shape[1] > k else best.new_zeros(0)
+    for row in tied.nonzero()[:, 0].tolist():
+        ranked[row] = torch.from_numpy(_top_of_row(similarity[row].cpu().numpy(), k))
+    return ranked
+
+
+def _similarity(
+    queries: Float[Tensor, "B D"], gallery: Float[Tensor, "R D"]
+) -> Float[Tensor, "B Rpadded"]:
+    """Exact similarities; columns beyond the gallery, up to a multiple of `_GROUP`, are -inf."""
+    queries = queries.double()
+    padded = -(-len(gallery) // _GROUP) * _GROUP
+    out = queries.new_empty((len(queries), padded))
+    out[:, len(gallery) :] = -torch.inf
+    for start in range(0, len(gallery), _TILE_ROWS):
+        tile = gallery[start : start + _TILE_ROWS].double()
+        out[:, start : start + len(tile)] = queries @ tile.T
+    return out
+
+
+def _largest(
+    similarity: Float[Tensor, "B R"], k: int
+) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
+    """`similarity.topk(k)`, a few times faster where k is small: first among group maxima.
+
+    An entry among the k largest lies in one of the k groups with the largest maxima.
+    """
+    k = min(k, similarity.shape[1])
+    grouped = similarity.unflatten(1, (-1, _GROUP))  # (B, R/64, 64)
+    if 4 * k > grouped.shape[1]:
+        return similarity.topk(k)
+    groups = grouped.amax(2).topk(k).indices  # (B, k)
+    inside = grouped.gather(1, groups[..., None].expand(-1, -1, _GROUP)).flatten(1)
+    best, place = inside.topk(k)
+    return best, groups.gather(1, place // _GROUP) * _GROUP + place % _GROUP
+
+
+def _by_score_then_index(
+    scores: Float[Tensor, "B K"], columns: Int[Tensor, "B K"]
+) -> Int[Tensor, "B K"]:
+    columns, by_index = columns.sort(1)
+    by_score = scores.gather(1, by_index).sort(stable=True, dim=1, descending=True).indices
+    return columns.gather(1, by_score)
+
+
+def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
+    """Indices of the k largest of one row, equal ones in order of index: the definition itself."""
+    cut = np.partition(row, len(row) - k)[len(row) - k]
+    above = np.flatnonzero(row > cut)
+    above = above[np.argsort(-row[above], kind="stable")]
+    level = np.flatnonzero(row == cut)[: k - len(above)]
+    return np.concatenate([above, level])
+
+
+def _search_proposed(
+    queries: Float[Tensor, "B D"],
+    gallery: Float[Tensor, "R D"],
+    self_rows: Int[Tensor, " B"] | None,
+    k: int,
+) -> Int[Tensor, "B K"]:
+    """faiss proposes; exact scores settle what float32 leaves open.
+
+    A float32 inner product of D terms of rows of norm 1 is off by at most e = D 2^-24, in any
+    order of summation.  So only candidates within 2 e of a neighbour in the ranking need their
+    exact score.  A row that faiss did not return scores at most (its last score) + e: if the k-th
+    candidate lies 2 e above that, the k best are all among the candidates; if not, the query is
+    searched exhaustively.
+    """
+    faiss = find_faiss()
+    assert faiss is not None
+    reach = k + int(self_rows is not None)
+    wanted = min(reach + max(16, k // 4), len(gallery))
+    rough, found = faiss.knn(
+        queries.numpy(), gallery.numpy(), wanted, metric=faiss.METRIC_INNER_PRODUCT
+    )
+    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(found)
+    last = scores[:, -1].clone()
+    error = 1.01 * queries.shape[1] / _GRID
+    _settle(scores, columns, queries, gallery, reach, error)
+    if self_rows is not None:
+        scores.masked_fill_(columns == self_rows[:, None], -torch.inf)
+    ranked = _by_score_then_index(scores, columns)[:, :k].contiguous()
+    if wanted == len(gallery):
+        return ranked
+    kth = scores.topk(k).values[:, -1]
+    doubtful = (kth <= last + 2 * error).nonzero()[:, 0]
+    step = _rows_per_block(len(gallery), k)
+    for rows in doubtful.split(step) if len(doubtful) else ():
+        own = None if self_rows is None else self_rows[rows]
+        ranked[rows] = _search_exhaustively(queries[rows], gallery, own, k)
+    return ranked
+
+
+def _settle(
+    scores: Float[Tensor, "B K"],
+    columns: Int[Tensor, "B K"],
+    queries: Float[Tensor, "B D"],
+    gallery: Float[Tensor, "R D"],
+    reach: int,
+    error: float,
+) -> None:
+    """Replace, in place, descending rough scores by exact ones wherever the order is open.
+
+    Behind the first `reach`, only those chained to them by close scores count.
+    """
+    close = scores[:, :-1] - scores[:, 1:] <= 2 * error  # (B, K - 1): between i and i + 1
+    open_ = torch.zeros_like(scores, dtype=torch.bool)
+    open_[:, :-1] |= close
+    open_[:, 1:] |= close
+    open_[:, reach:] &= close[:, reach - 1 :].cumprod(1).bool()
+    row, place = open_.nonzero(as_tuple=True)
+    column = columns[row, place]
+    step = max(1, _PAIR_BYTES // (8 * queries.shape[1]))
+    exact = torch.empty(len(row), dtype=torch.float64)
+    for start in range(0, len(row), step):
+        part = slice(start, start + step)
+        exact[part] = (queries[row[part]].double() * gallery[column[part]]).sum(1)
+    scores[row, place] = exact

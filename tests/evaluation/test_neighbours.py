@@ -1,0 +1,171 @@
+"""Neighbours against a full integer argsort; ties, blocks, backends."""
+
+import sys
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bspml.errors import InputError, MissingDependencyError
+from bspml.evaluation import neighbours
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours, unit_rows
+
+BACKENDS = ("torch", "faiss")
+
+
+def oracle(queries, gallery, k, self_rows=None):
+    """Full stable argsort of integer dot products: no rounding, equal ones by index."""
+    q = np.round(queries.double().numpy() * 2**24).astype(np.int64)
+    g = np.round(gallery.double().numpy() * 2**24).astype(np.int64)
+    scores = q @ g.T
+    if self_rows is not None:
+        scores[np.arange(len(q)), self_rows] = -(2**62)
+    return np.argsort(-scores, axis=1, kind="stable")[:, :k]
+
+
+def search(*args, **kwargs):
+    return torch.cat([found for _, found in ranked_neighbours(*args, **kwargs)])
+
+
+def rows(n, d, seed, duplicates=0):
+    x = torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+    if duplicates:
+        x[-duplicates:] = x[:duplicates]
+    return unit_rows(x)
+
+
+def test_unit_rows_have_norm_one_and_keep_zero_rows():
+    x = torch.randn(5000, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x[3] = 0
+    x[4] *= 1e200
+    unit = unit_rows(x)
+    assert unit.dtype == torch.float32
+    norms = unit.double().norm(dim=1)
+    assert norms[3] == 0
+    # 7 entries off by at most 2^-25 each
+    assert (norms[torch.arange(5000) != 3] - 1).abs().max() < 7 * 2.0**-25
+    assert torch.equal(unit * 2**24, (unit * 2**24).round())
+
+
+@pytest.mark.parametrize("factor", [1e-20, 0.1, 3.0, 1e20])
+def test_rows_of_equal_direction_and_unequal_length_become_equal(factor):
+    x = torch.randn(50, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    assert torch.equal(unit_rows(x), unit_rows(x * factor))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize(("n", "d", "k"), [(900, 16, 33), (900, 2, 5), (130, 8, 1), (40, 3, 39)])
+def test_neighbours_are_those_of_a_full_argsort(backend, n, d, k):
+    x = rows(n, d, seed=n + k, duplicates=n // 5)
+    own = torch.arange(n)
+    expected = oracle(x, x, k, own.numpy())
+    assert np.array_equal(search(x, x, k, own, backend).numpy(), expected)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_a_query_gallery_search_removes_nothing(backend):
+    gallery = rows(500, 12, seed=3)
+    queries = torch.cat([gallery[:20], rows(30, 12, seed=4)])
+    found = search(queries, gallery, 4, None, backend).numpy()
+    assert np.array_equal(found, oracle(queries, gallery, 4))
+    assert np.array_equal(found[:20, 0], np.arange(20))
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_self_is_removed_by_index_and_its_duplicates_stay(backend):
+    x = rows(400, 6, seed=5, duplicates=200)  # row i + 200 repeats row i
+    found = search(x, x, 1, torch.arange(400), backend)[:, 0]
+    assert torch.equal(found, (torch.arange(400) + 200) % 400)
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_identical_rows_are_ranked_by_index(backend):
+    x = unit_rows(torch.ones(1000, 37) * 0.3)
+    found = search(x, x, 3, torch.arange(1000), backend)
+    assert found[0].tolist() == [1, 2, 3]
+    assert found[2].tolist() == [0, 1, 3]
+    assert (found[3:] == torch.tensor([0, 1, 2])).all()
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_equal_similarities_of_different_rows_tie_too(backend):
+    # Signs of a fixed pattern: similarities take few values, each summed in another order.
+    signs = torch.randint(0, 2, (600, 24), generator=torch.Generator().manual_seed(6)) * 2 - 1
+    x = unit_rows(signs * torch.tensor([1.0, 3.0]).repeat(12))
+    own = torch.arange(600)
+    assert np.array_equal(search(x, x, 20, own, backend).numpy(), oracle(x, x, 20, own.numpy()))
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    n=st.integers(2, 400),
+    d=st.integers(1, 5),
+    levels=st.integers(1, 4),
+    block=st.integers(1, 100),
+    backend=st.sampled_from(BACKENDS),
+    data=st.data(),
+)
+def test_any_block_size_gives_the_full_argsort(n, d, levels, block, backend, data):
+    # faiss is asked only for k up to an eighth of the gallery
+    k = data.draw(st.integers(1, max(1, n // 8)) | st.integers(1, n - 1))
+    seed = data.draw(st.integers(0, 2**30))
+    # Few levels: many duplicates, ties and zero rows.
+    grid = torch.randint(-levels, levels + 1, (n, d), generator=torch.Generator().manual_seed(seed))
+    x = unit_rows(grid.double())
+    found = search(x, x, k, torch.arange(n), backend, block_size=block)
+    assert np.array_equal(found.numpy(), oracle(x, x, k, np.arange(n)))
+
+
+def test_faiss_candidates_in_doubt_are_searched_exhaustively(monkeypatch):
+    # 300 rows within float32's error of each other: 17 candidates cannot hold the nearest for sure.
+    x = torch.ones(1000, 64, dtype=torch.float64)
+    x[:300] += 1e-6 * torch.randn(300, 64, generator=torch.Generator().manual_seed(7))
+    x = unit_rows(x)
+    searched = []
+    exhaustively = neighbours._search_exhaustively
+
+    def count(queries, *args):
+        searched.append(len(queries))
+        return exhaustively(queries, *args)
+
+    monkeypatch.setattr(neighbours, "_search_exhaustively", count)
+    found = search(x, x, 1, torch.arange(1000), "faiss")
+    assert sum(searched) == 1000
+    assert np.array_equal(found.numpy(), oracle(x, x, 1, np.arange(1000)))
+
+
+@pytest.mark.parametrize("spread", [1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1.0])
+def test_faiss_order_is_exact_at_every_distance_between_scores(spread):
+    x = torch.randn(1, 48, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
+    noise = torch.randn(700, 48, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+    x = unit_rows(x + spread * noise)
+    own = torch.arange(700)
+    found = search(x, x, 12, own, "faiss").numpy()
+    assert np.array_equal(found, oracle(x, x, 12, own.numpy()))
+
+
+def test_blocks_cover_the_queries_in_order():
+    x = rows(10, 3, seed=8)
+    parts = [part for part, _ in ranked_neighbours(x, x, 2, torch.arange(10), block_size=4)]
+    assert parts == [slice(0, 4), slice(4, 8), slice(8, 10)]
+
+
+def test_k_beyond_the_gallery_is_refused_with_the_numbers():
+    x = rows(10, 3, seed=9)
+    with pytest.raises(InputError, match=r"k = 10 .* gallery has 9 rows without the query itself"):
+        search(x, x, 10, torch.arange(10))
+    with pytest.raises(InputError, match=r"k = 11 .* gallery has 10 rows\. Use k <= 10"):
+        search(x, x, 11)
+
+
+def test_backends_are_chosen_by_device_and_installation(monkeypatch):
+    cpu, cuda = torch.device("cpu"), torch.device("cuda")
+    assert choose_backend("auto", cpu) == "faiss"
+    assert choose_backend("auto", cuda) == "torch"
+    assert choose_backend("torch", cpu) == "torch"
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    assert choose_backend("auto", cpu) == "torch"
+    with pytest.raises(MissingDependencyError, match=r"pip install bspml\[cpu\]"):
+        choose_backend("faiss", cpu)

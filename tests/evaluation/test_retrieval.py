@@ -1,0 +1,390 @@
+"""`evaluate` against a loop over queries, pml, and hand-worked cases."""
+
+import json
+import math
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
+
+import bspml
+from bspml.errors import InputError, MissingDependencyError
+from bspml.evaluation.clustering import kmeans
+from bspml.evaluation.neighbours import unit_rows
+from bspml.evaluation.retrieval import CollapseWarning, evaluate
+
+BACKENDS = ("torch", "faiss")
+# Means of at most some hundred float64 numbers, summed in another order.
+TOLERANCE = 1e-12
+
+
+def randn(*shape, seed=0):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def oracle(embeddings, labels, ks, gallery=None, gallery_labels=None):
+    """Plain loop over the queries, full argsort, definitions read off the papers."""
+    alone = gallery is None
+    rows = embeddings if alone else gallery
+    classes = labels if alone else gallery_labels
+    q = np.round(unit_rows(embeddings).double().numpy() * 2**24).astype(np.int64)
+    g = np.round(unit_rows(rows).double().numpy() * 2**24).astype(np.int64)
+    recall, ap, rp, excluded = {k: [] for k in ks}, [], [], 0
+    for i in range(len(q)):
+        order = np.argsort(-(g @ q[i]), kind="stable")
+        if alone:
+            order = order[order != i]
+        hits = np.array([classes[j] == labels[i] for j in order])
+        r = hits.sum()
+        if r == 0:
+            excluded += 1
+            continue
+        for k in ks:
+            recall[k].append(hits[:k].any())
+        ap.append(sum(hits[: j + 1].mean() for j in range(r) if hits[j]) / r)
+        rp.append(hits[:r].mean())
+    return {k: np.mean(v) for k, v in recall.items()}, np.mean(ap), np.mean(rp), excluded
+
+
+def check_against_oracle(metrics, expected):
+    recall, map_at_r, r_precision, excluded = expected
+    assert metrics.recall_at_k == pytest.approx(recall, abs=TOLERANCE)
+    assert metrics.map_at_r == pytest.approx(map_at_r, abs=TOLERANCE)
+    assert metrics.r_precision == pytest.approx(r_precision, abs=TOLERANCE)
+    assert metrics.num_excluded == excluded
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    n=st.integers(3, 120),
+    classes=st.integers(1, 30),
+    d=st.integers(1, 4),
+    levels=st.sampled_from([1, 2, 1000]),
+    backend=st.sampled_from(BACKENDS),
+    block=st.sampled_from([None, 1, 7]),
+    seed=st.integers(0, 2**30),
+)
+def test_metrics_equal_the_loop_over_queries(n, classes, d, levels, backend, block, seed):
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randint(-levels, levels + 1, (n, d), generator=draw).float()
+    x[:, 0] += 1  # few levels bring ties and zero rows
+    y = torch.randint(0, classes, (n,), generator=draw)
+    y[1] = y[0]
+    ks = (1, 2) if n < 10 else (1, 4, 9)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = evaluate(x, y, ks, backend=backend, clustering=False, block_size=block)
+    check_against_oracle(found, oracle(x, y.tolist(), ks))
+    values = list(found.recall_at_k.values())
+    assert values == sorted(values)
+    assert found.num_queries + found.num_excluded == n
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_query_gallery_metrics_equal_the_loop(backend):
+    x, g = randn(60, 5), randn(300, 5, seed=1)
+    g[:30] = x[:30]  # nothing is removed, not even the query's own copy
+    y = [f"c{i % 25}" for i in range(60)]
+    gy = [f"c{(7 * i) % 20}" for i in range(300)]  # c20 to c24 have no match
+    found = evaluate(x, y, (1, 3, 300), g, gy, backend=backend, clustering=False)
+    expected = oracle(x, y, (1, 3, 300), g, gy)
+    check_against_oracle(found, expected)
+    assert found.num_excluded == sum(i % 25 >= 20 for i in range(60))
+    assert found.recall_at_k[300] == 1
+    assert found.num_gallery == 300
+
+
+def pml(x, y, metrics, k="max_bin_count", **kwargs):
+    x = torch.nn.functional.normalize(x)
+    calculator = AccuracyCalculator(
+        include=metrics,
+        k=k,
+        device=torch.device("cpu"),
+        # pml's own starts from random rows; the definitions are compared, on the same clusters
+        kmeans_func=lambda x, clusters: torch.from_numpy(kmeans(unit_rows(x), clusters)[0]),
+    )
+    return calculator.get_accuracy(x, y, **kwargs)
+
+
+def test_numbers_equal_those_of_pml_where_both_define_them():
+    y = torch.arange(400) % 23
+    x = randn(400, 32) + 0.8 * randn(23, 32, seed=1)[y]
+    theirs = pml(
+        x,
+        y,
+        ("precision_at_1", "r_precision", "mean_average_precision_at_r", "NMI", "AMI"),
+    )
+    ours = evaluate(x, y)
+    assert ours.recall_at_k[1] == pytest.approx(theirs["precision_at_1"], abs=TOLERANCE)
+    assert ours.r_precision == pytest.approx(theirs["r_precision"], abs=TOLERANCE)
+    assert ours.map_at_r == pytest.approx(theirs["mean_average_precision_at_r"], abs=TOLERANCE)
+    assert ours.nmi == pytest.approx(theirs["NMI"], abs=1e-9)
+    assert ours.ami == pytest.approx(theirs["AMI"], abs=1e-9)
+
+
+def test_gallery_numbers_equal_those_of_pml():
+    y, gy = torch.arange(90) % 9, torch.arange(200) % 7  # 7 and 8 have no match
+    x, g = randn(90, 16), randn(200, 16, seed=1)
+    names = ("precision_at_1", "r_precision", "mean_average_precision_at_r")
+    theirs = pml(
+        x, y, names, reference=torch.nn.functional.normalize(g), reference_labels=gy, k=200
+    )
+    ours = evaluate(x, y, gallery=g, gallery_labels=gy, clustering=False)
+    assert ours.recall_at_k[1] == pytest.approx(theirs["precision_at_1"], abs=TOLERANCE)
+    assert ours.r_precision == pytest.approx(theirs["r_precision"], abs=TOLERANCE)
+    assert ours.map_at_r == pytest.approx(theirs["mean_average_precision_at_r"], abs=TOLERANCE)
+
+
+def test_recall_at_k_asks_for_any_match_among_k():
+    # On a circle at 0, 10, 21, 33 degrees: neighbours of 0: 10, 21, 33; of 10: 0, 21, 33;
+    # of 21: 10, 33, 0; of 33: 21, 10, 0.  Labels 0 1 0 1.
+    angles = torch.deg2rad(torch.tensor([0.0, 10.0, 21.0, 33.0]))
+    x = torch.stack([angles.cos(), angles.sin()], 1)
+    found = evaluate(x, [0, 1, 0, 1], ks=(1, 2, 3), clustering=False)
+    # matches at rank 2, 3, 3, 2
+    assert found.recall_at_k == {1: 0.0, 2: 0.5, 3: 1.0}
+
+
+def test_map_at_r_uses_all_r_neighbours_whatever_ks_asks():
+    x, y = randn(7, 3), [0, 0, 1, 1, 1, 1, 1]
+    found = evaluate(x, y, ks=[2], clustering=False)
+    check_against_oracle(found, oracle(x, y, (2,)))
+
+
+@pytest.mark.parametrize("size", [2, 5, 50])
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_perfect_retrieval_scores_one_for_every_class_size(size, backend):
+    classes = torch.arange(8).repeat_interleave(size)
+    x = torch.eye(8)[classes] + 0.01 * randn(8 * size, 8)
+    found = evaluate(x, classes, ks=[1], backend=backend)
+    assert found.map_at_r == found.r_precision == found.recall_at_k[1] == 1
+    assert found.num_excluded == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("block", [None, 3])
+@pytest.mark.parametrize("value", [0.37, -2.0])
+def test_collapsed_embeddings_score_chance_and_warn(backend, block, value):
+    labels = np.repeat(np.arange(20), 10)
+    x = torch.full((200, 19), value)
+    with pytest.warns(CollapseWarning, match="collapsed"):
+        found = evaluate(x, labels, backend=backend, block_size=block)
+    # by index: rows 1 to 9 find row 0, row 0 finds row 1, all others row 0 of class 0: 10 of 200
+    assert found.recall_at_k[1] == 0.05
+    assert found.chance_recall_at_1 == pytest.approx(9 / 199)
+    assert found.collapsed
+    assert found.nmi == pytest.approx(0)
+
+
+def test_nearly_collapsed_embeddings_warn_and_healthy_ones_do_not():
+    y = torch.arange(60) % 6
+    with pytest.warns(CollapseWarning):
+        assert evaluate(torch.ones(60, 9) + 1e-4 * randn(60, 9), y, clustering=False).collapsed
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not evaluate(torch.eye(6)[y], y, clustering=False).collapsed
+
+
+def test_all_zero_rows_are_a_collapse_too():
+    with (
+        pytest.warns(CollapseWarning, match="collapsed"),
+        pytest.warns(UserWarning, match=r"norm 0: 0, 1, 2, 3, 4, \.\.\. \(40 in all\)"),
+    ):
+        found = evaluate(torch.zeros(40, 3), torch.arange(40) % 4, clustering=False)
+    assert found.collapsed
+    assert len(found.zero_rows) == 40
+
+
+def test_zero_rows_are_named_and_do_not_spoil_the_rest():
+    x, y = randn(40, 4), torch.arange(40) % 4
+    x[[5, 11]] = 0
+    with pytest.warns(UserWarning, match="`embeddings` has rows of norm 0: 5, 11"):
+        found = evaluate(x, y, clustering=False)
+    assert found.zero_rows == (5, 11)
+    assert math.isfinite(found.map_at_r)
+
+
+def test_nan_rows_are_refused_by_number():
+    x, y = randn(40, 4), torch.arange(40) % 4
+    x[[3, 8], 1] = math.nan
+    with pytest.raises(InputError, match=r"rows 3, 8 hold NaN"):
+        evaluate(x, y)
+    with pytest.raises(InputError, match=r"`gallery` must be finite; rows 3, 8"):
+        evaluate(randn(9, 4), torch.arange(9) % 4, (1,), x, y)
+
+
+def test_lone_labels_are_excluded_and_counted():
+    y = [0, 0, 1, 1, 2, 3]
+    x = torch.eye(6)[[0, 0, 1, 1, 2, 3]]
+    found = evaluate(x, y, ks=[1], clustering=False)
+    assert (found.num_queries, found.num_excluded, found.recall_at_k[1]) == (4, 2, 1.0)
+    with pytest.raises(InputError, match="none of the 6 queries has a match"):
+        evaluate(x, range(6), ks=[1])
+
+
+def test_k_beyond_the_gallery_is_refused_with_the_numbers():
+    x, y = randn(20, 4), torch.arange(20) % 4
+    with pytest.raises(InputError, match=r"32 nearest, but the gallery has 19 rows \(the query"):
+        evaluate(x, y)
+    with pytest.raises(InputError, match=r"32 nearest, but the gallery has 20 rows\. Use ks up"):
+        evaluate(x, y, gallery=x, gallery_labels=y)
+    assert evaluate(x, y, ks=[19], clustering=False).recall_at_k[19] == 1
+
+
+def test_one_neighbour_of_a_search_in_itself_is_another_row():
+    x = randn(30, 6)
+    # No row is its own neighbour: labels pair each row with a far one only.
+    far = oracle(x, [0] * 30, (1,))
+    assert far[0][1] == 1
+    y = torch.arange(30) // 2
+    found = evaluate(x, y, ks=[1], clustering=False)
+    assert found.recall_at_k[1] < 0.5
+
+
+def test_faiss_missing_gives_the_same_numbers(monkeypatch):
+    x, y = randn(600, 10), torch.arange(600) % 37
+    x[500:] = x[:100]
+    with_faiss, clustered = evaluate(x, y, clustering=False), evaluate(x, y)
+    assert with_faiss.backend == "faiss"
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    without = evaluate(x, y, clustering=False)
+    assert without.backend == "torch"
+    assert without == with_faiss
+    assert evaluate(x, y).nmi == pytest.approx(clustered.nmi, abs=0.01)  # rounding at borders
+    with pytest.raises(MissingDependencyError, match="faiss is not installed"):
+        evaluate(x, y, backend="faiss")
+
+
+def test_labels_of_any_kind_give_the_same_numbers():
+    x, y = randn(60, 5), np.arange(60) % 6
+    expected = evaluate(x, y)
+    for other in (
+        y.astype(np.uint8),
+        (y * 10**6 + 7).tolist(),
+        torch.as_tensor(-y),
+        [f"class {i}" for i in y],
+        y.astype(np.float64),
+    ):
+        found = evaluate(x, other)
+        assert found.recall_at_k == expected.recall_at_k
+        assert found.map_at_r == expected.map_at_r
+
+
+def test_large_neighbouring_labels_stay_distinct():
+    # float32 cannot tell 2^24 from 2^24 + 1
+    y = [2**24, 2**24 + 1, 2**24, 2**24 + 1]
+    x = torch.eye(2)[[0, 0, 1, 1]]
+    assert evaluate(x, y, ks=[1], clustering=False).recall_at_k[1] == 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [
+        (np.array([5, 9], np.int32), np.array([9, 5], np.uint64)),
+        (torch.tensor([0, 1]), [True, False]),
+        (["a", "bcd"], np.array(["bcd", "a"], object)),
+        ([2**62 + 1, 2**62], np.array([2**62, 2**62 + 1], np.uint64)),
+    ],
+)
+def test_query_and_gallery_labels_are_matched_by_value_not_by_position(ours, theirs):
+    x = torch.eye(2)
+    found = evaluate(x, ours, (1,), gallery=x.flip(0), gallery_labels=theirs, clustering=False)
+    assert found.recall_at_k[1] == 1
+
+
+def test_strings_never_match_numbers():
+    x = torch.eye(2)
+    with pytest.raises(InputError, match="of one kind"):
+        evaluate(x, ["0", "1"], (1,), x, [0, 1])
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
+def test_floating_types_and_gradients_are_accepted(dtype):
+    x = randn(40, 6).to(dtype).requires_grad_()
+    y = torch.arange(40) % 4
+    assert evaluate(x, y, clustering=False) == evaluate(
+        x.detach().double().numpy(), y.numpy(), clustering=False
+    )
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=st.integers(0, 2**20), scale=st.floats(1e-6, 1e6))
+def test_order_of_samples_names_of_labels_and_scale_do_not_matter(seed, scale):
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(50, 4, generator=draw, dtype=torch.float64)
+    y = torch.randint(0, 5, (50,), generator=draw)
+    before = evaluate(x, y, (1, 2, 8), clustering=False)
+    order, names = torch.randperm(50, generator=draw), torch.randperm(5, generator=draw)
+    after = evaluate(scale * x[order], names[y[order]], (1, 2, 8), clustering=False)
+    assert after.recall_at_k == pytest.approx(before.recall_at_k)
+    assert after.map_at_r == pytest.approx(before.map_at_r)
+
+
+def test_nmi_is_one_for_separate_classes_and_read_against_chance():
+    y = np.repeat(np.arange(3), 20)
+    found = evaluate(torch.eye(3)[y] + 0.001 * randn(60, 3), y)
+    assert found.nmi == pytest.approx(1)
+    few = evaluate(randn(200, 8), np.arange(200) // 4)
+    assert few.nmi > 0.5
+    assert few.nmi == pytest.approx(few.nmi_chance, abs=0.05)
+    assert abs(few.ami) < 0.2
+
+
+def test_clusters_are_of_the_queries_unless_asked_otherwise():
+    y = np.repeat(np.arange(3), 20)
+    x = torch.eye(3)[y] + 0.001 * randn(60, 3)
+    noise = randn(60, 3, seed=1)
+    args = {"gallery": noise, "gallery_labels": y}
+    assert evaluate(x, y, **args).nmi == pytest.approx(1)
+    assert evaluate(x, y, **args, cluster="query+gallery").nmi < 0.9
+
+
+def test_clustering_can_be_left_out_and_repeats_itself():
+    x, y = randn(80, 4), np.arange(80) % 8
+    assert math.isnan(evaluate(x, y, clustering=False).nmi)
+    assert evaluate(x, y, seed=3) == evaluate(x, y, seed=3)
+
+
+def test_as_dict_is_json_and_the_table_names_every_number():
+    found = evaluate(randn(40, 4), torch.arange(40) % 5, ks=(1, 10), clustering=False)
+    values = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    assert values["recall_at_1"] == found.recall_at_k[1]
+    assert values["recall_at_10"] == found.recall_at_k[10]
+    assert values["nmi"] is None
+    assert values["num_zero_rows"] == 0
+    assert "Recall@10" in found.table()
+    assert "NMI" not in found.table()
+    assert "NMI" in evaluate(randn(40, 4), torch.arange(40) % 5).table()
+
+
+def test_it_is_reached_from_the_package():
+    assert bspml.evaluate is evaluate
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"embeddings": torch.zeros(3)}, r"`embeddings` must be \(N, D\)"),
+        ({"embeddings": torch.zeros(0, 3), "labels": []}, "`embeddings` must have at least one"),
+        ({"labels": [0, 1]}, r"`labels` must have one entry per embedding, \(40,\); got \(2,\)"),
+        ({"ks": ()}, "`ks` must name at least one"),
+        ({"ks": (0, 1)}, "`ks` must be a whole number of at least 1; got 0"),
+        ({"ks": (1.5,)}, "`ks` must be a whole number"),
+        ({"gallery": torch.zeros(4, 4)}, "`gallery` and `gallery_labels` come together"),
+        ({"gallery_labels": [1]}, "`gallery` and `gallery_labels` come together"),
+        ({"gallery": torch.ones(2, 9), "gallery_labels": [0, 1]}, "queries' 4 columns"),
+        ({"backend": "annoy"}, "`backend` must be one of auto, faiss, torch"),
+        ({"cluster": "all"}, "`cluster` must be one of"),
+        ({"seed": -1}, "`seed`"),
+        ({"block_size": 0}, "`block_size`"),
+    ],
+)
+def test_wrong_input_is_refused(change, message):
+    given_ = {"embeddings": randn(40, 4), "labels": torch.arange(40) % 4} | change
+    with pytest.raises(InputError, match=message):
+        evaluate(**given_)
