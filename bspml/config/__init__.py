@@ -1,0 +1,41 @@
+"""One YAML file describes one experiment; every value has a default.
+
+`load_config()` is the main job; `load_config("configs/glyphs_paper.yaml", ["seed=3"])` reads a
+file and then the command line's overrides.  Whatever is wrong ends in one line of `ConfigError`.
+"""
+
+from bspml.config.reading import config_from_mapping, dump_config, load_config
+from bspml.config.schema import (
+    DATASETS,
+    NETWORKS,
+    NOISE_KINDS,
+    Config,
+    CurriculumConfig,
+    DataConfig,
+    EvaluationConfig,
+    LossConfig,
+    NetworkConfig,
+    NoiseConfig,
+    OptimizerConfig,
+    SamplerConfig,
+    TrainingConfig,
+)
+
+__all__ = [
+    "DATASETS",
+    "NETWORKS",
+    "NOISE_KINDS",
+    "Config",
+    "CurriculumConfig",
+    "DataConfig",
+    "EvaluationConfig",
+    "LossConfig",
+    "NetworkConfig",
+    "NoiseConfig",
+    "OptimizerConfig",
+    "SamplerConfig",
+    "TrainingConfig",
+    "config_from_mapping",
+    "dump_config",
+    "load_config",
+]

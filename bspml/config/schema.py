@@ -1,0 +1,368 @@
+"""What an experiment can say: frozen sections, their defaults, and what rules out what.
+
+The defaults are the main job.  A setting that would be ignored is refused, not dropped: whoever
+sets `curriculum.age` under the automatic preset believes that it does something.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_validator,
+)
+
+# Names that exist.  A new data set, network or kind of noise is added here and where it is built.
+DATASETS = ("glyphs",)
+NETWORKS = ("small-conv",)
+NOISE_KINDS = ("none", "symmetric")
+
+# What `curriculum.preset: paper` means for the loss, unless the experiment says otherwise:
+# [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
+_PAPER_LOSS = {"base": 1.0, "weighting": "paper", "skip_zero": False}
+
+Fraction = Annotated[float, Field(ge=0, le=1)]
+Positive = Annotated[float, Field(gt=0)]
+NotNegative = Annotated[float, Field(ge=0)]
+Whole = Annotated[int, Field(ge=0)]
+Count = Annotated[int, Field(ge=1)]
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
+FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
+
+
+class Section(BaseModel):
+    """A group of keys: frozen, no unknown keys, no silent conversions (true is not 1)."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        strict=True,
+        allow_inf_nan=False,
+        validate_default=True,
+    )
+
+
+class UnknownNameError(ValueError):
+    """A name that no registry knows; `names` are the ones that exist."""
+
+    def __init__(self, value: str, names: tuple[str, ...]):
+        super().__init__(f"must be one of {', '.join(names)}; got {value[:60]!r}")
+        self.value, self.names = value, names
+
+
+def _check_name(value: str, names: tuple[str, ...]) -> str:
+    """Refuse a `value` outside `names`; pydantic turns the ValueError into a finding."""
+    if value not in names:
+        raise UnknownNameError(value, names)
+    return value
+
+
+class DataConfig(Section):
+    """Which data set, where its files are, and how large an image the network sees."""
+
+    name: str = "glyphs"
+    root: FilePath | None = None  # folder with the files, or of the cache; null: the data set's own
+    image_size: int = Field(default=24, ge=8, le=128)  # pixels, square
+    subset: Annotated[int, Field(ge=2)] | None = None  # classes kept of each split; null: all
+    validation: bool = False  # true: evaluate on a quarter of the training classes, held out
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _check_name(value, DATASETS)
+
+
+class NoiseConfig(Section):
+    """Wrong labels put into the training split, or a file that holds the labels to train on."""
+
+    kind: str = "symmetric"
+    rate: Fraction = 0.3  # share of labels changed
+    per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
+    seed: Seed | None = None  # null: the experiment's seed
+    labels_file: FilePath | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        filled = dict(given)
+        if filled.get("labels_file") is not None:
+            filled.setdefault("kind", "none")
+        if filled.get("kind") == "none":
+            filled.setdefault("rate", 0.0)
+        return filled
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _check_name(value, NOISE_KINDS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NoiseConfig:
+        if self.kind == "none" and self.rate > 0:
+            raise ValueError(
+                f"`noise.rate` is {self.rate:g}, but `noise.kind` is none; "
+                "set noise.rate to 0, or name a kind of noise"
+            )
+        if self.labels_file is not None and self.kind != "none":
+            raise ValueError(
+                f"`noise.labels_file` already gives the labels; `noise.kind` {self.kind} would "
+                "change them once more; set noise.kind to none"
+            )
+        return self
+
+
+class NetworkConfig(Section):
+    """The embedding network, from scratch or from a file of weights."""
+
+    name: str = "small-conv"
+    embedding_size: Count = 128
+    weights: FilePath | None = None  # file of pretrained weights; null: from scratch
+    freeze: bool = False  # train the head only
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _check_name(value, NETWORKS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NetworkConfig:
+        if self.freeze and self.weights is None:
+            raise ValueError(
+                "`network.freeze` is true, but `network.weights` is null: a network from scratch "
+                "would never learn; name a file of weights, or set network.freeze to false"
+            )
+        return self
+
+
+class LossConfig(Section):
+    """Weighted multi-similarity: alpha, beta, base (the paper's rho) and mining epsilon."""
+
+    alpha: Positive = 2.0
+    beta: Positive = 50.0
+    base: float = Field(default=0.5, ge=-1, le=1)  # a cosine similarity
+    weighting: Literal["inside", "paper"] = "inside"
+    epsilon: NotNegative = 0.1
+    skip_zero: bool = True  # the miner leaves out samples of weight 0
+
+
+class CurriculumConfig(Section):
+    """How the sample weights follow the network."""
+
+    preset: Literal["auto", "paper"] = "auto"
+    age: Positive | None = None  # the paper's lambda at the start
+    age_growth: Annotated[float, Field(ge=1)] = 1.1  # its multiplier c; our choice
+    age_max: float | None = None  # lambda_inf; null: no limit
+    balance: NotNegative = 1.0  # the paper's mu; our choice
+    statistics: Literal["unweighted", "weighted"] = "unweighted"  # xi as printed, or under weights
+    target_maw: Fraction | None = None  # in place of an age: mean class weight to hold
+    rule: Literal["threshold", "quadratic"] = "threshold"
+    warmup: Literal["features", "cross-fit"] | None = None  # null: by whether weights are given
+    warmup_epochs: Count = 2  # on each half, where the warm-up is cross-fitted
+    reset: bool = True  # start the network afresh after the warm-up
+    solver: Literal["coordinate", "doubly-stochastic"] = "coordinate"
+    embeddings: Literal["fresh", "collected"] = "fresh"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> CurriculumConfig:
+        (_check_paper if self.preset == "paper" else _check_auto)(self)
+        return self
+
+
+def _check_paper(curriculum: CurriculumConfig) -> None:
+    """The paper prints no first age, so the user gives one, or the mean weight to aim at."""
+    if curriculum.age is None and curriculum.target_maw is None:
+        raise ValueError(
+            "`curriculum.preset` paper needs `curriculum.age` or `curriculum.target_maw`: the "
+            "paper prints neither; curriculum.target_maw=0.7 suits 30 % wrong labels"
+        )
+    if curriculum.age is not None and curriculum.target_maw is not None:
+        raise ValueError(
+            "`curriculum.age` and `curriculum.target_maw` exclude each other (the target sets the "
+            "age); leave one of them null"
+        )
+    _refuse_unused(curriculum, ("rule", "warmup", "warmup_epochs", "reset"), "preset auto")
+    if curriculum.target_maw is not None:
+        _refuse_unused(curriculum, ("age_growth", "age_max"), "a given `curriculum.age`")
+    if None not in (curriculum.age, curriculum.age_max) and curriculum.age_max < curriculum.age:  # type: ignore[operator]
+        raise ValueError(
+            f"`curriculum.age_max` must be at least `curriculum.age`, {curriculum.age:g}; "
+            f"got {curriculum.age_max:g}"
+        )
+
+
+def _check_auto(curriculum: CurriculumConfig) -> None:
+    _refuse_unused(
+        curriculum, ("age", "age_growth", "age_max", "target_maw", "statistics"), "preset paper"
+    )
+
+
+def _refuse_unused(curriculum: CurriculumConfig, keys: tuple[str, ...], used_by: str) -> None:
+    """A value other than the default that nothing would read is refused."""
+    for key in keys:
+        value, default = getattr(curriculum, key), CurriculumConfig.model_fields[key].default
+        if value != default:
+            value, default = (
+                "null" if v is None else str(v).lower() if isinstance(v, bool) else v
+                for v in (value, default)
+            )
+            raise ValueError(
+                f"`curriculum.{key}` is {value}, but only {used_by} reads it; "
+                f"leave it at {default}, or change what it depends on"
+            )
+
+
+class SamplerConfig(Section):
+    """P classes of K samples a batch; fewer than 2 of either leaves no negative or positive."""
+
+    classes_per_batch: int = Field(default=16, ge=2)
+    samples_per_class: int = Field(default=4, ge=2)
+
+
+class OptimizerConfig(Section):
+    """The optimiser of the network."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
+    momentum: float = Field(default=0.0, ge=0, lt=1)  # sgd only
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OptimizerConfig:
+        if self.momentum > 0 and self.name != "sgd":
+            raise ValueError(
+                f"`optimizer.momentum` is {self.momentum:g}, but only sgd reads it; set it to 0, "
+                "or set optimizer.name to sgd"
+            )
+        return self
+
+
+class TrainingConfig(Section):
+    """How long to train, and beside what."""
+
+    epochs: Count = 14
+    batches_per_epoch: Count | None = None  # null: the data set's size over the batch size
+    baseline: bool = True  # train plain multi-similarity first, for comparison
+    weighted: bool = True  # train with the curriculum
+    reference: bool = False  # train on exactly the clean samples too, where the truth is known
+    checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
+
+    @model_validator(mode="after")
+    def _something_to_train(self) -> TrainingConfig:
+        if not (self.baseline or self.weighted or self.reference):
+            raise ValueError(
+                "`training.baseline`, `training.weighted` and `training.reference` are all false: "
+                "nothing would be trained; set one of them to true"
+            )
+        return self
+
+
+class EvaluationConfig(Section):
+    """What is measured on the test classes, and how often."""
+
+    ks: tuple[Count, ...] = Field(default=(1, 2, 4, 8), min_length=1, strict=False)
+    every: Count = 1  # epochs; the last epoch is always evaluated
+    batch_size: Count = 512
+    clustering: bool = True  # NMI and AMI, at the cost of a k-means
+    backend: Literal["auto", "faiss", "torch"] = "auto"
+
+    @field_validator("ks")
+    @classmethod
+    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if list(value) != sorted(set(value)):
+            raise ValueError(f"must rise without repeats; got {list(value)}")
+        return value
+
+
+class Config(Section):
+    """One experiment.  `Config()` is the main job: glyphs, 30 % symmetric noise, from scratch."""
+
+    name: str = "glyphs"
+    seed: Seed = 0
+    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
+    workers: Annotated[int, Field(ge=0, le=256)] = 0
+    data: DataConfig = DataConfig()
+    noise: NoiseConfig = NoiseConfig()
+    network: NetworkConfig = NetworkConfig()
+    loss: LossConfig = LossConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @property
+    def noise_seed(self) -> int:
+        """Seed of the label noise: its own, or the experiment's."""
+        return self.seed if self.noise.seed is None else self.noise.seed
+
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether the warm-up is cross-fitted: asked for, or left open for a net from scratch."""
+        if self.curriculum.preset != "auto":
+            return False
+        return (self.curriculum.warmup or self._natural_warmup) == "cross-fit"
+
+    @property
+    def _natural_warmup(self) -> str:
+        # No label may be judged by an embedding trained on it; pretrained features are not.
+        return "cross-fit" if self.network.weights is None else "features"
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_loss(cls, given: Any) -> Any:
+        """Fill in what the paper's preset means for the loss, under what is said outright."""
+        if not isinstance(given, Mapping):
+            return given
+        curriculum, loss = given.get("curriculum"), given.get("loss", {})
+        preset = (
+            curriculum.get("preset")
+            if isinstance(curriculum, Mapping)
+            else getattr(curriculum, "preset", None)
+        )
+        if preset == "paper" and isinstance(loss, Mapping):
+            return {**given, "loss": {**_PAPER_LOSS, **loss}}
+        return given
+
+    @field_validator("name")
+    @classmethod
+    def _folder_name(cls, value: str) -> str:
+        # The name becomes a folder under runs/: no separators, no hidden or parent folders.
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,99}", value):
+            raise ValueError(
+                "must be letters, digits and _ . + = - (at most 100, no leading dot or hyphen), "
+                f"since it names the run's folder; got {value[:40]!r}"
+            )
+        return value
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
+            raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps; got {value[:40]!r}")
+        return value
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        # Twice that many epochs on half the data: as many passes over all of it.
+        if self.cross_fitted and self.curriculum.warmup_epochs >= self.training.epochs:
+            raise ValueError(
+                f"`curriculum.warmup_epochs` is {self.curriculum.warmup_epochs}, which leaves "
+                f"nothing of the {self.training.epochs} `training.epochs` after the warm-up; "
+                "lower the first or raise the second"
+            )
+        if self.curriculum.warmup == "features" and self.network.weights is None:
+            raise ValueError(
+                "`curriculum.warmup` features judges labels by pretrained features, but "
+                "`network.weights` is null; name a file of weights, or use cross-fit"
+            )
+        return self

@@ -1,0 +1,16 @@
+"""What a run leaves behind: its folder, one record per epoch, and the table of sample weights."""
+
+from bspml.records.epochs import EpochRecord, RecordLog
+from bspml.records.folder import RunFolder, read_json, write_json
+from bspml.records.weights_table import WeightsTable, read_weights, write_weights
+
+__all__ = [
+    "EpochRecord",
+    "RecordLog",
+    "RunFolder",
+    "WeightsTable",
+    "read_json",
+    "read_weights",
+    "write_json",
+    "write_weights",
+]

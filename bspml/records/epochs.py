@@ -1,0 +1,204 @@
+"""One record per round and method, one JSON line each, appended so that a kill costs one line."""
+
+from __future__ import annotations
+
+import dataclasses
+import io
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bspml.errors import RunError
+from bspml.records.plain import to_json
+
+Number = float | int  # spelt out: the checker used in tests does not take 1 for a float
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """What is known after one round of one method.  None: not measured, or not a finite number.
+
+    Attributes:
+        method: name of the training run inside the experiment ('multi-similarity', 'bspml').
+        epoch: passes over the data done, in data-set sizes (a round on one half counts 0.5);
+            0 is the state before the first step.
+        steps: optimiser steps done.
+        seconds: wall time of this round, evaluation left out.
+        loss: mean training loss of the round.
+        phase: what the weight update did, in a word.
+        recall_at_k: {k: fraction} on the test classes.
+        map_at_r, r_precision, nmi, ami: on the test classes, fractions.
+        age: the paper's lambda of this epoch's weight problem.
+        maw, sdaw: mean and population standard deviation over classes of the mean weight.
+        noise_rate, noise_rate_low, noise_rate_high: estimate with its 95 % interval, fractions.
+        kept: share of samples with weight at least 0.5.
+        changed: samples that crossed 0.5 in this update.
+        objective_before, objective_after: of the weight problem.
+        detection_auroc, detection_precision, detection_recall, false_alarm_rate: of
+            'weight below 0.5' as a detector of noisy labels, where the truth is known.
+        notes: sentences for a person, such as a warning of a collapse.
+        extra: anything else, JSON values.
+    """
+
+    method: str
+    epoch: Number
+    steps: int | None = None
+    seconds: Number | None = None
+    loss: Number | None = None
+    phase: str | None = None
+    recall_at_k: Mapping[int, Number | None] = field(default_factory=dict)
+    map_at_r: Number | None = None
+    r_precision: Number | None = None
+    nmi: Number | None = None
+    ami: Number | None = None
+    age: Number | None = None
+    maw: Number | None = None
+    sdaw: Number | None = None
+    noise_rate: Number | None = None
+    noise_rate_low: Number | None = None
+    noise_rate_high: Number | None = None
+    kept: Number | None = None
+    changed: int | None = None
+    objective_before: Number | None = None
+    objective_after: Number | None = None
+    detection_auroc: Number | None = None
+    detection_precision: Number | None = None
+    detection_recall: Number | None = None
+    false_alarm_rate: Number | None = None
+    notes: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_line(self) -> str:
+        """The record as one line of JSON, without its line end; NaN and infinity as null."""
+        return to_json(dataclasses.asdict(self))
+
+    @classmethod
+    def from_line(cls, line: str) -> EpochRecord:
+        """Read a line back; keys that this version does not know go to `extra`.
+
+        Raises:
+            ValueError: not a JSON object, or without a method and an epoch.
+        """
+        values = json.loads(line)
+        if not isinstance(values, dict):
+            raise ValueError("not a JSON object")
+        known = {f.name for f in dataclasses.fields(cls)}
+        extra = dict(values.pop("extra", None) or {})
+        extra |= {key: values.pop(key) for key in list(values) if key not in known}
+        if not isinstance(values.get("method"), str) or not isinstance(
+            values.get("epoch"), int | float
+        ):
+            raise ValueError("no `method` text and `epoch` number")
+        recalls = values.pop("recall_at_k", None) or {}
+        notes = tuple(values.pop("notes", None) or ())
+        return cls(
+            **values,
+            recall_at_k={int(k): recall for k, recall in recalls.items()},
+            notes=notes,
+            extra=extra,
+        )
+
+
+class RecordLog:
+    """The file of records.  A line is either whole or, after a kill, the last one and torn.
+
+    Attributes:
+        path: the JSON-lines file; missing until the first record.
+        torn_bytes: length of the torn last line that the latest `read` or `append` dropped.
+    """
+
+    def __init__(self, path: str | os.PathLike[str]):
+        self.path = Path(path)
+        self.torn_bytes = 0
+
+    def append(self, record: EpochRecord) -> None:
+        """Add one line and force it to the disk.
+
+        Raises:
+            RunError: the disk is full or the file not writable; the file is as it was before.
+        """
+        line = record.to_line().encode("utf-8", "surrogatepass") + b"\n"
+        try:
+            # Unbuffered: a failed write must not be tried again when the file closes.
+            with self.path.open("a+b", buffering=0) as file:
+                end = self._drop_torn_line(file)
+                try:
+                    _write_all(file.fileno(), line)
+                    os.fsync(file.fileno())
+                except OSError:
+                    os.ftruncate(file.fileno(), end)
+                    raise
+        except OSError as err:
+            raise RunError(
+                f"{self.path}: cannot be written ({err.strerror or err}); the records before "
+                f"epoch {record.epoch:g} are safe. Free some space and resume the run."
+            ) from err
+
+    def read(self) -> list[EpochRecord]:
+        """All whole records, oldest first; none if there is no file.
+
+        Raises:
+            RunError: a line in the middle is not a record; names its number.
+        """
+        lines = self._whole_lines()
+        records = []
+        for number, line in enumerate(lines, start=1):
+            try:
+                records.append(EpochRecord.from_line(line.decode("utf-8", "surrogatepass")))
+            except (ValueError, TypeError, AttributeError) as err:
+                raise RunError(
+                    f"{self.path}: line {number} is not an epoch record ({err}). Was the file "
+                    "edited? Remove the line, or start a new run."
+                ) from err
+        return records
+
+    def truncate(self, keep: int) -> None:
+        """Keep the first `keep` records: those that a checkpoint knows, before a run resumes.
+
+        Raises:
+            RunError: fewer than `keep` records are there.
+        """
+        lines = self._whole_lines()
+        if len(lines) < keep:
+            raise RunError(
+                f"{self.path}: holds {len(lines)} records, but the checkpoint was written after "
+                f"{keep}. The two files are not of one run; start a new one."
+            )
+        if self.path.exists():
+            with self.path.open("r+b") as file:
+                file.truncate(sum(len(line) + 1 for line in lines[:keep]))
+                os.fsync(file.fileno())
+
+    def __len__(self) -> int:
+        return len(self._whole_lines())
+
+    def _whole_lines(self) -> list[bytes]:
+        """The lines that end in a line end; notes the length of what follows the last one."""
+        try:
+            content = self.path.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        except OSError as err:
+            raise RunError(f"{self.path}: cannot be read ({err.strerror or err}).") from err
+        *lines, torn = content.split(b"\n")
+        self.torn_bytes = len(torn)
+        return lines
+
+    def _drop_torn_line(self, file: io.FileIO) -> int:
+        """Cut what a kill left after the last line end; returns the file's length then."""
+        self.torn_bytes = 0
+        size = file.seek(0, os.SEEK_END)
+        if not size or (file.seek(size - 1), file.read(1))[1] == b"\n":
+            return size
+        whole = sum(len(line) + 1 for line in self._whole_lines())
+        os.ftruncate(file.fileno(), whole)
+        return whole
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    # The system may take a part first and refuse the rest only at the next call.
+    while data:
+        data = data[os.write(descriptor, data) :]

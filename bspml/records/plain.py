@@ -1,0 +1,33 @@
+"""Values as JSON can hold them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any
+
+
+def to_json(value: Any, indent: int | None = None) -> str:
+    """`value` as strict JSON; NaN and infinity, which JSON does not know, become null.
+
+    Numpy scalars and arrays and tensors are unpacked, tuples become lists, keys become text.
+
+    Raises:
+        TypeError: something else than numbers, text, None, lists and mappings of them.
+    """
+    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if value is None or isinstance(value, bool | int | str):
+        return value
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if hasattr(value, "tolist"):  # numpy and torch, without importing either
+        return _plain(value.tolist())
+    raise TypeError(f"a record holds numbers, text, lists and mappings; got {type(value).__name__}")

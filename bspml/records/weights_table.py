@@ -1,0 +1,190 @@
+"""The sample weights as a CSV file that a person opens in a spreadsheet and a program reads back.
+
+A spreadsheet runs a cell that starts with = + - or @ as a formula, and rewrites text that looks
+like a number (007 becomes 7).  A label that is text and starts like that, or reads as a number,
+therefore gets a leading apostrophe, the spreadsheets' own mark for 'this is text';
+`read_weights` takes it off again.  A column of bare whole numbers is a column of integers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bspml.errors import InputError, RunError
+from bspml.files import atomic_write
+
+_COLUMNS = ("index", "label", "weight", "flags")
+_OPTIONAL = ("is_noisy", "true_label")
+# The full-width forms too: spreadsheets in East Asian locales take them for the narrow ones.
+_FORMULA = re.compile(r"[=+\-@'\t\r\n＝＋－＠]")
+_NUMBER = re.compile(r"\s*\d[\d.,_]*([eE][+-]?\d*)?\s*|\s*\.\d.*|(?i:nan|inf|true|false)")
+_INTEGER = re.compile(r"-?\d+")
+
+
+@dataclass(frozen=True)
+class WeightsTable:
+    """One row per training sample, in the data set's order.
+
+    Attributes:
+        labels: (N,) integers or text, as given (possibly wrong).
+        weights: (N,) float64 in [0, 1].
+        flags: N tuples of words, such as ('untestable',).
+        is_noisy: (N,) bool where the truth is known, else None.
+        true_labels: (N,) like `labels` where the truth is known, else None.
+    """
+
+    labels: np.ndarray
+    weights: np.ndarray
+    flags: tuple[tuple[str, ...], ...]
+    is_noisy: np.ndarray | None = None
+    true_labels: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.weights)
+
+
+def write_weights(
+    path: str | os.PathLike[str],
+    labels: Any,
+    weights: Any,
+    *,
+    flags: Sequence[Sequence[str]] | None = None,
+    is_noisy: Any = None,
+    true_labels: Any = None,
+) -> Path:
+    """Write the table, atomically: index, label, weight, flags[, is_noisy, true_label].
+
+    Args:
+        path: the CSV file (UTF-8).
+        labels: (N,) integers or text.
+        weights: (N,) in [0, 1]; written so that they read back exactly.
+        flags: words about each sample, joined by ';'.
+        is_noisy: (N,) bool, where known; written as 0 and 1.
+        true_labels: (N,), where known.
+
+    Raises:
+        InputError: columns of different lengths.
+        RunError: the file cannot be written.
+    """
+    weights = _array(weights)
+    columns: dict[str, list[str]] = {
+        "index": [str(i) for i in range(len(weights))],
+        "label": _label_cells(_array(labels)),
+        "weight": [str(w) for w in weights],
+        "flags": [";".join(words) for words in flags] if flags is not None else [""] * len(weights),
+    }
+    if is_noisy is not None:
+        columns["is_noisy"] = [str(int(noisy)) for noisy in _array(is_noisy)]
+    if true_labels is not None:
+        columns["true_label"] = _label_cells(_array(true_labels))
+    for name, column in columns.items():
+        if len(column) != len(weights):
+            raise InputError(
+                f"`{name}` must have one entry per weight, {len(weights)}; got {len(column)}."
+            )
+    text = io.StringIO()
+    writer = csv.writer(text)  # RFC 4180: lines end in CR LF
+    writer.writerow(columns)
+    writer.writerows(zip(*columns.values(), strict=True))
+    return atomic_write(path, text.getvalue())
+
+
+def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
+    """Read a table back, in whatever order a person left its rows.
+
+    Raises:
+        RunError: missing, not such a table, or damaged; names the file and the line.
+    """
+    rows = _read_rows(Path(path))
+    order = sorted(range(len(rows)), key=lambda r: rows[r]["index"])
+    if [rows[r]["index"] for r in order] != list(range(len(rows))):
+        raise RunError(
+            f"{path}: the column `index` must hold 0 to {len(rows) - 1}, each once; "
+            "rows were lost or doubled. Restore them."
+        )
+    rows = [rows[r] for r in order]
+    known = rows[0].keys() if rows else ()
+    return WeightsTable(
+        labels=_parse_labels([r["label"] for r in rows]),
+        weights=np.array([r["weight"] for r in rows], dtype=np.float64),
+        flags=tuple(tuple(filter(None, r["flags"].split(";"))) for r in rows),
+        is_noisy=np.array([r["is_noisy"] for r in rows], dtype=bool)
+        if "is_noisy" in known
+        else None,
+        true_labels=_parse_labels([r["true_label"] for r in rows])
+        if "true_label" in known
+        else None,
+    )
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    try:
+        # utf-8-sig: spreadsheets put a byte-order mark in front when they save.
+        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
+            reader = csv.DictReader(file)
+            names = reader.fieldnames or ()
+            missing = [name for name in _COLUMNS if name not in names]
+            if missing:
+                raise RunError(
+                    f"{path}: is not a table of weights: no column `{missing[0]}`. Expected "
+                    f"commas between {', '.join(_COLUMNS)}."
+                )
+            return [_parse_row(row, f"{path}: line {reader.line_num}") for row in reader]
+    except OSError as err:
+        if isinstance(err, RunError):
+            raise
+        raise RunError(f"{path}: cannot be read ({err.strerror or err}).") from err
+    except (UnicodeDecodeError, csv.Error) as err:
+        raise RunError(f"{path}: is not a CSV file in UTF-8 ({err}).") from err
+
+
+def _parse_row(row: dict[str, Any], where: str) -> dict[str, Any]:
+    present = [*_COLUMNS, *(name for name in _OPTIONAL if name in row)]
+    if any(row[name] is None for name in present):
+        raise RunError(f"{where}: has too few cells; expected {', '.join(present)}.")
+    parsed = {name: row[name] for name in present}
+    try:
+        parsed["index"] = int(row["index"])
+        parsed["weight"] = float(row["weight"])
+        if "is_noisy" in parsed:
+            parsed["is_noisy"] = {"0": False, "1": True}[row["is_noisy"].strip()]
+    except (ValueError, KeyError) as err:
+        raise RunError(
+            f"{where}: expected a whole index, a weight and is_noisy as 0 or 1; got {err}."
+        ) from err
+    if not 0 <= parsed["weight"] <= 1:
+        raise RunError(f"{where}: a weight is in [0, 1]; got {row['weight']}.")
+    return parsed
+
+
+def _label_cells(labels: np.ndarray) -> list[str]:
+    if labels.dtype.kind in "iub":
+        return [str(int(label)) for label in labels]
+    return [_protect(str(label)) for label in labels]
+
+
+def _protect(text: str) -> str:
+    risky = not text or _FORMULA.match(text.lstrip(" ")) or _NUMBER.fullmatch(text)
+    return f"'{text}" if risky else text
+
+
+def _parse_labels(cells: list[str]) -> np.ndarray:
+    if all(_INTEGER.fullmatch(cell) for cell in cells):
+        with contextlib.suppress(OverflowError):  # more digits than an integer label has
+            return np.array([int(cell) for cell in cells], dtype=np.int64)
+    return np.array([cell.removeprefix("'") for cell in cells], dtype=str)
+
+
+def _array(values: Any) -> np.ndarray:
+    """Any array as numpy's; a tensor is fetched from its device, without importing torch."""
+    return np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)

@@ -1,0 +1,104 @@
+"""The final figures of a run as one table, for a terminal or for Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from bspml.records import EpochRecord
+
+Results = dict[str, dict[str, float | None]]
+
+_MISSING = "-"
+
+
+def final_results(records: Sequence[EpochRecord]) -> Results:
+    """{method: {column: value}}: the last evaluation and the last weights of each method.
+
+    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection), all as
+    fractions, and seconds (over all rounds, evaluation left out).  None: not measured.
+    """
+    results: Results = {}
+    for method in dict.fromkeys(record.method for record in records):
+        own = [record for record in records if record.method == method]
+        evaluated = next((r for r in reversed(own) if r.recall_at_k), own[-1])
+        row: dict[str, float | None] = {
+            f"Recall@{k} %": None if recall is None else 100 * recall
+            for k, recall in evaluated.recall_at_k.items()
+        }
+        row |= {"NMI": evaluated.nmi, "AMI": evaluated.ami, "MAP@R": evaluated.map_at_r}
+        last = own[-1]
+        row |= {"MAW": last.maw, "SDAW": last.sdaw, "AUROC": last.detection_auroc}
+        timed = [record.seconds for record in own if record.seconds is not None]
+        row["seconds"] = sum(timed) if timed else None
+        results[method] = row
+    return results
+
+
+def format_table(
+    results: Mapping[str, Mapping[str, float | None]], markdown: bool = False, width: int = 100
+) -> str:
+    """One row per method, or one column where that would be wider than `width`.
+
+    Args:
+        results: {method: {column: value}}; a column that a method lacks shows '-'.
+        markdown: a Markdown table, always with methods as rows.
+        width: characters of the terminal.
+
+    Returns:
+        Lines joined by newlines, without one at the end; '' for no results.
+
+    Example:
+        >>> print(format_table({"plain": {"Recall@1 %": 61.5}, "bspml": {"Recall@1 %": 80.6}}))
+        method  Recall@1 %
+        ------  ----------
+        plain         61.5
+        bspml         80.6
+    """
+    if not results:
+        return ""
+    columns = list(dict.fromkeys(column for row in results.values() for column in row))
+    cells = [["method", *columns]]
+    cells += [
+        [method, *(_number(column, row.get(column)) for column in columns)]
+        for method, row in results.items()
+    ]
+    cells = [[_one_line(cell) for cell in line] for line in cells]
+    if markdown:
+        return _markdown(cells)
+    if sum(_widths(cells)) + 2 * (len(columns)) > width:
+        cells = [list(column) for column in zip(*cells, strict=True)]
+    return _aligned(cells)
+
+
+def _number(column: str, value: float | None) -> str:
+    if value is None or value != value:
+        return _MISSING
+    digits = 1 if column.endswith("%") else 0 if column == "seconds" else 3
+    return f"{value:.{digits}f}"
+
+
+def _one_line(cell: str) -> str:
+    return "".join(c if c.isprintable() else " " for c in cell)
+
+
+def _widths(cells: list[list[str]]) -> list[int]:
+    return [max(map(len, column)) for column in zip(*cells, strict=True)]
+
+
+def _aligned(cells: list[list[str]]) -> str:
+    """Names to the left, numbers to the right, a rule under the head."""
+    widths = _widths(cells)
+    lines = [*cells[:1], ["-" * width for width in widths], *cells[1:]]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if i else cell.ljust(width)
+            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    )
+
+
+def _markdown(cells: list[list[str]]) -> str:
+    head, *body = [[cell.replace("|", r"\|") for cell in line] for line in cells]
+    rule = [":--", *["--:"] * (len(head) - 1)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in [head, rule, *body])

@@ -1,0 +1,66 @@
+from bspml.records import EpochRecord
+from bspml.report.tables import final_results, format_table
+
+RESULTS = {"plain": {"Recall@1 %": 61.5, "MAW": None}, "b|x\n": {"Recall@1 %": 80.62, "AUROC": 0.5}}
+
+
+def test_results_take_the_last_evaluation_the_last_weights_and_all_seconds():
+    records = [
+        EpochRecord("a", 0, recall_at_k={1: 0.1, 8: 0.2}, nmi=0.1),
+        EpochRecord("a", 1, seconds=2.0, recall_at_k={1: 0.5, 8: None}, nmi=0.4, maw=1.0),
+        EpochRecord("b", 1),
+        EpochRecord("a", 2, seconds=3.0, maw=0.7, sdaw=0.1, detection_auroc=0.9),
+    ]
+    results = final_results(records)
+    assert list(results) == ["a", "b"]
+    assert results["a"] == {
+        "Recall@1 %": 50.0,
+        "Recall@8 %": None,
+        "NMI": 0.4,
+        "AMI": None,
+        "MAP@R": None,
+        "MAW": 0.7,
+        "SDAW": 0.1,
+        "AUROC": 0.9,
+        "seconds": 5.0,
+    }
+    assert results["b"]["seconds"] is None
+
+
+def test_text_is_aligned_and_what_is_missing_shows_a_dash():
+    assert format_table(RESULTS).splitlines() == [
+        "method  Recall@1 %  MAW  AUROC",
+        "------  ----------  ---  -----",
+        "plain         61.5    -      -",
+        "b|x           80.6    -  0.500",
+    ]
+
+
+def test_a_table_too_wide_for_the_terminal_is_turned():
+    assert format_table(RESULTS, width=29).splitlines() == [
+        "method      plain   b|x",
+        "----------  -----  -----",
+        "Recall@1 %   61.5   80.6",
+        "MAW             -      -",
+        "AUROC           -  0.500",
+    ]
+    assert format_table(RESULTS, width=30).splitlines()[0] == "method  Recall@1 %  MAW  AUROC"
+
+
+def test_markdown_escapes_the_bar():
+    assert format_table(RESULTS, markdown=True).splitlines() == [
+        "| method | Recall@1 % | MAW | AUROC |",
+        "| :-- | --: | --: | --: |",
+        "| plain | 61.5 | - | - |",
+        r"| b\|x  | 80.6 | - | 0.500 |",
+    ]
+
+
+def test_nan_shows_a_dash_and_no_results_give_no_table():
+    assert "nan" not in format_table({"a": {"NMI": float("nan")}})
+    assert format_table({}) == ""
+
+
+def test_columns_of_any_method_appear_once_in_order():
+    head = format_table({"a": {"x": 1.0}, "b": {"y": 1.0, "x": 2.0}}).splitlines()[0]
+    assert head.split() == ["method", "x", "y"]
