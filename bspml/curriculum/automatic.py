@@ -1,0 +1,213 @@
+"""The automatic curriculum: weights from label p-values, with no noise rate and no age to choose.
+
+A label may only be judged by an embedding that was not trained on it.  Features of a pretrained
+backbone satisfy that for free (`warmup="features"`).  A network trained from scratch does not: it
+pulls each sample towards its wrong class, and the estimated rate decays.  So the warm-up is
+cross-fitted (`warmup="cross-fit"`):
+
+    half A     train on a random half A; judge half B against A, estimate the noise rate
+    half B     re-initialise the network, train on what B keeps; judge half A against that
+    weights    train on both; update every round, the noise rate held at the honest estimate
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bspml.checks import check_choice, check_whole
+from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.errors import CheckpointError, InputError
+from bspml.noise_rate import estimate_noise
+from bspml.weights.age import age_for_maw
+from bspml.weights.state import SampleWeights
+
+_LARGEST_RATE = 0.95
+
+
+class AutomaticUpdate:
+    """Weights such that the share 1 - noise rate of the labels is kept.
+
+    rule="threshold" keeps the labels with the smallest p-values.  rule="quadratic" solves the
+    paper's problem, eq. (6), with the contrastive statistics in place of its own and the age
+    found by bisection for MAW = 1 - noise rate.
+    """
+
+    def __init__(
+        self,
+        weights: SampleWeights,
+        *,
+        rule: str,
+        warmup: str,
+        warmup_rounds: int,
+        reset: bool,
+        balance: float,
+        seed: int,
+    ) -> None:
+        self.weights = weights
+        self.rule = check_choice(rule, "rule", ["threshold", "quadratic"])
+        self.warmup = check_choice(warmup, "warmup", ["features", "cross-fit"])
+        self.warmup_rounds = check_whole(warmup_rounds, "warmup_rounds")
+        self.reset, self.balance = bool(reset), balance
+        self.phase = "half A" if warmup == "cross-fit" else "features"
+        self.rounds_in_phase = 0
+        self.in_half_a = _random_half(self.codes, seed)
+        self.noise_rate: float | None = None
+        self.interval: tuple[float, float] | None = None
+        self.p_values: Tensor | None = None
+        self.rows_were_read = False
+
+    @property
+    def codes(self) -> Tensor:
+        """(N,) class codes on the CPU."""
+        return self.weights.codes.cpu()
+
+    def training_rows(self) -> Tensor | None:
+        """(N,) bool, the rows the next round may train on; None for all of positive weight."""
+        self.rows_were_read = True
+        if self.phase == "half A":
+            return self.in_half_a.clone()
+        kept = self.weights.weights.cpu() > 0
+        return kept & ~self.in_half_a if self.phase == "half B" else kept
+
+    def update(self, embeddings: Tensor) -> dict[str, Any]:
+        """Judge, weigh, and move to the next phase; returns the record's fields."""
+        phase = self.phase
+        if phase not in ("half A", "half B"):
+            fields = {"phase": phase}
+            # Two rounds before the first step: the second under the weights just found.
+            for _ in range(2 if phase == "features" else 1):
+                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), self._all())
+            self._enter("weights")
+            return fields
+        if not self.rows_were_read:
+            raise InputError(
+                'warmup="cross-fit" judges each half by a network trained on the other: train '
+                "only on the rows of `curriculum.training_rows()` before each update, or use "
+                'warmup="features" with embeddings of a pretrained backbone.'
+            )
+        self.rounds_in_phase += 1
+        if self.rounds_in_phase < self.warmup_rounds:
+            self.rows_were_read = False
+            return {"phase": f"{phase}, waiting", "noise_rate": self.noise_rate}
+        trained_on = self.in_half_a if phase == "half A" else ~self.in_half_a
+        reference = self.weights.weights.cpu().double() * trained_on
+        fields = self._judge(embeddings, reference, judged=~trained_on)
+        self._enter("half B" if phase == "half A" else "weights")
+        # Half A may only be judged by a network that never saw it, so the first reset is a must.
+        return fields | {"phase": phase, "reset_model": phase == "half A" or self.reset}
+
+    def _all(self) -> Tensor:
+        return torch.ones(len(self.weights), dtype=torch.bool)
+
+    def _enter(self, phase: str) -> None:
+        self.phase, self.rounds_in_phase, self.rows_were_read = phase, 0, False
+
+    def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
+        """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
+        start = time.perf_counter()
+        rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
+        stats = contrastive_statistics(embeddings, self.codes, sample_weights=reference, rows=rows)
+        solving = time.perf_counter()
+        estimate = estimate_noise(stats)
+        if self.noise_rate is None:
+            # Held from here on: an estimate from statistics under its own weights feeds on itself.
+            # With nothing kept there would be nothing left to judge by.
+            self.noise_rate = min(estimate.noise_rate, _LARGEST_RATE)
+            self.interval = estimate.interval
+        testable = stats.testable & judged
+        new = self.weights.weights.cpu().double().clone()
+        new[judged] = 1.0  # what cannot be judged keeps weight 1
+        if self.rule == "threshold":
+            new[testable] = self._keep_smallest(estimate.p_values, stats.difficulty, testable)
+            fields: dict[str, Any] = {}
+        else:
+            new[testable], fields = self._solve_quadratic(stats, testable)
+        self._remember(estimate.p_values, testable)
+        self.weights.update(new)
+        return fields | {
+            "noise_rate": self.noise_rate,
+            "noise_interval": self.interval,
+            "num_untestable": int((judged & ~stats.testable).sum()),
+            "seconds_statistics": solving - start,
+            "seconds_solve": time.perf_counter() - solving,
+        }
+
+    def _keep_smallest(self, p_values: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
+        """1 for the share 1 - noise rate of the testable rows whose labels fit best, else 0."""
+        assert self.noise_rate is not None
+        p, d = p_values[testable], difficulty[testable]
+        kept = round((1 - self.noise_rate) * len(p))
+        by_fit = torch.argsort(d, stable=True)
+        by_fit = by_fit[torch.argsort(p[by_fit], stable=True)]  # by p, ties by difficulty
+        weights = torch.zeros(len(p), dtype=torch.float64)
+        weights[by_fit[:kept]] = 1.0
+        return weights
+
+    def _solve_quadratic(
+        self, stats: ContrastiveStatistics, testable: Tensor
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Eq. (6) with xi_pos = -s_i(y_i), xi_neg = t_i, each shifted to a minimum of 0."""
+        assert self.noise_rate is not None
+        xi_pos, xi_neg = -stats.own[testable], stats.everyone[testable]
+        search = age_for_maw(
+            xi_pos - xi_pos.min(),
+            xi_neg - xi_neg.min(),
+            self.codes[testable],
+            self.balance,
+            1 - self.noise_rate,
+        )
+        return search.solution.weights, {
+            "age": search.age,
+            "objective_after": search.solution.objective,
+            "stationarity": search.solution.stationarity,
+            "status": search.solution.status,
+        }
+
+    def _remember(self, p_values: Tensor, testable: Tensor) -> None:
+        if self.p_values is None:
+            self.p_values = torch.full((len(self.weights),), float("nan"), dtype=torch.float64)
+        self.p_values[testable] = p_values[testable]
+
+    def scores(self) -> Tensor | None:
+        """(N,) p-values, NaN where no honest judgement exists yet."""
+        return self.p_values
+
+    def state_dict(self) -> dict[str, Any]:
+        """Phase, halves and the held estimate, as plain values and tensors."""
+        return {
+            "phase": self.phase,
+            "rounds_in_phase": self.rounds_in_phase,
+            "in_half_a": self.in_half_a,
+            "noise_rate": self.noise_rate,
+            "interval": None if self.interval is None else list(self.interval),
+            "p_values": self.p_values,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        if len(state["in_half_a"]) != len(self.weights):
+            raise CheckpointError(
+                f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "
+                f"hold {len(self.weights)}. Resume with the same data set."
+            )
+        self._enter(state["phase"])
+        self.rounds_in_phase = state["rounds_in_phase"]
+        self.in_half_a = state["in_half_a"]
+        self.noise_rate = state["noise_rate"]
+        self.interval = None if state["interval"] is None else tuple(state["interval"])
+        self.p_values = state["p_values"]
+
+
+def _random_half(codes: Tensor, seed: int) -> Tensor:
+    """(N,) bool, a random half of every class, so that each class can be judged by the other."""
+    generator = torch.Generator().manual_seed(seed)
+    keys = torch.rand(len(codes), generator=generator, dtype=torch.float64)
+    order = torch.argsort(codes + keys)  # by class, at random within it
+    # Alternating along the whole order balances odd classes against each other.
+    half = torch.zeros(len(codes), dtype=torch.bool)
+    half[order[::2]] = True
+    return half

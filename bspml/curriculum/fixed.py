@@ -1,0 +1,46 @@
+"""Weights that somebody has decided: a clean subset, or a person's verdicts on an audit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bspml.curriculum.record import CurriculumRecord
+from bspml.shapes import Bool, Tensor
+from bspml.weights.state import SampleWeights
+
+
+class FixedCurriculum:
+    """Keeps the weights as they are and trains on the rows of positive weight.
+
+    Args:
+        weights: set beforehand with `weights.update(...)`.
+    """
+
+    starts_with_update = False
+    may_reset = False
+
+    def __init__(self, weights: SampleWeights) -> None:
+        self.weights, self.rounds = weights, 0
+
+    def training_rows(self) -> Bool[Tensor, " N"]:
+        """(N,) bool, rows of positive weight."""
+        return self.weights.weights.cpu() > 0
+
+    def update(self, embeddings: Any) -> CurriculumRecord:
+        """Change nothing."""
+        self.rounds += 1
+        return CurriculumRecord(
+            round=self.rounds,
+            phase="fixed",
+            maw=self.weights.maw(),
+            sdaw=self.weights.sdaw(),
+            changed=0,
+        )
+
+    def state_dict(self) -> dict[str, Any]:
+        """The number of updates; `SampleWeights` saves the weights."""
+        return {"preset": "fixed", "rounds": self.rounds, "update": {}}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.rounds = int(state["rounds"])

@@ -1,0 +1,130 @@
+"""The paper's weight update: pair statistics, the quadratic problem, the growing age."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from torch import Tensor
+
+from bspml.checks import check_choice, check_number
+from bspml.errors import InputError
+from bspml.statistics import PairStatistics, pair_statistics
+from bspml.weights.age import AgeSchedule, age_for_maw
+from bspml.weights.problem import WeightProblem
+from bspml.weights.solver import solve_weights
+from bspml.weights.state import SampleWeights
+
+# What [Zhang 2023] prints; balance, the first age and its growth it does not.
+PUBLISHED = {"alpha": 2.0, "beta": 50.0, "base": 1.0}
+
+
+class PublishedUpdate:
+    """Lines 4 and 5 of Algorithm 1: solve eq. (6) from the current weights, then let the age grow.
+
+    With `target_maw` the age is found by bisection instead, so that the mean average weight of
+    the classes meets a wish; each solve then starts from w = 1, because the answer must not
+    depend on the search's path.
+    """
+
+    warmup = None
+
+    def __init__(
+        self,
+        weights: SampleWeights,
+        *,
+        age: float | None,
+        age_growth: float,
+        age_max: float | None,
+        target_maw: float | None,
+        balance: float,
+        alpha: float,
+        beta: float,
+        base: float,
+        statistics: str,
+        solver: str,
+        solver_options: dict[str, Any],
+    ) -> None:
+        if (age is None) == (target_maw is None):
+            raise InputError(
+                'preset="paper" needs exactly one of `age` and `target_maw`: the paper does not '
+                "print its age. Pass age= (a typical pair statistic, about 1 to 5), or "
+                "target_maw= (the share of weight to keep, such as 0.7)."
+            )
+        self.weights = weights
+        self.balance = check_number(balance, "balance", 0)
+        self.schedule = None
+        self.age = age
+        if age is not None:
+            self.age = check_number(age, "age")
+            maximum = float("inf") if age_max is None else check_number(age_max, "age_max")
+            self.schedule = AgeSchedule(self.age, age_growth, maximum)
+        self.target_maw = (
+            None if target_maw is None else check_number(target_maw, "target_maw", 0, 1)
+        )
+        self.scales = (alpha, beta, base)
+        self.weighted = check_choice(statistics, "statistics", ["unweighted", "weighted"])
+        self.solver, self.solver_options = solver, solver_options
+
+    def training_rows(self) -> None:
+        """Every row takes part."""
+
+    def update(self, embeddings: Tensor) -> dict[str, Any]:
+        """Solve for the weights on these embeddings; returns the record's fields."""
+        start = time.perf_counter()
+        current = self.weights.weights.detach().cpu().double()
+        codes = self.weights.codes.cpu()
+        alpha, beta, base = self.scales
+        stats = pair_statistics(
+            embeddings,
+            codes,
+            alpha,
+            beta,
+            base,
+            sample_weights=current if self.weighted == "weighted" else None,
+        )
+        solving = time.perf_counter()
+        fields = self._solve(stats, codes, current)
+        fields["seconds_statistics"] = solving - start
+        fields["seconds_solve"] = time.perf_counter() - solving
+        return fields
+
+    def _solve(self, stats: PairStatistics, codes: Tensor, current: Tensor) -> dict[str, Any]:
+        if self.target_maw is not None:
+            search = age_for_maw(stats.xi_pos, stats.xi_neg, codes, self.balance, self.target_maw)
+            age, solution = search.age, search.solution
+            problem = WeightProblem(stats.xi_pos, stats.xi_neg, codes, age, self.balance)
+            age_next = None
+        else:
+            assert self.age is not None
+            assert self.schedule is not None
+            age = self.age
+            problem = WeightProblem(stats.xi_pos, stats.xi_neg, codes, age, self.balance)
+            solution = solve_weights(
+                problem, start=current, method=self.solver, **self.solver_options
+            )
+            age_next = self.schedule.next(age)
+        before = problem.objective(current)
+        self.weights.update(solution.weights)
+        self.age = age if age_next is None else age_next
+        return {
+            "phase": "weights",
+            "age": age,
+            "age_next": age_next,
+            "objective_before": before,
+            "objective_after": solution.objective,
+            "stationarity": solution.stationarity,
+            "status": solution.status,
+        }
+
+    def scores(self) -> Tensor | None:
+        """No score finer than the weights."""
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The age, the only thing carried between updates beside the weights."""
+        return {"age": self.age}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`."""
+        self.age = state["age"]

@@ -1,0 +1,61 @@
+"""What one weight update did, in numbers a person or a table can read."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class CurriculumRecord:
+    """One weight update.  None means "does not apply to this preset" or "truth not known".
+
+    Attributes:
+        round: number of updates so far, this one included.
+        phase: what the update did: "weights", "features", "half A", "half B" or "waiting".
+        maw: mean over classes of the class mean weight, [Zhang 2023] eq. (14).
+        sdaw: population standard deviation of the class mean weights, eq. (14).
+        changed: samples whose weight crossed 0.5.
+        age: the paper's lambda that this update used.
+        age_next: the age the next update will use.
+        objective_before: eq. (6) at the old weights and this age.
+        objective_after: eq. (6) at the new weights and this age.
+        stationarity: largest move any weight still wants, units of weights.
+        status: the solver's word on its result.
+        noise_rate: estimated share of wrong labels, held from the first honest estimate.
+        noise_interval: its 95 % interval (low, high).
+        num_untestable: samples whose class has no other sample of positive weight.
+        detection_auroc, detection_precision, detection_recall: of "weight below 0.5" as a
+            detector of wrong labels, where the truth is known.
+        score_auroc: AUROC of the p-values behind the weights, where both are known.
+        reset_model: the caller must now re-initialise the network and its optimiser.
+        seconds_statistics: time of the pair statistics.
+        seconds_solve: time of everything after them.
+    """
+
+    round: int
+    phase: str
+    maw: float
+    sdaw: float
+    changed: int
+    age: float | None = None
+    age_next: float | None = None
+    objective_before: float | None = None
+    objective_after: float | None = None
+    stationarity: float | None = None
+    status: str | None = None
+    noise_rate: float | None = None
+    noise_interval: tuple[float, float] | None = None
+    num_untestable: int | None = None
+    detection_auroc: float | None = None
+    detection_precision: float | None = None
+    detection_recall: float | None = None
+    score_auroc: float | None = None
+    reset_model: bool = False
+    seconds_statistics: float = 0.0
+    seconds_solve: float = 0.0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Field names to plain Python values, for JSON."""
+        return dataclasses.asdict(self)

@@ -1,0 +1,210 @@
+"""`SelfPacedCurriculum`: statistics, then weights, then age; one door for both presets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bspml.checks import check_choice, check_embeddings, check_number
+from bspml.curriculum.automatic import AutomaticUpdate
+from bspml.curriculum.published import PUBLISHED, PublishedUpdate
+from bspml.curriculum.record import CurriculumRecord
+from bspml.errors import CheckpointError, InputError
+from bspml.evaluation.detection import noise_detection
+from bspml.shapes import ArrayLike, Bool, Float
+from bspml.weights.state import SampleWeights
+
+
+class SelfPacedCurriculum:
+    """Updates `SampleWeights` from embeddings of the whole training set.
+
+    preset="auto" estimates the noise rate and keeps the rest: nothing to tune.
+    preset="paper" is [Zhang 2023] Algorithm 1, lines 4 and 5: solve eq. (6) at the current age,
+    then age = min(age_growth * age, age_max); or meet `target_maw` by bisection over the age.
+
+    Args:
+        weights: the weights to update in place.
+        preset: "auto" or "paper".
+        age: paper: the first age (the paper's lambda), units of the pair statistics.
+        age_growth: paper: multiplier per update (the paper's c; not printed there, 1.1 is ours).
+        age_max: paper: ceiling of the age (lambda_inf); None for no ceiling.
+        target_maw: paper: mean average weight to meet instead of an age, in [0, 1].
+        balance: the paper's mu, >= 0; 0 is SPMS.
+        alpha, beta, base: scales of the paper's pair statistics, eq. (3).
+        statistics: paper: "unweighted" as printed, or "weighted": under the current weights.
+        solver: paper: "coordinate" or "doubly-stochastic" (Algorithm 3).
+        solver_options: paper: keywords handed to `solve_weights`.
+        rule: auto: "threshold" or "quadratic".
+        warmup: auto: "features" when the embeddings were not trained on these labels,
+            "cross-fit" for a network trained from scratch.
+        warmup_rounds: auto, cross-fit: updates to wait on each half.
+        reset: auto, cross-fit: ask for a fresh network after the second half too (after the
+            first one it is always asked for: half A must be judged by a network that never saw it).
+        is_noisy: (N,) the truth, if known; adds detection figures to the records.
+        seed: for the random halves.
+
+    Raises:
+        InputError: an option of the other preset, or an impossible value.
+
+    Example:
+        >>> weights = SampleWeights([0, 0, 1, 1])
+        >>> curriculum = SelfPacedCurriculum(weights, preset="paper", age=0.01)
+        >>> record = curriculum.update(torch.eye(4))
+        >>> record.maw, weights.weights.tolist()  # so small an age excludes everything
+        (0.0, [0.0, 0.0, 0.0, 0.0])
+    """
+
+    def __init__(
+        self,
+        weights: SampleWeights,
+        preset: str = "auto",
+        *,
+        age: float | None = None,
+        age_growth: float = 1.1,
+        age_max: float | None = None,
+        target_maw: float | None = None,
+        balance: float = 1.0,
+        alpha: float = PUBLISHED["alpha"],
+        beta: float = PUBLISHED["beta"],
+        base: float = PUBLISHED["base"],
+        statistics: str = "unweighted",
+        solver: str = "coordinate",
+        solver_options: dict[str, Any] | None = None,
+        rule: str = "threshold",
+        warmup: str = "features",
+        warmup_rounds: int = 2,
+        reset: bool = True,
+        is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
+        seed: int = 0,
+    ) -> None:
+        check_choice(preset, "preset", ["auto", "paper"])
+        self.weights, self.preset, self.rounds = weights, preset, 0
+        balance = check_number(balance, "balance", 0)
+        self.is_noisy = _check_truth(is_noisy, len(weights))
+        self._update: PublishedUpdate | AutomaticUpdate
+        if preset == "paper":
+            self._update = PublishedUpdate(
+                weights,
+                age=age,
+                age_growth=age_growth,
+                age_max=age_max,
+                target_maw=target_maw,
+                balance=balance,
+                alpha=alpha,
+                beta=beta,
+                base=base,
+                statistics=statistics,
+                solver=solver,
+                solver_options=solver_options or {},
+            )
+            return
+        given = {"age": age, "age_max": age_max, "target_maw": target_maw}
+        wrong = [name for name, value in given.items() if value is not None]
+        if wrong:
+            raise InputError(
+                f'`{wrong[0]}` belongs to preset="paper"; the automatic curriculum finds it '
+                'itself. Drop it, or pass preset="paper".'
+            )
+        self._update = AutomaticUpdate(
+            weights,
+            rule=rule,
+            warmup=warmup,
+            warmup_rounds=warmup_rounds,
+            reset=reset,
+            balance=balance,
+            seed=seed,
+        )
+
+    @property
+    def starts_with_update(self) -> bool:
+        """True when `update` should be called once before the first training step."""
+        return self._update.warmup == "features" and self.rounds == 0
+
+    @property
+    def may_reset(self) -> bool:
+        """True while a coming record can ask for a fresh network."""
+        return isinstance(self._update, AutomaticUpdate) and self._update.phase in (
+            "half A",
+            "half B",
+        )
+
+    def training_rows(self) -> Bool[Tensor, " N"] | None:
+        """(N,) bool: the rows the next round may train on; None for every row."""
+        return self._update.training_rows()
+
+    def scores(self) -> Float[Tensor, " N"] | None:
+        """(N,) label p-values of the automatic curriculum (large: suspicious), or None."""
+        return self._update.scores()
+
+    def update(self, embeddings: Float[Tensor, "N D"] | ArrayLike) -> CurriculumRecord:
+        """Compute statistics, solve for the weights, write them, and say what happened.
+
+        Args:
+            embeddings: (N, D) of the whole training set, in data-set order, eval mode.
+
+        Raises:
+            InputError: another number of rows than weights, or NaN; the weights stay as they were.
+        """
+        embeddings = check_embeddings(embeddings)
+        if len(embeddings) != len(self.weights):
+            raise InputError(
+                f"`embeddings` must have one row per weight, ({len(self.weights)}, D); got "
+                f"{tuple(embeddings.shape)}. Embed the whole training set, in its order."
+            )
+        before = self.weights.weights.detach().cpu().clone()
+        fields = self._update.update(embeddings)
+        self.rounds += 1
+        after = self.weights.weights.detach().cpu()
+        return CurriculumRecord(
+            round=self.rounds,
+            maw=self.weights.maw(),
+            sdaw=self.weights.sdaw(),
+            changed=int(((before < 0.5) != (after < 0.5)).sum()),
+            **fields,
+            **self._detection(),
+        )
+
+    def _detection(self) -> dict[str, Any]:
+        if self.is_noisy is None:
+            return {}
+        found = noise_detection(self.weights.weights.detach().cpu(), self.is_noisy)
+        fields: dict[str, Any] = {
+            "detection_auroc": found.auroc,
+            "detection_precision": found.precision,
+            "detection_recall": found.recall,
+        }
+        scores = self.scores()
+        if scores is not None:
+            known = ~scores.isnan()
+            if known.any():
+                fields["score_auroc"] = noise_detection(
+                    1 - scores[known], self.is_noisy[known]
+                ).auroc
+        return fields
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything but the weights themselves, which `SampleWeights` saves."""
+        return {"preset": self.preset, "rounds": self.rounds, "update": self._update.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`; refuses the state of another preset."""
+        if state.get("preset") != self.preset:
+            raise CheckpointError(
+                f"the state was saved with preset={state.get('preset')!r}; this curriculum has "
+                f"preset={self.preset!r}. Resume with the configuration of the run."
+            )
+        self._update.load_state_dict(state["update"])
+        self.rounds = int(state["rounds"])
+
+
+def _check_truth(is_noisy: Any, n: int) -> Tensor | None:
+    if is_noisy is None:
+        return None
+    truth = torch.as_tensor(is_noisy).cpu().bool()
+    if truth.shape != (n,):
+        raise InputError(
+            f"`is_noisy` must be (N,) = ({n},) like the weights; got {tuple(truth.shape)}."
+        )
+    return truth

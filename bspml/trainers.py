@@ -1,0 +1,319 @@
+"""Algorithm 1 of [Zhang 2023] around a pytorch-metric-learning trainer.
+
+A round is a theta-step (one pass of the pml trainer over P x K batches, Algorithm 2) and a weight
+step (embed the training set, update the curriculum).  The loop keeps a position, so that a run
+that was killed goes on from its last checkpoint with the same numbers, bit for bit on a CPU.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from bspml.checkpoints import generator_states, restore_generators
+from bspml.checks import check_choice, check_number
+from bspml.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+from bspml.data.sampler import PKSampler
+from bspml.errors import InputError
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """One round.
+
+    Attributes:
+        round: 1-based.
+        epochs: passes over the data so far: steps over the steps of one full pass.
+        steps: optimiser steps so far.
+        loss: mean training loss of the round.
+        maw, sdaw: [Zhang 2023] eq. (14), after the weight step.
+        curriculum: what the weight step did; None without a curriculum.
+        metrics: whatever the `evaluate` callable returned, {} when it was not called.
+        seconds_train: time of the theta-step.
+        seconds_embed: time to embed the training set.
+    """
+
+    round: int
+    epochs: float
+    steps: int
+    loss: float
+    maw: float
+    sdaw: float
+    curriculum: CurriculumRecord | None
+    metrics: dict[str, Any]
+    seconds_train: float
+    seconds_embed: float
+
+    def as_dict(self) -> dict[str, Any]:
+        """Nested plain values, for JSON."""
+        return dataclasses.asdict(self)
+
+
+@runtime_checkable
+class Observer(Protocol):
+    """Told of every step and round; both calls may save a checkpoint or draw a progress bar."""
+
+    def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
+        """After optimiser step `step` (1-based) of `steps` in this round."""
+
+    def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
+        """After the weight step and evaluation of a round."""
+
+
+class AlternatingTrainer:
+    """Alternate theta-steps of a pml trainer with weight updates of a curriculum.
+
+    Source: [Zhang 2023], Algorithm 1.  Differs: rounds are counted in data-set passes, and a
+    curriculum may ask for a subset of rows or a fresh network (the automatic preset's warm-up).
+
+    Args:
+        trainer: a `pytorch_metric_learning.trainers.MetricLossOnly` whose `sampler` is `sampler`
+            and whose `data_and_label_getter` is `sample_index_getter(weights)`.
+        sampler: the `PKSampler` it draws from.
+        curriculum: updates the weights; None trains plainly.
+        embed: returns the (N, D) embeddings of the training set in data-set order, eval mode.
+        evaluate: returns metrics to put in the record, told whether this round is the last; None
+            records none.
+        evaluate_every: rounds between evaluations; the last round is always evaluated.
+        embeddings: "fresh" embeds the training set after each round; "collected" reuses the
+            vectors the steps computed (rows not visited in a round keep their last vector; the
+            first round of use embeds afresh).
+        observer: told of steps and rounds.
+
+    The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
+    clippers keep working.  Mid-round resume is exact when the data set returns the same item for
+    the same index; random augmentation drawn in worker processes is not.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        sampler: PKSampler,
+        curriculum: SelfPacedCurriculum | FixedCurriculum | None,
+        embed: Callable[[], Tensor],
+        *,
+        evaluate: Callable[[bool], dict[str, Any]] | None = None,
+        evaluate_every: int = 1,
+        embeddings: str = "fresh",
+        observer: Observer | None = None,
+    ) -> None:
+        if trainer.sampler is not sampler:
+            raise InputError(
+                "`trainer.sampler` must be the very `sampler` given here, so that rounds can "
+                "restrict its rows. Pass sampler=sampler to MetricLossOnly."
+            )
+        check_choice(embeddings, "embeddings", ["fresh", "collected"])
+        self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
+        self.embed, self.evaluate, self.evaluate_every = embed, evaluate, evaluate_every
+        self.embeddings, self.observer = embeddings, observer
+        self.round, self.step, self.steps = 0, 0, 0
+        self.loss_sum = 0.0
+        self.seconds_train = 0.0
+        self.collected: Tensor | None = None
+        self._initial = copy.deepcopy(self._network_state())
+        self._resume_generators: dict[str, Any] | None = None
+        self._full_round = len(sampler)
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def train(self, epochs: float) -> list[RoundRecord]:
+        """Run rounds until `epochs` passes' worth of steps are done; returns their records.
+
+        A round on fewer rows has fewer steps, so every method gets the same number of steps.
+        """
+        target = round(check_number(epochs, "epochs", 0) * self._full_round)
+        records = []
+        if self.curriculum is not None and self.curriculum.starts_with_update:
+            self._before_first_round()
+        while self.steps < target:
+            self._theta_step(target)
+            record = self._weight_step(last=self.steps >= target)
+            records.append(record)
+            if self.observer is not None:
+                self.observer.on_round(self, record)
+            if self.trainer.end_of_epoch_hook(self.trainer) is False:
+                break
+        return records
+
+    def _before_first_round(self) -> None:
+        assert self.curriculum is not None
+        self.initial_record = self.curriculum.update(self.embed())
+
+    def _theta_step(self, target: int) -> None:
+        """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
+        start = time.perf_counter()
+        rows = None if self.curriculum is None else self.curriculum.training_rows()
+        self.sampler.set_rows(rows)
+        steps = min(len(self.sampler), self.step + target - self.steps)
+        self._start_loader(steps)
+        trainer = self.trainer
+        trainer.epoch = self.round + 1
+        trainer.set_to_train()
+        with self._collecting():
+            for trainer.iteration in range(self.step, steps):
+                trainer.forward_and_backward()
+                loss = float(trainer.losses["total_loss"].detach())
+                self._check_finite(loss)
+                trainer.end_of_iteration_hook(trainer)
+                trainer.step_lr_schedulers(end_of_epoch=False)
+                self.loss_sum += loss
+                self.step, self.steps = self.step + 1, self.steps + 1
+                if self.observer is not None:
+                    self.observer.on_step(self, self.step, steps, loss)
+        trainer.step_lr_schedulers(end_of_epoch=True)
+        trainer.zero_losses()
+        self.seconds_train = time.perf_counter() - start
+
+    def _start_loader(self, steps: int) -> None:
+        """Open the loader at `self.step`; generators go back where the checkpoint found them.
+
+        Opening a loader draws from torch's generator.  A checkpoint at a round's start was taken
+        before that draw, one inside the round after it.
+        """
+        self.sampler.set_epoch(self.round, position=self.step)
+        saved, self._resume_generators = self._resume_generators, None
+        if saved is not None and self.step == 0:
+            restore_generators(saved)
+        self.trainer.iterations_per_epoch = steps
+        self.trainer.initialize_dataloader()
+        if saved is not None and self.step > 0:
+            restore_generators(saved)
+
+    def _check_finite(self, loss: float) -> None:
+        if not math.isfinite(loss):
+            raise InputError(
+                f"the training loss became {loss} in round {self.round + 1}, step "
+                f"{self.step + 1}. Lower the learning rate, or look for NaN in the inputs."
+            )
+
+    def _weight_step(self, last: bool) -> RoundRecord:
+        """Lines 4 and 5 of Algorithm 1, then the record."""
+        steps = self.step
+        self.round, self.step = self.round + 1, 0
+        loss, self.loss_sum = self.loss_sum / steps, 0.0
+        update, seconds_embed = None, 0.0
+        if self.curriculum is not None:
+            start = time.perf_counter()
+            embeddings = self._current_embeddings()
+            seconds_embed = time.perf_counter() - start
+            update = self.curriculum.update(embeddings)
+        metrics: dict[str, Any] = {}
+        if self.evaluate is not None and (last or self.round % self.evaluate_every == 0):
+            metrics = self.evaluate(last)
+        if update is not None and update.reset_model:
+            self._load_network_state(copy.deepcopy(self._initial))
+            self.collected = None
+        return RoundRecord(
+            round=self.round,
+            epochs=self.steps / self._full_round,
+            steps=self.steps,
+            loss=loss,
+            maw=1.0 if update is None else update.maw,
+            sdaw=0.0 if update is None else update.sdaw,
+            curriculum=update,
+            metrics=metrics,
+            seconds_train=self.seconds_train,
+            seconds_embed=seconds_embed,
+        )
+
+    # -- embeddings collected during training ------------------------------------------------
+
+    def _current_embeddings(self) -> Tensor:
+        if self.embeddings == "collected" and self.collected is not None:
+            missing = self.collected.isnan().any(1)
+            if missing.any():
+                self.collected[missing] = self.embed()[missing].to(self.collected)
+            return self.collected
+        return self.embed()
+
+    @contextmanager
+    def _collecting(self) -> Iterator[None]:
+        """Keep the embeddings of every step, by data-set row, while the block runs."""
+        if self.embeddings == "fresh" or self.curriculum is None:
+            yield
+            return
+        weights = self.curriculum.weights
+
+        def keep(module: Any, inputs: Any, output: Tensor) -> None:
+            if module.training and weights.batch_index is not None:
+                if self.collected is None:
+                    shape = (len(weights), output.shape[1])
+                    self.collected = torch.full(shape, float("nan"), device=output.device)
+                rows = weights.batch_index.to(output.device)
+                self.collected[rows] = output.detach().to(self.collected)
+
+        handle = self.trainer.models["embedder"].register_forward_hook(keep)
+        try:
+            yield
+        finally:
+            handle.remove()
+
+    # -- state -------------------------------------------------------------------------------
+
+    def _network_state(self) -> dict[str, Any]:
+        t = self.trainer
+        return {
+            "models": {k: v.state_dict() for k, v in t.models.items()},
+            "optimizers": {k: v.state_dict() for k, v in t.optimizers.items()},
+            "lr_schedulers": {k: v.state_dict() for k, v in t.lr_schedulers.items()},
+        }
+
+    def _load_network_state(self, state: dict[str, Any]) -> None:
+        t = self.trainer
+        for kind, holders in (
+            ("models", t.models),
+            ("optimizers", t.optimizers),
+            ("lr_schedulers", t.lr_schedulers),
+        ):
+            for name, holder in holders.items():
+                holder.load_state_dict(state[kind][name])
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything a resumed run needs: networks, optimisers, weights, age, position, generators.
+
+        Plain tensors, numbers, strings, lists and dicts only, so that it loads with
+        `weights_only=True`.
+        """
+        curriculum = self.curriculum
+        return {
+            "network": self._network_state(),
+            "initial": self._initial if curriculum is not None and curriculum.may_reset else None,
+            "loss_funcs": {k: v.state_dict() for k, v in self.trainer.loss_funcs.items()},
+            "curriculum": None if curriculum is None else curriculum.state_dict(),
+            "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
+            "collected": self.collected,
+            "position": {
+                "round": self.round,
+                "step": self.step,
+                "steps": self.steps,
+                "loss_sum": self.loss_sum,
+                "full_round": self._full_round,
+            },
+            "generators": generator_states(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Inverse of `state_dict`: the next `train` goes on exactly there."""
+        self._load_network_state(state["network"])
+        if state["initial"] is not None:
+            self._initial = state["initial"]
+        for name, loss in self.trainer.loss_funcs.items():
+            loss.load_state_dict(state["loss_funcs"][name])
+        if self.curriculum is not None:
+            self.curriculum.weights.load_state_dict(state["sample_weights"])
+            self.curriculum.load_state_dict(state["curriculum"])
+        self.collected = state["collected"]
+        position = state["position"]
+        self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
+        self.loss_sum = position["loss_sum"]
+        self._full_round = position["full_round"]
+        self._resume_generators = state["generators"]

@@ -1,0 +1,183 @@
+"""The automatic preset: an honest estimate, the phases of the warm-up, both rules."""
+
+import pytest
+import torch
+
+import bspml
+from bspml.errors import InputError
+
+
+def noisy_clusters(rate=0.3, classes=40, per_class=25, seed=0, spread=0.35, d=32):
+    """Well separated classes; the embedding never saw the labels, so judging by it is honest."""
+    g = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, d, generator=g)
+    true = torch.arange(classes).repeat_interleave(per_class)
+    E = centres[true] + spread * torch.randn(len(true), d, generator=g)
+    noisy = bspml.noise.symmetric(true, rate, seed=seed)
+    return E, noisy.labels, noisy.is_noisy
+
+
+@pytest.mark.parametrize("rule", ["threshold", "quadratic"])
+@pytest.mark.parametrize("rate", [0.0, 0.1, 0.3, 0.5])
+def test_features_give_the_noise_rate_and_the_right_weights(rule, rate):
+    E, labels, is_noisy = noisy_clusters(rate)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, rule=rule, is_noisy=is_noisy)
+    assert curriculum.starts_with_update
+    record = curriculum.update(E)
+    # A quarter of 1,000 labels is counted: the estimate spreads by up to
+    # sqrt(.5 * 1000 * .25 * .75) / 250 = .039, and by .024 at 20 %.
+    assert record.noise_rate == pytest.approx(rate, abs=0.08)
+    assert record.noise_interval[0] <= rate <= record.noise_interval[1]
+    assert record.maw == pytest.approx(1 - record.noise_rate, abs=0.02)
+    if rate:
+        # The count that is excluded follows the estimate; who is excluded must be right.
+        assert record.detection_precision > 0.9 * min(1, rate / record.noise_rate)
+        assert record.detection_recall > 0.9 * min(1, record.noise_rate / rate)
+        assert record.score_auroc > 0.97
+
+
+def test_threshold_keeps_exactly_the_share_with_the_smallest_p_values():
+    E, labels, _ = noisy_clusters(0.3)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights)
+    record = curriculum.update(E)
+    kept = weights.weights > 0.5
+    assert int(kept.sum()) == round((1 - record.noise_rate) * len(labels))
+    p = curriculum.scores()
+    assert p[kept].max() <= p[~kept].min()
+
+
+def test_the_first_estimate_is_held_when_later_embeddings_fit_the_wrong_labels():
+    E, labels, _ = noisy_clusters(0.3)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights)
+    first = curriculum.update(E)
+    memorised = torch.nn.functional.one_hot(labels).float()  # as if trained on every wrong label
+    assert curriculum.update(memorised).noise_rate == first.noise_rate
+
+
+def cross_fitted(labels, **options):
+    weights = bspml.SampleWeights(labels)
+    return weights, bspml.SelfPacedCurriculum(weights, warmup="cross-fit", **options)
+
+
+def test_cross_fit_walks_through_its_phases_and_asks_for_fresh_networks():
+    E, labels, is_noisy = noisy_clusters(0.3)
+    weights, curriculum = cross_fitted(labels, warmup_rounds=2, is_noisy=is_noisy)
+    assert not curriculum.starts_with_update
+    rows, records = [], []
+    for _ in range(6):
+        rows.append(curriculum.training_rows())
+        records.append(curriculum.update(E))
+    half = rows[0]
+    assert torch.equal(rows[1], half)
+    assert abs(int(half.sum()) - len(labels) / 2) <= 0.5
+    # Half B trains on the rows that half A's network kept, and on nothing of half A.
+    assert not (rows[2] & half).any()
+    assert int(rows[2].sum()) == round((1 - records[1].noise_rate) * int((~half).sum()))
+    assert torch.equal(rows[4], weights.weights > 0) or records[4].changed
+    assert [r.phase for r in records] == [
+        "half A, waiting",
+        "half A",
+        "half B, waiting",
+        "half B",
+        "weights",
+        "weights",
+    ]
+    assert [r.reset_model for r in records] == [False, True, False, True, False, False]
+    assert records[0].noise_rate is None
+    assert len({r.noise_rate for r in records[1:]}) == 1
+    low, high = records[-1].noise_interval
+    assert low <= 0.3 <= high
+    assert records[-1].detection_recall > 0.85
+
+
+def test_without_reset_only_the_first_half_asks_for_a_fresh_network():
+    E, labels, _ = noisy_clusters(0.3)
+    _, curriculum = cross_fitted(labels, warmup_rounds=1, reset=False)
+    flags = []
+    for _ in range(3):
+        curriculum.training_rows()
+        flags.append(curriculum.update(E).reset_model)
+    assert flags == [True, False, False]
+
+
+def test_half_b_is_judged_without_looking_at_the_labels_of_half_b():
+    E, labels, _ = noisy_clusters(0.3)
+    _, curriculum = cross_fitted(labels, warmup_rounds=1)
+    half = curriculum.training_rows()
+    curriculum.update(E)
+    p = curriculum.scores()
+    assert p[half].isnan().all()
+    # Only half A is a reference: relabelling one row of B moves its own p-value and, through the
+    # shared null, others by at most one count; never a soft mean.
+    row = int((~half).nonzero()[0, 0])
+    changed = labels.clone()
+    changed[row] = (labels[row] + 1) % 40
+    _other, again = cross_fitted(changed, warmup_rounds=1)
+    again._update.in_half_a = half
+    again.training_rows()
+    again.update(E)
+    rest = ~half
+    rest[row] = False
+    null_size = int((~half).sum()) * 39
+    assert (again.scores()[rest] - p[rest]).abs().max() <= 3 / null_size
+
+
+def test_update_without_asking_for_the_rows_is_refused():
+    E, labels, _ = noisy_clusters(0.3)
+    weights, curriculum = cross_fitted(labels)
+    with pytest.raises(InputError, match="train only on the rows"):
+        curriculum.update(E)
+    assert weights.maw() == 1.0
+
+
+def test_untestable_samples_keep_weight_one_and_are_counted():
+    E, labels, _ = noisy_clusters(0.3)
+    labels[0] = 99  # a class of its own
+    weights = bspml.SampleWeights(labels)
+    record = bspml.SelfPacedCurriculum(weights).update(E)
+    assert float(weights.weights[0]) == 1.0
+    assert record.num_untestable >= 1
+
+
+def test_halves_are_random_balanced_in_every_class_and_seeded():
+    labels = torch.arange(10).repeat_interleave(7)
+    _, a = cross_fitted(labels, seed=1)
+    _, b = cross_fitted(labels, seed=1)
+    _, c = cross_fitted(labels, seed=2)
+    half = a.training_rows()
+    assert torch.equal(half, b.training_rows())
+    assert not torch.equal(half, c.training_rows())
+    per_class = half.view(10, 7).sum(1)
+    assert set(per_class.tolist()) <= {3, 4}
+
+
+def test_state_resumes_in_the_middle_of_the_warm_up():
+    E, labels, _ = noisy_clusters(0.3)
+    weights, whole = cross_fitted(labels, warmup_rounds=1)
+    whole.training_rows()
+    whole.update(E)
+    state, kept = whole.state_dict(), weights.state_dict()
+    weights2, resumed = cross_fitted(labels, warmup_rounds=1, seed=5)
+    weights2.load_state_dict(kept)
+    resumed.load_state_dict(state)
+    for _ in range(2):
+        assert torch.equal(whole.training_rows(), resumed.training_rows())
+        one, two = whole.update(E).as_dict(), resumed.update(E).as_dict()
+        for record in (one, two):
+            record.pop("seconds_statistics"), record.pop("seconds_solve")
+        assert one == two
+    assert torch.equal(weights.weights, weights2.weights)
+
+
+def test_pure_noise_still_keeps_a_twentieth_to_judge_by():
+    g = torch.Generator().manual_seed(0)
+    E, labels = torch.randn(600, 16, generator=g), torch.arange(30).repeat(20)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights)
+    for _ in range(3):
+        record = curriculum.update(E)
+    assert record.noise_rate <= 0.95
+    assert int((weights.weights > 0).sum()) >= 30

@@ -1,0 +1,127 @@
+"""The paper's update: what it solves, which age it uses next, and what it refuses."""
+
+import pytest
+import torch
+
+import bspml
+from bspml.errors import CheckpointError, InputError
+
+
+def clusters(classes=6, per_class=8, flips=8, seed=0, spread=0.15):
+    """Tight clusters on the sphere, with the first `flips` samples under the next label."""
+    g = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, 16, generator=g)
+    true = torch.arange(classes).repeat_interleave(per_class)
+    E = centres[true] + spread * torch.randn(len(true), 16, generator=g)
+    labels = true.clone()
+    noisy = torch.zeros(len(true), dtype=torch.bool)
+    noisy[torch.randperm(len(true), generator=g)[:flips]] = True
+    labels[noisy] = (true[noisy] + 1) % classes
+    return E, labels, noisy
+
+
+def test_update_writes_the_solution_of_the_weight_problem_at_the_age_and_lets_the_age_grow():
+    E, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(
+        weights, preset="paper", age=1.0, age_growth=1.5, age_max=2.0, balance=0.5
+    )
+    stats = bspml.pair_statistics(E, labels, alpha=2, beta=50, base=1.0)
+    problem = bspml.WeightProblem(stats.xi_pos, stats.xi_neg, labels, age=1.0, balance=0.5)
+    expected = bspml.solve_weights(problem)
+    record = curriculum.update(E)
+    assert torch.equal(weights.weights, expected.weights.float())
+    assert (record.age, record.age_next) == (1.0, 1.5)
+    assert record.objective_after <= record.objective_before
+    assert record.stationarity <= 1e-8
+    assert [curriculum.update(E).age for _ in range(3)] == [1.5, 2.0, 2.0]
+
+
+def test_second_update_starts_from_the_first_weights():
+    E, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.2, age_growth=1.0)
+    first = curriculum.update(E)
+    second = curriculum.update(E)
+    # A stationary point is where the solver stops at once.
+    assert second.changed == 0
+    assert second.objective_before == pytest.approx(first.objective_after, abs=1e-6)
+
+
+@pytest.mark.parametrize("target", [0.3, 0.6, 0.9])
+def test_target_maw_is_met_within_its_tolerance(target):
+    E, labels, _ = clusters(classes=12, per_class=20, flips=30)
+    weights = bspml.SampleWeights(labels)
+    record = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=target).update(E)
+    assert record.maw == pytest.approx(target, abs=2e-3)
+    assert record.age > 0
+
+
+def test_flipped_labels_lose_their_weight():
+    E, labels, noisy = clusters()
+    weights = bspml.SampleWeights(labels)
+    record = bspml.SelfPacedCurriculum(
+        weights, preset="paper", target_maw=0.8, is_noisy=noisy
+    ).update(E)
+    assert record.detection_recall >= 0.9
+    assert record.detection_precision >= 0.7
+
+
+def test_weighted_statistics_ignore_samples_of_weight_zero():
+    E, labels, noisy = clusters()
+    weights = bspml.SampleWeights(labels)
+    weights.update((~noisy).double())
+    curriculum = bspml.SelfPacedCurriculum(
+        weights, preset="paper", age=1.0, statistics="weighted", base=0.5
+    )
+    w = (~noisy).double()
+    stats = bspml.pair_statistics(E, labels, base=0.5, sample_weights=w)
+    problem = bspml.WeightProblem(stats.xi_pos, stats.xi_neg, labels, age=1.0)
+    curriculum.update(E)
+    expected = bspml.solve_weights(problem, start=w).weights.float()
+    assert torch.equal(weights.weights, expected)
+
+
+def test_state_goes_back_into_a_fresh_curriculum():
+    E, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    first = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, age_growth=1.3)
+    first.update(E)
+    other = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, age_growth=1.3)
+    other.load_state_dict(first.state_dict())
+    record = other.update(E)
+    assert (record.round, record.age) == (2, 1.3)
+    auto = bspml.SelfPacedCurriculum(weights)
+    with pytest.raises(CheckpointError, match=r"preset='paper'.*preset='auto'"):
+        auto.load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "paper"}, "exactly one of `age` and `target_maw`"),
+        ({"preset": "paper", "age": 1.0, "target_maw": 0.5}, "exactly one of"),
+        ({"preset": "paper", "target_maw": 1.5}, r"`target_maw` must be in \[0, 1\]"),
+        ({"preset": "paper", "age": 1.0, "balance": -1}, r"`balance` must be in \[0, inf\]"),
+        ({"preset": "best"}, "`preset` must be one of auto, paper; got 'best'"),
+        ({"age": 1.0}, '`age` belongs to preset="paper"'),
+        ({"is_noisy": [True]}, r"`is_noisy` must be \(N,\) = \(48,\)"),
+    ],
+)
+def test_impossible_settings_are_refused(options, message):
+    _, labels, _ = clusters()
+    with pytest.raises(InputError, match=message):
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options)
+
+
+def test_refused_embeddings_leave_the_weights_alone():
+    E, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", age=0.1)
+    with pytest.raises(InputError, match=r"one row per weight, \(48, D\); got \(47, 16\)"):
+        curriculum.update(E[:47])
+    E[5, 2] = float("nan")
+    with pytest.raises(InputError, match="rows 5 hold NaN"):
+        curriculum.update(E)
+    assert weights.maw() == 1.0
+    assert curriculum.rounds == 0

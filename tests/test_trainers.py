@@ -1,0 +1,208 @@
+"""Algorithm 1 around pml's own trainer: who trains on what, and resuming bit for bit."""
+
+import copy
+import logging
+
+import pytest
+import torch
+from pytorch_metric_learning.trainers import MetricLossOnly
+
+import bspml
+from bspml.errors import InputError
+from bspml.networks import embed
+from bspml.trainers import AlternatingTrainer
+
+CLASSES, PER_CLASS = 12, 12
+
+
+def make_data(seed=0, rate=0.25):
+    g = torch.Generator().manual_seed(seed)
+    true = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
+    X = torch.randn(CLASSES, 10, generator=g)[true] + 0.5 * torch.randn(len(true), 10, generator=g)
+    return X, bspml.noise.symmetric(true, rate, seed=seed)
+
+
+class Net(torch.nn.Module):
+    """With batch norm and dropout, whose buffers and random state must survive a resume."""
+
+    def __init__(self):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Linear(10, 32),
+            torch.nn.BatchNorm1d(32),
+            torch.nn.ReLU(),
+            torch.nn.Dropout(0.3),
+            torch.nn.Linear(32, 8),
+        )
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+class Watch:
+    """Keeps the losses, and a checkpoint after one chosen step."""
+
+    def __init__(self, save_at=None):
+        self.losses, self.records, self.saved, self.save_at = [], [], None, save_at
+
+    def on_step(self, trainer, step, steps, loss):
+        self.losses.append(loss)
+        if trainer.steps == self.save_at:
+            self.saved = copy.deepcopy(trainer.state_dict())
+
+    def on_round(self, trainer, record):
+        self.records.append(record)
+
+
+def make_trainer(preset="paper", observer=None, seed=0, workers=0, **options):
+    X, noisy = make_data()
+    logging.getLogger("PML").setLevel(logging.ERROR)
+    torch.manual_seed(seed)
+    net = Net()
+    weights = bspml.SampleWeights(noisy.labels)
+    sampler = bspml.PKSampler(noisy.labels, 6, 4, seed=seed)
+    trainer = MetricLossOnly(
+        models={"trunk": net, "embedder": torch.nn.Identity()},
+        optimizers={"trunk_optimizer": torch.optim.Adam(net.parameters(), 3e-3)},
+        batch_size=24,
+        loss_funcs={"metric_loss": bspml.BSPMLLoss(weights)},
+        mining_funcs={"tuple_miner": bspml.BSPMLMiner(weights)},
+        dataset=bspml.IndexedDataset(torch.utils.data.TensorDataset(X, noisy.labels)),
+        data_device=torch.device("cpu"),
+        sampler=sampler,
+        dataloader_num_workers=workers,
+        data_and_label_getter=bspml.data.indexed.sample_index_getter(weights),
+    )
+    settings = {
+        "paper": {"preset": "paper", "target_maw": 0.75},
+        "auto": {"preset": "auto", "warmup": "cross-fit", "warmup_rounds": 1},
+        "features": {"preset": "auto"},
+    }[preset]
+    curriculum = bspml.SelfPacedCurriculum(weights, is_noisy=noisy.is_noisy, **settings)
+    return AlternatingTrainer(
+        trainer, sampler, curriculum, lambda: embed(net, X), observer=observer, **options
+    )
+
+
+def test_a_round_trains_then_updates_the_weights_and_records_both():
+    watch = Watch()
+    trainer = make_trainer(observer=watch, evaluate=lambda last: {"last": last})
+    records = trainer.train(3)
+    steps = len(trainer.sampler)
+    assert [r.steps for r in records] == [steps, 2 * steps, 3 * steps]
+    assert [r.epochs for r in records] == [1, 2, 3]
+    assert [r.metrics["last"] for r in records] == [False, False, True]
+    assert records == watch.records
+    assert records[-1].maw == pytest.approx(0.75, abs=0.01)
+    for k, record in enumerate(records):
+        own = watch.losses[k * steps : (k + 1) * steps]
+        assert record.loss == pytest.approx(sum(own) / steps)
+
+
+# Inside the first round, at a round's end, inside a later one; in and after the warm-up.
+@pytest.mark.parametrize(
+    ("preset", "embeddings", "save_at"),
+    [
+        ("paper", "fresh", 3),
+        ("paper", "fresh", 6),
+        ("paper", "collected", 9),
+        ("auto", "fresh", 2),
+        ("auto", "fresh", 3),
+        ("auto", "collected", 5),
+        ("auto", "fresh", 14),
+        ("features", "fresh", 9),
+    ],
+)
+def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(preset, embeddings, save_at):
+    whole = Watch(save_at)
+    uninterrupted = make_trainer(preset, whole, embeddings=embeddings)
+    uninterrupted.train(6)
+    rest = Watch()
+    resumed = make_trainer(preset, rest, seed=99, embeddings=embeddings)  # another start
+    resumed.sampler.seed = 0  # the order belongs to the run's configuration
+    resumed.load_state_dict(whole.saved)
+    torch.manual_seed(12345)  # whatever happened in the new process
+    resumed.train(6)
+    assert rest.losses == whole.losses[save_at:]
+    assert len(rest.losses) >= 20
+    one, two = (t.curriculum.weights.weights for t in (uninterrupted, resumed))
+    assert torch.equal(one, two)
+    for a, b in zip(
+        uninterrupted.trainer.models["trunk"].state_dict().values(),
+        resumed.trainer.models["trunk"].state_dict().values(),
+        strict=True,
+    ):
+        assert torch.equal(a, b)
+
+
+def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
+    seen = []
+    trainer = make_trainer("auto")
+    start = {k: v.clone() for k, v in trainer.trainer.models["trunk"].state_dict().items()}
+    weights = trainer.curriculum.weights
+    original = weights.set_batch
+    weights.set_batch = lambda index, *a: (seen.append(index.clone()), original(index, *a))[1]
+    half = trainer.curriculum.training_rows()
+    trainer.train(0.5)
+    assert half[torch.cat(seen)].all()
+    after = trainer.trainer.models["trunk"].state_dict()
+    assert all(torch.equal(after[k], start[k]) for k in start)
+    seen.clear()
+    trainer.train(trainer.steps / trainer._full_round + 0.2)
+    assert not half[torch.cat(seen)].any()
+
+
+def test_rows_of_weight_zero_are_not_sampled_by_the_automatic_curriculum():
+    trainer = make_trainer("features")
+    trainer.train(1)
+    gone = trainer.curriculum.weights.weights == 0
+    assert gone.any()
+    rows = trainer.curriculum.training_rows()
+    assert not rows[gone].any()
+
+
+def test_collected_embeddings_are_those_of_the_steps():
+    trainer = make_trainer("paper", embeddings="collected")
+    trainer.train(1)
+    assert trainer.collected.shape == (CLASSES * PER_CLASS, 8)
+    assert not trainer.collected.isnan().any()
+
+
+def test_plain_training_needs_no_curriculum():
+    trainer = make_trainer()
+    plain = AlternatingTrainer(trainer.trainer, trainer.sampler, None, trainer.embed)
+    record = plain.train(1)[0]
+    assert (record.maw, record.curriculum) == (1.0, None)
+
+
+def test_the_trainers_own_hooks_still_work():
+    trainer = make_trainer()
+    counts = []
+    trainer.trainer.end_of_iteration_hook = lambda t: counts.append(t.iteration)
+    trainer.trainer.end_of_epoch_hook = lambda t: False
+    assert len(trainer.train(5)) == 1
+    assert counts == list(range(len(trainer.sampler)))
+
+
+def test_batches_of_worker_processes_give_the_same_losses():
+    runs = []
+    for workers in (0, 2):
+        watch = Watch()
+        make_trainer(observer=watch, workers=workers).train(1)
+        runs.append(watch.losses)
+    assert runs[0] == runs[1]
+
+
+def test_a_diverged_loss_stops_with_a_sentence():
+    trainer = make_trainer()
+    with torch.no_grad():
+        trainer.trainer.models["trunk"].layers[0].weight.fill_(float("nan"))
+    with pytest.raises(InputError, match=r"NaN|nan"):
+        trainer.train(1)
+
+
+def test_a_foreign_sampler_is_refused():
+    trainer = make_trainer()
+    other = bspml.PKSampler([0, 0, 1, 1], 2, 2)
+    with pytest.raises(InputError, match="very `sampler`"):
+        AlternatingTrainer(trainer.trainer, other, None, trainer.embed)
