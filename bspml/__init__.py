@@ -30,7 +30,7 @@ _HOME = {
 }
 _MODULES = ("noise", "trainers", "evaluation", "errors")
 
-__all__ = [*_HOME, *_MODULES]  # noqa: PLE0604  (all are strings)
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:

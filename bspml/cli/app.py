@@ -1,0 +1,181 @@
+"""`bspml`: the commands, and what an error becomes.
+
+Exit codes: 0 done; 1 a fault of ours; 2 the user's mistake (one line on stderr); 3 the audit found
+more than --fail-above allows; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Annotated, Any, Optional
+
+import typer
+
+from bspml import __version__
+from bspml.errors import UserError
+
+app = typer.Typer(
+    name="bspml",
+    help="Deep metric learning that survives wrong labels.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+)
+
+_INTERRUPTED = 130  # 128 + SIGINT, as shells count
+
+Seed = Annotated[Optional[int], typer.Option(help="Seed of everything random.")]  # noqa: UP045
+Device = Annotated[Optional[str], typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]  # noqa: UP045
+Workers = Annotated[Optional[int], typer.Option(help="Processes that load images.")]  # noqa: UP045
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Output = Annotated[Optional[str], typer.Option("--output", "-o", help="File to write.")]  # noqa: UP045
+
+
+class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
+    """Ctrl-C in the middle of work that can go on; the text says how."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns the exit code."""
+    try:
+        code = app(args=None if argv is None else list(argv), standalone_mode=False)
+    except BaseException as err:
+        return _exit_code(err)
+    if code == _INTERRUPTED:
+        _complain("interrupted", _INTERRUPTED)
+    return code if isinstance(code, int) else 0
+
+
+def _exit_code(err: BaseException) -> int:
+    if isinstance(err, UserError):
+        return _complain(_one_line(str(err)), 2)
+    if isinstance(err, InterruptedRun | KeyboardInterrupt) or type(err).__name__ == "Abort":
+        return _complain(str(err) or "interrupted", _INTERRUPTED)
+    if isinstance(err, SystemExit) or type(err).__name__ == "Exit":
+        code = getattr(err, "exit_code", getattr(err, "code", 0))
+        return code if isinstance(code, int) else 1
+    if hasattr(err, "format_message"):  # click's usage errors
+        return _complain(f"{_one_line(err.format_message())} (see `bspml --help`)", 2)
+    if isinstance(err, BrokenPipeError):
+        # The reader (head, less) went away; Python would complain once more while closing stdout.
+        sys.stdout = None
+        return 0
+    traceback.print_exception(err)
+    return _complain("this is a fault of bspml, not yours; please report the lines above", 1)
+
+
+def _complain(text: str, code: int) -> int:
+    print(f"bspml: {text}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def _version(show: bool | None) -> None:
+    if show:
+        print(f"bspml {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        Optional[bool],  # noqa: UP045
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = None,
+) -> None:
+    pass
+
+
+@app.command()
+def train(
+    config: Annotated[
+        Optional[list[str]],  # noqa: UP045
+        typer.Argument(
+            metavar="[CONFIG.yaml] [key=value ...]",
+            help="Experiment file and settings over it; without any, the main job: glyphs with "
+            "30 % wrong labels, plain multi-similarity beside BSPML.",
+        ),
+    ] = None,
+    resume: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="RUN", help="Go on with an interrupted run."),
+    ] = None,
+    output: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--output", "-o", help="Run folder to make [default: runs/NAME]."),
+    ] = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Train an embedding while noisy samples lose their weight."""
+    from bspml.cli.train import run_train
+
+    common: dict[str, Any] = {"seed": seed, "device": device, "workers": workers}
+    run_train(config or [], resume, output, common, json, quiet)
+
+
+@app.command()
+def evaluate(
+    what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")],
+    labels: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="Labels of the embeddings (.npy, .npz, .csv, .parquet, .txt)."),
+    ] = None,
+    gallery: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="Embeddings to search in; default: the queries without themselves."),
+    ] = None,
+    gallery_labels: Annotated[Optional[str], typer.Option(help="Labels of the gallery.")] = None,  # noqa: UP045
+    ks: Annotated[str, typer.Option(help="The K of Recall@K.")] = "1,2,4,8,16,32",
+    method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml",
+    seed: Seed = None,
+    device: Device = None,
+    json: Json = False,
+) -> None:
+    """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""
+    from bspml.cli.evaluate import run_evaluate
+
+    run_evaluate(what, labels, gallery, gallery_labels, ks, method, seed or 0, device, json)
+
+
+@app.command()
+def embed(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
+    what: Annotated[
+        str,
+        typer.Argument(metavar="FOLDER_OR_DATASET", help="Folder of images, or train or test."),
+    ] = "test",
+    output: Output = None,
+    method: Annotated[str, typer.Option(help="bspml or multi-similarity.")] = "bspml",
+    json: Json = False,
+) -> None:
+    """Embed images with a trained network; writes .npz with embeddings, labels and names."""
+    from bspml.cli.embed import run_embed
+
+    run_embed(run, what, output, method, json)
+
+
+@app.command()
+def noise(
+    labels: Annotated[str, typer.Argument(help="File of labels.")],
+    kind: Annotated[str, typer.Option(help="Kind of noise.")] = "symmetric",
+    rate: Annotated[float, typer.Option(help="Share of labels to change.")] = 0.3,
+    per_class: Annotated[bool, typer.Option(help="The same share of every class.")] = False,
+    output: Output = None,
+    seed: Seed = None,
+    json: Json = False,
+) -> None:
+    """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
+    from bspml.cli.noise import run_noise
+
+    run_noise(labels, kind, rate, per_class, output, seed or 0, json)

@@ -1,0 +1,55 @@
+"""`bspml evaluate`: metrics of a run's test split, or of embeddings and labels in files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from bspml.data.tables import read_embeddings, read_labels
+from bspml.errors import InputError
+from bspml.evaluation.retrieval import evaluate
+
+
+def run_evaluate(
+    what: str,
+    labels: str | None,
+    gallery: str | None,
+    gallery_labels: str | None,
+    ks: str,
+    method: str,
+    seed: int,
+    device: str | None,
+    as_json: bool,
+) -> None:
+    """Print the metrics as a table or as JSON."""
+    wanted = _parse_ks(ks)
+    if Path(what).is_dir():
+        from bspml.run import embed_named, load
+
+        embeddings, given, _ = embed_named(load(what, method), "test")
+        found = evaluate(embeddings, given, ks=wanted, seed=seed, device=device)
+    else:
+        if labels is None:
+            raise InputError(
+                f"LABELS is missing: `bspml evaluate {what} LABELS` needs the labels of these "
+                "embeddings, or give a run folder."
+            )
+        if (gallery is None) != (gallery_labels is None):
+            raise InputError("--gallery and --gallery-labels go together; give both or neither.")
+        found = evaluate(
+            read_embeddings(what),
+            read_labels(labels),
+            ks=wanted,
+            gallery=None if gallery is None else read_embeddings(gallery),
+            gallery_labels=None if gallery_labels is None else read_labels(gallery_labels),
+            seed=seed,
+            device=device,
+        )
+    print(json.dumps(found.as_dict(), allow_nan=False) if as_json else found.table())
+
+
+def _parse_ks(text: str) -> list[int]:
+    try:
+        return [int(k) for k in text.replace(" ", "").split(",")]
+    except ValueError:
+        raise InputError(f"--ks must be whole numbers with commas, 1,2,4; got {text!r}.") from None

@@ -1,0 +1,148 @@
+"""`bspml train`: from arguments to a run folder and one table."""
+
+from __future__ import annotations
+
+import json
+import logging
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+from bspml.build import choose_device, load_data
+from bspml.cli.app import InterruptedRun
+from bspml.config import Config, load_config
+from bspml.errors import ConfigError
+from bspml.experiment import ExperimentResult, run_experiment
+from bspml.records import EpochRecord, RunFolder
+from bspml.report.tables import format_table
+
+
+def run_train(
+    arguments: list[str],
+    resume: str | None,
+    output: str | None,
+    common: dict[str, Any],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """Start or resume the experiment the arguments describe, and print its table."""
+    settings = [f"{key}={value}" for key, value in common.items() if value is not None]
+    if resume is not None:
+        if arguments or settings or output is not None:
+            raise ConfigError(
+                "--resume goes on with the run's own configuration; drop the other arguments, or "
+                "start a new run without --resume."
+            )
+        folder = RunFolder.open(resume)
+        config = load_config(folder.config)
+        data = load_data(config)
+    else:
+        config = _read_arguments(arguments, settings)
+        choose_device(config.device)
+        data = load_data(config)
+        # Made last, so that a mistake above leaves no empty folder.
+        folder = RunFolder.create(output or str(Path("runs") / config.name))
+    # pml warns of every optional dictionary entry that is absent.
+    logging.getLogger("PML").setLevel(logging.ERROR)
+    narrator = _Terminal(quiet or as_json)
+    narrator.begin(config, folder)
+    try:
+        result = run_experiment(config, folder, resume is not None, narrator, data=data)
+    except KeyboardInterrupt:
+        raise InterruptedRun(
+            f"interrupted; to go on: bspml train --resume {shlex.quote(str(folder.path))}"
+        ) from None
+    finally:
+        narrator.close()
+    _print_result(result, as_json)
+
+
+def _read_arguments(arguments: list[str], settings: list[str]) -> Config:
+    files = [a for a in arguments if "=" not in a or Path(a).is_file()]
+    if len(files) > 1:
+        raise ConfigError(
+            f"one configuration file at most; got {', '.join(files)}. Settings are key=value."
+        )
+    overrides = [a for a in arguments if a not in files]
+    return load_config(files[0] if files else None, [*overrides, *settings])
+
+
+def _print_result(result: ExperimentResult, as_json: bool) -> None:
+    if as_json:
+        value = {
+            "run": str(result.folder.path),
+            "true_noise_rate": result.noise_rate,
+            "results": result.results,
+        }
+        print(json.dumps(value, allow_nan=False))
+        return
+    print()
+    print(format_table(result.results))
+    print(f"\nrun folder: {result.folder.path}  (weights.csv, records.jsonl, figures/)")
+
+
+class _Terminal:
+    """A bar inside each round and a line after it, both on stderr."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet = quiet
+        self.bar: Any = None
+
+    def begin(self, config: Config, folder: RunFolder) -> None:
+        noise = config.noise
+        planted = (
+            f"labels of {noise.labels_file}"
+            if noise.labels_file
+            else f"{noise.rate:.0%} {noise.kind} label noise"
+            if noise.kind != "none"
+            else "labels as they are"
+        )
+        self.say(f"{config.name}: {config.data.name}, {planted}, seed {config.seed}; {folder.path}")
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+        if not self.quiet:
+            self.close()
+            print(line, file=sys.stderr, flush=True)
+
+    def step(self, method: str, done: int, steps: int, loss: float) -> None:
+        """Move the bar of this round."""
+        if self.quiet:
+            return
+        if self.bar is None:
+            from tqdm import tqdm
+
+            self.bar = tqdm(
+                total=steps,
+                initial=done - 1,
+                desc=method,
+                unit="step",
+                leave=False,
+                file=sys.stderr,
+                disable=None,  # no bar in a log file, where every refresh would be a line
+                dynamic_ncols=True,
+            )
+        self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)
+        self.bar.update(done - self.bar.n)
+
+    def record(self, record: EpochRecord) -> None:
+        """The round's line."""
+        cells = [f"{record.method:>16}", f"epoch {record.epoch:5.2f}", f"loss {record.loss:6.3f}"]
+        if record.recall_at_k:
+            k, recall = next(iter(record.recall_at_k.items()))
+            cells.append(f"Recall@{k} {100 * (recall or 0):5.1f} %")
+        if record.phase is not None:
+            cells.append(f"MAW {record.maw:.3f}  SDAW {record.sdaw:.3f}")
+            if record.noise_rate is not None:
+                cells.append(f"noise {record.noise_rate:.3f}")
+            if record.detection_auroc is not None:
+                cells.append(f"AUROC {record.detection_auroc:.3f}")
+            cells.append(record.phase)
+        self.say("  ".join(cells))
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None

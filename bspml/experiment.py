@@ -1,0 +1,403 @@
+"""One experiment: the same network trained plainly and with BSPML, and what each left behind.
+
+A run folder holds the resolved configuration, one record per round, a checkpoint per method, the
+weights as a table, figures, and at the end a summary; its presence means the run is complete.
+Whatever interrupts a run, `resume=True` goes on from the last checkpoints.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import torch
+from pytorch_metric_learning.trainers import MetricLossOnly
+
+from bspml import __version__, checkpoints
+from bspml.build import (
+    ExperimentData,
+    choose_device,
+    load_data,
+    make_curriculum,
+    make_loss,
+    make_network,
+    make_optimizer,
+)
+from bspml.checkpoints import State
+from bspml.config import Config, dump_config
+from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.data.indexed import IndexedDataset, sample_index_getter
+from bspml.data.sampler import PKSampler
+from bspml.errors import ConfigError
+from bspml.evaluation.retrieval import evaluate
+from bspml.files import atomic_write
+from bspml.networks import embed
+from bspml.records import EpochRecord, RecordLog, RunFolder, read_weights, write_json, write_weights
+from bspml.report.figures import (
+    captions,
+    contact_sheet,
+    curves,
+    lowest_weights,
+    save_figure,
+    weight_histogram,
+)
+from bspml.report.tables import Results, final_results
+from bspml.trainers import AlternatingTrainer, RoundRecord
+from bspml.weights.state import SampleWeights
+
+PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
+_SHEET = 48  # lowest-weight samples shown
+
+
+@runtime_checkable
+class Narrator(Protocol):
+    """Shows a person what happens; the command line has one, tests have a silent one."""
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+
+    def step(self, method: str, done: int, steps: int, loss: float) -> None:
+        """Progress inside a round."""
+
+    def record(self, record: EpochRecord) -> None:
+        """A finished round."""
+
+
+class Silent:
+    """A narrator that says nothing."""
+
+    def say(self, line: str) -> None:
+        """Nothing."""
+
+    def step(self, method: str, done: int, steps: int, loss: float) -> None:
+        """Nothing."""
+
+    def record(self, record: EpochRecord) -> None:
+        """Nothing."""
+
+
+@dataclass(frozen=True)
+class ExperimentResult:
+    """What an experiment ends with.
+
+    Attributes:
+        results: {method: {column: value}}, the final table.
+        folder: the run's folder.
+        noise_rate: true share of wrong labels, where known.
+    """
+
+    results: Results
+    folder: RunFolder
+    noise_rate: float | None
+
+
+def run_experiment(
+    config: Config,
+    folder: RunFolder,
+    resume: bool = False,
+    narrator: Narrator | None = None,
+    figures: bool = True,
+    data: ExperimentData | None = None,
+) -> ExperimentResult:
+    """Train every method of `config`, write everything into `folder`, return the final table.
+
+    Args:
+        config: the experiment.
+        folder: of a new run (`RunFolder.create`), or of an interrupted one with `resume`.
+        resume: go on from the checkpoints in `folder`.
+        narrator: told what happens.
+        figures: draw them at the end.
+        data: what `load_data(config)` gives, if it is loaded already.
+
+    Raises:
+        CheckpointError: the data set changed since the checkpoint, or a checkpoint is damaged.
+        RunError: a file cannot be written.
+    """
+    narrator = narrator or Silent()
+    device = choose_device(config.device)
+    data = load_data(config) if data is None else data
+    if not resume:
+        atomic_write(folder.config, dump_config(config))
+    methods = _methods(config, data)
+    log = RecordLog(folder.records)
+    states = _load_states(folder, methods, data) if resume else {}
+    for state in states.values():
+        # Sums on a CPU are split by threads: the same bits need the same number of them.
+        torch.set_num_threads(state["threads"])
+    # Records written after the last checkpoint will be written again.
+    log.truncate(max((state["records"] for state in states.values()), default=0))
+    for method in methods:
+        run = MethodRun(method, config, data, device, folder, log, narrator)
+        run.train(states.get(method))
+    return _finish(config, data, folder, log, figures)
+
+
+def _methods(config: Config, data: ExperimentData) -> list[str]:
+    wanted = config.training
+    if wanted.reference and data.is_noisy is None:
+        raise ConfigError(
+            "`training.reference` trains on the clean samples, but which they are is not known; "
+            "set it to false"
+        )
+    pairs = ((PLAIN, wanted.baseline), (WEIGHTED, wanted.weighted), (CLEAN, wanted.reference))
+    return [method for method, on in pairs if on]
+
+
+def _load_states(folder: RunFolder, methods: list[str], data: ExperimentData) -> dict[str, State]:
+    folder.remove_leftovers()
+    return {
+        method: checkpoints.load(folder.checkpoint(method), data.fingerprint)
+        for method in methods
+        if folder.checkpoint(method).exists()
+    }
+
+
+class MethodRun:
+    """One method's training inside a run folder; the observer of its trainer."""
+
+    def __init__(
+        self,
+        method: str,
+        config: Config,
+        data: ExperimentData,
+        device: torch.device,
+        folder: RunFolder,
+        log: RecordLog,
+        narrator: Narrator,
+    ) -> None:
+        self.method, self.config, self.data, self.device = method, config, data, device
+        self.folder, self.log, self.narrator = folder, log, narrator
+        self.network = make_network(config, data.images.shape[1]).to(device)
+        self.weights = SampleWeights(data.codes).to(device)
+        self.trainer = self._build_trainer()
+
+    def _build_trainer(self) -> AlternatingTrainer:
+        config = self.config
+        sampler = PKSampler(
+            self.data.codes,
+            config.sampler.classes_per_batch,
+            config.sampler.samples_per_class,
+            config.training.batches_per_epoch,
+            config.seed,
+        )
+        trainer = MetricLossOnly(
+            models={"trunk": self.network, "embedder": torch.nn.Identity()},
+            optimizers={"trunk_optimizer": make_optimizer(config, self.network)},
+            batch_size=sampler.batch_size,
+            loss_funcs={"metric_loss": make_loss(config, self.weights).to(self.device)},
+            dataset=IndexedDataset(_Pairs(self.data)),
+            data_device=self.device,
+            sampler=sampler,
+            dataloader_num_workers=config.workers,
+            data_and_label_getter=sample_index_getter(self.weights),
+        )
+        return AlternatingTrainer(
+            trainer,
+            sampler,
+            self._build_curriculum(),
+            self._embed_training_set,
+            evaluate=self._evaluate,
+            evaluate_every=config.evaluation.every,
+            embeddings=config.curriculum.embeddings,
+            observer=self,
+        )
+
+    def _build_curriculum(self) -> SelfPacedCurriculum | FixedCurriculum | None:
+        if self.method == PLAIN:
+            return None
+        if self.method == WEIGHTED:
+            return make_curriculum(self.config, self.weights, self.data.is_noisy)
+        assert self.data.is_noisy is not None
+        self.weights.update(~torch.from_numpy(self.data.is_noisy))
+        return FixedCurriculum(self.weights)
+
+    def _embed_training_set(self) -> torch.Tensor:
+        size = self.config.evaluation.batch_size
+        return embed(self.network, self.data.images, size, self.device)
+
+    def _evaluate(self, last: bool) -> dict[str, Any]:
+        settings = self.config.evaluation
+        found = evaluate(
+            embed(self.network, self.data.test_images, settings.batch_size, self.device),
+            self.data.test_labels,
+            ks=settings.ks,
+            backend=settings.backend,
+            clustering=last and settings.clustering,
+            seed=self.config.seed,
+        )
+        return {
+            "recall_at_k": found.recall_at_k,
+            "map_at_r": found.map_at_r,
+            "r_precision": found.r_precision,
+            "nmi": found.nmi,
+            "ami": found.ami,
+            "notes": ("all embeddings point the same way",) if found.collapsed else (),
+        }
+
+    # -- run and resume ----------------------------------------------------------------------
+
+    def train(self, state: State | None) -> None:
+        """Train to the end, from `state` (a checkpoint of this method) if there is one."""
+        if state is not None:
+            self.trainer.load_state_dict(state["trainer"])
+            self.narrator.say(
+                f"{self.method}: resumed at round {self.trainer.round + 1}, step "
+                f"{self.trainer.step + 1}"
+            )
+        self.trainer.train(self.config.training.epochs)
+
+    def _save(self) -> None:
+        state = {
+            "method": self.method,
+            "trainer": self.trainer.state_dict(),
+            "records": len(self.log),
+            "threads": torch.get_num_threads(),
+        }
+        checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
+
+    # -- observer of the trainer -------------------------------------------------------------
+
+    def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
+        """Draw progress; save inside the round where the configuration asks for it."""
+        self.narrator.step(self.method, step, steps, loss)
+        every = self.config.training.checkpoint_every
+        if every is not None and trainer.steps % every == 0 and step < steps:
+            self._save()
+
+    def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
+        """Write the record, then the checkpoint that knows of it."""
+        line = self._epoch_record(record)
+        self.log.append(line)
+        self._save()
+        self.narrator.record(line)
+
+    def _epoch_record(self, record: RoundRecord) -> EpochRecord:
+        update = record.curriculum
+        fields: dict[str, Any] = {}
+        if update is not None:
+            low, high = update.noise_interval or (None, None)
+            fields = {
+                "phase": update.phase,
+                "age": update.age,
+                "noise_rate": update.noise_rate,
+                "noise_rate_low": low,
+                "noise_rate_high": high,
+                "changed": update.changed,
+                "objective_before": update.objective_before,
+                "objective_after": update.objective_after,
+                "detection_auroc": _first(update.score_auroc, update.detection_auroc),
+                "detection_precision": update.detection_precision,
+                "detection_recall": update.detection_recall,
+                "extra": {"curriculum": update.as_dict()},
+            }
+        weights = self.weights.weights
+        seconds = record.seconds_train + record.seconds_embed
+        if update is not None:
+            seconds += update.seconds_statistics + update.seconds_solve
+        return EpochRecord(
+            method=self.method,
+            epoch=record.epochs,
+            steps=record.steps,
+            seconds=seconds,
+            loss=record.loss,
+            maw=record.maw,
+            sdaw=record.sdaw,
+            kept=float((weights >= 0.5).float().mean()),
+            **record.metrics,
+            **fields,
+        )
+
+
+class _Pairs(torch.utils.data.Dataset):
+    """(image, code) of the training set in memory."""
+
+    def __init__(self, data: ExperimentData) -> None:
+        self.images, self.codes = data.images, data.codes
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, sample_index: int) -> tuple[torch.Tensor, int]:
+        return self.images[sample_index], int(self.codes[sample_index])
+
+
+def _first(*values: float | None) -> float | None:
+    return next((v for v in values if v is not None), None)
+
+
+# -- what a finished run leaves behind ---------------------------------------------------------
+
+
+def _finish(
+    config: Config, data: ExperimentData, folder: RunFolder, log: RecordLog, figures: bool
+) -> ExperimentResult:
+    records = log.read()
+    if figures:
+        save_figure(curves(records, data.noise_rate), _figures(folder) / "curves.png")
+    if config.training.weighted:
+        state = checkpoints.load(folder.checkpoint(WEIGHTED), data.fingerprint)["trainer"]
+        p_values = state["curriculum"]["update"].get("p_values")
+        _write_table(folder, data, state["sample_weights"]["weights"].numpy(), p_values)
+        if figures:
+            _draw_weights(folder, data, p_values)
+    results = final_results(records)
+    write_json(
+        folder.summary,
+        {
+            "name": config.name,
+            "results": results,
+            "true_noise_rate": data.noise_rate,
+            "estimated_noise_rate": next(
+                (r.noise_rate for r in reversed(records) if r.noise_rate is not None), None
+            ),
+            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
+            "versions": versions(),
+        },
+    )
+    return ExperimentResult(results, folder, data.noise_rate)
+
+
+def _write_table(
+    folder: RunFolder, data: ExperimentData, weights: np.ndarray, p_values: torch.Tensor | None
+) -> None:
+    untestable = np.zeros(len(weights), dtype=bool)
+    if p_values is not None:
+        untestable = p_values.isnan().numpy()
+    flags = [
+        [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
+        for w, u in zip(weights, untestable, strict=True)
+    ]
+    write_weights(
+        folder.weights,
+        data.labels,
+        weights.astype(np.float64),
+        flags=flags,
+        is_noisy=data.is_noisy,
+        true_labels=data.true_labels,
+    )
+
+
+def _figures(folder: RunFolder) -> Path:
+    folder.figures.mkdir(exist_ok=True)
+    return folder.figures
+
+
+def _draw_weights(folder: RunFolder, data: ExperimentData, p_values: torch.Tensor | None) -> None:
+    table = read_weights(folder.weights)
+    save_figure(weight_histogram(table), folder.figures / "weights.png")
+    lowest = lowest_weights(table, _SHEET, None if p_values is None else p_values.numpy())
+    images = data.images[torch.from_numpy(lowest)].permute(0, 2, 3, 1).numpy()
+    sheet = contact_sheet(images, captions(table, lowest), "samples of lowest weight")
+    save_figure(sheet, folder.figures / "lowest_weights.png")
+
+
+def versions() -> Mapping[str, str]:
+    """Versions of what computed the numbers."""
+    from importlib.metadata import version
+
+    names = ("torch", "pytorch-metric-learning", "numpy", "scikit-learn")
+    return {"bspml": __version__} | {name: version(name) for name in names}

@@ -1,0 +1,103 @@
+"""A finished or interrupted run, opened for use: its network, weights and records."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bspml import checkpoints
+from bspml.build import load_data, make_network
+from bspml.config import Config, load_config
+from bspml.data.folder import ImageFolder
+from bspml.errors import RunError
+from bspml.experiment import CLEAN, PLAIN, WEIGHTED
+from bspml.networks import embed
+from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
+
+METHODS = (WEIGHTED, PLAIN, CLEAN)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `bspml.load` gives.
+
+    Attributes:
+        config: the resolved configuration.
+        folder: where everything lies.
+        method: which of the run's networks `model` is.
+        model: the trained network, eval mode, on the CPU.
+        sample_weights: (N,) float32, all 1 for the plain method.
+        records: one per round and method, oldest first.
+        finished: whether the run came to its end.
+    """
+
+    config: Config
+    folder: RunFolder
+    method: str
+    model: nn.Module
+    sample_weights: Tensor
+    records: list[EpochRecord]
+    finished: bool
+
+    def embed(self, images: Any, batch_size: int = 256) -> Tensor:
+        """(N, D) embeddings of images (N, channels, S, S) in [0, 1], or of a data set of them."""
+        return embed(self.model, images, batch_size)
+
+    def summary(self) -> Any:
+        """The final figures; RunError if the run did not finish."""
+        return read_json(self.folder.summary)
+
+
+def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
+    """Open a run folder that `bspml train` wrote.
+
+    Args:
+        path: the folder.
+        method: "bspml", or "multi-similarity" for the network trained without weights.
+
+    Raises:
+        RunError: no such run, or it has no such method.
+        CheckpointError: the checkpoint is damaged.
+    """
+    folder = RunFolder.open(path)
+    config = load_config(folder.config)
+    file = folder.checkpoint(method) if method in METHODS else None
+    if file is None or not file.exists():
+        there = [m for m in METHODS if folder.checkpoint(m).exists()]
+        raise RunError(
+            f"{path}: has no checkpoint of method {method!r}; it has "
+            f"{', '.join(there) or 'none yet'}."
+        )
+    state = checkpoints.load(file)["trainer"]
+    model = make_network(config, _channels(config))
+    model.load_state_dict(state["network"]["models"]["trunk"])
+    weights = state["sample_weights"]
+    return Run(
+        config=config,
+        folder=folder,
+        method=method,
+        model=model.eval(),
+        sample_weights=torch.ones(0) if weights is None else weights["weights"],
+        records=RecordLog(folder.records).read(),
+        finished=folder.finished,
+    )
+
+
+def _channels(config: Config) -> int:
+    return {"glyphs": 1}[config.data.name]
+
+
+def embed_named(run: Run, what: str) -> tuple[Tensor, np.ndarray, list[str]]:
+    """Embeddings, labels and names of the run's own split ("train", "test") or an image folder."""
+    if what in ("train", "test"):
+        data = load_data(run.config)
+        images = data.images if what == "train" else data.test_images
+        labels = data.labels if what == "train" else data.test_labels
+        return run.embed(images), labels, [f"{what}/{i}" for i in range(len(labels))]
+    folder = ImageFolder(what, run.config.data.image_size, _channels(run.config))
+    return run.embed(folder), folder.labels, folder.paths

@@ -1,0 +1,206 @@
+"""The command line: exit codes, one-line errors, and the small commands end to end."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+import bspml
+from bspml.cli import main
+from bspml.data.tables import read_embeddings, read_labels
+
+
+def run(capsys, *argv):
+    code = main([str(a) for a in argv])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+@pytest.fixture
+def points(tmp_path):
+    rng = np.random.default_rng(0)
+    labels = np.repeat(["a", "b", "c"], 10)
+    embeddings = np.eye(3)[np.repeat(np.arange(3), 10)] + 0.1 * rng.standard_normal((30, 3))
+    np.save(tmp_path / "e.npy", embeddings.astype(np.float32))
+    (tmp_path / "y.csv").write_text("label\n" + "\n".join(labels) + "\n")
+    return tmp_path
+
+
+def test_help_and_version_never_import_torch():
+    code = (
+        "import sys; from bspml.cli import main\n"
+        "assert main(['--help']) == 0 and main(['train', '--help']) == 0\n"
+        "assert main(['--version']) == 0 and 'torch' not in sys.modules"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"bspml {bspml.__version__}" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (["trian"], "No such command"),
+        (["train", "loss.marign=1"], "unknown key `loss.marign`"),
+        (["train", "optimizer.lr=fast"], "`optimizer.lr`"),
+        (["train", "nowhere.yaml"], "nowhere.yaml"),
+        (["train", "a.yaml", "b.yaml"], "one configuration file at most"),
+        (["train", "--resume", "nowhere"], "nowhere: no such run folder"),
+        (["train", "--resume", "nowhere", "seed=1"], "--resume goes on with the run's own"),
+        (["train", "device=cuda:999"], "`device`: cuda:999 is not available"),
+        (["evaluate", "nowhere.npy", "y.csv"], "nowhere.npy: no such file"),
+        (["evaluate", "nowhere.npy"], "LABELS is missing"),
+        (["noise", "y.csv"], "y.csv: no such file"),
+        (["embed", "nowhere"], "nowhere: no such run folder"),
+    ],
+)
+def test_the_users_mistake_is_one_line_on_stderr_and_exit_2(
+    capsys, tmp_path, monkeypatch, argv, message
+):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, *argv)
+    assert code == 2
+    assert message in err
+    assert out == ""
+    assert err.startswith("bspml: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+    assert not list(tmp_path.iterdir())  # nothing half-written
+
+
+def test_a_fault_of_ours_shows_its_traceback_and_exits_1(capsys, monkeypatch, points):
+    def broken(*_args, **_options):
+        raise RuntimeError("a wheel came off")
+
+    monkeypatch.setattr("bspml.cli.evaluate.run_evaluate", broken)
+    code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv")
+    assert code == 1
+    assert "a wheel came off" in err
+    assert "please report" in err
+
+
+def test_evaluate_prints_what_the_function_computes(capsys, points):
+    code, out, _ = run(
+        capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1,2", "--json"
+    )
+    found = json.loads(out)
+    same = bspml.evaluate(
+        read_embeddings(points / "e.npy"), read_labels(points / "y.csv"), ks=[1, 2]
+    )
+    assert code == 0
+    assert found == json.loads(json.dumps(same.as_dict()))
+    _, table, _ = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1,2")
+    assert "Recall@1" in table
+
+
+def test_evaluate_refuses_k_beyond_the_gallery(capsys, points):
+    code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "64")
+    assert code == 2
+    assert "29" in err
+
+
+def test_evaluate_against_a_gallery(capsys, points):
+    files = [points / "e.npy", points / "y.csv"]
+    code, out, _ = run(
+        capsys,
+        "evaluate",
+        *files,
+        "--gallery",
+        files[0],
+        "--gallery-labels",
+        files[1],
+        "--ks",
+        "1",
+        "--json",
+    )
+    assert code == 0
+    assert json.loads(out)["recall_at_1"] == 1.0  # nothing is removed: each finds itself
+    code, _, err = run(capsys, "evaluate", *files, "--gallery", files[0])
+    assert (code, "go together" in err) == (2, True)
+
+
+@pytest.mark.parametrize("kind", ["symmetric", "pair-flip", "small-cluster", "open-set"])
+def test_noise_writes_labels_the_truth_and_the_flags(capsys, points, kind):
+    target = points / "noisy.csv"
+    code, out, _ = run(
+        capsys, "noise", points / "y.csv", "--kind", kind, "--rate", "0.3", "-o", target, "--json"
+    )
+    rows = [line.split(",") for line in target.read_text().splitlines()[1:]]
+    assert code == 0
+    assert json.loads(out)["samples"] == 30
+    truth = read_labels(points / "y.csv").tolist()
+    assert [r[2] for r in rows] == truth
+    if kind == "symmetric":
+        assert sum(r[1] != r[2] for r in rows) == 9 == sum(int(r[3]) for r in rows)
+    assert read_labels(target).tolist() == [r[1] for r in rows]
+
+
+def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
+    assert run(capsys, "noise", points / "y.csv", "--kind", "loud")[0] == 2
+    code, _, err = run(capsys, "noise", points / "y.csv", "--rate", "1.5")
+    assert (code, "`rate`" in err) == (2, True)
+
+
+def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    small = [
+        "data.subset=20",
+        "training.epochs=2",
+        "curriculum.warmup_epochs=1",
+        "sampler.classes_per_batch=8",
+        "evaluation.ks=[1]",
+        "training.baseline=false",
+    ]
+    code, out, err = run(capsys, "train", *small, "--seed", 3, "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["run"] == "runs/glyphs"
+    assert "recall" not in err.lower()
+    code, out, _ = run(capsys, "evaluate", "runs/glyphs", "--ks", "1", "--json")
+    assert 100 * json.loads(out)["recall_at_1"] == pytest.approx(
+        result["results"]["bspml"]["Recall@1 %"]
+    )
+    assert run(capsys, "embed", "runs/glyphs", "train", "-o", "out.npz")[0] == 0
+    with np.load("out.npz", allow_pickle=False) as archive:
+        assert archive["embeddings"].shape == (320, 128)
+    assert read_embeddings("out.npz").shape == (320, 128)
+    assert len(read_labels("out.npz")) == 320
+    code, _, err = run(capsys, "train", *small)
+    assert (code, "exists already" in err) == (2, True)
+    code, _, err = run(capsys, "evaluate", "runs/glyphs", "--method", "clean-only")
+    assert (code, "it has bspml" in err) == (2, True)
+
+
+def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    settings = [
+        "data.subset=20",
+        "training.epochs=2",
+        "curriculum.warmup_epochs=1",
+        "sampler.classes_per_batch=8",
+        "evaluation.ks=[1]",
+        "training.baseline=false",
+        "evaluation.clustering=false",
+    ]
+    assert run(capsys, "train", *settings, "-q")[0] == 0
+    rng = np.random.default_rng(0)
+    for name in ("cat/1.PNG", "cat/2.jpg", "dog/1.png", ".hidden/1.png", "cat/._2.jpg"):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = "L" if name.endswith("2.jpg") else "RGB"
+        shape = (30, 40) if mode == "L" else (30, 40, 3)
+        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(path, format="PNG")
+    code, out, err = run(capsys, "embed", "runs/glyphs", "pets")
+    assert code == 0, err
+    with np.load("pets-embeddings.npz") as archive:
+        assert archive["names"].tolist() == ["cat/1.PNG", "cat/2.jpg", "dog/1.png"]
+        assert archive["labels"].tolist() == ["cat", "cat", "dog"]
+    (tmp_path / "pets" / "dog" / "1.png").write_bytes(b"\x89PNG truncated")
+    code, out, err = run(capsys, "embed", "runs/glyphs", "pets", "-o", "again.npz")
+    assert (code, out) == (2, "")
+    assert "pets/dog/1.png: cannot be read as an image" in err
+    assert not (tmp_path / "again.npz").exists()
