@@ -1,0 +1,25 @@
+"""Every Python block of the README runs, in order, as a reader would paste them."""
+
+import logging
+import re
+from pathlib import Path
+
+README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+
+
+def test_python_blocks_run_in_order(capsys):
+    logging.getLogger("PML").setLevel(logging.ERROR)
+    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+    assert len(blocks) >= 4
+    scope = {}
+    for number, block in enumerate(blocks, start=1):
+        exec(compile(block, f"README.md, Python block {number}", "exec"), scope)
+    assert "Recall@1" in capsys.readouterr().out
+
+
+def test_every_reference_is_listed():
+    sources = (Path(__file__).parent.parent / "bspml").rglob("*.py")
+    text = README + "".join(path.read_text(encoding="utf-8") for path in sources)
+    cited = set(re.findall(r"\[((?:[A-Z][A-Za-z-]+ )+(?:MS )?\d{4})\]", text))
+    listed = set(re.findall(r"^- \[(.+?)\]", README, flags=re.MULTILINE))
+    assert cited <= listed, cited - listed
