@@ -6,6 +6,7 @@ import types
 from pathlib import Path
 
 import beartype
+import hypothesis
 import jaxtyping
 import torch
 
@@ -20,3 +21,7 @@ jaxtyping.install_import_hook("bspml", "_bspml_checker.check")
 torch.set_num_threads(1)
 # Rendered data sets stay out of the home folder.
 os.environ["BSPML_CACHE"] = str(Path(__file__).parent / ".pytest_cache" / "bspml")
+
+# A deadline per example would time the machine, not the code; the same examples every time.
+hypothesis.settings.register_profile("bspml", deadline=None, derandomize=True)
+hypothesis.settings.load_profile("bspml")

@@ -50,10 +50,10 @@ class SelfPacedCurriculum:
 
     Example:
         >>> weights = SampleWeights([0, 0, 1, 1])
-        >>> curriculum = SelfPacedCurriculum(weights, preset="paper", age=0.01)
+        >>> curriculum = SelfPacedCurriculum(weights, preset="paper", age=100.0, age_growth=1.5)
         >>> record = curriculum.update(torch.eye(4))
-        >>> record.maw, weights.weights.tolist()  # so small an age excludes everything
-        (0.0, [0.0, 0.0, 0.0, 0.0])
+        >>> record.maw, record.age_next  # an age beyond all statistics keeps everything
+        (1.0, 150.0)
     """
 
     def __init__(

@@ -97,6 +97,8 @@ def test_what_cannot_be_is_refused_by_name(tree, message):
         config_from_mapping(tree)
 
 
-def test_a_negative_age_and_balance_zero_are_ordinary():
-    curriculum = {"preset": "paper", "age": -1.0, "balance": 0}
-    assert config_from_mapping({"curriculum": curriculum}).curriculum.age == -1
+def test_balance_zero_is_ordinary_and_an_age_is_positive():
+    curriculum = {"preset": "paper", "age": 1.5, "balance": 0}
+    assert config_from_mapping({"curriculum": curriculum}).curriculum.balance == 0
+    with pytest.raises(ConfigError, match=r"`curriculum\.age`"):  # the schedule multiplies it
+        config_from_mapping({"curriculum": {**curriculum, "age": -1.0}})
