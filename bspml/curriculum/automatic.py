@@ -21,7 +21,7 @@ from torch import Tensor
 from bspml.checks import check_choice, check_whole
 from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
 from bspml.errors import CheckpointError, InputError
-from bspml.noise_rate import estimate_noise
+from bspml.noise_rate import estimate_noise, label_p_values
 from bspml.weights.age import age_for_maw
 from bspml.weights.state import SampleWeights
 
@@ -112,8 +112,9 @@ class AutomaticUpdate:
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
         stats = contrastive_statistics(embeddings, self.codes, sample_weights=reference, rows=rows)
         solving = time.perf_counter()
-        estimate = estimate_noise(stats)
+        p_values = label_p_values(stats)
         if self.noise_rate is None:
+            estimate = estimate_noise(stats)
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
             # With nothing kept there would be nothing left to judge by.
             self.noise_rate = min(estimate.noise_rate, _LARGEST_RATE)
@@ -122,11 +123,11 @@ class AutomaticUpdate:
         new = self.weights.weights.cpu().double().clone()
         new[judged] = 1.0  # what cannot be judged keeps weight 1
         if self.rule == "threshold":
-            new[testable] = self._keep_smallest(estimate.p_values, stats.difficulty, testable)
+            new[testable] = self._keep_smallest(p_values, stats.difficulty, testable)
             fields: dict[str, Any] = {}
         else:
             new[testable], fields = self._solve_quadratic(stats, testable)
-        self._remember(estimate.p_values, testable)
+        self._remember(p_values, testable)
         self.weights.update(new)
         return fields | {
             "noise_rate": self.noise_rate,
