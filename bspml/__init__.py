@@ -27,6 +27,7 @@ _HOME = {
     "SelfPacedCurriculum": "bspml.curriculum",
     "evaluate": "bspml.evaluation.retrieval",
     "load": "bspml.run",
+    "audit": "bspml.auditing",
 }
 _MODULES = ("noise", "trainers", "evaluation", "errors")
 

@@ -7,17 +7,13 @@ Whatever interrupts a run, `resume=True` goes on from the last checkpoints.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-import numpy as np
 import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
 
-from bspml import __version__, checkpoints
+from bspml import checkpoints
 from bspml.build import (
     ExperimentData,
     choose_device,
@@ -36,21 +32,11 @@ from bspml.errors import ConfigError
 from bspml.evaluation.retrieval import evaluate
 from bspml.files import atomic_write
 from bspml.networks import embed
-from bspml.records import EpochRecord, RecordLog, RunFolder, read_weights, write_json, write_weights
-from bspml.report.figures import (
-    captions,
-    contact_sheet,
-    curves,
-    lowest_weights,
-    save_figure,
-    weight_histogram,
-)
-from bspml.report.tables import Results, final_results
+from bspml.outputs import CLEAN, PLAIN, WEIGHTED, write_outputs
+from bspml.records import EpochRecord, RecordLog, RunFolder
+from bspml.report.tables import Results
 from bspml.trainers import AlternatingTrainer, RoundRecord
 from bspml.weights.state import SampleWeights
-
-PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
-_SHEET = 48  # lowest-weight samples shown
 
 
 @runtime_checkable
@@ -133,7 +119,8 @@ def run_experiment(
     for method in methods:
         run = MethodRun(method, config, data, device, folder, log, narrator)
         run.train(states.get(method))
-    return _finish(config, data, folder, log, figures)
+    results = write_outputs(config, data, folder, log.read(), figures)
+    return ExperimentResult(results, folder, data.noise_rate)
 
 
 def _methods(config: Config, data: ExperimentData) -> list[str]:
@@ -327,77 +314,3 @@ class _Pairs(torch.utils.data.Dataset):
 
 def _first(*values: float | None) -> float | None:
     return next((v for v in values if v is not None), None)
-
-
-# -- what a finished run leaves behind ---------------------------------------------------------
-
-
-def _finish(
-    config: Config, data: ExperimentData, folder: RunFolder, log: RecordLog, figures: bool
-) -> ExperimentResult:
-    records = log.read()
-    if figures:
-        save_figure(curves(records, data.noise_rate), _figures(folder) / "curves.png")
-    if config.training.weighted:
-        state = checkpoints.load(folder.checkpoint(WEIGHTED), data.fingerprint)["trainer"]
-        p_values = state["curriculum"]["update"].get("p_values")
-        _write_table(folder, data, state["sample_weights"]["weights"].numpy(), p_values)
-        if figures:
-            _draw_weights(folder, data, p_values)
-    results = final_results(records)
-    write_json(
-        folder.summary,
-        {
-            "name": config.name,
-            "results": results,
-            "true_noise_rate": data.noise_rate,
-            "estimated_noise_rate": next(
-                (r.noise_rate for r in reversed(records) if r.noise_rate is not None), None
-            ),
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "versions": versions(),
-        },
-    )
-    return ExperimentResult(results, folder, data.noise_rate)
-
-
-def _write_table(
-    folder: RunFolder, data: ExperimentData, weights: np.ndarray, p_values: torch.Tensor | None
-) -> None:
-    untestable = np.zeros(len(weights), dtype=bool)
-    if p_values is not None:
-        untestable = p_values.isnan().numpy()
-    flags = [
-        [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
-        for w, u in zip(weights, untestable, strict=True)
-    ]
-    write_weights(
-        folder.weights,
-        data.labels,
-        weights.astype(np.float64),
-        flags=flags,
-        is_noisy=data.is_noisy,
-        true_labels=data.true_labels,
-    )
-
-
-def _figures(folder: RunFolder) -> Path:
-    folder.figures.mkdir(exist_ok=True)
-    return folder.figures
-
-
-def _draw_weights(folder: RunFolder, data: ExperimentData, p_values: torch.Tensor | None) -> None:
-    table = read_weights(folder.weights)
-    save_figure(weight_histogram(table), folder.figures / "weights.png")
-    lowest = lowest_weights(table, _SHEET, None if p_values is None else p_values.numpy())
-    images = data.images[torch.from_numpy(lowest)].permute(0, 2, 3, 1).numpy()
-    sheet = contact_sheet(images, captions(table, lowest), "samples of lowest weight")
-    save_figure(sheet, folder.figures / "lowest_weights.png")
-
-
-def versions() -> Mapping[str, str]:
-    """Versions of what computed the numbers."""
-    from importlib.metadata import version
-
-    names = ("torch", "pytorch-metric-learning", "numpy", "scikit-learn")
-    return {"bspml": __version__} | {name: version(name) for name in names}

@@ -15,8 +15,8 @@ from bspml.build import load_data, make_network
 from bspml.config import Config, load_config
 from bspml.data.folder import ImageFolder
 from bspml.errors import RunError
-from bspml.experiment import CLEAN, PLAIN, WEIGHTED
 from bspml.networks import embed
+from bspml.outputs import CLEAN, PLAIN, WEIGHTED
 from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
 
 METHODS = (WEIGHTED, PLAIN, CLEAN)

@@ -87,6 +87,9 @@ class AlternatingTrainer:
         embeddings: "fresh" embeds the training set after each round; "collected" reuses the
             vectors the steps computed (rows not visited in a round keep their last vector; the
             first round of use embeds afresh).
+        initial_embeddings: (N, F) for the update before the first step, where the curriculum
+            wants one: features of a pretrained backbone that was not trained on these labels,
+            when `embed` goes through a new head.  None takes `embed()` there too.
         observer: told of steps and rounds.
 
     The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
@@ -104,6 +107,7 @@ class AlternatingTrainer:
         evaluate: Callable[[bool], dict[str, Any]] | None = None,
         evaluate_every: int = 1,
         embeddings: str = "fresh",
+        initial_embeddings: Tensor | None = None,
         observer: Observer | None = None,
     ) -> None:
         if trainer.sampler is not sampler:
@@ -115,6 +119,7 @@ class AlternatingTrainer:
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
         self.embed, self.evaluate, self.evaluate_every = embed, evaluate, evaluate_every
         self.embeddings, self.observer = embeddings, observer
+        self.initial_embeddings = initial_embeddings
         self.round, self.step, self.steps = 0, 0, 0
         self.loss_sum = 0.0
         self.seconds_train = 0.0
@@ -146,7 +151,8 @@ class AlternatingTrainer:
 
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
-        self.initial_record = self.curriculum.update(self.embed())
+        given = self.initial_embeddings
+        self.initial_record = self.curriculum.update(self.embed() if given is None else given)
 
     def _theta_step(self, target: int) -> None:
         """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""

@@ -63,6 +63,9 @@ def test_a_run_leaves_records_weights_figures_checkpoints_and_a_summary(finished
     assert (table.labels != table.true_labels).sum() == table.is_noisy.sum()
     for name in ("curves.png", "weights.png", "lowest_weights.png"):
         assert (folder.figures / name).read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    page = (folder.path / "report.html").read_text()
+    assert "data:image/png;base64," in page
+    assert "U+00" in page
     summary = read_json(folder.summary)
     assert summary["true_noise_rate"] == pytest.approx(0.3, abs=1e-3)
     row = finished.results["bspml"]

@@ -161,6 +161,18 @@ def test_rows_of_weight_zero_are_not_sampled_by_the_automatic_curriculum():
     assert not rows[gone].any()
 
 
+def test_the_update_before_the_first_step_judges_the_embeddings_given_for_it():
+    features, noisy = make_data()
+    trainer = make_trainer("features", initial_embeddings=features)
+    calls, embed_all = [], trainer.embed
+    trainer.embed = lambda: (calls.append(1), embed_all())[1]
+    trainer.train(0.5)  # one round
+    expected = bspml.SelfPacedCurriculum(bspml.SampleWeights(noisy.labels)).update(features)
+    found = trainer.initial_record
+    assert (found.noise_rate, found.changed) == (expected.noise_rate, expected.changed)
+    assert len(calls) == 1  # the update after the round looks at the network again
+
+
 def test_collected_embeddings_are_those_of_the_steps():
     trainer = make_trainer("paper", embeddings="collected")
     trainer.train(1)

@@ -179,3 +179,71 @@ def noise(
     from bspml.cli.noise import run_noise
 
     run_noise(labels, kind, rate, per_class, output, seed or 0, json)
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run or of an audit.")],
+    json: Json = False,
+) -> None:
+    """Make report.html again from what a run or an audit left behind."""
+    from bspml.cli.report import run_report
+
+    run_report(run, json)
+
+
+@app.command()
+def audit(
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="EMBEDDINGS",
+            help="Embeddings (.npy, .npz, .csv, .parquet), a folder of images with --backbone, a "
+            "run folder, or the folder of an earlier audit.",
+        ),
+    ],
+    labels: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Argument(help="Labels (.npy, .npz, .csv, .parquet, .txt), if not in EMBEDDINGS."),
+    ] = None,
+    output: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option("--output", "-o", help="Folder to write [default: NAME-audit]."),
+    ] = None,
+    apply: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="DECISIONS.csv", help="Put the page's decisions into the labels."),
+    ] = None,
+    fail_above: Annotated[
+        Optional[float],  # noqa: UP045
+        typer.Option(metavar="RATE", help="Exit with 3 if the noise rate is above this."),
+    ] = None,
+    images: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="FOLDER", help="Images for the page; names are files in it."),
+    ] = None,
+    names: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="FILE", help="Names, and texts, of the samples (.txt, .csv, .npz)."),
+    ] = None,
+    backbone: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="For images: efficientnet-lite0 or torchvision:MODEL."),
+    ] = None,
+    weights: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="FILE", help="State dict of a torchvision backbone."),
+    ] = None,
+    seed: Seed = None,
+    device: Device = None,
+    workers: Workers = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """How many labels are wrong, which, and what they should be; needs no training."""
+    from bspml.cli.audit import run_audit
+
+    run_audit(
+        what, labels, output, apply, fail_above, images, names, backbone, weights, seed or 0,
+        device, workers or 0, json, quiet,
+    )  # fmt: skip

@@ -130,9 +130,7 @@ def _said(decision: Decision) -> str:
     return decision.verdict + (f" ({decision.new_label!r})" if decision.new_label else "")
 
 
-def apply_decisions(
-    labels: Any, decisions: list[Decision], weights: Any = None
-) -> CorrectedLabels:
+def apply_decisions(labels: Any, decisions: list[Decision], weights: Any = None) -> CorrectedLabels:
     """Put decisions into labels and weights.
 
     Args:
@@ -182,7 +180,8 @@ def _check_sample(made: Decision, labels: np.ndarray) -> None:
             f"{len(labels) - 1}."
         )
     given = str(labels[made.index])
-    if made.label and made.label.strip() != given.strip():
+    # Whoever writes the file may leave a label's own leading apostrophe unprotected.
+    if made.label and given.strip() not in (made.label.strip(), f"'{made.label.strip()}"):
         raise DataError(
             f"{made.where}: sample {made.index} has the label {given!r} here, the decision was "
             f"about {made.label!r}. Are these decisions about other data?"

@@ -25,13 +25,14 @@ from bspml.records import EpochRecord
 from bspml.report.figures import plain_text
 
 _SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
-_INK = "#010203"
+_INK, _PAPER = "#010203", "#040506"
 _SERIES = ("#010101", "#020202", "#030303", "#040404")  # var(--c1) to var(--c4)
-_STAND_INS = {_INK: "currentColor"} | {
+_STAND_INS = {_INK: "currentColor", _PAPER: "var(--surface)"} | {
     colour: f"var(--c{i})" for i, colour in enumerate(_SERIES, 1)
 }
 _DASHES = ("-", "--", "-.", ":")
-_BARS = 24  # classes in the bar chart; more are in the table
+_TALLEST = 8  # null levels that fit on the histogram's axis; right labels would hide the rest
+BARS = 12  # classes in the bar chart; more are in the table
 _STYLE: dict[Any, Any] = {
     "font.size": 9,
     "axes.titlesize": 9.5,
@@ -65,6 +66,8 @@ def _own_style(salt: str) -> Iterator[None]:
 def histogram_svg(counts: Sequence[int], null_level: float) -> str:
     """Histogram of the label p-values over [0, 1], the fitted share of wrong labels shaded.
 
+    Bars far above the fitted part are cut and carry their number.
+
     Args:
         counts: labels per bin, bins of equal width.
         null_level: labels per bin that are wrong at random; their p-values are uniform.
@@ -77,10 +80,23 @@ def histogram_svg(counts: Sequence[int], null_level: float) -> str:
         axes.bar(left, counts, width * 0.92, align="edge", color=_SERIES[0], label="labels")
         axes.axhspan(0, null_level, color=_SERIES[1], alpha=0.3, linewidth=0)
         axes.axhline(null_level, color=_SERIES[1], linewidth=1.6, label="wrong at random (fitted)")
+        top = _TALLEST * null_level
+        if 0 < top < max(counts):
+            axes.set_ylim(0, top)
+            look: dict[str, Any] = {
+                "color": _PAPER,
+                "rotation": 90,
+                "ha": "center",
+                "va": "top",
+                "fontsize": 7,
+            }
+            for place, count in zip(left, counts, strict=True):
+                if count > top:  # cut, so its number stands in it
+                    axes.text(place + width / 2, 0.98 * top, f"{count:,} →", **look)
         axes.set_xlim(0, 1)
         axes.set_xlabel("p-value: 0 fits far better than a random label, 1 no better")
         axes.set_ylabel("labels")
-        axes.legend(loc="upper right")
+        axes.legend(loc="upper right", reverse=True)
         return _inline(
             figure,
             f"Histogram of p-values of {sum(counts)} labels in {len(counts)} bins; about "
@@ -88,35 +104,43 @@ def histogram_svg(counts: Sequence[int], null_level: float) -> str:
         )
 
 
-def curves_svg(records: Sequence[EpochRecord]) -> str:
-    """MAW and SDAW, noise rate, Recall@1 and loss by epoch; '' if nothing was measured twice.
+def curves_svg(records: Sequence[EpochRecord]) -> list[str]:
+    """MAW and SDAW, noise rate, Recall@1 and loss by epoch, one figure each.
+
+    What was not measured at two epochs at least is left out.
 
     Args:
         records: of one or more methods, in order of time.
     """
     panels: list[tuple[str, list[tuple[str, Value]]]] = [
-        ("Sample weights: MAW and SDAW", [("MAW", lambda r: r.maw), ("SDAW", lambda r: r.sdaw)]),
+        ("Sample weights", [("MAW", lambda r: r.maw), ("SDAW", lambda r: r.sdaw)]),
         ("Estimated noise rate", [("", lambda r: r.noise_rate)]),
         ("Recall@1 on the test classes", [("", lambda r: r.recall_at_k.get(1))]),
         ("Training loss", [("", lambda r: r.loss)]),
     ]
-    shown = [
-        (title, lines)
-        for title, lines in panels
-        if any(len(_points(records, value)) > 1 for _, value in lines)
-    ]
-    if not shown:
-        return ""
-    with _own_style("curves"):
-        rows = math.ceil(len(shown) / 2)
-        columns = min(2, len(shown))
-        figure = Figure(figsize=(5.2 * columns, 2.5 * rows), layout="constrained")
-        grid = figure.subplots(rows, columns, squeeze=False).ravel()
-        for axes, (title, lines) in zip(grid, shown, strict=False):
-            _panel(axes, records, title, lines)
-        for axes in grid[len(shown) :]:
-            axes.set_axis_off()
-        return _inline(figure, f"Curves by epoch: {', '.join(title for title, _ in shown)}.")
+    figures = []
+    for title, lines in panels:
+        if all(len(_points(records, value)) < 2 for _, value in lines):
+            continue
+        with _own_style(title):
+            figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+            _panel(figure.subplots(), records, title, lines)
+            figures.append(_inline(figure, f"Curve by epoch: {title}. {_ends(records, lines)}"))
+    return figures
+
+
+def _ends(records: Sequence[EpochRecord], lines: Sequence[tuple[str, Value]]) -> str:
+    """The last value of each curve, for those who cannot see it."""
+    parts = []
+    for method in dict.fromkeys(record.method for record in records):
+        own = [record for record in records if record.method == method]
+        for name, value in lines:
+            points = _points(own, value)
+            if points:
+                parts.append(
+                    f"{plain_text(method)} {name}".strip() + f" ends at {points[-1][1]:.3g}"
+                )
+    return "; ".join(parts) + "."
 
 
 def _panel(
@@ -171,7 +195,7 @@ def class_bars_svg(classes: Sequence[Mapping[str, Any]]) -> str:
     """
     flagged = [c for c in classes if c.get("share_flagged")]
     flagged.sort(key=lambda c: -c["share_flagged"])
-    flagged = flagged[:_BARS]
+    flagged = flagged[:BARS]
     if not flagged:
         return ""
     with _own_style("classes"):

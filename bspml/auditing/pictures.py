@@ -1,0 +1,131 @@
+"""Small pictures for the page, from files that the samples are named after or from pixels."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.errors import DataError, InputError
+
+__all__ = ["Pictures"]
+
+_SIDE = 96  # pixels of the longer side
+# Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
+# later ones are links to the files.
+_BUDGET = 8 * 2**20
+
+
+class Pictures:
+    """Pictures by sample index.
+
+    Args:
+        images: None; a folder that `names` are files in; or pixels (N, channels, H, W) in [0, 1].
+        names: (N,) text.
+        page_folder: folder of the page, from where links start.
+
+    Raises:
+        InputError: pixels of another shape.
+        DataError: no such folder, or none of the names is a file in it.
+    """
+
+    def __init__(self, images: Any, names: np.ndarray, page_folder: Path) -> None:
+        self.names, self.page_folder = names, page_folder
+        self.spent = 0
+        self.pixels: torch.Tensor | None = None
+        self.root: Path | None = None
+        self._made: dict[int, str | None] = {}
+        if images is None:
+            return
+        if isinstance(images, str | os.PathLike):
+            self.root = Path(images)
+            self._check_root()
+            return
+        self.pixels = torch.as_tensor(images).detach().cpu()
+        if self.pixels.ndim != 4 or len(self.pixels) != len(names):
+            raise InputError(
+                f"`images` must be a folder or pixels (N, channels, H, W), N = {len(names)}; got "
+                f"{tuple(self.pixels.shape)}."
+            )
+
+    def _check_root(self) -> None:
+        assert self.root is not None
+        if not self.root.is_dir():
+            raise DataError(f"{self.root}: no such folder of images.")
+        if not any(self._file(i) for i in range(len(self.names))):
+            first = next((name for name in self.names if name), None)
+            hint = f"the first is {first!r}" if first else "the samples have no names"
+            raise DataError(
+                f"{self.root}: none of the samples' names is a file in it; {hint}. Names are paths "
+                "relative to the folder of images."
+            )
+
+    def __call__(self, sample_index: int) -> str | None:
+        """Data URI, relative path, or None."""
+        if sample_index not in self._made:
+            self._made[sample_index] = self._make(sample_index)
+        return self._made[sample_index]
+
+    def _make(self, sample_index: int) -> str | None:
+        if self.pixels is not None:
+            if self.spent >= _BUDGET:
+                return None
+            return self._embed(_from_pixels(self.pixels[sample_index]), "PNG")
+        path = self._file(sample_index)
+        if path is None:
+            return None
+        if self.spent < _BUDGET:
+            small = _from_file(path)
+            if small is not None:
+                return self._embed(small, "JPEG")
+        try:
+            return Path(os.path.relpath(path, self.page_folder)).as_posix()
+        except ValueError:  # another drive
+            return None
+
+    def _file(self, sample_index: int) -> Path | None:
+        name = str(self.names[sample_index])
+        if self.root is None or not name or "\0" in name or Path(name).is_absolute():
+            return None
+        if ".." in Path(name).parts:
+            return None
+        try:
+            path = self.root / name
+            return path if path.is_file() else None
+        except (OSError, ValueError):  # too long, or not a file name here
+            return None
+
+    def _embed(self, image: Any, kind: str) -> str:
+        content = io.BytesIO()
+        image.save(content, kind, quality=75)
+        text = base64.b64encode(content.getvalue()).decode()
+        self.spent += len(text)
+        return f"data:image/{kind.lower()};base64,{text}"
+
+
+def _from_pixels(pixels: torch.Tensor) -> Any:
+    from PIL import Image
+
+    bytes_ = (pixels.float().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    image = Image.fromarray(bytes_[..., 0] if bytes_.shape[2] == 1 else bytes_[..., :3])
+    image.thumbnail((_SIDE, _SIDE))
+    return image
+
+
+def _from_file(path: Path) -> Any | None:
+    """A small RGB image, or None if the file cannot be read as one."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as image:
+            image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
+            small = image.convert("RGB")
+        small.thumbnail((_SIDE, _SIDE))
+        return small
+    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError):
+        return None

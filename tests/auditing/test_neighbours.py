@@ -1,0 +1,41 @@
+"""Nearest samples of a class against a loop."""
+
+import numpy as np
+import torch
+
+from bspml.auditing.neighbours import groups, nearest_in_class
+from bspml.evaluation.neighbours import unit_rows
+
+
+def slow_nearest(rows, codes, asked, k):
+    """Sort all similarities of each sample, one at a time."""
+    exact = rows.double().numpy()
+    found = np.full((len(codes), k), -1)
+    for i in range(len(codes)):
+        if asked[i] < 0 or not exact[i].any():
+            continue
+        others = [j for j in range(len(codes)) if codes[j] == asked[i] and j != i]
+        others = [j for j in others if exact[j].any()]
+        others.sort(key=lambda j: (-float(exact[i] @ exact[j]), j))
+        found[i, : min(k, len(others))] = others[:k]
+    return found
+
+
+def test_nearest_in_class_is_what_a_loop_finds():
+    rng = np.random.default_rng(0)
+    embeddings = rng.standard_normal((60, 4))
+    embeddings[7] = 0
+    embeddings[[3, 9, 12]] = embeddings[3]  # ties
+    rows = unit_rows(torch.from_numpy(embeddings))
+    codes = rng.integers(0, 6, 60)
+    codes[5] = 6  # alone
+    for asked in (codes, rng.integers(-1, 7, 60)):
+        for k in (1, 3, 30):
+            found = nearest_in_class(rows, codes, asked, k)
+            assert (found == slow_nearest(rows, codes, asked, k)).all()
+
+
+def test_groups_leave_negative_codes_out():
+    found = groups(np.array([2, -1, 0, 2]))
+    assert {c: rows.tolist() for c, rows in found.items()} == {0: [2], 2: [0, 3]}
+    assert groups(np.array([], dtype=np.int64)) == {}

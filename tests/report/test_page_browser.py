@@ -1,0 +1,476 @@
+"""The page in a real Chromium, without network, as a person uses it."""
+
+import csv
+import io
+import os
+import shutil
+import struct
+import zlib
+from pathlib import Path
+
+import pytest
+
+from bspml.records.weights_table import _protect
+from bspml.report.page import PageData, render_page
+
+if os.environ.get("BSPML_NO_BROWSER") == "1":
+    pytest.skip("BSPML_NO_BROWSER=1", allow_module_level=True)
+
+FLAGS = [
+    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
+    "--disable-background-networking", "--disable-component-update", "--disable-sync",
+]  # fmt: skip
+
+# Each is a label somebody might have.  None may run, and each must come back from the CSV.
+HOSTILE = [
+    "</script><script>window.hacked = 1</script>",
+    "</script ",
+    "<!--<script ",
+    "<img src=x onerror='window.hacked = 1'>",
+    'a,b "c"\nd',
+    "cr\r\nlf",
+    "\u2028\u2029",
+    "\udce9.png",
+    "😀 \ud83d",
+    "=1+1",
+    "  -cmd",
+    "'quoted",
+    "007",
+    "１２",
+    "1e5",
+    "true",
+    "__proto__",
+    "مرحبا \u202e",
+    "  padded  ",
+]
+
+
+@pytest.fixture(scope="module")
+def browser():
+    path = os.environ.get("BSPML_CHROMIUM") or shutil.which("chromium")
+    if not path:
+        pytest.fail(
+            "no chromium: apt-get install -y chromium (or name one in BSPML_CHROMIUM; "
+            "BSPML_NO_BROWSER=1 leaves these tests out)"
+        )
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError:
+        pytest.fail("no playwright: pip install 'bspml[test]' (or set BSPML_NO_BROWSER=1)")
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, tmp_path):
+    """Open a page from disk; any script error or attempt to leave the disk fails the test."""
+    contexts, problems = [], []
+
+    def open_page(data, **options):
+        file = tmp_path / "report.html"
+        file.write_bytes(render_page(data).encode("utf-8", "surrogatepass"))
+        context = browser.new_context(viewport={"width": 1300, "height": 900}, **options)
+        contexts.append(context)
+        tab = context.new_page()
+        tab.set_default_timeout(10_000)
+        tab.on("pageerror", lambda error: problems.append(str(error)))
+        tab.on("console", lambda m: "Security" in m.text and problems.append(m.text))
+        tab.on(
+            "request",
+            lambda r: r.url.startswith(("file:", "data:", "blob:")) or problems.append(r.url),
+        )
+        tab.goto(file.as_uri())
+        return tab
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert problems == []
+
+
+def png(path: Path):
+    def chunk(kind, content):
+        return (
+            struct.pack(">I", len(content)) + kind + content
+            + struct.pack(">I", zlib.crc32(kind + content))
+        )  # fmt: skip
+
+    header = struct.pack(">IIBBBBB", 2, 2, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(b"\0\0\xff" * 2)
+    path.write_bytes(
+        b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+    )
+
+
+def suspect(index, label, suggested="", **changes):
+    entry = {
+        "index": index, "name": "", "label": label, "suggested": suggested, "margin": None,
+        "p": 0.9, "q": 0.2, "weight": 0.0, "image": None, "text": None, "own": [], "other": [],
+    }  # fmt: skip
+    return {**entry, **changes}
+
+
+def class_row(label, share=0.3, **changes):
+    entry = {
+        "label": label, "support": 10, "mean_weight": 0.7, "share_flagged": share,
+        "looks_like_two": False, "looks_like": "",
+    }  # fmt: skip
+    return {**entry, **changes}
+
+
+def animals():
+    """Six suspects; margins and classes are in another order than suspicion."""
+    rows = [
+        (10, "cat", "dog", 0.1), (11, "dog", "cat", 0.5), (12, "cow", "ant", 0.3),
+        (13, "ant", "cow", None), (14, "cat", "cow", 0.2), (15, "catfish", "", 0.4),
+    ]  # fmt: skip
+    names = ("cat", "dog", "cow", "ant", "catfish")
+    return PageData(
+        "Animals",
+        "At least 10 % of the labels are wrong.",
+        classes=[class_row(n, share=i / 10) for i, n in enumerate(names)],
+        suspects=[suspect(i, own, other, margin=margin) for i, own, other, margin in rows],
+    )
+
+
+def shown(tab):
+    """Sample indices of the cards, from top to bottom."""
+    return tab.eval_on_selector_all(".card", "cards => cards.map(c => Number(c.dataset.index))")
+
+
+CARD_IN_THE_MIDDLE = """[...document.querySelectorAll('.card')].some(card => {
+    const box = card.getBoundingClientRect();
+    return box.top < innerHeight / 2 && box.bottom > innerHeight / 2 - 20; })"""
+
+
+def wait_for(tab, condition):
+    """Until `condition` holds; playwright's own waiting needs eval, which the page forbids."""
+    for _ in range(100):
+        if tab.evaluate(condition):
+            return
+        tab.wait_for_timeout(50)
+    pytest.fail(f"never true: {condition}")
+
+
+def focused(tab):
+    return tab.evaluate("Number(document.activeElement.dataset?.index)")
+
+
+def saved(tab):
+    """Rows of the CSV that the button downloads, bytes as bspml reads them."""
+    with tab.expect_download() as download:
+        tab.click("#save")
+    assert download.value.suggested_filename == "decisions.csv"
+    content = Path(download.value.path()).read_bytes()
+    return content, list(csv.DictReader(io.StringIO(content.decode("utf-8", "surrogatepass"), "")))
+
+
+def test_a_class_is_found_by_typing_and_by_clicking_and_the_list_sorts(visit):
+    tab = visit(animals())
+    assert tab.inner_text("h1") == "At least 10 % of the labels are wrong."
+    assert shown(tab) == [10, 11, 12, 13, 14, 15]
+    tab.fill("#filter", "ca")
+    assert shown(tab) == [10, 11, 14, 15]
+    tab.fill("#filter", "cat")  # a class of its own: not catfish
+    assert shown(tab) == [10, 11, 14]
+    assert tab.inner_text("#shown") == "3 of 6 suspects"
+    tab.fill("#filter", "nothing like it")
+    assert shown(tab) == []
+    tab.click("#reset")
+    assert len(shown(tab)) == 6
+    tab.select_option("#sort", "margin")
+    assert shown(tab) == [11, 15, 12, 14, 10, 13]
+    tab.select_option("#sort", "class")
+    assert shown(tab) == [13, 10, 14, 15, 12, 11]
+    tab.click("#class-table tbody .link:has-text('cow')")
+    assert shown(tab) == [13, 14, 12]
+    assert focused(tab) == 13
+
+
+def test_the_table_of_classes_sorts_by_each_column(visit):
+    tab = visit(animals())
+
+    def names():
+        return tab.eval_on_selector_all(
+            "#class-table tbody .link", "b => b.map(x => x.textContent)"
+        )
+
+    assert names() == ["catfish", "ant", "cow", "dog", "cat"]
+    tab.click("thead button:text-is('Suspicious')")
+    assert names() == ["cat", "dog", "cow", "ant", "catfish"]
+    assert tab.get_attribute("thead th[data-key=flagged]", "aria-sort") == "ascending"
+    tab.click("thead button:text-is('Class')")
+    assert names() == ["ant", "cat", "catfish", "cow", "dog"]
+    tab.fill("#class-search", "FISH")
+    assert names() == ["catfish"]
+
+
+def test_everything_is_decided_by_keys_alone_and_saved(visit):
+    tab = visit(animals())
+    tab.keyboard.press("j")
+    assert focused(tab) == 10
+    tab.keyboard.press("w")  # and on to the next
+    assert focused(tab) == 11
+    for key in ("s", "r", "u"):
+        tab.keyboard.press(key)
+    assert focused(tab) == 14
+    tab.keyboard.press("k")
+    tab.keyboard.press("ArrowUp")
+    assert focused(tab) == 12
+    tab.keyboard.press("x")
+    tab.keyboard.press("End")
+    assert focused(tab) == 15
+    tab.keyboard.press("s")  # it has no suggestion
+    tab.keyboard.press("e")
+    tab.keyboard.type("dog")
+    tab.keyboard.press("Enter")
+    assert focused(tab) == 15
+    content, rows = saved(tab)
+    assert content.startswith(b"index,label,decision,new_label\r\n")
+    assert [tuple(row.values()) for row in rows] == [
+        ("10", "cat", "wrong", ""),
+        ("11", "dog", "wrong", "cat"),
+        ("13", "ant", "unsure", ""),
+        ("15", "catfish", "wrong", "dog"),
+    ]
+    tab.focus(".card[data-index='15']")
+    tab.keyboard.press("z")
+    assert [row["index"] for row in saved(tab)[1]] == ["10", "11", "13"]
+
+
+def test_keys_leave_browser_shortcuts_and_typing_alone(visit):
+    tab = visit(animals())
+    tab.keyboard.press("j")
+    tab.keyboard.press("Control+r+u")
+    tab.wait_for_load_state()
+    tab.focus("#filter")
+    tab.keyboard.type("wru")
+    assert tab.input_value("#filter") == "wru"
+    tab.fill("#filter", "")
+    assert tab.inner_text("#progress") == "none decided"
+    tab.keyboard.press("Enter")
+    tab.keyboard.press("?")
+    tab.uncheck("#shortcuts")
+    tab.keyboard.press("Escape")
+    tab.focus(".card")
+    tab.keyboard.press("w")
+    assert tab.inner_text("#progress") == "none decided"
+
+
+def test_decisions_by_click_show_toggle_and_filter(visit):
+    tab = visit(animals())
+    card = tab.locator(".card[data-index='11']")
+    card.locator("button.right").click()
+    assert card.locator("button.right").get_attribute("aria-pressed") == "true"
+    assert card.get_attribute("aria-label") == "Sample 11, labelled dog, suggested cat, label right"
+    card.locator("button.take").click()
+    assert card.locator("button.right").get_attribute("aria-pressed") == "false"
+    assert card.locator("button.wrong").get_attribute("aria-pressed") == "true"
+    tab.locator(".card[data-index='12'] button.unsure").click()
+    tab.select_option("#state", "wrong")
+    assert shown(tab) == [11]
+    tab.select_option("#state", "none")
+    assert shown(tab) == [10, 13, 14, 15]
+    tab.select_option("#state", "")
+    tab.locator(".card[data-index='12'] button.unsure").click()
+    assert [tuple(row.values()) for row in saved(tab)[1]] == [("11", "dog", "wrong", "cat")]
+
+
+def test_hostile_labels_do_not_run_and_come_back_from_the_file(visit, tmp_path):
+    count = len(HOSTILE)
+    data = PageData(
+        HOSTILE[0],
+        HOSTILE[1],
+        facts=[(text, text) for text in HOSTILE],
+        classes=[class_row(text) for text in HOSTILE],
+        suspects=[
+            suspect(i, text, HOSTILE[(i + 1) % count], name=text, text=text, image=f"{i}:{text}")
+            for i, text in enumerate(HOSTILE)
+        ],
+    )
+    tab = visit(data)
+    assert tab.title() == HOSTILE[0]
+    tab.keyboard.press("j")
+    for _ in HOSTILE:
+        tab.keyboard.press("s")
+    content, rows = saved(tab)
+    assert tab.evaluate("window.hacked") is None
+    # As bspml's own writer protects them, so that its readers give back the same labels.
+    assert [row["label"] for row in rows] == [_protect(text) for text in HOSTILE]
+    assert [row["new_label"] for row in rows] == [_protect(t) for t in HOSTILE[1:] + HOSTILE[:1]]
+    (tmp_path / "decisions.csv").write_bytes(content)
+    fresh = visit(data)  # another profile: nothing is kept
+    assert fresh.inner_text("#progress") == "none decided"
+    fresh.set_input_files("#file", tmp_path / "decisions.csv")
+    fresh.wait_for_selector(f"#status:has-text('{count} decisions loaded')")
+    assert saved(fresh)[0] == content
+
+
+def test_whole_numbers_are_saved_bare(visit):
+    data = PageData("t", "s", suspects=[suspect(0, "7", "-1")], integer_labels=True)
+    tab = visit(data)
+    tab.keyboard.press("j")
+    tab.keyboard.press("s")
+    assert saved(tab)[0].endswith(b"0,7,wrong,-1\r\n")
+
+
+def test_a_loaded_file_keeps_what_is_not_on_the_page_and_names_what_does_not_fit(visit, tmp_path):
+    tab = visit(animals())
+    file = tmp_path / "earlier.csv"
+    file.write_text(
+        "\ufeffindex,label,decision,new_label\n10,cat,right,\n11,horse,wrong,\n12,cow,maybe,\n"
+        '99,"a,b",unsure,\n13,ant,wrong,unicorn\n',
+        encoding="utf-8",
+    )
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('1 decision loaded')")
+    assert "1 about samples not on this page" in tab.inner_text("#status")
+    assert "3 left out" in tab.inner_text("#status")
+    assert [tuple(row.values()) for row in saved(tab)[1]] == [
+        ("10", "cat", "right", ""),
+        ("99", "a,b", "unsure", ""),
+    ]
+    file.write_text("label\ncat\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('expected the columns index, label, decision')")
+
+
+def test_decisions_survive_closing_the_page_and_stay_with_their_suspects(visit):
+    tab = visit(animals())
+    tab.keyboard.press("j")
+    tab.keyboard.press("s")
+    tab.reload()
+    assert tab.inner_text("#progress") == "1 decided: 1 wrong, 0 right, 0 unsure"
+    assert tab.locator(".card[data-index='10'] .take").get_attribute("aria-pressed") == "true"
+    other = PageData("Others", "s", suspects=[suspect(10, "cat", "dog")])
+    path = Path(tab.evaluate("decodeURIComponent(location.pathname)"))
+    path.write_text(render_page(other), encoding="utf-8")
+    tab.reload()
+    assert tab.inner_text("#progress") == "none decided"
+
+
+def test_pictures_come_from_beside_the_page_and_a_missing_one_says_so(visit, tmp_path):
+    folder = tmp_path / "50% #1"
+    folder.mkdir()
+    png(folder / "a?b.png")
+    inline = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+    data = PageData(
+        "t",
+        "s",
+        suspects=[
+            suspect(0, "cat", image="50% #1/a?b.png"),
+            suspect(1, "cat", image=inline),
+            suspect(2, "cat", image="gone.png"),
+            suspect(3, "cat", image="http://example.invalid/x.png"),
+        ],
+    )
+    tab = visit(data)
+    tab.wait_for_selector(".card[data-index='2'] .none:has-text('image not found')")
+    wide = "i => i.map(x => x.naturalWidth)"
+    assert tab.eval_on_selector_all(".card img", wide) == [2, 1]
+    assert tab.locator(".card[data-index='3'] img").count() == 0
+
+
+def test_copies_under_different_labels_come_first_and_say_so(visit):
+    def pair(a, b, label_a, label_b):
+        return {
+            "a": a, "b": b, "label_a": label_a, "label_b": label_b, "similarity": 0.99,
+            "image_a": None, "image_b": None,
+        }  # fmt: skip
+
+    pairs = [pair(1, 2, "cat", "cat"), pair(3, 4, "cat", "dog")]
+    tab = visit(PageData("t", "s", duplicates=pairs))
+    first, second = tab.locator("#pairs li").all_inner_texts()
+    assert "#3 cat" in first
+    assert "#4 dog" in first
+    assert "different labels" in first
+    assert "different labels" not in second
+
+
+def test_ten_thousand_suspects_are_few_elements_at_a_time(visit):
+    labels = [f"class {i:04d}" for i in range(2000)]
+    near = [{"index": 20000 + i, "label": "x", "image": None, "text": "words"} for i in range(5)]
+    data = PageData(
+        "Large",
+        "s",
+        classes=[class_row(label) for label in labels],
+        suspects=[
+            suspect(i, labels[i % 2000], labels[(i + 1) % 2000], text=f"words of {i}", own=near)
+            for i in range(10_000)
+        ],
+    )
+    tab = visit(data)
+    count = "document.querySelectorAll('*').length"
+    assert tab.evaluate(count) < 5000
+    assert tab.locator(".card").first.get_attribute("aria-setsize") == "10000"
+    tab.keyboard.press("j")
+    tab.keyboard.press("End")
+    assert focused(tab) == 9999
+    wait_for(tab, "document.activeElement.getBoundingClientRect().bottom <= innerHeight")
+    assert tab.evaluate(count) < 5000
+    tab.keyboard.press("w")
+    for place in (0.7, 0.2, 0.5):
+        tab.evaluate("p => scrollTo(0, p * document.body.scrollHeight)", place)
+        wait_for(tab, CARD_IN_THE_MIDDLE)
+        assert tab.locator(".card").count() < 25
+        assert tab.evaluate(count) < 5000
+    tab.fill("#filter", "class 1234")
+    assert shown(tab)[:6] == [1233, 1234, 3233, 3234, 5233, 5234]
+    assert tab.locator(".card").first.get_attribute("aria-setsize") == "10"
+    assert [row["index"] for row in saved(tab)[1]] == ["9999"]
+
+
+def test_cards_are_named_for_screen_readers_and_every_control_has_a_name(visit):
+    tab = visit(animals())
+    card = tab.locator(".card").first
+    assert card.get_attribute("aria-label") == "Sample 10, labelled cat, suggested dog, not decided"
+    unnamed = tab.evaluate(
+        """[...document.querySelectorAll('button, input, select, img')].filter(e =>
+        !e.textContent.trim() && !e.labels?.length && !e.getAttribute('aria-label') && !e.alt
+        && !e.hidden).map(e => e.outerHTML)"""
+    )
+    assert unnamed == []
+
+
+def contrast(one, other):
+    def luminance(colour):
+        parts = [c / 255 for c in colour]
+        linear = [c / 12.92 if c <= 0.03928 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    high, low = sorted((luminance(one), luminance(other)), reverse=True)
+    return (high + 0.05) / (low + 0.05)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_is_readable_in_light_and_dark(visit, scheme):
+    tab = visit(animals(), color_scheme=scheme)
+    colour = """name => {
+        const element = document.createElement('i');
+        element.style.color = `var(--${name})`;
+        document.body.append(element);
+        const found = getComputedStyle(element).color.match(/[\\d.]+/g).slice(0, 3).map(Number);
+        element.remove();
+        return found; }"""
+    found = {}
+    for text in ("ink", "quiet", "accent", "wrong", "right", "unsure", "c1", "c2"):
+        for ground in ("surface", "paper", "hover"):
+            found[text, ground] = contrast(tab.evaluate(colour, text), tab.evaluate(colour, ground))
+    for text in ("wrong", "right", "unsure"):
+        found[text, "soft"] = contrast(
+            tab.evaluate(colour, text), tab.evaluate(colour, f"{text}-soft")
+        )
+    found["button"] = contrast(tab.evaluate(colour, "on-accent"), tab.evaluate(colour, "accent"))
+    found["sunken"] = contrast(tab.evaluate(colour, "quiet"), tab.evaluate(colour, "sunken"))
+    assert {pair: ratio for pair, ratio in found.items() if ratio < 4.5} == {}
+
+
+@pytest.mark.parametrize("width", [1300, 900, 400])
+def test_nothing_is_wider_than_the_window(visit, width):
+    long = suspect(0, "z" * 300, "w" * 300, name="v" * 300, text="u" * 3000)
+    data = PageData("x" * 300, "y" * 300, classes=[class_row("z" * 300)], suspects=[long])
+    tab = visit(data)
+    tab.set_viewport_size({"width": width, "height": 800})
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
