@@ -15,7 +15,7 @@ from bspml.config import Config
 from bspml.curriculum import SelfPacedCurriculum
 from bspml.data.glyphs import Glyphs
 from bspml.data.tables import read_labels
-from bspml.errors import DataError, UserError
+from bspml.errors import DataError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.networks import build_network
@@ -112,21 +112,6 @@ def _training_labels(config: Config, true_labels: np.ndarray) -> tuple[np.ndarra
         true_labels, settings.rate, seed=config.noise_seed, per_class=settings.per_class
     )
     return np.asarray(noisy.labels), np.asarray(noisy.is_noisy)
-
-
-def choose_device(name: str) -> torch.device:
-    """The device a configuration names; "auto" takes CUDA when it is there."""
-    if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    device = torch.device(name)
-    there = {
-        "cpu": True,
-        "cuda": torch.cuda.is_available() and (device.index or 0) < torch.cuda.device_count(),
-        "mps": torch.backends.mps.is_available(),
-    }
-    if not there[device.type]:
-        raise UserError(f"`device`: {name} is not available here; use device=auto or device=cpu.")
-    return device
 
 
 def make_network(config: Config, channels: int) -> nn.Module:

@@ -202,3 +202,27 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     if value not in choices:
         raise InputError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
     return value
+
+
+def check_device(device: Any, name: str = "device") -> torch.device:
+    """The device of that name; "auto" is CUDA where there is one, else the CPU.
+
+    Raises:
+        InputError: no such kind of device, or none of it on this machine.
+    """
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except (RuntimeError, TypeError) as err:
+        raise InputError(
+            f"`{name}` must be auto, cpu, cuda, cuda:N or mps; got {device!r}."
+        ) from err
+    there = {
+        "cpu": True,
+        "cuda": torch.cuda.is_available() and (found.index or 0) < torch.cuda.device_count(),
+        "mps": torch.backends.mps.is_available(),
+    }
+    if not there.get(found.type, False):
+        raise InputError(f"`{name}`: {device} is not available here; use auto or cpu.")
+    return found

@@ -16,7 +16,6 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 from bspml import checkpoints
 from bspml.build import (
     ExperimentData,
-    choose_device,
     load_data,
     make_curriculum,
     make_loss,
@@ -24,6 +23,7 @@ from bspml.build import (
     make_optimizer,
 )
 from bspml.checkpoints import State
+from bspml.checks import check_device
 from bspml.config import Config, dump_config
 from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.indexed import IndexedDataset, sample_index_getter
@@ -104,7 +104,7 @@ def run_experiment(
         RunError: a file cannot be written.
     """
     narrator = narrator or Silent()
-    device = choose_device(config.device)
+    device = check_device(config.device)
     data = load_data(config) if data is None else data
     if not resume:
         atomic_write(folder.config, dump_config(config))
@@ -279,6 +279,7 @@ class MethodRun:
                 "detection_auroc": _first(update.score_auroc, update.detection_auroc),
                 "detection_precision": update.detection_precision,
                 "detection_recall": update.detection_recall,
+                "false_alarm_rate": update.false_alarm_rate,
                 "extra": {"curriculum": update.as_dict()},
             }
         weights = self.weights.weights

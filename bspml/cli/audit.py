@@ -10,8 +10,7 @@ import typer
 
 from bspml.auditing import AuditReport, audit
 from bspml.auditing.files import is_audit_folder
-from bspml.build import choose_device
-from bspml.checks import check_number
+from bspml.checks import check_device, check_number
 from bspml.cli.audit_source import AuditSource, Options, read_source
 from bspml.data.decisions import (
     CorrectedLabels,
@@ -60,7 +59,7 @@ def run_audit(
         # Only the decisions are new, unless the page shall be made anew.
         files = [] if output is None and images is None else report.save(folder, images)
     else:
-        chosen = choose_device(device or "auto")
+        chosen = check_device(device or "auto")
         hushed = quiet or as_json
         options = Options(labels, images, names, backbone, weights, chosen, workers, hushed)
         source = read_source(what, options)

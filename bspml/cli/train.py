@@ -9,7 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bspml.build import choose_device, load_data
+from bspml.build import load_data
+from bspml.checks import check_device
 from bspml.cli.app import InterruptedRun
 from bspml.config import Config, load_config
 from bspml.errors import ConfigError
@@ -39,7 +40,7 @@ def run_train(
         data = load_data(config)
     else:
         config = _read_arguments(arguments, settings)
-        choose_device(config.device)
+        check_device(config.device)
         data = load_data(config)
         # Made last, so that a mistake above leaves no empty folder.
         folder = RunFolder.create(output or str(Path("runs") / config.name))

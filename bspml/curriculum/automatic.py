@@ -40,12 +40,12 @@ class AutomaticUpdate:
         self,
         weights: SampleWeights,
         *,
-        rule: str,
-        warmup: str,
-        warmup_rounds: int,
-        reset: bool,
         balance: float,
         seed: int,
+        rule: str = "threshold",
+        warmup: str = "features",
+        warmup_rounds: int = 2,
+        reset: bool = True,
     ) -> None:
         self.weights = weights
         self.rule = check_choice(rule, "rule", ["threshold", "quadratic"])

@@ -12,7 +12,7 @@ from bspml.errors import InputError
 from bspml.statistics import PairStatistics, pair_statistics
 from bspml.weights.age import AgeSchedule, age_for_maw
 from bspml.weights.problem import WeightProblem
-from bspml.weights.solver import solve_weights
+from bspml.weights.solver import METHODS, check_options, solve_weights
 from bspml.weights.state import SampleWeights
 
 # What [Zhang 2023] prints; balance, the first age and its growth it does not.
@@ -24,7 +24,8 @@ class PublishedUpdate:
 
     With `target_maw` the age is found by bisection instead, so that the mean average weight of
     the classes meets a wish; each solve then starts from w = 1, because the answer must not
-    depend on the search's path.
+    depend on the search's path.  The search uses the coordinate solver; another `solver` then
+    solves once more, from w = 1, at the age found, and may end at a slightly other MAW.
     """
 
     warmup = None
@@ -33,17 +34,17 @@ class PublishedUpdate:
         self,
         weights: SampleWeights,
         *,
-        age: float | None,
-        age_growth: float,
-        age_max: float | None,
-        target_maw: float | None,
         balance: float,
-        alpha: float,
-        beta: float,
-        base: float,
-        statistics: str,
-        solver: str,
-        solver_options: dict[str, Any],
+        age: float | None = None,
+        age_growth: float = 1.1,
+        age_max: float | None = None,
+        target_maw: float | None = None,
+        alpha: float = PUBLISHED["alpha"],
+        beta: float = PUBLISHED["beta"],
+        base: float = PUBLISHED["base"],
+        statistics: str = "unweighted",
+        solver: str = "coordinate",
+        solver_options: dict[str, Any] | None = None,
     ) -> None:
         if (age is None) == (target_maw is None):
             raise InputError(
@@ -51,6 +52,7 @@ class PublishedUpdate:
                 "print its age. Pass age= (a typical pair statistic, about 1 to 5), or "
                 "target_maw= (the share of weight to keep, such as 0.7)."
             )
+        check_choice(solver, "solver", METHODS)
         self.weights = weights
         self.balance = check_number(balance, "balance", 0)
         self.schedule = None
@@ -62,9 +64,15 @@ class PublishedUpdate:
         self.target_maw = (
             None if target_maw is None else check_number(target_maw, "target_maw", 0, 1)
         )
-        self.scales = (alpha, beta, base)
+        self.scales = (
+            check_number(alpha, "alpha", 0, open_low=True),
+            check_number(beta, "beta", 0, open_low=True),
+            check_number(base, "base"),
+        )
         self.weighted = check_choice(statistics, "statistics", ["unweighted", "weighted"])
-        self.solver, self.solver_options = solver, solver_options
+        self.solver, self.solver_options = solver, solver_options or {}
+        every = {"tol", "max_sweeps", "seed"}  # of `solve_weights` itself
+        check_options(solver, {k: v for k, v in self.solver_options.items() if k not in every})
 
     def training_rows(self) -> None:
         """Every row takes part."""
@@ -95,6 +103,8 @@ class PublishedUpdate:
             age, solution = search.age, search.solution
             problem = WeightProblem(stats.xi_pos, stats.xi_neg, codes, age, self.balance)
             age_next = None
+            if self.solver != "coordinate":
+                solution = solve_weights(problem, method=self.solver, **self.solver_options)
         else:
             assert self.age is not None
             assert self.schedule is not None

@@ -28,6 +28,7 @@ class CurriculumRecord:
         num_untestable: samples whose class has no other sample of positive weight.
         detection_auroc, detection_precision, detection_recall: of "weight below 0.5" as a
             detector of wrong labels, where the truth is known.
+        false_alarm_rate: share of right labels with weight below 0.5, where the truth is known.
         score_auroc: AUROC of the p-values behind the weights, where both are known.
         reset_model: the caller must now re-initialise the network and its optimiser.
         seconds_statistics: time of the pair statistics.
@@ -51,6 +52,7 @@ class CurriculumRecord:
     detection_auroc: float | None = None
     detection_precision: float | None = None
     detection_recall: float | None = None
+    false_alarm_rate: float | None = None
     score_auroc: float | None = None
     reset_model: bool = False
     seconds_statistics: float = 0.0

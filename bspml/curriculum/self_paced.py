@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bspml.checks import check_choice, check_embeddings, check_number
 from bspml.curriculum.automatic import AutomaticUpdate
-from bspml.curriculum.published import PUBLISHED, PublishedUpdate
+from bspml.curriculum.published import PublishedUpdate
 from bspml.curriculum.record import CurriculumRecord
 from bspml.errors import CheckpointError, InputError
 from bspml.evaluation.detection import noise_detection
@@ -32,16 +32,18 @@ class SelfPacedCurriculum:
         age_max: paper: ceiling of the age (lambda_inf); None for no ceiling.
         target_maw: paper: mean average weight to meet instead of an age, in [0, 1].
         balance: the paper's mu, >= 0; 0 is SPMS.
-        alpha, beta, base: scales of the paper's pair statistics, eq. (3).
-        statistics: paper: "unweighted" as printed, or "weighted": under the current weights.
-        solver: paper: "coordinate" or "doubly-stochastic" (Algorithm 3).
+        alpha, beta, base: paper: scales of the pair statistics, eq. (3); 2, 50 and 1 as printed.
+        statistics: paper: "unweighted" (the default, as printed), or "weighted": under the current
+            weights.
+        solver: paper: "coordinate" (the default) or "doubly-stochastic" (Algorithm 3).
         solver_options: paper: keywords handed to `solve_weights`.
-        rule: auto: "threshold" or "quadratic".
-        warmup: auto: "features" when the embeddings were not trained on these labels,
+        rule: auto: "threshold" (the default) or "quadratic".
+        warmup: auto: "features" (the default) when the embeddings were not trained on these labels,
             "cross-fit" for a network trained from scratch.
-        warmup_rounds: auto, cross-fit: updates to wait on each half.
+        warmup_rounds: auto, cross-fit: updates to wait on each half, 2 by default.
         reset: auto, cross-fit: ask for a fresh network after the second half too (after the
             first one it is always asked for: half A must be judged by a network that never saw it).
+            True by default.
         is_noisy: (N,) the truth, if known; adds detection figures to the records.
         seed: for the random halves.
 
@@ -62,60 +64,51 @@ class SelfPacedCurriculum:
         preset: str = "auto",
         *,
         age: float | None = None,
-        age_growth: float = 1.1,
+        age_growth: float | None = None,
         age_max: float | None = None,
         target_maw: float | None = None,
         balance: float = 1.0,
-        alpha: float = PUBLISHED["alpha"],
-        beta: float = PUBLISHED["beta"],
-        base: float = PUBLISHED["base"],
-        statistics: str = "unweighted",
-        solver: str = "coordinate",
+        alpha: float | None = None,
+        beta: float | None = None,
+        base: float | None = None,
+        statistics: str | None = None,
+        solver: str | None = None,
         solver_options: dict[str, Any] | None = None,
-        rule: str = "threshold",
-        warmup: str = "features",
-        warmup_rounds: int = 2,
-        reset: bool = True,
+        rule: str | None = None,
+        warmup: str | None = None,
+        warmup_rounds: int | None = None,
+        reset: bool | None = None,
         is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
+        if not isinstance(weights, SampleWeights):
+            raise InputError(
+                f"`weights` must be SampleWeights; got {type(weights).__name__}. "
+                "Make them with SampleWeights(labels)."
+            )
         check_choice(preset, "preset", ["auto", "paper"])
+        paper = {
+            "age": age,
+            "age_growth": age_growth,
+            "age_max": age_max,
+            "target_maw": target_maw,
+            "alpha": alpha,
+            "beta": beta,
+            "base": base,
+            "statistics": statistics,
+            "solver": solver,
+            "solver_options": solver_options,
+        }
+        auto = {"rule": rule, "warmup": warmup, "warmup_rounds": warmup_rounds, "reset": reset}
+        _refuse(auto if preset == "paper" else paper, preset)
         self.weights, self.preset, self.rounds = weights, preset, 0
         balance = check_number(balance, "balance", 0)
         self.is_noisy = _check_truth(is_noisy, len(weights))
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
-            self._update = PublishedUpdate(
-                weights,
-                age=age,
-                age_growth=age_growth,
-                age_max=age_max,
-                target_maw=target_maw,
-                balance=balance,
-                alpha=alpha,
-                beta=beta,
-                base=base,
-                statistics=statistics,
-                solver=solver,
-                solver_options=solver_options or {},
-            )
-            return
-        given = {"age": age, "age_max": age_max, "target_maw": target_maw}
-        wrong = [name for name, value in given.items() if value is not None]
-        if wrong:
-            raise InputError(
-                f'`{wrong[0]}` belongs to preset="paper"; the automatic curriculum finds it '
-                'itself. Drop it, or pass preset="paper".'
-            )
-        self._update = AutomaticUpdate(
-            weights,
-            rule=rule,
-            warmup=warmup,
-            warmup_rounds=warmup_rounds,
-            reset=reset,
-            balance=balance,
-            seed=seed,
-        )
+            self._update = PublishedUpdate(weights, balance=balance, **_given(paper))
+        else:
+            self._update = AutomaticUpdate(weights, balance=balance, seed=seed, **_given(auto))
 
     @property
     def starts_with_update(self) -> bool:
@@ -174,6 +167,7 @@ class SelfPacedCurriculum:
             "detection_auroc": found.auroc,
             "detection_precision": found.precision,
             "detection_recall": found.recall,
+            "false_alarm_rate": found.false_alarm_rate,
         }
         scores = self.scores()
         if scores is not None:
@@ -197,6 +191,20 @@ class SelfPacedCurriculum:
             )
         self._update.load_state_dict(state["update"])
         self.rounds = int(state["rounds"])
+
+
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _refuse(options: dict[str, Any], preset: str) -> None:
+    """An option nothing would read is refused: whoever sets it believes that it does something."""
+    for name in _given(options):
+        other = "paper" if preset == "auto" else "auto"
+        raise InputError(
+            f'`{name}` belongs to preset="{other}" and nothing would read it under '
+            f'preset="{preset}". Drop it, or pass preset="{other}".'
+        )
 
 
 def _check_truth(is_noisy: Any, n: int) -> Tensor | None:

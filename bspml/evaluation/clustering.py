@@ -40,7 +40,11 @@ class ClusteringScores:
 
 
 def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np.ndarray, str]:
-    """Cluster rows of norm 1 (or 0): k-means++ start, then at most 20 Lloyd iterations.
+    """Cluster rows of norm 1 (or 0): a careful start, then at most 20 Lloyd iterations.
+
+    The start is k-means++ [Arthur 2007] or farthest-first [Gonzalez 1985], whichever leaves the
+    rows closer to it: the first suits overlapping classes, and the second never misses one of
+    classes that lie further apart than they are wide.
 
     Lloyd runs in faiss if installed, else in scikit-learn, from the same start: up to rounding
     the same clusters.  Deterministic in (rows, clusters, seed); no global generator is used.
@@ -53,7 +57,7 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
         (cluster of each row (N,) int64, "faiss" or "sklearn").
     """
     array = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
-    start = array[_plus_plus(array, clusters, seed)]
+    start = array[_start(array, clusters, seed)]
     faiss = find_faiss()
     if faiss is not None:
         # All rows count in every update, and small clusters, normal here, cause no warning.
@@ -75,8 +79,47 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
         return model.fit(array).predict(array).astype(np.int64), "sklearn"
 
 
-def _plus_plus(rows: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """Rows to start from: each drawn with probability proportional to its squared distance d.
+def _start(rows: np.ndarray, k: int, seed: int) -> np.ndarray:
+    """The rows to start from."""
+    drawn, drawn_cost = _plus_plus(rows, k, seed)
+    far, far_cost = _farthest_first(rows, k, int(drawn[0]))
+    return far if far_cost < drawn_cost else drawn
+
+
+def _farthest_first(rows: np.ndarray, k: int, first: int) -> tuple[np.ndarray, float]:
+    """Rows to start from, each the farthest from those before it, and the squared distances left.
+
+    Distances of all rows are brought up to date once per pool: of the rows outside the pool none
+    is farther than the pool's smallest old distance, so inside it the choice is exact as long as
+    its farthest row is beyond that.
+    """
+    square = np.einsum("nd,nd->n", rows, rows)
+    chosen, pending = [], [first]
+    distance = np.full(len(rows), np.inf, dtype=np.float32)
+    size = min(len(rows), 4 * _BATCH)
+    while True:
+        chosen += pending
+        to_pending = square[:, None] + square[pending] - 2 * (rows @ rows[pending].T)
+        np.minimum(distance, to_pending.min(1), out=distance)
+        distance[distance < _SAME] = 0
+        if len(chosen) >= k or distance.max() == 0:
+            return np.array(chosen), float(distance.sum(dtype=np.float64))
+        pool = np.sort(np.argpartition(-distance, size - 1)[:size])
+        inside, bound = distance[pool].copy(), distance[pool].min()
+        pending = []
+        while len(pending) < _BATCH and len(chosen) + len(pending) < k:
+            best = int(inside.argmax())
+            if inside[best] == 0 or (pending and inside[best] < bound):
+                break
+            row = int(pool[best])
+            pending.append(row)
+            now = square[pool] + square[row] - 2 * (rows[pool] @ rows[row])
+            np.minimum(inside, now, out=inside)
+            inside[inside < _SAME] = 0
+
+
+def _plus_plus(rows: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, float]:
+    """Rows to start from, each drawn by its squared distance d, and the distances left in sum.
 
     Exactly k-means++ [Arthur 2007], but d is brought up to date for all rows only once per
     `_BATCH` centres.  In between, a row is drawn by the old d and accepted with probability
@@ -94,7 +137,7 @@ def _plus_plus(rows: np.ndarray, k: int, seed: int) -> np.ndarray:
         distance[distance < _SAME] = 0
         cumulative = distance.cumsum(dtype=np.float64)
         if len(chosen) == k or cumulative[-1] == 0:
-            return np.array(chosen)
+            return np.array(chosen), float(cumulative[-1])
         pending = []
         for _ in range(4 * _BATCH):
             row = int(np.searchsorted(cumulative, draw.random() * cumulative[-1], side="right"))

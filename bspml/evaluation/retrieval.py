@@ -20,6 +20,7 @@ import torch
 
 from bspml.checks import (
     check_choice,
+    check_device,
     check_embeddings,
     check_whole,
     encode_labels,
@@ -279,7 +280,7 @@ def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[in
         checked = check_embeddings(values, name).detach()
         if not len(checked):
             raise InputError(f"`{name}` must have at least one row; got {tuple(checked.shape)}.")
-        device = checked.device if device is None else torch.device(device)
+        device = checked.device if device is None else check_device(device)
         if device.type == "mps":  # no float64 there
             device = torch.device("cpu")
         zero = tuple(zero_rows(checked).tolist())

@@ -87,7 +87,7 @@ def solve_weights(
     tol = check_number(tol, "tol", low=0.0)
     max_sweeps = check_whole(max_sweeps, "max_sweeps")
     w = np.ones(problem.n) if start is None else problem.check_feasible(start, "start")
-    _check_options(method, options)
+    check_options(method, options)
     outcome: Outcome
     if method == "coordinate":
         outcome = minimise_by_coordinates(problem, w, tol, max_sweeps)
@@ -104,7 +104,8 @@ def solve_weights(
     )
 
 
-def _check_options(method: str, options: dict[str, Any]) -> None:
+def check_options(method: str, options: dict[str, Any]) -> None:
+    """Raise InputError if `method` would not take these further options of `solve_weights`."""
     known = [f.name for f in fields(StochasticOptions)] if method == "doubly-stochastic" else []
     unknown = sorted(set(options) - set(known))
     if unknown:

@@ -50,16 +50,19 @@ def test_help_and_version_never_import_torch():
         (["train", "--resume", "nowhere"], "nowhere: no such run folder"),
         (["train", "--resume", "nowhere", "seed=1"], "--resume goes on with the run's own"),
         (["train", "device=cuda:999"], "`device`: cuda:999 is not available"),
+        (["evaluate", "e.npy", "y.csv", "--device", "nope"], "`device` must be auto, cpu"),
+        (["evaluate", "e.npy", "y.csv", "--device", "meta"], "`device`: meta is not available"),
         (["evaluate", "nowhere.npy", "y.csv"], "nowhere.npy: no such file"),
-        (["evaluate", "nowhere.npy"], "LABELS is missing"),
-        (["noise", "y.csv"], "y.csv: no such file"),
+        (["evaluate", "e.npy"], "LABELS is missing"),
+        (["noise", "z.csv"], "z.csv: no such file"),
         (["embed", "nowhere"], "nowhere: no such run folder"),
     ],
 )
 def test_the_users_mistake_is_one_line_on_stderr_and_exit_2(
-    capsys, tmp_path, monkeypatch, argv, message
+    capsys, points, monkeypatch, argv, message
 ):
-    monkeypatch.chdir(tmp_path)
+    monkeypatch.chdir(points)
+    before = sorted(points.iterdir())
     code, out, err = run(capsys, *argv)
     assert code == 2
     assert message in err
@@ -67,7 +70,7 @@ def test_the_users_mistake_is_one_line_on_stderr_and_exit_2(
     assert err.startswith("bspml: ")
     assert err.count("\n") == 1
     assert "Traceback" not in err
-    assert not list(tmp_path.iterdir())  # nothing half-written
+    assert sorted(points.iterdir()) == before  # nothing half-written
 
 
 def test_a_fault_of_ours_shows_its_traceback_and_exits_1(capsys, monkeypatch, points):

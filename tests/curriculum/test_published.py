@@ -105,6 +105,18 @@ def test_state_goes_back_into_a_fresh_curriculum():
         ({"preset": "paper", "age": 1.0, "balance": -1}, r"`balance` must be in \[0, inf\]"),
         ({"preset": "best"}, "`preset` must be one of auto, paper; got 'best'"),
         ({"age": 1.0}, '`age` belongs to preset="paper"'),
+        ({"statistics": "weighted"}, '`statistics` belongs to preset="paper"'),
+        ({"solver_options": {"gamma": 1.0}}, '`solver_options` belongs to preset="paper"'),
+        ({"age_growth": 2.0}, '`age_growth` belongs to preset="paper"'),
+        ({"preset": "paper", "age": 1.0, "rule": "threshold"}, '`rule` belongs to preset="auto"'),
+        ({"preset": "paper", "age": 1.0, "reset": False}, '`reset` belongs to preset="auto"'),
+        ({"preset": "paper", "age": 1.0, "alpha": -1}, "`alpha` must be in"),
+        ({"preset": "paper", "age": 1.0, "solver": "newton"}, "`solver` must be one of"),
+        (
+            {"preset": "paper", "age": 1.0, "solver_options": {"gama": 1}},
+            "does not know `gama`",
+        ),
+        ({"rule": "best"}, "`rule` must be one of"),
         ({"is_noisy": [True]}, r"`is_noisy` must be \(N,\) = \(48,\)"),
     ],
 )
@@ -125,3 +137,24 @@ def test_refused_embeddings_leave_the_weights_alone():
         curriculum.update(E)
     assert weights.maw() == 1.0
     assert curriculum.rounds == 0
+
+
+def test_algorithm_3_solves_at_the_age_that_meets_the_target():
+    E, labels, _ = clusters()
+    exact, stochastic = bspml.SampleWeights(labels), bspml.SampleWeights(labels)
+    bspml.SelfPacedCurriculum(exact, preset="paper", target_maw=0.6).update(E)
+    record = bspml.SelfPacedCurriculum(
+        stochastic, preset="paper", target_maw=0.6, solver="doubly-stochastic"
+    ).update(E)
+    assert not torch.equal(exact.weights, stochastic.weights)
+    assert record.maw == pytest.approx(0.6, abs=0.2)
+
+
+def test_without_noise_the_record_names_the_false_alarms():
+    E, labels, _ = clusters(flips=0)
+    weights = bspml.SampleWeights(labels)
+    truth = torch.zeros(len(labels), dtype=torch.bool)
+    record = bspml.SelfPacedCurriculum(
+        weights, preset="paper", target_maw=0.5, is_noisy=truth
+    ).update(E)
+    assert record.false_alarm_rate == pytest.approx(float((weights.weights < 0.5).float().mean()))

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from bspml.evaluation import clustering
-from bspml.evaluation.clustering import clustering_scores, kmeans
+from bspml.evaluation.clustering import _farthest_first, clustering_scores, kmeans
 from bspml.evaluation.neighbours import unit_rows
 
 # Sums of some hundred terms through log-gamma of n.
@@ -105,7 +105,7 @@ def test_the_start_is_drawn_by_squared_distance():
     draws = 3000
     counts = np.zeros((3, 3))
     for seed in range(draws):
-        first, second, third = clustering._plus_plus(rows, 3, seed)
+        first, second, third = clustering._plus_plus(rows, 3, seed)[0]
         counts[first, second] += 1
         assert {first, second, third} == {0, 1, 2}
     # p(second | first): from a: b 2/3, c 1/3; from b: a 1/2, c 1/2; from c: a 1/3, b 2/3
@@ -122,3 +122,34 @@ def test_kmeans_of_one_point_is_one_cluster_without_warnings(library, monkeypatc
         warnings.simplefilter("error")
         clusters, _ = kmeans(unit_rows(torch.full((40, 37), 0.3)), 5)
     assert len(set(clusters)) == 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("sizes", "jitter"), [([2, 5, 50, 7] * 3, 0.01), ([5] * 100, 0.02), ([2, 3] * 150, 0.001)]
+)
+def test_classes_further_apart_than_wide_are_found_whatever_their_sizes(seed, sizes, jitter):
+    y = np.repeat(np.arange(len(sizes)), sizes)
+    rng = np.random.default_rng(seed)
+    rows = np.eye(len(sizes))[y] + jitter * rng.normal(size=(len(y), len(sizes)))
+    rows = torch.from_numpy(rows / np.linalg.norm(rows, axis=1, keepdims=True)).float()
+    found, _ = kmeans(rows, len(sizes), seed)
+    scores = clustering_scores(y, found)
+    assert scores.nmi == pytest.approx(1.0, abs=1e-12)
+
+
+def test_farthest_first_equals_the_loop():
+    rng = np.random.default_rng(0)
+    rows = rng.normal(size=(700, 6)).astype(np.float32)
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    chosen, cost = _farthest_first(rows, 300, 5)
+    exact = ((rows[:, None].astype(np.float64) - rows[None]) ** 2).sum(-1)
+    expected = [5]
+    left = exact[5].copy()
+    while len(expected) < 300:
+        expected.append(int(left.argmax()))
+        left = np.minimum(left, exact[expected[-1]])
+    # Near ties may be taken in another order; the covering radius may not differ.
+    assert exact[chosen].min(0).max() == pytest.approx(left.max(), rel=1e-5)
+    assert cost == pytest.approx(left.sum(), rel=1e-2)
+    assert np.mean(np.isin(chosen, expected)) > 0.95
