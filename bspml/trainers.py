@@ -85,8 +85,8 @@ class AlternatingTrainer:
             records none.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
         embeddings: "fresh" embeds the training set after each round; "collected" reuses the
-            vectors the steps computed (rows not visited in a round keep their last vector; the
-            first round of use embeds afresh).
+            vectors the steps of this round computed and embeds afresh the rows it did not visit;
+            a warm-up on halves is always embedded afresh.
         initial_embeddings: (N, F) for the update before the first step, where the curriculum
             wants one: features of a pretrained backbone that was not trained on these labels,
             when `embed` goes through a new head.  None takes `embed()` there too.
@@ -217,7 +217,6 @@ class AlternatingTrainer:
             metrics = self.evaluate(last)
         if update is not None and update.reset_model:
             self._load_network_state(copy.deepcopy(self._initial))
-            self.collected = None
         return RoundRecord(
             round=self.round,
             epochs=self.steps / self._full_round,
@@ -234,17 +233,23 @@ class AlternatingTrainer:
     # -- embeddings collected during training ------------------------------------------------
 
     def _current_embeddings(self) -> Tensor:
-        if self.embeddings == "collected" and self.collected is not None:
-            missing = self.collected.isnan().any(1)
-            if missing.any():
-                self.collected[missing] = self.embed()[missing].to(self.collected)
-            return self.collected
-        return self.embed()
+        """Collected where this round visited a row, else fresh."""
+        if self.collected is None:
+            return self.embed()
+        collected, self.collected = self.collected, None
+        missing = collected.isnan().any(1)
+        if missing.any():
+            collected[missing] = self.embed()[missing].to(collected)
+        return collected
 
     @contextmanager
     def _collecting(self) -> Iterator[None]:
-        """Keep the embeddings of every step, by data-set row, while the block runs."""
-        if self.embeddings == "fresh" or self.curriculum is None:
+        """Keep the embeddings of every step, by data-set row, while the block runs.
+
+        Not while halves are warmed up: the judged half is never visited, and vectors of a network
+        that still moves fast do not share a space with those of its end.
+        """
+        if self.embeddings == "fresh" or self.curriculum is None or self.curriculum.may_reset:
             yield
             return
         weights = self.curriculum.weights

@@ -173,11 +173,37 @@ def test_the_update_before_the_first_step_judges_the_embeddings_given_for_it():
     assert len(calls) == 1  # the update after the round looks at the network again
 
 
-def test_collected_embeddings_are_those_of_the_steps():
+def test_collected_embeddings_are_those_of_the_steps_and_fresh_elsewhere():
+    given = []
     trainer = make_trainer("paper", embeddings="collected")
-    trainer.train(1)
-    assert trainer.collected.shape == (CLASSES * PER_CLASS, 8)
-    assert not trainer.collected.isnan().any()
+    update = trainer.curriculum.update
+    trainer.curriculum.update = lambda E: (given.append(E.clone()), update(E))[1]
+    seen = {}
+    model = trainer.trainer.models["trunk"]
+    weights = trainer.curriculum.weights
+    model.register_forward_hook(
+        lambda m, i, o: (
+            seen.update(zip(weights.batch_index.tolist(), o.detach().clone(), strict=True))
+            if m.training
+            else None
+        )
+    )
+    trainer.train(0.5)
+    fresh = trainer.embed()
+    assert 0 < len(seen) < CLASSES * PER_CLASS
+    for row, vector in enumerate(given[0]):
+        assert torch.equal(vector, seen[row]) if row in seen else torch.allclose(vector, fresh[row])
+
+
+def test_halves_are_judged_by_one_network_even_when_vectors_are_collected():
+    given = []
+    trainer = make_trainer("auto", embeddings="collected")
+    update = trainer.curriculum.update
+    trainer.curriculum.update = lambda E: (given.append((E.clone(), trainer.embed())), update(E))[1]
+    trainer.train(1.0)
+    assert len(given) >= 2
+    for used, fresh in given[:2]:
+        assert torch.equal(used, fresh)
 
 
 def test_plain_training_needs_no_curriculum():

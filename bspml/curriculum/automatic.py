@@ -122,11 +122,14 @@ class AutomaticUpdate:
         testable = stats.testable & judged
         new = self.weights.weights.cpu().double().clone()
         new[judged] = 1.0  # what cannot be judged keeps weight 1
-        if self.rule == "threshold":
+        fields: dict[str, Any] = {}
+        if not testable.any():
+            pass
+        elif self.rule == "threshold":
             new[testable] = self._keep_smallest(p_values, stats.difficulty, testable)
-            fields: dict[str, Any] = {}
         else:
             new[testable], fields = self._solve_quadratic(stats, testable)
+        self._check_left(new, judged)
         self._remember(p_values, testable)
         self.weights.update(new)
         return fields | {
@@ -136,6 +139,16 @@ class AutomaticUpdate:
             "seconds_statistics": solving - start,
             "seconds_solve": time.perf_counter() - solving,
         }
+
+    def _check_left(self, new: Tensor, judged: Tensor) -> None:
+        """Labels are judged by comparing classes: at least two must keep a sample."""
+        left = self.codes[judged & (new > 0)].unique()
+        if len(left) < 2:
+            raise InputError(
+                f"the embeddings fit hardly any label better than a random one (estimated noise "
+                f"rate {self.noise_rate:.2f}): {len(left)} classes would keep a sample, and two "
+                "are needed to judge by. Are the embeddings collapsed, or the labels shuffled?"
+            )
 
     def _keep_smallest(self, p_values: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
         """1 for the share 1 - noise rate of the testable rows whose labels fit best, else 0."""
@@ -182,10 +195,11 @@ class AutomaticUpdate:
         return {
             "phase": self.phase,
             "rounds_in_phase": self.rounds_in_phase,
+            "rows_were_read": self.rows_were_read,
             "in_half_a": self.in_half_a,
             "noise_rate": self.noise_rate,
             "interval": None if self.interval is None else list(self.interval),
-            "p_values": self.p_values,
+            "p_values": None if self.p_values is None else self.p_values.clone(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -197,6 +211,7 @@ class AutomaticUpdate:
             )
         self._enter(state["phase"])
         self.rounds_in_phase = state["rounds_in_phase"]
+        self.rows_were_read = state["rows_were_read"]
         self.in_half_a = state["in_half_a"]
         self.noise_rate = state["noise_rate"]
         self.interval = None if state["interval"] is None else tuple(state["interval"])

@@ -146,8 +146,14 @@ class SelfPacedCurriculum:
                 f"`embeddings` must have one row per weight, ({len(self.weights)}, D); got "
                 f"{tuple(embeddings.shape)}. Embed the whole training set, in its order."
             )
-        before = self.weights.weights.detach().cpu().clone()
-        fields = self._update.update(embeddings)
+        before, state = self.weights.weights.detach().cpu().clone(), self._update.state_dict()
+        try:
+            fields = self._update.update(embeddings)
+        except Exception:
+            # Several steps write; a refused one must not leave the others behind.
+            self.weights.update(before)
+            self._update.load_state_dict(state)
+            raise
         self.rounds += 1
         after = self.weights.weights.detach().cpu()
         return CurriculumRecord(

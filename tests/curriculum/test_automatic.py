@@ -181,3 +181,25 @@ def test_pure_noise_still_keeps_a_twentieth_to_judge_by():
         record = curriculum.update(E)
     assert record.noise_rate <= 0.95
     assert int((weights.weights > 0).sum()) >= 30
+
+
+@pytest.mark.parametrize("rule", ["threshold", "quadratic"])
+def test_a_refused_update_leaves_weights_and_curriculum_as_they_were(rule):
+    E, labels, _ = noisy_clusters(0.2, classes=4, per_class=8)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, rule=rule)
+    with pytest.raises(InputError, match=r"hardly any label|Are the embeddings collapsed"):
+        curriculum.update(torch.ones(6, 4).repeat(6, 1)[: len(labels)])
+    assert (weights.maw(), curriculum.rounds) == (1.0, 0)
+    fresh = bspml.SampleWeights(labels)
+    other = bspml.SelfPacedCurriculum(fresh, rule=rule)
+    assert curriculum.update(E).maw == other.update(E).maw
+    assert torch.equal(weights.weights, fresh.weights)
+
+
+@pytest.mark.parametrize("rule", ["threshold", "quadratic"])
+def test_labels_that_are_all_different_keep_their_weight(rule):
+    E = torch.randn(12, 5, generator=torch.Generator().manual_seed(0))
+    weights = bspml.SampleWeights(range(12))
+    record = bspml.SelfPacedCurriculum(weights, rule=rule).update(E)
+    assert (record.maw, record.num_untestable) == (1.0, 12)
