@@ -19,6 +19,8 @@ from bspml.errors import InputError, SampleIndexError
 
 _SHOWN = 5  # how many offending rows a message lists
 
+FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes that compute
+
 
 def some_of(rows: Any) -> str:
     """The first few of `rows` as text: '3, 17, 40, ... (12 in all)'."""
@@ -27,27 +29,75 @@ def some_of(rows: Any) -> str:
     return text if len(rows) <= _SHOWN else f"{text}, ... ({len(rows)} in all)"
 
 
+def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
+    """Return `value` as a dense tensor of integers, floats or bools; shape and range are open.
+
+    Args:
+        value: a tensor, an array or series, a number, or a (nested) list of numbers.
+        name: the caller's argument name, for the message.
+        expected: what it must be, for the message.
+        remedy: what to do, for the message; one sentence.
+
+    Raises:
+        InputError: strings, None, lists of different lengths and whatever else holds no numbers;
+            complex numbers; sparse, quantized and meta tensors.
+    """
+    try:
+        tensor = value if isinstance(value, Tensor) else _read_numbers(value)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as err:
+        raise InputError(f"`{name}` must be {expected}; got {_kind(value)}. {remedy}") from err
+    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+        raise InputError(
+            f"`{name}` must be a dense tensor with data; got {_kind(value)}. "
+            "Call `.to_dense()` or `.dequantize()`."
+        )
+    if tensor.is_complex():
+        raise InputError(f"`{name}` must be {expected}; got {tensor.dtype}. {remedy}")
+    return tensor
+
+
+def _read_numbers(value: Any) -> Tensor:
+    if isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
+        return torch.as_tensor(value)  # scalars, maybe of an accelerator
+    if np.ma.is_masked(value):
+        raise ValueError("what lies under the mask is nobody's number")
+    array = np.asarray(value)  # lists through numpy too: torch would read floats as float32
+    if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # long double, unknown to torch
+        array = array.astype(np.float64)
+    # torch takes neither the other byte order nor a reversed view.
+    array = array.astype(array.dtype.newbyteorder("="), copy=any(s < 0 for s in array.strides))
+    return torch.as_tensor(array)
+
+
+def _kind(value: Any) -> str:
+    """What came, in a few words."""
+    if isinstance(value, list | tuple):
+        kinds = sorted({type(v).__name__ for v in value})
+        ragged = len({len(v) for v in value if isinstance(v, list | tuple)}) > 1
+        return f"a {type(value).__name__} of {', '.join(kinds)}" + " of different lengths" * ragged
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.dtype}, {value.layout}, on {value.device}"
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype}" + " with masked entries" * np.ma.is_masked(value)
+    return f"{value!r:.40}" if isinstance(value, str | None) else type(value).__name__
+
+
 def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
     """Return `embeddings` as a finite floating tensor (N, D), or raise naming the rows at fault.
 
     Arrays and nested lists are accepted.  Zero rows pass: see `zero_rows`.
     """
-    if not isinstance(embeddings, Tensor):
-        try:
-            embeddings = torch.as_tensor(np.asarray(embeddings))
-        except (TypeError, ValueError) as err:
-            raise InputError(
-                f"`{name}` must be a float array of shape (N, D); got {type(embeddings).__name__} "
-                f"({err}). Stack the vectors into one array."
-            ) from err
+    embeddings = as_numbers(
+        embeddings, name, "a float array of shape (N, D)", "Stack the vectors into one array."
+    )
     if embeddings.ndim != 2:
         raise InputError(
             f"`{name}` must be (N, D), one row per sample; got shape {tuple(embeddings.shape)}. "
             "Flatten or pool the other dimensions first."
         )
-    if not embeddings.is_floating_point():
-        if embeddings.is_complex() or embeddings.dtype == torch.bool:
-            raise InputError(f"`{name}` must be real floats; got {embeddings.dtype}.")
+    if embeddings.dtype == torch.bool:
+        raise InputError(f"`{name}` must be real floats; got {embeddings.dtype}.")
+    if embeddings.dtype not in FLOATS:  # integers, and the 8-bit floats, which only convert
         embeddings = embeddings.float()
     if embeddings.shape[1] == 0:
         raise InputError(f"`{name}` must have at least one column; got {tuple(embeddings.shape)}.")
@@ -95,7 +145,9 @@ class Labels:
 def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> Labels:
     """Map labels to codes 0..C-1; strings, negative and non-contiguous integers are fine.
 
-    Floats are refused unless integral (a label 2.5 is a bug upstream), NaN and None always.
+    Floats are refused unless integral (a label 2.5 is a bug upstream), NaN and None always, and so
+    is whatever numpy would make one class of two: 0 beside '0', text with NUL, numbers that do not
+    fit int64, entries behind a mask.
 
     Args:
         labels: (N,) tensor, array or list of integers, integral floats, bools or strings.
@@ -106,46 +158,106 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         `Labels` with codes on the CPU.
 
     Raises:
-        InputError: wrong length or shape, NaN, None, or fractional values.
+        InputError: wrong length or shape, NaN, None, fractional values, or a mix of text and
+            numbers.
     """
-    array = labels.detach().cpu().numpy() if isinstance(labels, Tensor) else np.asarray(labels)
+    array = _label_array(labels, name)
     if array.ndim != 1:
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
         raise InputError(
-            f"`{name}` must be one label per sample, shape (N,); got {array.shape}.{hint}"
+            f"`{name}` must be one label per sample, shape (N,); got "
+            f"{array.shape if array.ndim else _kind(labels)}.{hint}"
         )
     if n is not None and len(array) != n:
         raise InputError(
             f"`{name}` must have one entry per embedding, ({n},); got ({len(array)},)."
         )
     if array.dtype.kind == "O":
-        kinds = {type(v) for v in array.tolist()}
-        if not kinds <= {str} and not kinds <= {int, bool}:
-            raise InputError(
-                f"`{name}` must be all strings or all integers; got a mix of "
-                f"{', '.join(sorted(k.__name__ for k in kinds))}. Empty cells read as None or NaN."
-            )
-        array = array.astype(str) if kinds <= {str} else array.astype(np.int64)
+        array = _label_objects(array, name)
     if array.dtype.kind == "f":
-        off = ~np.isfinite(array) | (array != np.round(array))
-        if off.any():
-            row = int(np.flatnonzero(off)[0])
-            raise InputError(
-                f"`{name}` must be integers or strings; got {array[row]!r} at row {row}. "
-                "Cast class ids to int; do not pass scores."
-            )
-        array = array.astype(np.int64)
+        array = integral(array, name)
     if array.dtype.kind not in "iubU":
         raise InputError(f"`{name}` must be integers or strings; got dtype {array.dtype}.")
     classes, codes = np.unique(array, return_inverse=True)
     return Labels(torch.from_numpy(codes.reshape(-1).astype(np.int64)), classes)
 
 
-def check_sample_index(sample_index: Any, n: int, rows: int | None, name: str) -> Tensor:
-    """Return `sample_index` as int64 (B,), every entry in [0, n), of length `rows` if given."""
-    index = torch.as_tensor(sample_index)
-    if index.is_floating_point() or index.dtype == torch.bool or index.is_complex():
-        raise InputError(f"`{name}` must be integers; got {index.dtype}.")
+def _label_array(labels: Any, name: str) -> np.ndarray:
+    if isinstance(labels, Tensor):
+        labels = as_numbers(labels, name, "integers or strings", "Cast class ids to int.").detach()
+        labels = (labels.double() if labels.is_floating_point() else labels).cpu().numpy()
+    if np.ma.is_masked(labels):
+        raise InputError(f"`{name}` has masked entries; drop these samples or fill the mask.")
+    try:
+        if isinstance(labels, list | tuple) and not any(
+            isinstance(v, list | tuple | np.ndarray | Tensor) for v in labels
+        ):
+            # As objects: in one dtype, 0 beside '0' would become text and 2**63 beside -1 a float.
+            array = np.empty(len(labels), dtype=object)
+            array[:] = labels
+            return array
+        return np.asarray(labels)
+    except (TypeError, ValueError, RuntimeError) as err:
+        raise InputError(
+            f"`{name}` must be one label per sample, shape (N,); got {_kind(labels)}. "
+            "Each sample has exactly one label."
+        ) from err
+
+
+def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
+    """Python objects as strings or int64."""
+    values = array.tolist()
+    kinds = {type(v) for v in values}
+    if kinds and all(issubclass(kind, str) for kind in kinds):
+        if any("\0" in v for v in values):
+            raise InputError(f"`{name}` must not hold the character NUL: numpy's text ends there.")
+        return array.astype(str)
+    if not all(
+        issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds
+    ):
+        raise InputError(
+            f"`{name}` must be all strings or all integers; got a mix of "
+            f"{', '.join(sorted(k.__name__ for k in kinds))}. Empty cells read as None or NaN."
+        )
+    integral(np.array([v if isinstance(v, float | np.floating) else 0.0 for v in values]), name)
+    try:
+        return np.array([int(v) for v in values], dtype=np.int64)
+    except OverflowError as err:
+        bits = max(int(v).bit_length() for v in values)
+        raise InputError(
+            f"`{name}` must fit 64 bits, with sign; got a number of {bits}. Pass it as strings."
+        ) from err
+
+
+def integral(values: np.ndarray, name: str) -> np.ndarray:
+    """Float class ids (N,) as int64; NaN, infinity and fractions are refused."""
+    off = ~(np.abs(values) < 2.0**63) | (values != np.round(values))  # NaN compares false
+    if off.any():
+        row = int(np.flatnonzero(off)[0])
+        raise InputError(
+            f"`{name}` must be integers or strings; got {values[row]!r} at row {row}. "
+            "Cast class ids to int; do not pass scores."
+        )
+    return values.astype(np.int64)
+
+
+def check_sample_index(
+    sample_index: Any,
+    n: int,
+    rows: int | None,
+    name: str,
+    device: torch.device | None = None,
+) -> Tensor:
+    """Return `sample_index` as int64 (B,), every entry in [0, n), of length `rows` if given.
+
+    On `device` if given, else where it came from.
+    """
+    index = as_numbers(
+        sample_index, name, "integers, (B,)", "Pass the data-set row of each sample."
+    )
+    if index.is_floating_point() or index.dtype == torch.bool:
+        raise InputError(f"`{name}` must be integers; got {index.dtype}. Cast with `.long()`.")
+    index = index.long()
     if index.ndim != 1:
         raise InputError(
             f"`{name}` must be (B,), one data-set index per row; got "
@@ -157,6 +269,9 @@ def check_sample_index(sample_index: Any, n: int, rows: int | None, name: str) -
             "Pass the indices of exactly these rows (a subset miner drops rows)."
         )
     # On an accelerator the range check would synchronise each step; the lookup itself checks there.
+    # Hence it is done on whichever side is the CPU.
+    if device is not None and device.type == "cpu":
+        index = index.to(device)
     if index.device.type == "cpu" and len(index):
         low, high = int(index.min()), int(index.max())
         if low < 0 or high >= n:
@@ -164,7 +279,7 @@ def check_sample_index(sample_index: Any, n: int, rows: int | None, name: str) -
                 f"`{name}` must lie in [0, {n}); got {low if low < 0 else high}. "
                 "Are these rows of the data set the weights were made for?"
             )
-    return index.long()
+    return index if device is None else index.to(device)
 
 
 def check_number(
@@ -173,16 +288,28 @@ def check_number(
     low: float | int = -math.inf,
     high: float | int = math.inf,
     open_low: bool = False,
+    allow_infinite: bool = False,
 ) -> float:
-    """Return `value` as a float in [low, high] (or (low, high] if `open_low`); NaN is refused."""
+    """Return `value` as a float in [low, high] (or (low, high] if `open_low`).
+
+    NaN is always refused, infinity unless `allow_infinite`.
+    """
     try:
+        if isinstance(value, str | bytes):
+            raise TypeError("text is not read as a number")
         number = float(value)
-    except (TypeError, ValueError) as err:
-        raise InputError(f"`{name}` must be a number; got {value!r}.") from err
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf  # an integer beyond float64
+    except (TypeError, ValueError, RuntimeError) as err:
+        raise InputError(f"`{name}` must be a number; got {_kind(value)}. Pass one.") from err
+    # Finite wherever the range has no end of its own.
+    if not allow_infinite and number in (math.inf, -math.inf) and low <= number <= high:
+        raise InputError(f"`{name}` must be finite; got {number:g}. Choose a large number instead.")
     inside = (low < number if open_low else low <= number) and number <= high
-    if math.isnan(number) or not inside:
-        bracket = "(" if open_low else "["
-        raise InputError(f"`{name}` must be in {bracket}{low:g}, {high:g}]; got {number:g}.")
+    if not inside:  # NaN compares false
+        left = "(" if open_low or (low == -math.inf and not allow_infinite) else "["
+        right = ")" if high == math.inf and not allow_infinite else "]"
+        raise InputError(f"`{name}` must be in {left}{low:g}, {high:g}{right}; got {number:g}.")
     return number
 
 
@@ -190,7 +317,7 @@ def check_whole(value: Any, name: str, low: int = 1) -> int:
     """Return `value` as an int of at least `low`."""
     try:
         whole = not isinstance(value, bool) and int(value) == value and value >= low
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):
         whole = False
     if not whole:
         raise InputError(f"`{name}` must be a whole number of at least {low}; got {value!r}.")
@@ -199,7 +326,7 @@ def check_whole(value: Any, name: str, low: int = 1) -> int:
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     """Return `value` if it is one of `choices`."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InputError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
     return value
 

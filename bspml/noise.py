@@ -14,7 +14,7 @@ strings, dtypes are kept, tensors stay tensors.  Three rules hold throughout:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal, overload
@@ -25,6 +25,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from bspml.checks import (
+    as_numbers,
     check_embeddings,
     check_number,
     check_whole,
@@ -116,7 +117,7 @@ def pair_flip(labels: Any, rate: Any, seed: Any = 0, per_class: bool = False) ->
 def asymmetric(
     labels: Any,
     rate: Any = None,
-    mapping: Mapping[Any, Any] | None = None,
+    mapping: Any = None,
     transition: Any = None,
     seed: Any = 0,
 ) -> NoisyLabels:
@@ -129,7 +130,7 @@ def asymmetric(
     Args:
         labels: (N,) of any kind, at least two classes.
         rate: in [0, 1]; needed with `mapping`.
-        mapping: from label to label; several classes may map to one, none to itself.
+        mapping: dictionary from label to label; several classes may map to one, none to itself.
         transition: (C, C) of probabilities, rows summing to 1, classes in sorted order.
         seed: of the draw.
 
@@ -341,12 +342,17 @@ class _Task:
                 moved += sizes[c]
         return np.array(leaving, dtype=np.int64)
 
-    def plan_of_mapping(self, mapping: Mapping[Any, Any]) -> _Plan:
+    def plan_of_mapping(self, mapping: Any) -> _Plan:
+        if not isinstance(mapping, Mapping):
+            raise InputError(
+                "`mapping` must be a dictionary {label: wrong label}; "
+                f"got {type(mapping).__name__}. Use `symmetric` to confuse all classes."
+            )
         place = {label: c for c, label in enumerate(self.classes.tolist())}
         plan: _Plan = []
         for source, target in mapping.items():
             for label in (source, target):
-                if label not in place:
+                if not isinstance(label, Hashable) or label not in place:
                     raise InputError(f"`mapping` names the label {label!r}, which does not occur.")
             if source == target:
                 raise InputError(f"`mapping` maps {source!r} to itself; leave it out.")
@@ -382,10 +388,21 @@ class _Task:
 def _decimal(rate: Any) -> Fraction:
     """The rate as the decimal it prints as: float32's .1 is 1/10, not .100000001."""
     if isinstance(rate, Tensor):
-        rate = rate.detach().cpu().numpy()
+        rate = rate.detach().cpu()
+        if rate.dtype == torch.bfloat16 or rate.element_size() == 1:
+            return _shortest_decimal(rate)  # numpy has no such floats to print
+        rate = rate.numpy()
     if isinstance(rate, np.ndarray):
         rate = rate.reshape(())[()]
     return Fraction(str(rate if isinstance(rate, np.generic) else float(rate)))
+
+
+def _shortest_decimal(rate: Tensor) -> Fraction:
+    """The decimal of fewest digits that rounds to `rate`."""
+    value = float(rate)
+    decimals = (f"{value:.{digits}g}" for digits in range(1, 18))
+    exact = (d for d in decimals if torch.tensor(float(d)).to(rate.dtype).double() == value)
+    return Fraction(next(exact))
 
 
 def _numpy(values: Any) -> np.ndarray:
@@ -399,7 +416,13 @@ def _plain(labels: Any) -> np.ndarray:
 
 
 def _plan_of_transition(transition: Any, c: int) -> _Plan:
-    matrix = np.asarray(transition, dtype=np.float64)
+    numbers = as_numbers(
+        transition,
+        "transition",
+        f"(C, C) = ({c}, {c}) probabilities",
+        "Rows are true classes, columns given labels.",
+    )
+    matrix: np.ndarray = numbers.detach().cpu().double().numpy()
     if matrix.shape != (c, c):
         raise InputError(
             f"`transition` must be (C, C) = ({c}, {c}), a row per class in sorted order; got "

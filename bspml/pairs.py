@@ -7,13 +7,12 @@ on what a pair list means.  Masks are (B, R): batch rows by reference rows.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from bspml.checks import some_of
+from bspml.checks import FLOATS, as_numbers, integral, some_of
 from bspml.errors import InputError
 from bspml.shapes import Bool, Float, Tensor
 
@@ -153,15 +152,15 @@ class MinedPairs(tuple):
 
 
 def indices_to_masks(
-    indices_tuple: Sequence[Tensor], matrix: Float[Tensor, "B R"]
+    indices_tuple: Any, matrix: Float[Tensor, "B R"]
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
     """Pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
 
     A pair listed twice counts once.
 
     Raises:
-        InputError: not 3 or 4 index tensors, an index outside the matrix, or a pair listed as
-            positive and as negative.
+        InputError: not 3 or 4 index tensors, an index outside the matrix (a negative one too), or a
+            pair listed as positive and as negative.
     """
     if isinstance(indices_tuple, MinedPairs) and indices_tuple.positive is not None:
         assert indices_tuple.negative is not None
@@ -171,10 +170,12 @@ def indices_to_masks(
                 f"the batch has {tuple(matrix.shape)}. It must come from this very batch."
             )
         return indices_tuple.positive, indices_tuple.negative
-    if len(indices_tuple) not in (3, 4):
+    if not isinstance(indices_tuple, list | tuple) or len(indices_tuple) not in (3, 4):
+        listed = isinstance(indices_tuple, list | tuple)
         raise InputError(
             "`indices_tuple` must hold 3 (a, p, n) or 4 (a1, p, a2, n) index tensors; "
-            f"got {len(indices_tuple)}."
+            f"got {len(indices_tuple) if listed else type(indices_tuple).__name__}. "
+            "Pass what a miner returns."
         )
     a1, p, n = indices_tuple[0], indices_tuple[1], indices_tuple[-1]
     positive = _scatter(a1, p, matrix)
@@ -209,9 +210,12 @@ def finite_or_nan(*embeddings: Float[Tensor, "_ D"]) -> Float[Tensor, ""]:
 
 
 def _check_rows(embeddings: Any, name: str) -> None:
-    if not isinstance(embeddings, torch.Tensor) or not embeddings.is_floating_point():
+    if not isinstance(embeddings, torch.Tensor) or embeddings.dtype not in FLOATS:
         kind = getattr(embeddings, "dtype", type(embeddings).__name__)
-        raise InputError(f"`{name}` must be a tensor of floats; got {kind}.")
+        raise InputError(
+            f"`{name}` must be a tensor of floats; got {kind}. Pass the network's output."
+        )
+    as_numbers(embeddings, name, "a tensor of floats", "Call `.to_dense()`.")
     if embeddings.ndim != 2:
         raise InputError(
             f"`{name}` must be (B, D), one row per sample; got {tuple(embeddings.shape)}."
@@ -229,29 +233,57 @@ def _check_rows(embeddings: Any, name: str) -> None:
 def _labels_like(labels: Any, embeddings: Tensor, name: str, of: str) -> Tensor | None:
     if labels is None:
         return None
-    labels = torch.as_tensor(labels, device=embeddings.device)
-    if labels.shape != embeddings.shape[:1]:
+    codes = as_numbers(
+        labels,
+        name,
+        "class ids, (B,) integers",
+        "Give each class a number: `SampleWeights(labels).codes` holds them for the data set.",
+    )
+    if codes.shape != embeddings.shape[:1]:
         raise InputError(
             f"`{name}` must be (B,) = ({len(embeddings)},), one label per row of `{of}`; "
-            f"got {tuple(labels.shape)}."
+            f"got {tuple(codes.shape)}."
         )
-    return labels
+    if codes.is_floating_point():  # rare, so it may wait for the device
+        codes = torch.from_numpy(integral(codes.detach().double().cpu().numpy(), name))
+    return codes.long().to(embeddings.device)
 
 
-def _scatter(rows: Tensor, columns: Tensor, like: Tensor) -> Tensor:
+def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:
     mask = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
+    rows, columns = (_indices(values, like.device) for values in (rows, columns))
     if len(rows) != len(columns):
         raise InputError(
             f"`indices_tuple` pairs {len(rows)} anchors with {len(columns)} others; "
             "each anchor needs its positive or negative."
         )
-    if len(rows) == 0:
-        return mask  # pytorch-metric-learning's empty tensors may be of any dtype
-    try:
-        mask[rows, columns] = True
-    except IndexError as err:
+    # Checked on every device: a negative index would wrap round without a word.
+    outside = (rows < 0) | (rows >= like.shape[0]) | (columns < 0) | (columns >= like.shape[1])
+    if outside.any():
+        place = int(outside.nonzero()[0, 0])
         raise InputError(
             f"`indices_tuple` points outside the batch of {like.shape[0]} rows and "
-            f"{like.shape[1]} references ({err}). It must come from this very batch."
-        ) from err
+            f"{like.shape[1]} references: the pair ({int(rows[place])}, {int(columns[place])}). "
+            "It must come from this very batch."
+        )
+    mask[rows, columns] = True
     return mask
+
+
+def _indices(values: Any, device: torch.device) -> Tensor:
+    """One part of an index tuple as int64; bytes and bools would select as a mask does."""
+    index = as_numbers(
+        values, "indices_tuple", "index tensors of integers", "Pass what a miner returns."
+    )
+    if index.ndim != 1:
+        raise InputError(
+            f"`indices_tuple` must hold index tensors of one axis; got {tuple(index.shape)}. "
+            "Use `.flatten()`."
+        )
+    # pytorch-metric-learning's empty tensors may be of any dtype.
+    if len(index) and (index.is_floating_point() or index.dtype == torch.bool):
+        raise InputError(
+            f"`indices_tuple` must hold integers; got {index.dtype}. Turn a mask into indices "
+            "with `.nonzero()`."
+        )
+    return index.long().to(device)

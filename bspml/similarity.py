@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -17,10 +18,14 @@ def similarity_matrix(
 ) -> Float[Tensor, "B R"]:
     """The matrix of a pytorch-metric-learning distance; no `ref_emb`: of the batch with itself.
 
-    The numbers are that distance's own, bit for bit.  Autocast is switched off: it would take the
-    product in half precision even of float32 embeddings, and half precision reorders pairs.
+    The numbers are that distance's own, bit for bit, except for rows that it cannot normalise:
+    see `within_range`.  Autocast is switched off: it would take the product in half precision even
+    of float32 embeddings, and half precision reorders pairs.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
+        if distance.normalize_embeddings:
+            embeddings = within_range(embeddings)
+            ref_emb = None if ref_emb is None else within_range(ref_emb)
         if ref_emb is None and is_cosine(distance):
             return CosineGram.apply(embeddings)
         return distance(embeddings, ref_emb)
@@ -35,6 +40,43 @@ def is_cosine(distance: Any) -> bool:
         and distance.power == 1
         and not distance.collect_stats
     )
+
+
+def within_range(embeddings: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
+    """Rows as they are, but those too short or too long to be normalised scaled to peak 1.
+
+    The square of 1e-23 or of 2e19 leaves float32, and pytorch-metric-learning divides rows shorter
+    than 1e-12 by 1e-12: cosines of such rows come out as 0.  A direction has no scale, so scaling
+    these rows first gives their cosines.  A row of zeros stays.
+    """
+    norm = torch.linalg.vector_norm(embeddings.detach(), dim=1, keepdim=True)  # (B, 1)
+    odd = (norm < _SMALLEST_NORM) | (norm == math.inf)
+    # On an accelerator looking would make the step wait; there all rows are divided, mostly by 1.
+    if embeddings.device.type == "cpu" and not odd.any():
+        return embeddings
+    peak = embeddings.detach().abs().amax(1, keepdim=True)
+    return _Divide.apply(embeddings, torch.where(odd & (peak > 0), peak, 1))
+
+
+class _Divide(torch.autograd.Function):
+    """Rows over constants (B, 1).
+
+    The gradient of a cosine is of the order 1 / |e|.  Below the smallest norm it stays at that of
+    the smallest norm, as it does in pytorch-metric-learning: beyond, its square, which optimisers
+    and norm clipping take, would leave float32.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor, divisor: Tensor) -> Tensor:
+        """(B, D) to (B, D)."""
+        ctx.save_for_backward(divisor)
+        return embeddings / divisor
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """(B, D) to (B, D)."""
+        (divisor,) = ctx.saved_tensors
+        return grad / divisor.clamp_min(_SMALLEST_NORM), None
 
 
 class CosineGram(torch.autograd.Function):

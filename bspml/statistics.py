@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from bspml.checks import (
+    as_numbers,
     check_embeddings,
     check_number,
     check_whole,
@@ -82,7 +83,8 @@ def pair_statistics(
         `PairStatistics`, on the CPU.
 
     Raises:
-        InputError: shapes differ, NaN or infinity in the embeddings, weights outside [0, 1].
+        InputError: shapes differ, NaN or infinity in the embeddings or the scales, weights outside
+            [0, 1].
 
     Example:
         >>> stats = pair_statistics([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0, 0, 1])
@@ -125,7 +127,10 @@ def check_reference_weights(sample_weights: object, n: int) -> Tensor:
     """(n,) float64 weights in [0, 1] on the CPU; None gives ones."""
     if sample_weights is None:
         return torch.ones(n, dtype=torch.float64)
-    weights = torch.as_tensor(sample_weights).detach().cpu().double()
+    weights = as_numbers(
+        sample_weights, "sample_weights", f"(N,) = ({n},) numbers in [0, 1]", "None weighs all 1."
+    )
+    weights = weights.detach().cpu().double()
     if weights.shape != (n,):
         raise InputError(
             f"`sample_weights` must be (N,) = ({n},) like the embeddings; got "

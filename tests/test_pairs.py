@@ -73,6 +73,14 @@ def test_self_pairs_are_known_by_the_object(ref_emb, ref_labels, same):
         ((EMB.long(), LABELS), "must be a tensor of floats; got torch.int64"),
         ((EMB, LABELS, EMB[:, :1].clone(), LABELS.clone()), "as many columns.* 2; got 1"),
         ((EMB, LABELS, EMB.bool(), LABELS.clone()), "`ref_emb` must be a tensor of floats"),
+        ((EMB.to(torch.float8_e4m3fn), LABELS), "must be a tensor of floats; got torch.float8"),
+        ((EMB.to_sparse(), LABELS), r"must be a dense tensor.*to_dense\(\)"),
+        ((EMB, ["a"] * 4), "`labels` must be class ids.*got a list of str.*SampleWeights"),
+        ((EMB, [None] * 4), "`labels` must be class ids.*got a list of NoneType"),
+        ((EMB, [[0], [1, 2], [0], [0]]), "got a list of list of different lengths"),
+        ((EMB, torch.tensor([0, 1, math.nan, 1])), "`labels` must be integers.*nan.* at row 2"),
+        ((EMB, torch.tensor([0, 1, 0.5, 1])), r"`labels` must be integers.*0\.5.* at row 2"),
+        ((EMB, LABELS, EMB.clone(), [math.inf] * 4), "`ref_labels` must be integers.*inf"),
     ],
 )
 def test_a_batch_that_does_not_fit_is_refused(arguments, message):
@@ -190,12 +198,28 @@ def rows(*values):
     return torch.tensor(values)
 
 
+def test_small_integers_are_indices_and_no_mask():
+    pairs = tuple(rows(*values).to(torch.uint8) for values in ([0, 1], [1, 0], [0], [2]))
+    positive, negative = indices_to_masks(pairs, torch.zeros(4, 4))
+    assert mask_set(positive) == {(0, 1), (1, 0)}
+    assert mask_set(negative) == {(0, 2)}
+
+
 @pytest.mark.parametrize(
     ("indices", "message"),
     [
         ((rows(0), rows(1)), "must hold 3 .* or 4 .*; got 2"),
         ((rows(0), rows(1, 2), rows(0), rows(1)), "pairs 1 anchors with 2 others"),
         ((rows(0), rows(1), rows(0), rows(4)), "outside the batch of 4 rows and 4 references"),
+        ((rows(0), rows(-1), rows(0), rows(2)), r"outside the batch.*the pair \(0, -1\)"),
+        ((rows(-4), rows(1), rows(0), rows(2)), r"outside the batch.*the pair \(-4, 1\)"),
+        ((rows(0), rows(1), rows(-1)), r"outside the batch.*the pair \(0, -1\)"),
+        ((rows(True), rows(True), rows(0), rows(2)), "must hold integers; got torch.bool.*nonzero"),
+        ((rows(0.0), rows(1.0), rows(0), rows(2)), "must hold integers; got torch.float32"),
+        ((rows([0]), rows([1]), rows(0), rows(2)), r"of one axis; got \(1, 1\)"),
+        ((["a"], ["b"], rows(0), rows(2)), "index tensors of integers; got a list of str"),
+        (5, "must hold 3 .* or 4 .*; got int"),
+        ("aptn", "must hold 3 .* or 4 .*; got str"),
         ((rows(0, 2), rows(1, 3), rows(2), rows(3)), r"pair \(2, 3\) as positive and as negative"),
     ],
 )

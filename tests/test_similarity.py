@@ -7,7 +7,7 @@ from pytorch_metric_learning.distances import (
     SNRDistance,
 )
 
-from bspml.similarity import CosineGram, is_cosine, similarity_matrix
+from bspml.similarity import CosineGram, is_cosine, similarity_matrix, within_range
 
 
 def draw(rows, columns=5, seed=0, dtype=torch.float64):
@@ -68,6 +68,61 @@ def test_a_row_without_direction_has_the_gradient_of_the_distance(length):
 def test_the_scale_of_the_embeddings_does_not_matter():
     emb = draw(5)
     torch.testing.assert_close(CosineGram.apply(emb), CosineGram.apply(10 * emb))
+
+
+EXTREMES = [1e-30, 1e-20, 1e-13, 1e19, 1e20, 1e37]
+
+
+@pytest.mark.parametrize("scale", EXTREMES)
+@pytest.mark.parametrize("with_ref", [False, True])
+def test_rows_whose_squares_leave_float32_keep_their_cosines(scale, with_ref):
+    emb, ref = draw(5), draw(3, seed=1) if with_ref else None
+    # LpDistance normalises, too; between normalised rows it is sqrt(2 - 2 cos).
+    for distance, tolerance in ((CosineSimilarity(), 1e-6), (LpDistance(), 1e-3)):
+        expected = similarity_matrix(emb, ref, distance)
+        rows = (scale * emb).float()
+        rows[0] = emb[0].float()  # the others' scale is no matter of this row
+        refs = None if ref is None else (scale * ref).float()
+        found = similarity_matrix(rows, refs, distance)
+        torch.testing.assert_close(found.double(), expected, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("scale", EXTREMES)
+def test_their_gradient_is_finite_and_of_the_right_direction(scale):
+    cotangent = draw(5, 5, seed=2)
+    emb = draw(5).requires_grad_()
+    (similarity_matrix(emb, None, CosineSimilarity()) * cotangent).sum().backward()
+    rows = (scale * emb.detach()).float().requires_grad_()
+    matrix = similarity_matrix(rows, None, CosineSimilarity())
+    (matrix * cotangent.float()).sum().backward()
+    assert torch.isfinite(rows.grad.square()).all()
+    # As 1 / |e|, up to the bound that pytorch-metric-learning has as well.
+    peak = rows.detach().abs().amax(1, keepdim=True).double()
+    length = scale if scale > 1e-12 else 1e-12 / peak * scale
+    torch.testing.assert_close(rows.grad.double() * length, emb.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_denormal_and_zero_rows_stay_finite():
+    rows = torch.zeros(3, 5)
+    rows[1] = 1e-42
+    rows[2, 0] = 1.0
+    rows.requires_grad_()
+    matrix = similarity_matrix(rows, None, CosineSimilarity())
+    matrix.square().sum().backward()
+    assert torch.isfinite(rows.grad).all()
+    assert matrix[0].tolist() == [0, 0, 0]
+    assert float(matrix[1, 2].detach()) == pytest.approx(5**-0.5)
+
+
+def test_rows_of_ordinary_length_are_not_touched():
+    emb = draw(6)
+    assert within_range(emb) is emb
+    mixed = draw(6, dtype=torch.float32)
+    expected = similarity_matrix(mixed, mixed.clone(), CosineSimilarity())
+    mixed[2] *= 1e-20  # its company is computed as before, bit for bit
+    found = similarity_matrix(mixed, mixed.clone(), CosineSimilarity())
+    others = [0, 1, 3, 4, 5]
+    assert torch.equal(found[others][:, others], expected[others][:, others])
 
 
 def test_autocast_does_not_lower_the_precision():

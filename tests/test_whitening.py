@@ -46,5 +46,5 @@ def test_a_loud_direction_without_meaning_no_longer_hides_the_classes():
 
 
 def test_shrink_must_be_positive():
-    with pytest.raises(InputError, match=r"`shrink` must be in \(0, inf\]"):
+    with pytest.raises(InputError, match=r"`shrink` must be in \(0, inf\)"):
         whiten_embeddings(_rows(), shrink=0)

@@ -73,6 +73,12 @@ class AutomaticUpdate:
         kept = self.weights.weights.cpu() > 0
         return kept & ~self.in_half_a if self.phase == "half B" else kept
 
+    def allowed_rows(self) -> Tensor | None:
+        """(N,) bool, the half that the network may see in this phase; None for both halves."""
+        if self.phase in ("half A", "half B"):
+            return self.in_half_a if self.phase == "half A" else ~self.in_half_a
+        return None
+
     def update(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge, weigh, and move to the next phase; returns the record's fields."""
         phase = self.phase
@@ -208,6 +214,17 @@ class AutomaticUpdate:
             raise CheckpointError(
                 f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "
                 f"hold {len(self.weights)}. Resume with the same data set."
+            )
+        rate, p_values = state["noise_rate"], state["p_values"]
+        if (
+            state["phase"] not in ("half A", "half B", "features", "weights")
+            or state["in_half_a"].dtype != torch.bool
+            or not (rate is None or 0 <= rate <= 1)
+            or not (p_values is None or p_values.shape == state["in_half_a"].shape)
+        ):
+            raise CheckpointError(
+                "the saved curriculum has an unknown phase, or numbers that no curriculum has. "
+                "Was the checkpoint edited? Start the run anew."
             )
         self._enter(state["phase"])
         self.rounds_in_phase = state["rounds_in_phase"]

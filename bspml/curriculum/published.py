@@ -59,7 +59,8 @@ class PublishedUpdate:
         self.age = age
         if age is not None:
             self.age = check_number(age, "age")
-            maximum = float("inf") if age_max is None else check_number(age_max, "age_max")
+            limit = float("inf") if age_max is None else age_max
+            maximum = check_number(limit, "age_max", allow_infinite=True)
             self.schedule = AgeSchedule(self.age, age_growth, maximum)
         self.target_maw = (
             None if target_maw is None else check_number(target_maw, "target_maw", 0, 1)
@@ -76,6 +77,9 @@ class PublishedUpdate:
 
     def training_rows(self) -> None:
         """Every row takes part."""
+
+    def allowed_rows(self) -> None:
+        """Every row may be visited."""
 
     def update(self, embeddings: Tensor) -> dict[str, Any]:
         """Solve for the weights on these embeddings; returns the record's fields."""

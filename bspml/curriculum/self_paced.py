@@ -127,6 +127,13 @@ class SelfPacedCurriculum:
         """(N,) bool: the rows the next round may train on; None for every row."""
         return self._update.training_rows()
 
+    def allowed_rows(self) -> Bool[Tensor, " N"] | None:
+        """(N,) bool: the rows the next round may visit whatever they weigh; None for every row.
+
+        A superset of `training_rows`, for when those are of too few classes to fill a batch.
+        """
+        return self._update.allowed_rows()
+
     def scores(self) -> Float[Tensor, " N"] | None:
         """(N,) label p-values of the automatic curriculum (large: suspicious), or None."""
         return self._update.scores()

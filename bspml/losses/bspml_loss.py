@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -31,14 +32,19 @@ class WeightedMeanReducer(DivisorReducer):
     """Sum of the losses over the sum of the weights: the mean over the samples that count.
 
     pytorch-metric-learning's DivisorReducer, without its two waits for the device; a divisor of
-    0 (no sample counts) gives 0 with a gradient of 0.
+    0 (no sample counts) gives 0 with a gradient of 0.  So does, but for rounding, one whose
+    reciprocal, the gradient, would overflow.
     """
 
     def sum_and_divide(
         self, losses: Float[Tensor, " B"], embeddings: Tensor, divisor: Float[Tensor, ""]
     ) -> Float[Tensor, ""]:
         """Scalar; the last operation keeps no output, so trainers may scale it in place."""
-        return losses.sum() / torch.where(divisor > 0, divisor, 1)
+        smallest = torch.finfo(losses.dtype).tiny
+        return losses.sum() / torch.where(divisor >= smallest, divisor, 1)
+
+
+_COMPARISONS = 3  # batches whose labels are compared with those of the weights
 
 
 class BSPMLLoss(BaseMetricLossFunction):
@@ -85,7 +91,7 @@ class BSPMLLoss(BaseMetricLossFunction):
             `embedding_regularizer`, `embedding_reg_weight`.
 
     Raises:
-        InputError: an argument out of range.
+        InputError: an argument out of range, or not finite.
 
     Example:
         >>> emb = torch.tensor([[1., 0.], [.8, .6], [.3, -.953939]])  # S_01 = .8, S_02 = .3
@@ -112,6 +118,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         self.beta = check_number(beta, "beta", low=0.0, open_low=True)
         self.base = check_number(base, "base")
         self.miner = _check_miner(miner, self.weights, self.distance)
+        self._comparisons = _COMPARISONS
         self.add_to_recordable_attributes(list_of_names=["alpha", "beta", "base"], is_stat=False)
 
     def forward(
@@ -149,10 +156,32 @@ class BSPMLLoss(BaseMetricLossFunction):
         known = look_up(
             self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index
         )
+        self._compare_labels(batch.labels, known.sample_index)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             loss_dict = self.element_losses(batch, indices_tuple, known)
             self.add_embedding_regularization_to_loss_dict(loss_dict, batch.embeddings)
             return self.reducer(loss_dict, batch.embeddings, batch.labels)
+
+    def _compare_labels(self, labels: Tensor | None, sample_index: Tensor | None) -> None:
+        """Warn if the first batches' labels do not group their rows as the weights' labels do.
+
+        A shuffled or shifted index weighs every sample by a stranger's weight and shows nowhere.
+        Only a few batches, and only on the CPU, where looking costs no synchronisation.
+        """
+        if self._comparisons == 0 or labels is None or sample_index is None:
+            return
+        if self.weights is None or labels.device.type != "cpu" or not len(labels):
+            return
+        self._comparisons -= 1
+        codes = self.weights.codes.cpu()[sample_index.cpu()]
+        both = torch.stack([torch.unique(labels, return_inverse=True)[1], codes])
+        pairs = both.unique(dim=1).shape[1]
+        if pairs != len(both[0].unique()) or pairs != len(codes.unique()):
+            warnings.warn(
+                "the labels of this batch group its rows otherwise than the labels the weights "
+                "were made of: is `sample_index` the row of each sample in that data set?",
+                stacklevel=3,
+            )
 
     def compute_loss(
         self,

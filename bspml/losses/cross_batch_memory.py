@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning.utils.distributed import is_distributed
 
+from bspml.checks import as_numbers, check_whole
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.pairs import prepare_batch
-from bspml.shapes import Bool, Int, Tensor
+from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.weights.state import look_up
 
 _FIRST_ANONYMOUS = 2**62  # indices of rows whose data-set row nobody told; none is ever that large
@@ -30,6 +32,11 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
     sample in the queue, both give the same loss.  With `enqueue_mask`, too, a row and a queued row
     of the same sample are no pair.
 
+    In pytorch-metric-learning's DistributedLossWrapper every rank sees the rows of all ranks, its
+    own first.  They are queued rank by rank, so every rank holds the same queue, that of one
+    process on the whole batch; in the parent each rank's queue differs.  Who gathers the rows
+    otherwise passes `sample_index`: they are then queued in its order.
+
     The queue, its position and its indices are in `state_dict`, so a resumed run goes on exactly.
     Losses of other classes are handled by the parent, unchanged.
 
@@ -41,7 +48,7 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
             or what the loss's own miner says.
 
     Raises:
-        InputError: a loss that cannot be used with a memory.
+        InputError: a loss that cannot be used with a memory, or sizes below 1.
     """
 
     embedding_memory: Tensor
@@ -56,6 +63,8 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         miner: torch.nn.Module | None = None,
         **kwargs: Any,
     ) -> None:
+        embedding_size = check_whole(embedding_size, "embedding_size")
+        memory_size = check_whole(memory_size, "memory_size")
         super().__init__(loss, embedding_size, memory_size=memory_size, miner=miner, **kwargs)
 
     @staticmethod
@@ -76,7 +85,7 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         embeddings: Tensor,
         labels: Any,
         indices_tuple: Any = None,
-        enqueue_mask: Bool[Tensor, " B"] | None = None,
+        enqueue_mask: Any = None,
         *,
         sample_index: Any = None,
     ) -> Tensor:
@@ -103,13 +112,17 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         batch = prepare_batch(embeddings, labels)
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
+        self._check_fits(batch.embeddings)
         known = look_up(self._table(), batch.embeddings, None, sample_index)
         queued, anchors = self._split(enqueue_mask, len(embeddings), batch.embeddings.device)
+        given = None if sample_index is None else known.sample_index
+        order = order_on_every_rank(batch.embeddings.detach(), given)
         index = known.sample_index
         if index is None:
-            index = self._anonymous(len(embeddings), batch.embeddings.device)
+            index = self._anonymous(order)
 
-        self._enqueue(batch.embeddings[queued], batch.labels[queued], index[queued])
+        rows = order[queued[order]]
+        self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
         call = (batch.embeddings[anchors], batch.labels[anchors])
         memory = (self.embedding_memory[:size], self.label_memory[:size])
@@ -132,11 +145,12 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         """Which rows are queued and which are anchors; raises before anything is."""
         queued = anchors = torch.ones(rows, dtype=torch.bool, device=device)
         if enqueue_mask is not None:
-            queued = torch.as_tensor(enqueue_mask, device=device)
+            bools = f"({rows},) bools, one per row"
+            queued = as_numbers(enqueue_mask, "enqueue_mask", bools, "True queues a row.")
+            queued = queued.to(device)
             if queued.shape != (rows,) or queued.dtype != torch.bool:
                 raise InputError(
-                    f"`enqueue_mask` must be ({rows},) bools, one per row; "
-                    f"got {tuple(queued.shape)} of {queued.dtype}."
+                    f"`enqueue_mask` must be {bools}; got {tuple(queued.shape)} of {queued.dtype}."
                 )
             anchors = ~queued
         queue_rows = rows if enqueue_mask is None else int(queued.sum())
@@ -147,11 +161,28 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
             )
         return queued, anchors
 
-    def _anonymous(self, rows: int, device: torch.device) -> Int[Tensor, " B"]:
+    def _check_fits(self, embeddings: Tensor) -> None:
+        """The rows go beside those in the queue."""
+        if embeddings.shape[1] != self.embedding_size:
+            raise InputError(
+                f"`embeddings` must have the memory's {self.embedding_size} columns; "
+                f"got {embeddings.shape[1]}. Make it with embedding_size={embeddings.shape[1]}."
+            )
+        held = self.embedding_memory.dtype
+        filled = self.has_been_filled or self.queue_idx > 0
+        if filled and embeddings.dtype != held:
+            raise InputError(
+                f"`embeddings` must be {held} like those in the memory; got {embeddings.dtype}. "
+                "Convert them, or forget the others with `reset_queue()`."
+            )
+
+    def _anonymous(self, order: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Fresh indices for rows of unknown origin: equal to none but themselves."""
         first = self._next_anonymous
-        self._next_anonymous += rows
-        return torch.arange(first, first + rows, device=device)
+        self._next_anonymous += len(order)
+        index = torch.empty_like(order)
+        index[order] = torch.arange(first, self._next_anonymous, device=order.device)
+        return index
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor, index: Tensor) -> None:
         if len(embeddings) == 0:
@@ -186,6 +217,39 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
         for name in ("embedding_memory", "label_memory"):
-            if prefix + name in state_dict:
-                setattr(self, name, getattr(self, name).to(state_dict[prefix + name].dtype))
+            held = state_dict.get(prefix + name)
+            if held is not None and held.shape == getattr(self, name).shape:
+                setattr(self, name, getattr(self, name).to(held.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def order_on_every_rank(
+    embeddings: Float[Tensor, "B D"], sample_index: Int[Tensor, " B"] | None
+) -> Int[Tensor, " B"]:
+    """The order to queue the rows in, so that all ranks queue the same rows in the same order.
+
+    Without other ranks the rows stay as they are.  With them a call without index can only come
+    from pytorch-metric-learning's DistributedLossWrapper (or is about this rank's rows alone, and
+    then any order does): its rows, own rank first, are put back in the order of the ranks.  Who
+    passes an index has gathered the rows in a way unknown here, so they are sorted: by index, and
+    several views of a sample by their content.
+
+    Args:
+        embeddings: (B, D) the rows.
+        sample_index: (B,) data-set rows, if the call named them.
+
+    Returns:
+        (B,) row numbers, on the device of `embeddings`.
+    """
+    rows = torch.arange(len(embeddings), device=embeddings.device)
+    ranks = torch.distributed.get_world_size() if is_distributed() else 1
+    if ranks == 1 or len(rows) == 0:
+        return rows
+    if sample_index is not None:
+        content = torch.unique(embeddings, dim=0, return_inverse=True)[1].argsort(stable=True)
+        return content[sample_index[content].argsort(stable=True)]
+    if len(rows) % ranks:
+        return rows  # not the wrapper's: its ranks have batches of one size
+    own = torch.distributed.get_rank()
+    blocks = [*range(1, own + 1), 0, *range(own + 1, ranks)]
+    return rows.view(ranks, -1)[blocks].flatten()

@@ -38,7 +38,7 @@ class AgeSchedule:
     def __post_init__(self) -> None:
         check_number(self.age, "age", low=0.0, open_low=True)
         check_number(self.growth, "growth", low=1.0)
-        if check_number(self.maximum, "maximum") < self.age:
+        if check_number(self.maximum, "maximum", allow_infinite=True) < self.age:
             raise InputError(
                 f"`maximum` must be at least `age`={self.age:g}; got {self.maximum:g}."
             )

@@ -70,7 +70,7 @@ class StochasticOptions:
     def __post_init__(self) -> None:
         if self.gamma is not None:
             check_number(self.gamma, "gamma", low=0.0, open_low=True)
-        check_number(self.decay_passes, "decay_passes", low=0.0, open_low=True)
+        check_number(self.decay_passes, "decay_passes", low=0.0, open_low=True, allow_infinite=True)
         check_whole(self.classes_per_step, "classes_per_step")
         check_whole(self.samples_per_class, "samples_per_class")
         check_number(self.batch_growth, "batch_growth", low=1.0)

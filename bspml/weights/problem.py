@@ -97,7 +97,7 @@ class WeightProblem:
         self.codes = encode_labels(labels, len(self.xi_pos)).codes.numpy()
         self.sizes = np.bincount(self.codes).astype(np.float64)  # (C,)
         self.age = _check_age(age)
-        self.balance = check_number(balance, "balance", low=0.0)
+        self.balance = check_number(balance, "balance", low=0.0, allow_infinite=True)
         if math.isinf(self.balance):
             raise InputError("`balance` must be finite; got inf. Try 1e6 for equal class means.")
         for array in (self.xi_pos, self.xi_neg, self.codes, self.sizes):
@@ -275,7 +275,7 @@ def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
 
 
 def _check_age(age: float | int) -> float:
-    age = check_number(age, "age")
+    age = check_number(age, "age", allow_infinite=True)
     if math.isinf(age):
         raise InputError(
             f"`age` must be finite; got {age:g}. From 2 max xi_pos + 2 max xi_neg + 2 balance on, "

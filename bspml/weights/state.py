@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.checks import check_sample_index, encode_labels, some_of
+from bspml.checks import as_numbers, check_sample_index, encode_labels, some_of
 from bspml.errors import CheckpointError, InputError, SampleIndexError
 from bspml.shapes import Float, Int, Tensor
 
@@ -69,10 +69,22 @@ class SampleWeights(nn.Module):
     def __getitem__(self, sample_index: Any) -> Tensor:
         """Weights of these data-set rows, as a copy: a scalar for an int, else (B,)."""
         if isinstance(sample_index, slice):
-            return self.weights[sample_index].clone()
-        index = torch.as_tensor(sample_index, device=self.weights.device)
+            try:
+                return self.weights[sample_index].clone()
+            except (TypeError, ValueError) as err:
+                raise InputError(
+                    f"`sample_index` must be a slice of whole numbers with a step of at least 1; "
+                    f"got {sample_index}. Pass the rows as a list."
+                ) from err
+        index = as_numbers(
+            sample_index, "sample_index", "integers, (B,)", "Pass the data-set row of each sample."
+        )
         rows = check_sample_index(
-            index.reshape(-1) if index.ndim == 0 else index, len(self), None, "sample_index"
+            index.reshape(-1) if index.ndim == 0 else index,
+            len(self),
+            None,
+            "sample_index",
+            self.weights.device,
         )
         return self.weights[rows].reshape(index.shape)
 
@@ -121,9 +133,9 @@ class SampleWeights(nn.Module):
                 "the batch's sample indices are missing. Pass `sample_index=` (data-set rows, "
                 "(B,)) to the call, or announce them with `weights.set_batch(sample_index)`."
             )
-        # Move first: on the CPU a negative index would wrap, so it must be checked there.
-        index = torch.as_tensor(sample_index, device=self.weights.device)
-        return check_sample_index(index, len(self), rows, "sample_index")
+        return check_sample_index(
+            sample_index, len(self), rows, "sample_index", self.weights.device
+        )
 
     def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
         """Weights of a batch, (B,) with B = `rows`; see `index_for_batch` for what it raises."""
@@ -141,7 +153,9 @@ class SampleWeights(nn.Module):
         Raises:
             InputError: another shape, NaN, or a value outside; the weights are then unchanged.
         """
-        new = torch.as_tensor(new).detach()
+        new = as_numbers(
+            new, "new", f"one weight per sample, shape ({len(self)},)", "Pass numbers in [0, 1]."
+        ).detach()
         if new.shape != self.weights.shape:
             raise InputError(
                 f"`new` must be one weight per sample, shape ({len(self)},); "
@@ -196,6 +210,12 @@ class SampleWeights(nn.Module):
                 f"the checkpoint's weights belong to other labels: the classes differ at rows "
                 f"{some_of(rows)} of {len(self)}. Load it with the labels it was trained on, or "
                 "copy the numbers with `weights.update(...)` if that is what you want."
+            )
+        # NaN compares false, so it counts as outside.
+        if saved is not None and not bool(((saved >= 0) & (saved <= 1)).all()):
+            raise CheckpointError(
+                "the checkpoint's weights must lie in [0, 1]; it holds NaN or numbers outside. "
+                "Was it edited, or saved by another program?"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
 
@@ -256,10 +276,7 @@ def look_up(
     if ref_sample_index is None:
         return BatchWeights(anchors, None, index.to(like.device), None)
     ref_index = check_sample_index(
-        torch.as_tensor(ref_sample_index, device=weights.weights.device),
-        len(weights),
-        ref_rows,
-        "ref_sample_index",
+        ref_sample_index, len(weights), ref_rows, "ref_sample_index", weights.weights.device
     )
     references = weights.weights[ref_index].to(like)
     return BatchWeights(anchors, references, index.to(like.device), ref_index.to(like.device))
@@ -279,4 +296,4 @@ def _index_only(index: Any, rows: int | None, name: str, like: Tensor) -> Tensor
     """Indices without a table: only ever compared with each other, so there is no upper end."""
     if index is None:
         return None
-    return check_sample_index(index, 2**63 - 1, rows, name).to(like.device)
+    return check_sample_index(index, 2**63 - 1, rows, name, like.device)

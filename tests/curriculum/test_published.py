@@ -102,7 +102,7 @@ def test_state_goes_back_into_a_fresh_curriculum():
         ({"preset": "paper"}, "exactly one of `age` and `target_maw`"),
         ({"preset": "paper", "age": 1.0, "target_maw": 0.5}, "exactly one of"),
         ({"preset": "paper", "target_maw": 1.5}, r"`target_maw` must be in \[0, 1\]"),
-        ({"preset": "paper", "age": 1.0, "balance": -1}, r"`balance` must be in \[0, inf\]"),
+        ({"preset": "paper", "age": 1.0, "balance": -1}, r"`balance` must be in \[0, inf\)"),
         ({"preset": "best"}, "`preset` must be one of auto, paper; got 'best'"),
         ({"age": 1.0}, '`age` belongs to preset="paper"'),
         ({"statistics": "weighted"}, '`statistics` belongs to preset="paper"'),

@@ -1,6 +1,7 @@
 import copy
 import itertools
 import math
+import warnings
 
 import pytest
 import torch
@@ -356,6 +357,46 @@ def test_a_tiny_weight_gives_a_tiny_and_finite_pull():
     assert torch.isfinite(value)
     assert torch.isfinite(grad).all()
     assert float(grad[0].norm()) < 1e-30
+
+
+@pytest.mark.parametrize("weight", [1e-45, 1e-42, 1e-39, 1e-37])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+def test_only_tiny_weights_are_finite(weight, weighting):
+    # The reciprocal of their sum, and so the gradient of the mean, may be beyond float32.
+    emb, labels = batch(10, dtype=torch.float32)
+    weights = SampleWeights([0] * 18)
+    weights.update([weight] * 18)
+    assert float(weights.weights.max()) > 0
+    value, grad = value_and_grad(
+        BSPMLLoss(weights, weighting=weighting), emb, labels, sample_index=range(18)
+    )
+    assert torch.isfinite(value)
+    assert torch.isfinite(grad).all()
+
+
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("fused", [False, True])
+def test_a_collapsed_batch_is_finite(weighting, fused):
+    emb = torch.full((18, 5), 0.3, requires_grad=True)
+    loss = BSPMLLoss(weighting=weighting, miner=BSPMLMiner() if fused else None)
+    value = loss(emb, batch(0)[1])
+    value.backward()
+    assert torch.isfinite(value)
+    assert value > 0
+    # All rows point one way, and no pair pulls a row along itself: nothing can move.
+    assert float(emb.grad.abs().max()) < 1e-6
+
+
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_a_tiny_or_huge_batch_has_the_loss_of_its_directions(scale):
+    emb, labels = batch(40)
+    expected = BSPMLLoss(miner=BSPMLMiner())(emb, labels)
+    value, grad = value_and_grad(
+        BSPMLLoss(miner=BSPMLMiner()), (scale * emb.detach()).float(), labels
+    )
+    assert value.item() == pytest.approx(expected.item(), rel=1e-5)
+    assert torch.isfinite(grad).all()
+    assert (grad != 0).any()
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -792,11 +833,27 @@ def test_only_numbers_are_recorded():
     ("arguments", "message"),
     [
         ({"weighting": "outside"}, "`weighting` must be one of inside, paper"),
-        ({"alpha": 0}, r"`alpha` must be in \(0, inf\]; got 0"),
+        ({"alpha": 0}, r"`alpha` must be in \(0, inf\); got 0"),
         ({"beta": -1}, "`beta`"),
         ({"base": math.nan}, "`base`"),
+        ({"alpha": math.inf}, "`alpha` must be finite; got inf"),
+        ({"beta": math.inf}, "`beta` must be finite; got inf"),
+        ({"base": math.inf}, "`base` must be finite; got inf"),
+        ({"base": -math.inf}, "`base` must be finite; got -inf"),
     ],
 )
 def test_settings_out_of_range_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         BSPMLLoss(**arguments)
+
+
+def test_an_index_of_other_samples_is_warned_of():
+    labels = torch.arange(6).repeat_interleave(4)
+    E = torch.randn(24, 5, generator=torch.Generator().manual_seed(0))
+    rows = torch.arange(0, 24, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        # The same groups under other names are fine.
+        BSPMLLoss(SampleWeights(labels))(E[rows], 10 - labels[rows], sample_index=rows)
+    with pytest.warns(UserWarning, match="is `sample_index` the row of each sample"):
+        BSPMLLoss(SampleWeights(labels))(E[rows], labels[rows], sample_index=rows.flip(0).roll(1))

@@ -1,14 +1,16 @@
 import copy
 import io
+import tempfile
 
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
+from pytorch_metric_learning.utils import distributed as pml_dist
 
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss
-from bspml.losses.cross_batch_memory import CrossBatchMemory
+from bspml.losses.cross_batch_memory import CrossBatchMemory, order_on_every_rank
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
@@ -162,6 +164,12 @@ def test_outer_pairs_are_refused_with_the_way_out():
         ({"labels": None}, InputError, "`labels` must be given"),
         ({"embeddings": torch.full((8, 4), torch.nan)}, InputError, "must be finite"),
         ({"enqueue_mask": torch.ones(7, dtype=torch.bool)}, InputError, r"must be \(8,\) bools"),
+        ({"enqueue_mask": ["yes"] * 8}, InputError, r"must be \(8,\) bools.*got a list of str"),
+        ({"labels": torch.full((8,), torch.nan)}, InputError, "got .*nan.* at row 0"),
+        ({"labels": ["a"] * 8}, InputError, r"`labels` must be class ids.*got a list of str"),
+        ({"sample_index": ["a"] * 8}, InputError, "`sample_index` must be integers.*list of str"),
+        ({"embeddings": torch.ones(8, 3)}, InputError, "the memory's 4 columns; got 3"),
+        ({"embeddings": torch.ones(8, 4).double()}, InputError, r"float32 like those in .*float64"),
     ],
 )
 def test_a_refused_batch_leaves_the_queue_as_it_was(change, error, message):
@@ -239,3 +247,144 @@ def test_losses_of_pml_work_as_in_the_parent():
 def test_a_loss_without_references_is_refused():
     with pytest.raises(InputError, match="BSPMLLoss; got ArcFaceLoss"):
         CrossBatchMemory(pml_losses.ArcFaceLoss(3, COLUMNS), COLUMNS)
+
+
+@pytest.mark.parametrize("sizes", [(0, 8), (4, 0), (4, -1)])
+def test_a_memory_without_room_is_refused(sizes):
+    with pytest.raises(InputError, match=r"`(embedding|memory)_size` must be a whole number"):
+        CrossBatchMemory(BSPMLLoss(), *sizes)
+
+
+def test_another_precision_is_welcome_once_the_queue_is_empty():
+    emb, labels, _ = next(batches(1, torch.float32))
+    memory = CrossBatchMemory(BSPMLLoss(), COLUMNS, 20)
+    memory(emb, labels)
+    memory.reset_queue()
+    assert memory(emb.double(), labels).dtype == torch.float64
+
+
+def test_a_class_of_one_sample_is_finite_in_the_memory():
+    memory = CrossBatchMemory(BSPMLLoss(miner=BSPMLMiner()), COLUMNS, 6)
+    for emb, _, _ in batches(3):
+        rows = emb[:4].detach().requires_grad_()
+        value, grad = step(memory, rows, torch.tensor([0, 0, 1, 2]))
+        assert torch.isfinite(value)
+        assert torch.isfinite(grad).all()
+
+
+def test_the_kind_of_label_does_not_change_the_labels_queued():
+    emb, _, index = next(batches(1))
+    memory = CrossBatchMemory(BSPMLLoss(), COLUMNS, 20)
+    far = torch.tensor([2**40, 2**40 + 1] * 4)
+    memory(emb, far, sample_index=index)
+    memory(emb, torch.arange(8, dtype=torch.int8), sample_index=index + 8)
+    memory(emb, torch.arange(8.0), sample_index=index + 16)
+    assert memory.label_memory.dtype == torch.int64
+    assert torch.equal(memory.label_memory[4:8], far[4:])
+
+
+# ------------------------------------------------------------------------------- two processes
+
+HALF, STEPS, UNEVEN = 4, 6, 19  # 19 rows: parts of batches of 8 are overwritten
+
+
+def union_batches():
+    """Batches of two ranks in an order that is not that of the samples."""
+    generator = torch.Generator().manual_seed(7)
+    for _ in range(STEPS):
+        index = torch.randperm(SAMPLES, generator=generator)[: 2 * HALF]
+        rows = torch.randn(2 * HALF, 6, generator=generator, dtype=torch.float64)
+        yield rows, index % 3, index
+
+
+def train(run, rank=None):
+    """A few steps of a linear network; returns each gradient, its weights and the queue."""
+    weights = table(torch.rand(SAMPLES, generator=torch.Generator().manual_seed(8)))
+    known = weights if run != "no table" else None
+    memory = CrossBatchMemory(BSPMLLoss(known), COLUMNS, UNEVEN)
+    loss = memory if rank is None else pml_dist.DistributedLossWrapper(memory)
+    network = torch.nn.Linear(6, COLUMNS).double()
+    torch.nn.init.normal_(network.weight, generator=torch.Generator().manual_seed(9))
+    torch.nn.init.zeros_(network.bias)
+    grads = []
+    for rows, labels, index in union_batches():
+        mask = torch.arange(2 * HALF) % 3 > 0 if run == "mask" else None
+        if rank is not None:
+            mine = slice(HALF * rank, HALF * (rank + 1))
+            rows, labels, index = rows[mine], labels[mine], index[mine]
+            mask = None if mask is None else mask[mine]
+            index = torch.cat([index, pml_dist.all_gather(index)])
+        weights.set_batch(index)
+        network.zero_grad()
+        if run == "own gather" and rank is not None:  # without the wrapper, in another layout
+            emb = network(rows)
+            emb = torch.cat([pml_dist.all_gather(emb.detach()), emb])
+            labels = torch.cat([pml_dist.all_gather(labels), labels])
+            (2 * memory(emb, labels, sample_index=index.roll(HALF))).backward()
+        else:
+            loss(network(rows), labels, enqueue_mask=mask).backward()
+        grads.append(network.weight.grad.clone())
+        if rank is not None:  # what DistributedDataParallel does
+            torch.distributed.all_reduce(grads[-1])
+            grads[-1] /= 2
+        with torch.no_grad():
+            network.weight -= 0.1 * grads[-1]
+    return grads, network.weight.detach(), memory.state_dict()
+
+
+RUNS = ["table", "no table", "mask", "own gather"]
+
+
+def rank_of_two(rank, folder):
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
+    )
+    torch.save([train(run, rank) for run in RUNS], f"{folder}/{rank}")
+    torch.distributed.destroy_process_group()
+
+
+def test_every_rank_holds_the_queue_of_one_process_on_the_whole_batch():
+    with tempfile.TemporaryDirectory() as folder:
+        context = torch.multiprocessing.get_context("fork")
+        ranks = [
+            context.Process(target=rank_of_two, args=(rank, folder), daemon=True)
+            for rank in range(2)
+        ]
+        for process in ranks:
+            process.start()
+        for process in ranks:
+            process.join(60)
+            process.kill()  # only a hung one is still there
+        assert [process.exitcode for process in ranks] == [0, 0]
+        first, second = (torch.load(f"{folder}/{rank}") for rank in range(2))
+    for run, here, there in zip(RUNS, first, second, strict=True):
+        for buffer in ("embedding_memory", "label_memory", "index_memory"):
+            assert torch.equal(here[2][buffer], there[2][buffer]), (run, buffer)
+        assert torch.equal(here[1], there[1]), run
+        if run == "own gather":
+            continue  # sorted by sample: the same queue on both ranks, in an order of its own
+        grads, weight, state = train(run)
+        torch.testing.assert_close(here[0], grads)
+        torch.testing.assert_close(here[1], weight)
+        torch.testing.assert_close(here[2]["embedding_memory"], state["embedding_memory"])
+        assert torch.equal(here[2]["index_memory"], state["index_memory"])
+
+
+def test_the_order_among_ranks_does_not_depend_on_the_rank(monkeypatch):
+    emb = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
+    index = torch.tensor([5, 3, 3, 3, 9, 0])
+    assert order_on_every_rank(emb, index).tolist() == list(range(6))  # alone: as they came
+    monkeypatch.setattr("bspml.losses.cross_batch_memory.is_distributed", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
+    whole = torch.arange(6).view(3, 2)
+    for rank in range(3):
+        monkeypatch.setattr(torch.distributed, "get_rank", lambda rank=rank: rank)
+        others = [block for block in range(3) if block != rank]
+        rows = whole[[rank, *others]].flatten()  # what the wrapper hands over
+        assert rows[order_on_every_rank(emb[rows], None)].tolist() == list(range(6))
+        order = rows[order_on_every_rank(emb[rows], index[rows])]
+        assert index[order].tolist() == [0, 3, 3, 3, 5, 9]
+        assert torch.equal(emb[order[1:4]], emb[1:4][emb[1:4, 0].argsort()])
+    assert order_on_every_rank(emb[:5], None).tolist() == list(range(5))
+    assert order_on_every_rank(emb[:0], None).tolist() == []

@@ -334,3 +334,6 @@ def test_mining_keeps_no_graph_and_counts_its_pairs():
 def test_epsilon_must_be_a_number():
     with pytest.raises(InputError, match="`epsilon` must be in"):
         BSPMLMiner(epsilon=math.nan)
+    for value in (math.inf, -math.inf):
+        with pytest.raises(InputError, match="`epsilon` must be finite"):
+            BSPMLMiner(epsilon=value)

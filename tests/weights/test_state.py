@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from bspml.errors import CheckpointError, InputError, SampleIndexError
 from bspml.weights.state import SampleWeights, check_weights, look_up
 
+EMB = torch.zeros(1, 3)
 LABELS = [7, 7, 1_000_003, 7, -2]  # classes -2, 7, 1000003 of sizes 1, 3, 1
 
 
@@ -40,6 +41,8 @@ def test_starts_at_one_with_classes_sorted():
         np.array(LABELS),
         [str(v) for v in LABELS],
         torch.tensor(LABELS, dtype=torch.float64),
+        np.array([7, np.int64(7), 1_000_003, 7, -2], dtype=object),
+        torch.tensor([7, 7, 128, 7, -2], dtype=torch.bfloat16),
     ],
 )
 def test_labels_may_be_of_any_kind(labels):
@@ -47,6 +50,22 @@ def test_labels_may_be_of_any_kind(labels):
     same = table.codes[:, None] == table.codes
     expected = torch.tensor(LABELS)
     assert torch.equal(same, expected[:, None] == expected)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([[0], [1, 2]], "one label per sample.*got a list of list of different lengths"),
+        ([1, None], "got a mix of NoneType, int"),
+        ([10**30, 0], "must fit 64 bits.*as strings"),
+        ([1e30, 0.0], "must be integers or strings.*1e\\+30"),
+        (torch.zeros(2).to_sparse(), "dense tensor"),
+        (torch.zeros(2) * 1j, "must be integers or strings; got torch.complex64"),
+    ],
+)
+def test_what_are_no_labels_is_refused(labels, message):
+    with pytest.raises(InputError, match=message):
+        SampleWeights(labels)
 
 
 def test_no_labels_are_refused():
@@ -78,6 +97,22 @@ def test_an_index_outside_is_refused(weights, index):
 def test_a_fractional_index_is_refused(weights):
     with pytest.raises(InputError, match="must be integers"):
         weights[[0.0]]
+
+
+@pytest.mark.parametrize("index", [["a"] * 4, [None] * 4, [[0], [1, 2]], "a", None, ..., {0}, 1j])
+def test_what_is_no_index_is_refused_by_name(weights, index):
+    lookups = (weights.__getitem__, weights.set_batch, lambda i: look_up(weights, EMB, 3, [0], i))
+    for lookup in lookups[: 2 if index is None else 3]:  # no reference index is allowed
+        with pytest.raises(InputError, match=r"sample_index` must be integers.*; got .*Pass the"):
+            lookup(index)
+    with pytest.raises(InputError, match="`sample_index` must be a slice"):
+        weights[::0]
+
+
+def test_arrays_reversed_or_of_another_byte_order_are_read(weights):
+    assert weights[np.array([0, 4])[::-1]].tolist() == [0.75, 1.0]
+    assert weights[np.array([0, 4], dtype=">i4")].tolist() == [1.0, 0.75]
+    assert weights[torch.tensor([4, 0], dtype=torch.uint64)].tolist() == [0.75, 1.0]
 
 
 # ------------------------------------------------------------------------------- MAW and SDAW
@@ -138,6 +173,12 @@ def test_update_clips_rounding():
         ([1, -0.1, 1, 1, 1], r"got -0.1 at row 1"),
         ([1, 1, math.nan, 1, math.nan], r"got nan at row 2 \(rows 2, 4\)"),
         ([1, 1, math.inf, 1, 1], r"got inf at row 2"),
+        (["a"] * 5, r"`new` must be one weight per sample.*got a list of str.*in \[0, 1\]"),
+        ([None] * 5, "got a list of NoneType"),
+        (None, "got None"),
+        ([1, [1], 1, 1, 1], "got a list of int, list"),
+        (torch.ones(5).to_sparse(), r"dense tensor.*to_dense"),
+        (torch.ones(5) * 1j, "got torch.complex64"),
     ],
 )
 def test_a_refused_update_changes_nothing(weights, new, message):
@@ -176,7 +217,19 @@ def test_another_number_of_rows_raises_and_never_broadcasts(weights, announce):
 
 
 @pytest.mark.parametrize(
-    "wrong", [([0, 5], None), ([0, -1], None), ([[0]], None), ([0.5], None), ([1], [9])]
+    "wrong",
+    [
+        ([0, 5], None),
+        ([0, -1], None),
+        ([[0]], None),
+        ([0.5], None),
+        ([1], [9]),
+        (["a"], None),
+        ([None], None),
+        ([[0], [1, 2]], None),
+        (None, None),
+        ([1], "b"),
+    ],
 )
 def test_a_refused_batch_leaves_the_old_one(weights, wrong):
     weights.set_batch([3], [4])

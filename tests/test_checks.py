@@ -1,0 +1,167 @@
+"""The rules every public number, count and choice goes through."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bspml.checks import (
+    as_numbers,
+    check_choice,
+    check_embeddings,
+    check_number,
+    check_whole,
+    encode_labels,
+)
+from bspml.errors import InputError
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("half", "`x` must be a number; got 'half'"),
+        ("2", "`x` must be a number; got '2'"),
+        (None, "`x` must be a number; got None"),
+        (1j, "`x` must be a number; got complex"),
+        ([1, 2], "`x` must be a number; got a list of int"),
+        (torch.ones(2), "`x` must be a number; got a tensor of torch.float32"),
+        (math.inf, "`x` must be finite; got inf"),
+        (-math.inf, "`x` must be finite; got -inf"),
+        (10**400, "`x` must be finite; got inf"),
+        (torch.tensor(math.inf), "`x` must be finite"),
+        (math.nan, r"`x` must be in \(-inf, inf\); got nan"),
+    ],
+)
+def test_what_is_no_finite_number_is_refused(value, message):
+    with pytest.raises(InputError, match=message):
+        check_number(value, "x")
+
+
+def test_a_range_with_ends_names_them():
+    with pytest.raises(InputError, match=r"in \(0, inf\); got -inf"):
+        check_number(-math.inf, "x", 0, open_low=True)
+    with pytest.raises(InputError, match=r"in \[0, 1\]; got inf"):
+        check_number(math.inf, "x", 0, 1)
+    with pytest.raises(InputError, match=r"in \[0, inf\]; got -1"):
+        check_number(-1, "x", 0, allow_infinite=True)
+
+
+def test_infinity_passes_where_it_has_a_meaning():
+    assert check_number(math.inf, "x", allow_infinite=True) == math.inf
+    for value in (3, 3.0, np.float32(3), torch.tensor(3.0), np.array(3)):
+        assert check_number(value, "x") == 3.0
+
+
+@pytest.mark.parametrize("value", [0, 2.5, True, "many", None, math.inf, torch.ones(2), [3]])
+def test_what_is_no_count_is_refused(value):
+    with pytest.raises(InputError, match="`x` must be a whole number of at least 1"):
+        check_whole(value, "x")
+
+
+@pytest.mark.parametrize("value", ["c", None, 1, ["a"], np.array(["a", "b"])])
+def test_what_is_no_choice_is_refused(value):
+    with pytest.raises(InputError, match="`x` must be one of a, b"):
+        check_choice(value, "x", ("a", "b"))
+
+
+def test_lists_are_read_in_double_precision():
+    assert as_numbers([0.1], "x", "numbers", "").dtype == torch.float64
+    assert as_numbers([torch.tensor(1), torch.tensor(2)], "x", "numbers", "").tolist() == [1, 2]
+
+
+def test_arrays_are_not_copied():
+    array = np.arange(3.0)
+    as_numbers(array, "x", "numbers", "")[0] = 7
+    assert array[0] == 7
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, "0"], "all strings or all integers; got a mix of int, str"),
+        ([math.nan, "a"], "a mix of float, str"),
+        ([True, "a"], "a mix of bool, str"),
+        ([None, "a"], "a mix of NoneType, str"),
+        ([b"a", "a"], "a mix of bytes, str"),
+        ([1, math.nan], "got .*nan.* at row 1"),
+        ([1.0, 2.5], "got .*2.5.* at row 1"),
+        (np.array([1e19, -1e19]), "at row 0"),
+        ([2**63, -1], "must fit 64 bits, with sign; got a number of 64"),
+        ([10**30, 1], "must fit 64 bits"),
+        ([10**6000, 1], "must fit 64 bits"),
+        (np.array([10**30, 1], dtype=object), "must fit 64 bits"),
+        (["a", "a\0"], "must not hold the character NUL"),
+        (np.ma.masked_array([1, 2], [False, True]), "has masked entries"),
+        ([[1], [1, 2]], "one label per sample"),
+        ([1, [2]], "one label per sample"),
+        (None, r"shape \(N,\); got None"),
+        ("cat", r"shape \(N,\); got 'cat'"),
+        ({1, 2}, r"shape \(N,\); got set"),
+        (torch.eye(2).to_sparse(), "dense tensor"),
+    ],
+)
+def test_labels_that_would_merge_or_are_none_are_refused(labels, message):
+    with pytest.raises(InputError, match=message):
+        encode_labels(labels)
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "codes"),
+    [
+        (np.array([np.int64(3), np.int32(1)], dtype=object), [1, 3], [1, 0]),
+        (np.array([np.str_("b"), "a"], dtype=object), ["a", "b"], [1, 0]),
+        ([np.str_("b"), "a"], ["a", "b"], [1, 0]),
+        ([2, 1.0], [1, 2], [1, 0]),
+        ([2**53, 2**53 + 1, 1.0], [1, 2**53, 2**53 + 1], [1, 2, 0]),
+        ([True, False], [0, 1], [1, 0]),
+        ([torch.tensor(5), torch.tensor(4)], [4, 5], [1, 0]),
+        (torch.tensor([2.0, 1.0], dtype=torch.bfloat16), [1, 2], [1, 0]),
+        (np.array([2, 1], dtype=">i4"), [1, 2], [1, 0]),
+        (np.array([2**64 - 1, 0], dtype=np.uint64), [0, 2**64 - 1], [1, 0]),
+        (np.ma.masked_array([2, 1], False), [1, 2], [1, 0]),
+        ([], [], []),
+    ],
+)
+def test_labels_of_any_honest_kind_are_encoded(labels, classes, codes):
+    found = encode_labels(labels)
+    assert found.classes.tolist() == classes
+    assert found.codes.tolist() == codes
+
+
+# --- embeddings -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda E: E[:, ::-1][:, ::-1].copy()[::-1][::-1],
+        lambda E: E.astype(">f8"),
+        lambda E: E.astype(np.longdouble),
+        lambda E: E.astype(np.int64),
+        lambda E: torch.from_numpy(E).to(torch.float8_e4m3fn),
+        lambda E: np.ma.masked_array(E, False),
+        lambda E: E.tolist(),
+    ],
+)
+def test_embeddings_of_any_layout_are_the_same_numbers(change):
+    E = np.array([[1.0, 2.0], [3.0, 4.0], [0.5, 0.0]]) * 2
+    assert check_embeddings(change(E)).tolist() == E.tolist()
+    assert check_embeddings(E[::-1]).tolist() == E[::-1].tolist()
+
+
+@pytest.mark.parametrize(
+    ("embeddings", "message"),
+    [
+        (torch.eye(2).to_sparse(), "dense tensor with data"),
+        (torch.empty(2, 2, device="meta"), "dense tensor with data"),
+        (np.ma.masked_array(np.eye(2), np.eye(2)), "float64 with masked entries"),
+        (np.eye(2).astype(complex), "complex128"),
+    ],
+)
+def test_embeddings_without_numbers_are_refused(embeddings, message):
+    with pytest.raises(InputError, match=message):
+        check_embeddings(embeddings)
