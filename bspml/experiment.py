@@ -21,20 +21,28 @@ from bspml.build import (
     make_loss,
     make_network,
     make_optimizer,
+    make_sampler,
 )
 from bspml.checkpoints import State
 from bspml.checks import check_device
 from bspml.config import Config, dump_config
 from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.indexed import IndexedDataset, sample_index_getter
-from bspml.data.sampler import PKSampler
-from bspml.errors import ConfigError
+from bspml.errors import CheckpointError, ConfigError, UserError
 from bspml.evaluation.retrieval import evaluate
 from bspml.files import atomic_write
 from bspml.networks import embed
 from bspml.outputs import CLEAN, PLAIN, WEIGHTED, write_outputs
 from bspml.records import EpochRecord, RecordLog, RunFolder
 from bspml.report.tables import Results
+from bspml.resuming import (
+    check_rounds,
+    check_unchanged,
+    has_checkpoint,
+    load_method,
+    method_state,
+    usable_threads,
+)
 from bspml.trainers import AlternatingTrainer, RoundRecord
 from bspml.weights.state import SampleWeights
 
@@ -42,6 +50,9 @@ from bspml.weights.state import SampleWeights
 @runtime_checkable
 class Narrator(Protocol):
     """Shows a person what happens; the command line has one, tests have a silent one."""
+
+    def begin(self, config: Config, folder: RunFolder) -> None:
+        """Everything is checked; training starts now."""
 
     def say(self, line: str) -> None:
         """A line that stays."""
@@ -55,6 +66,9 @@ class Narrator(Protocol):
 
 class Silent:
     """A narrator that says nothing."""
+
+    def begin(self, config: Config, folder: RunFolder) -> None:
+        """Nothing."""
 
     def say(self, line: str) -> None:
         """Nothing."""
@@ -99,31 +113,61 @@ def run_experiment(
         figures: draw them at the end.
         data: what `load_data(config)` gives, if it is loaded already.
 
+    Only one process at a time trains in a folder.  A new run that fails by a user's mistake before
+    its first checkpoint leaves nothing behind.
+
     Raises:
+        ConfigError: settings that cannot work with these data, or, with `resume`, that changed.
         CheckpointError: the data set changed since the checkpoint, or a checkpoint is damaged.
-        RunError: a file cannot be written.
+        RunError: a file cannot be written, or another process is training this run.
     """
     narrator = narrator or Silent()
-    device = check_device(config.device)
     data = load_data(config) if data is None else data
-    if not resume:
-        atomic_write(folder.config, dump_config(config))
-    methods = _methods(config, data)
-    log = RecordLog(folder.records)
-    states = _load_states(folder, methods, data) if resume else {}
-    for state in states.values():
-        # Sums on a CPU are split by threads: the same bits need the same number of them.
-        torch.set_num_threads(state["threads"])
-    # Records written after the last checkpoint will be written again.
-    log.truncate(max((state["records"] for state in states.values()), default=0))
-    for method in methods:
-        run = MethodRun(method, config, data, device, folder, log, narrator)
-        run.train(states.get(method))
-    results = write_outputs(config, data, folder, log.read(), figures)
+    check_experiment(config, data, pretrained=not resume)
+    with folder.locked():
+        if not resume:
+            folder.refuse_if_used()
+        try:
+            if not resume:
+                atomic_write(folder.config, dump_config(config))
+            log = _train(config, folder, resume, narrator, data)
+        except UserError:
+            if not resume and not any(has_checkpoint(folder, m) for m in methods_of(config, data)):
+                folder.discard()
+            raise
+        results = write_outputs(config, data, folder, log.read(), figures)
     return ExperimentResult(results, folder, data.noise_rate)
 
 
-def _methods(config: Config, data: ExperimentData) -> list[str]:
+def check_experiment(config: Config, data: ExperimentData, pretrained: bool = True) -> None:
+    """Find what cannot work before a folder is made or an hour is spent.
+
+    Builds every part of a method once: network, sampler, optimiser, curriculum.
+
+    Args:
+        config: the experiment.
+        data: what `load_data(config)` gives.
+        pretrained: read the file of weights, too.
+
+    Raises:
+        UserError: the mistake, one line.
+    """
+    methods_of(config, data)
+    check_device(config.device)
+    most, ks = len(data.test_labels) - 1, config.evaluation.ks
+    if max(ks) > most:
+        raise ConfigError(
+            f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only {most} "
+            f"others. Use ks up to {most}."
+        )
+    make_sampler(config, data.codes)
+    make_optimizer(config, make_network(config, data.images.shape[1], pretrained))
+    if config.training.weighted:
+        make_curriculum(config, SampleWeights(data.codes), data.is_noisy)
+
+
+def methods_of(config: Config, data: ExperimentData) -> list[str]:
+    """Names of the methods to train, in order."""
     wanted = config.training
     if wanted.reference and data.is_noisy is None:
         raise ConfigError(
@@ -134,13 +178,57 @@ def _methods(config: Config, data: ExperimentData) -> list[str]:
     return [method for method, on in pairs if on]
 
 
-def _load_states(folder: RunFolder, methods: list[str], data: ExperimentData) -> dict[str, State]:
-    folder.remove_leftovers()
-    return {
-        method: checkpoints.load(folder.checkpoint(method), data.fingerprint)
+def _train(
+    config: Config, folder: RunFolder, resume: bool, narrator: Narrator, data: ExperimentData
+) -> RecordLog:
+    """Every method, one after the other, inside the lock."""
+    methods, log = methods_of(config, data), RecordLog(folder.records)
+    states = _load_states(config, folder, methods, data) if resume else {}
+    runs = [
+        MethodRun(method, config, data, folder, log, narrator, method not in states)
         for method in methods
-        if folder.checkpoint(method).exists()
-    }
+    ]
+    for run in runs:
+        if run.method in states:
+            run.take(states[run.method])
+    known = max((state["records"] for state in states.values()), default=0)
+    # Parsed now, not when the table is made of them hours later.
+    kept = log.first(known)
+    for method, state in states.items():
+        check_rounds(state, kept, folder.checkpoint(method))
+    # Records written after the last checkpoint will be written again.
+    log.truncate(known)
+    narrator.begin(config, folder)
+    _set_threads(states, narrator)
+    for run in runs:
+        run.train(run.method in states)
+    return log
+
+
+def _load_states(
+    config: Config, folder: RunFolder, methods: list[str], data: ExperimentData
+) -> dict[str, State]:
+    folder.remove_leftovers()
+    states = {}
+    for method in methods:
+        if has_checkpoint(folder, method):
+            states[method] = load_method(folder, method)
+            # Before the data: that the noise was changed, say, is clearer than "other data".
+            check_unchanged(states[method]["config"], config, folder.config)
+            load_method(folder, method, data.fingerprint)
+    return states
+
+
+def _set_threads(states: dict[str, State], narrator: Narrator) -> None:
+    # Sums on a CPU are split by threads: the same bits need the same number of them.
+    for state in states.values():
+        saved, threads = state["threads"], usable_threads(state["threads"])
+        if threads < saved:
+            narrator.say(
+                f"{state['method']}: saved with {saved} threads, goes on with the {threads} of "
+                "this machine; the last bits may differ"
+            )
+        torch.set_num_threads(threads)
 
 
 class MethodRun:
@@ -151,26 +239,22 @@ class MethodRun:
         method: str,
         config: Config,
         data: ExperimentData,
-        device: torch.device,
         folder: RunFolder,
         log: RecordLog,
         narrator: Narrator,
+        pretrained: bool = True,
     ) -> None:
-        self.method, self.config, self.data, self.device = method, config, data, device
+        self.method, self.config, self.data = method, config, data
         self.folder, self.log, self.narrator = folder, log, narrator
-        self.network = make_network(config, data.images.shape[1]).to(device)
-        self.weights = SampleWeights(data.codes).to(device)
+        self.device = check_device(config.device)
+        network = make_network(config, data.images.shape[1], pretrained)
+        self.network = network.to(self.device)
+        self.weights = SampleWeights(data.codes).to(self.device)
         self.trainer = self._build_trainer()
 
     def _build_trainer(self) -> AlternatingTrainer:
         config = self.config
-        sampler = PKSampler(
-            self.data.codes,
-            config.sampler.classes_per_batch,
-            config.sampler.samples_per_class,
-            config.training.batches_per_epoch,
-            config.seed,
-        )
+        sampler = make_sampler(config, self.data.codes)
         trainer = MetricLossOnly(
             models={"trunk": self.network, "embedder": torch.nn.Identity()},
             optimizers={"trunk_optimizer": make_optimizer(config, self.network)},
@@ -227,10 +311,16 @@ class MethodRun:
 
     # -- run and resume ----------------------------------------------------------------------
 
-    def train(self, state: State | None) -> None:
-        """Train to the end, from `state` (a checkpoint of this method) if there is one."""
-        if state is not None:
+    def take(self, state: State) -> None:
+        """Go to where a checkpoint of this method was written."""
+        try:
             self.trainer.load_state_dict(state["trainer"])
+        except CheckpointError as err:
+            raise CheckpointError(f"{self.folder.checkpoint(self.method)}: {err}") from None
+
+    def train(self, resumed: bool) -> None:
+        """Train to the end, from wherever this run stands."""
+        if resumed:
             self.narrator.say(
                 f"{self.method}: resumed at round {self.trainer.round + 1}, step "
                 f"{self.trainer.step + 1}"
@@ -238,12 +328,13 @@ class MethodRun:
         self.trainer.train(self.config.training.epochs)
 
     def _save(self) -> None:
-        state = {
-            "method": self.method,
-            "trainer": self.trainer.state_dict(),
-            "records": len(self.log),
-            "threads": torch.get_num_threads(),
-        }
+        state = method_state(
+            self.method,
+            self.trainer.state_dict(),
+            self.config,
+            len(self.log),
+            torch.get_num_threads(),
+        )
         checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
 
     # -- observer of the trainer -------------------------------------------------------------
@@ -283,6 +374,8 @@ class MethodRun:
                 "extra": {"curriculum": update.as_dict()},
             }
         weights = self.weights.weights
+        metrics = dict(record.metrics)
+        notes = (*record.notes, *metrics.pop("notes", ()))
         seconds = record.seconds_train + record.seconds_embed
         if update is not None:
             seconds += update.seconds_statistics + update.seconds_solve
@@ -295,7 +388,8 @@ class MethodRun:
             maw=record.maw,
             sdaw=record.sdaw,
             kept=float((weights >= 0.5).float().mean()),
-            **record.metrics,
+            notes=notes,
+            **metrics,
             **fields,
         )
 

@@ -10,6 +10,7 @@ import contextlib
 import os
 import re
 import secrets
+import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
@@ -34,9 +35,12 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
         `path`.
 
     Raises:
-        RunError: the file cannot be written (no folder, no permission, disk full); names `path`.
+        RunError: the file cannot be written (no folder, no permission, disk full), or `path` is a
+            pipe or a device, which a file must not replace; names `path`.
     """
     path = Path(path)
+    if is_special(path):
+        raise RunError(f"{path}: is a pipe or a device; nothing was written. Name a file.")
     target = Path(os.path.realpath(path))
     # Not tempfile: its files are private (0600), and a run folder is there to be shared.
     # A short name, so that a target near the file system's limit of 255 bytes still works.
@@ -60,6 +64,18 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
         temporary.unlink(missing_ok=True)
     _sync_folder(target.parent)
     return path
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is a pipe, a socket or a device, which may have no end or never answer.
+
+    Readers refuse it before they open it.  Links are followed.
+    """
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):  # ValueError: a name with NUL in it
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
 
 
 def is_leftover(path: Path) -> bool:

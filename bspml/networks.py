@@ -22,6 +22,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from bspml.checks import check_whole
 from bspml.errors import DataError, InputError, MissingDependencyError
+from bspml.files import is_special
 from bspml.shapes import Float, Tensor
 
 _TORCHVISION_PIXELS = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))  # mean, deviation
@@ -156,8 +157,10 @@ def build_network(
             torchvision classifier such as "torchvision:resnet50", its last layer replaced.
         embedding_size: D.
         in_channels: for "small-conv" and "mlp"; the others take grey and RGB images alike.
-        weights: for "torchvision:MODEL", a file with the classifier's state dict; None starts from
-            random weights.  Nothing is downloaded.
+        weights: a file saved by `torch.save(network.state_dict(), file)`: for "small-conv", of
+            the same network, its head too (`bspml.load(RUN).model` is one); for
+            "torchvision:MODEL", of the classifier.  None starts from random weights.  Nothing is
+            downloaded.
         seed: of the initial weights.
         options: further arguments of `SmallConvNet` (`channels`) or `MLPHead` (`hidden`).
 
@@ -173,11 +176,15 @@ def build_network(
     builders: dict[str, Callable[..., nn.Module]] = {"small-conv": SmallConvNet, "mlp": _mlp}
     with _seeded(check_whole(seed, "seed", low=0)):
         if name in builders:
-            _refuse(name, weights=weights)
+            if name != "small-conv":
+                _refuse(name, weights=weights)
             try:
-                return builders[name](embedding_size, in_channels=in_channels, **options)
+                net = builders[name](embedding_size, in_channels=in_channels, **options)
             except TypeError as err:
                 raise InputError(f"`options` of network {name!r}: {err}.") from err
+            if weights is not None:
+                _load(net, Path(weights))
+            return net
         _refuse(name, **options)
         if name == "efficientnet-lite0":
             _refuse(name, weights=weights)
@@ -252,6 +259,8 @@ def _torchvision(model: str, embedding_size: int, weights: Any) -> nn.Module:
 
 def _load(net: nn.Module, file: Path) -> None:
     """Load a state dict strictly.  weights_only: a weights file may not run code."""
+    if is_special(file):
+        raise DataError(f"`weights`: {file} is a pipe or a device, not a file.")
     try:
         state = torch.load(file, map_location="cpu", weights_only=True)
     except FileNotFoundError as err:
@@ -265,7 +274,7 @@ def _load(net: nn.Module, file: Path) -> None:
     state = state.get("state_dict", state) if isinstance(state, dict) else state
     try:
         net.load_state_dict(state)
-    except (RuntimeError, TypeError) as err:
+    except (RuntimeError, TypeError, AttributeError) as err:
         reason = " ".join(str(err).split())[:300]
         raise DataError(f"`weights`: {file} does not fit {type(net).__name__}: {reason}") from err
 
@@ -359,6 +368,24 @@ def _evaluating(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
+
+
+def freeze_backbone(model: nn.Module) -> int:
+    """Train only the last linear layer of `model` from now on; its batch statistics stay too.
+
+    Returns:
+        How many parameters (numbers, not tensors) are left to train.
+
+    Raises:
+        InputError: `model` has no linear layer.
+    """
+    heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
+    if not heads:
+        raise InputError("`model` must end in a linear layer, the head that is trained; got none.")
+    freeze_batchnorm(model)
+    model.requires_grad_(False)
+    heads[-1].requires_grad_(True)
+    return sum(p.numel() for p in heads[-1].parameters())
 
 
 def freeze_batchnorm(model: nn.Module, affine: bool = False) -> int:

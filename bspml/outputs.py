@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml import __version__, checkpoints
+from bspml import __version__
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.build import ExperimentData, make_network
 from bspml.checkpoints import State
 from bspml.config import Config
 from bspml.contrastive import contrastive_statistics
-from bspml.errors import MissingDependencyError
+from bspml.errors import MissingDependencyError, RunError
 from bspml.evaluation.neighbours import unit_rows
 from bspml.files import atomic_write
 from bspml.networks import embed
@@ -32,6 +32,7 @@ from bspml.report.figures import (
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import Results, final_results
+from bspml.resuming import load_method
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
 _SHEET = 48  # lowest-weight samples shown
@@ -58,10 +59,10 @@ def write_outputs(
         {method: {column: value}}.
     """
     if figures:
-        folder.figures.mkdir(exist_ok=True)
+        _make_folder(folder.figures)
         save_figure(curves(records, data.noise_rate), folder.figures / "curves.png")
     if config.training.weighted:
-        state = checkpoints.load(folder.checkpoint(WEIGHTED), data.fingerprint)["trainer"]
+        state = load_method(folder, WEIGHTED, data.fingerprint)["trainer"]
         p_values = state["curriculum"]["update"].get("p_values")
         weights = state["sample_weights"]["weights"].double()
         _write_table(folder, data, weights.numpy(), p_values)
@@ -83,6 +84,13 @@ def write_outputs(
     if figures:
         _write_page(folder)
     return results
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(exist_ok=True)
+    except OSError as err:
+        raise RunError(f"{path}: cannot be made ({err.strerror or err}).") from err
 
 
 def _estimate(records: Sequence[EpochRecord]) -> float | None:
@@ -127,7 +135,7 @@ def _write_suspects(
     p_values: torch.Tensor | None,
 ) -> None:
     """Suggested labels and neighbours of the samples of low weight, for the page."""
-    network = make_network(config, data.images.shape[1])
+    network = make_network(config, data.images.shape[1], pretrained=False)
     network.load_state_dict(state["network"]["models"]["trunk"])
     embeddings = embed(network, data.images, config.evaluation.batch_size)
     kept = weights.numpy() > 0

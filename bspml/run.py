@@ -10,16 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bspml import checkpoints
 from bspml.build import load_data, make_network
 from bspml.config import Config, load_config
 from bspml.data.folder import ImageFolder
-from bspml.errors import RunError
+from bspml.errors import CheckpointError, RunError
 from bspml.networks import embed
 from bspml.outputs import CLEAN, PLAIN, WEIGHTED
 from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
+from bspml.resuming import check_unchanged, has_checkpoint, load_method
+from bspml.trainer_state import faults_named
 
 METHODS = (WEIGHTED, PLAIN, CLEAN)
+SPLITS = ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -63,26 +65,34 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     Raises:
         RunError: no such run, or it has no such method.
         CheckpointError: the checkpoint is damaged.
+        ConfigError: config.yaml was changed since.
     """
     folder = RunFolder.open(path)
     config = load_config(folder.config)
     file = folder.checkpoint(method) if method in METHODS else None
-    if file is None or not file.exists():
-        there = [m for m in METHODS if folder.checkpoint(m).exists()]
+    if file is None or not has_checkpoint(folder, method):
+        there = [m for m in METHODS if has_checkpoint(folder, m)]
         raise RunError(
             f"{path}: has no checkpoint of method {method!r}; it has "
             f"{', '.join(there) or 'none yet'}."
         )
-    state = checkpoints.load(file)["trainer"]
-    model = make_network(config, _channels(config))
-    model.load_state_dict(state["network"]["models"]["trunk"])
-    weights = state["sample_weights"]
+    saved = load_method(folder, method)
+    check_unchanged(saved["config"], config, folder.config)
+    state = saved["trainer"]
+    model = make_network(config, _channels(config), pretrained=False)
+    try:
+        with faults_named():
+            model.load_state_dict(state["network"]["models"]["trunk"])
+            table = state["sample_weights"]
+            weights = torch.ones(0) if table is None else table["weights"]
+    except CheckpointError as err:
+        raise CheckpointError(f"{file}: {err}") from None
     return Run(
         config=config,
         folder=folder,
         method=method,
         model=model.eval(),
-        sample_weights=torch.ones(0) if weights is None else weights["weights"],
+        sample_weights=weights,
         records=RecordLog(folder.records).read(),
         finished=folder.finished,
     )
@@ -94,7 +104,7 @@ def _channels(config: Config) -> int:
 
 def embed_named(run: Run, what: str) -> tuple[Tensor, np.ndarray, list[str]]:
     """Embeddings, labels and names of the run's own split ("train", "test") or an image folder."""
-    if what in ("train", "test"):
+    if what in SPLITS:
         data = load_data(run.config)
         images = data.images if what == "train" else data.test_images
         labels = data.labels if what == "train" else data.test_labels

@@ -20,10 +20,11 @@ import torch
 from torch import Tensor
 
 from bspml.checkpoints import generator_states, restore_generators
-from bspml.checks import check_choice, check_number
+from bspml.checks import check_choice, check_number, check_whole
 from bspml.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
-from bspml.errors import InputError
+from bspml.errors import CheckpointError, InputError
+from bspml.trainer_state import check_trainer_state, faults_named
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ class RoundRecord:
         metrics: whatever the `evaluate` callable returned, {} when it was not called.
         seconds_train: time of the theta-step.
         seconds_embed: time to embed the training set.
+        notes: sentences for a person, such as that a round had to sample rows of weight 0.
     """
 
     round: int
@@ -52,6 +54,7 @@ class RoundRecord:
     metrics: dict[str, Any]
     seconds_train: float
     seconds_embed: float
+    notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Nested plain values, for JSON."""
@@ -93,8 +96,12 @@ class AlternatingTrainer:
         observer: told of steps and rounds.
 
     The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
-    clippers keep working.  Mid-round resume is exact when the data set returns the same item for
-    the same index; random augmentation drawn in worker processes is not.
+    clippers keep working.  Where the rows that the curriculum keeps are of fewer classes than a
+    batch needs (very high noise), a round samples all rows its phase may see instead; their weights
+    still apply, and the record's `notes` say so.
+
+    Mid-round resume is exact when the data set returns the same item for the same index; random
+    augmentation drawn in worker processes is not.
     """
 
     def __init__(
@@ -110,6 +117,7 @@ class AlternatingTrainer:
         initial_embeddings: Tensor | None = None,
         observer: Observer | None = None,
     ) -> None:
+        _check_parts(trainer, sampler, curriculum, embed, evaluate)
         if trainer.sampler is not sampler:
             raise InputError(
                 "`trainer.sampler` must be the very `sampler` given here, so that rounds can "
@@ -117,12 +125,14 @@ class AlternatingTrainer:
             )
         check_choice(embeddings, "embeddings", ["fresh", "collected"])
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
-        self.embed, self.evaluate, self.evaluate_every = embed, evaluate, evaluate_every
+        self.embed, self.evaluate = embed, evaluate
+        self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
         self.embeddings, self.observer = embeddings, observer
         self.initial_embeddings = initial_embeddings
         self.round, self.step, self.steps = 0, 0, 0
         self.loss_sum = 0.0
         self.seconds_train = 0.0
+        self.notes: tuple[str, ...] = ()
         self.collected: Tensor | None = None
         self._initial = copy.deepcopy(self._network_state())
         self._resume_generators: dict[str, Any] | None = None
@@ -157,8 +167,7 @@ class AlternatingTrainer:
     def _theta_step(self, target: int) -> None:
         """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
-        rows = None if self.curriculum is None else self.curriculum.training_rows()
-        self.sampler.set_rows(rows)
+        self._choose_rows()
         steps = min(len(self.sampler), self.step + target - self.steps)
         self._start_loader(steps)
         trainer = self.trainer
@@ -178,6 +187,21 @@ class AlternatingTrainer:
         trainer.step_lr_schedulers(end_of_epoch=True)
         trainer.zero_losses()
         self.seconds_train = time.perf_counter() - start
+
+    def _choose_rows(self) -> None:
+        """Restrict the sampler to the curriculum's rows, as far as they fill its batches."""
+        self.notes = ()
+        rows = None if self.curriculum is None else self.curriculum.training_rows()
+        if self.curriculum is not None and rows is not None:
+            classes = len(self.curriculum.weights.codes.cpu()[rows].unique())
+            wanted = self.sampler.classes_per_batch
+            if classes < wanted:
+                self.notes = (
+                    f"the weights keep {int(rows.sum())} rows of {classes} classes, fewer than the "
+                    f"{wanted} classes of a batch; rows of weight 0 were sampled too",
+                )
+                rows = self.curriculum.allowed_rows()
+        self.sampler.set_rows(rows)
 
     def _start_loader(self, steps: int) -> None:
         """Open the loader at `self.step`; generators go back where the checkpoint found them.
@@ -228,6 +252,7 @@ class AlternatingTrainer:
             metrics=metrics,
             seconds_train=self.seconds_train,
             seconds_embed=seconds_embed,
+            notes=self.notes,
         )
 
     # -- embeddings collected during training ------------------------------------------------
@@ -313,18 +338,63 @@ class AlternatingTrainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`: the next `train` goes on exactly there."""
-        self._load_network_state(state["network"])
+        """Inverse of `state_dict`: the next `train` goes on exactly there.
+
+        Raises:
+            CheckpointError: not the state of such a trainer; nothing is changed then.
+        """
+        rows = len(self.trainer.dataset)
+        check_trainer_state(state, self.trainer.optimizers, rows, self._full_round)
+        kept, initial = copy.deepcopy(self.state_dict()), self._initial
+        try:
+            with faults_named():
+                self._take_parts(state)
+        except CheckpointError:
+            self._take_parts(kept)
+            self._initial = initial
+            raise
+        position = state["position"]
+        self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
+        self.loss_sum = position["loss_sum"]
+        self.collected = state["collected"]
+        self._resume_generators = state["generators"]
+
+    def _take_parts(self, state: dict[str, Any]) -> None:
         if state["initial"] is not None:
+            self._load_network_state(state["initial"])  # would otherwise fail at the reset only
             self._initial = state["initial"]
+        self._load_network_state(state["network"])
         for name, loss in self.trainer.loss_funcs.items():
             loss.load_state_dict(state["loss_funcs"][name])
         if self.curriculum is not None:
             self.curriculum.weights.load_state_dict(state["sample_weights"])
             self.curriculum.load_state_dict(state["curriculum"])
-        self.collected = state["collected"]
-        position = state["position"]
-        self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
-        self.loss_sum = position["loss_sum"]
-        self._full_round = position["full_round"]
-        self._resume_generators = state["generators"]
+            if self.curriculum.may_reset and state["initial"] is None:
+                raise CheckpointError(
+                    "the checkpoint lacks the initial network, which this warm-up returns to. "
+                    "Start the run anew."
+                )
+
+
+def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:
+    """Refuse what would fail in the middle of a round only."""
+    needed = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
+    if not all(hasattr(trainer, name) for name in needed):
+        raise InputError(
+            "`trainer` must be a pytorch-metric-learning trainer, such as MetricLossOnly; got "
+            f"{type(trainer).__name__}."
+        )
+    if not isinstance(sampler, PKSampler):
+        raise InputError(f"`sampler` must be a PKSampler; got {type(sampler).__name__}.")
+    if not isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None):
+        raise InputError(
+            "`curriculum` must be a SelfPacedCurriculum, a FixedCurriculum or None; got "
+            f"{type(curriculum).__name__}."
+        )
+    if not callable(embed):
+        raise InputError(
+            "`embed` must be a function that returns the (N, D) embeddings of the training set; "
+            f"got {type(embed).__name__}."
+        )
+    if evaluate is not None and not callable(evaluate):
+        raise InputError(f"`evaluate` must be a function or None; got {type(evaluate).__name__}.")

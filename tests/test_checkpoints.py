@@ -86,6 +86,12 @@ def test_a_folder_is_no_checkpoint(tmp_path):
         load(tmp_path)
 
 
+def test_a_pipe_is_not_waited_for(path):
+    os.mkfifo(path)
+    with pytest.raises(CheckpointError, match="is a pipe"):
+        load(path)
+
+
 def test_an_empty_checkpoint_is_said_to_be_empty(path):
     path.touch()
     with pytest.raises(CheckpointError, match=r"is empty\. Use another checkpoint"):

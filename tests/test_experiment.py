@@ -1,7 +1,9 @@
 """The main job in small: what a run leaves, that it resumes after kill -9, and what it refuses."""
 
+import dataclasses
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,6 +15,8 @@ import pytest
 import torch
 
 import bspml
+from bspml import checkpoints
+from bspml.build import load_data
 from bspml.cli import main
 from bspml.config import load_config
 from bspml.errors import CheckpointError, ConfigError, RunError
@@ -99,6 +103,12 @@ def test_load_gives_the_network_behind_the_recorded_recall(finished):
     assert run.finished
 
 
+def copied(finished, tmp_path):
+    path = tmp_path / "copy"
+    shutil.copytree(finished.folder.path, path)
+    return RunFolder.open(path)
+
+
 def start(path, *extra):
     code = "import sys; from bspml.cli import main; sys.exit(main(sys.argv[1:]))"
     command = [sys.executable, "-c", code, "train", *SMALL, "-o", str(path), *extra]
@@ -176,27 +186,20 @@ def test_a_full_disk_ends_with_one_sentence_and_nothing_half_written(tmp_path):
     assert done.returncode == 2, done.stderr
     last = done.stderr.strip().splitlines()[-1]
     assert "checkpoint-multi-similarity.pt: cannot be written" in last
-    assert not list(path.glob("*.pt"))
-    assert not [p for p in path.iterdir() if p.name.startswith(".")]
+    assert not path.exists()  # nothing in it could be gone on with
 
 
 def test_other_data_than_the_checkpoints_is_refused(finished, tmp_path):
-    import shutil
-
-    path = tmp_path / "copy"
-    shutil.copytree(finished.folder.path, path)
-    text = (path / "config.yaml").read_text().replace("rate: 0.3", "rate: 0.2")
-    (path / "config.yaml").write_text(text)
-    with pytest.raises(CheckpointError, match="data set"):
-        run_experiment(load_config(path / "config.yaml"), RunFolder.open(path), resume=True)
+    folder = copied(finished, tmp_path)
+    config = load_config(folder.config)
+    data = dataclasses.replace(load_data(config), fingerprint=32 * "0")
+    with pytest.raises(CheckpointError, match="data set changed"):
+        run_experiment(config, folder, resume=True, data=data)
 
 
 @pytest.mark.parametrize("damage", [b"", b"not a checkpoint", None])
 def test_a_damaged_checkpoint_is_named(finished, tmp_path, damage, capsys):
-    import shutil
-
-    path = tmp_path / "copy"
-    shutil.copytree(finished.folder.path, path)
+    path = copied(finished, tmp_path).path
     file = path / "checkpoint-bspml.pt"
     file.write_bytes(file.read_bytes()[:5000] if damage is None else damage)
     assert main(["train", "--resume", str(path), "--quiet"]) == 2
@@ -228,3 +231,193 @@ def test_labels_of_a_file_are_trained_on(tmp_path):
     result = run_experiment(config, RunFolder.create(tmp_path / "run"), figures=False)
     assert read_weights(result.folder.weights).is_noisy.sum() == 5
     assert Path(result.folder.summary).is_file()
+
+
+def only_line(capsys):
+    err = capsys.readouterr().err
+    assert err.count("\n") == 1, err
+    return err
+
+
+def content(folder):
+    return {p.name: p.read_bytes() for p in folder.path.iterdir() if p.is_file()}
+
+
+def test_two_processes_do_not_train_the_same_run(finished, tmp_path, capsys):
+    folder = copied(finished, tmp_path)
+    half = folder.path / ".0123456789abcdef.tmp"
+    half.touch()  # the other's file in the making
+    with folder.locked():
+        assert main(["train", "--resume", str(folder.path)]) == 2
+    assert "another process is training this run" in only_line(capsys)
+    assert half.exists()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("lr: 0.001", "lr: 0.5", "`optimizer.lr` is 0.5, but the run was trained with 0.001"),
+        ("rate: 0.3", "rate: 0.2", "`noise.rate` is 0.2, but the run was trained with 0.3"),
+        ("embedding_size: 128", "embedding_size: 64", "`network.embedding_size` is 64"),
+    ],
+)
+def test_a_run_goes_on_only_under_its_own_configuration(finished, tmp_path, capsys, old, new, said):
+    folder = copied(finished, tmp_path)
+    text = folder.config.read_text()
+    assert old in text
+    folder.config.write_text(text.replace(old, new))
+    before = content(folder)
+    assert main(["train", "--resume", str(folder.path)]) == 2
+    assert said in only_line(capsys)
+    assert content(folder) == before
+    with pytest.raises(ConfigError, match=said):
+        bspml.load(folder.path)
+
+
+def test_a_run_may_be_made_longer_and_measured_otherwise(finished, tmp_path):
+    folder = copied(finished, tmp_path)
+    text = folder.config.read_text()
+    for old, new in (
+        ("epochs: 4", "epochs: 5"), ("every: 1", "every: 9"), ("name: glyphs", "name: x")
+    ):  # fmt: skip
+        assert old in text
+        text = text.replace(old, new, 1)
+    folder.config.write_text(text.replace("name: x\n  root", "name: glyphs\n  root"))
+    before = RecordLog(folder.records).read()
+    config = load_config(folder.config)
+    run_experiment(config, folder, resume=True, figures=False)
+    after = RecordLog(folder.records).read()
+    assert after[: len(before)] == before
+    last = {record.method: record.epoch for record in after}
+    assert all(epoch >= 5 for epoch in last.values())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda s: s.pop("trainer"),
+        lambda s: s.pop("config"),
+        lambda s: s.update(threads=0),
+        lambda s: s.update(threads="4"),
+        lambda s: s.update(records=-1),
+        lambda s: s.update(records=0),
+        lambda s: s.update(records=10**9),
+        lambda s: s["trainer"]["position"].update(step=10**9),
+        lambda s: s["trainer"].pop("network"),
+    ],
+)
+def test_a_checkpoint_of_wrong_content_is_refused_and_nothing_changes(
+    finished, tmp_path, capsys, change
+):
+    folder = copied(finished, tmp_path)
+    file = folder.checkpoint("bspml")
+    fingerprint = load_data(load_config(folder.config)).fingerprint
+    state = checkpoints.load(file)
+    change(state)
+    checkpoints.save(file, state, fingerprint)
+    before = content(folder)
+    threads = torch.get_num_threads()
+    assert main(["train", "--resume", str(folder.path)]) == 2
+    only_line(capsys)
+    assert content(folder) == before
+    assert torch.get_num_threads() == threads
+
+
+def test_a_checkpoint_under_another_methods_name_is_refused(finished, tmp_path, capsys):
+    folder = copied(finished, tmp_path)
+    folder.checkpoint("multi-similarity").replace(folder.checkpoint("bspml"))
+    assert main(["train", "--resume", str(folder.path)]) == 2
+    assert "is a checkpoint of 'multi-similarity', not of 'bspml'" in only_line(capsys)
+    with pytest.raises(CheckpointError, match="not of 'bspml'"):
+        bspml.load(folder.path)
+
+
+def test_more_threads_than_cores_are_cut_and_said(finished, tmp_path, capsys):
+    folder = copied(finished, tmp_path)
+    fingerprint = load_data(load_config(folder.config)).fingerprint
+    for method in ("multi-similarity", "bspml", "clean-only"):
+        state = checkpoints.load(folder.checkpoint(method))
+        checkpoints.save(folder.checkpoint(method), state | {"threads": 100_000}, fingerprint)
+    threads = torch.get_num_threads()
+    try:
+        run_experiment(load_config(folder.config), folder, resume=True, figures=False)
+        assert torch.get_num_threads() <= max(threads, os.cpu_count())
+    finally:
+        torch.set_num_threads(threads)
+
+
+def test_a_damaged_record_is_noticed_before_training(finished, tmp_path, capsys):
+    folder = copied(finished, tmp_path)
+    lines = folder.records.read_bytes().split(b"\n")
+    lines[1] = b'{"method": "bspml", "epoch": 1, "loss": "x"}'
+    folder.records.write_bytes(b"\n".join(lines))
+    before = content(folder)
+    assert main(["train", "--resume", str(folder.path)]) == 2
+    assert "line 2 is not an epoch record (`loss` must be a number" in only_line(capsys)
+    assert content(folder) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ("sampler.classes_per_batch=100", "`classes_per_batch`"),
+        ("network.weights=x.pt", "there is no file x.pt"),
+        ("evaluation.ks=[100000]", "`evaluation.ks` asks for the 100000 nearest"),
+    ],
+)
+def test_a_mistake_is_the_only_line_and_makes_no_folder(tmp_path, capsys, setting, said):
+    path = tmp_path / "run"
+    assert main(["train", *SMALL, setting, "-o", str(path)]) == 2
+    assert said in only_line(capsys)
+    assert not path.exists()
+
+
+def test_a_mistake_found_in_the_first_round_leaves_no_folder(tmp_path, capsys, monkeypatch):
+    path = tmp_path / "run"
+    monkeypatch.setattr(
+        "bspml.experiment.MethodRun.on_round", lambda *_: float(bspml.SampleWeights([]).maw())
+    )
+    assert main(["train", *SMALL, "training.checkpoint_every=null", "-q", "-o", str(path)]) == 2
+    only_line(capsys)
+    assert not path.exists()
+
+
+def test_a_run_killed_before_its_configuration_was_written_can_be_started_again(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    (folder.path / ".lock").touch()
+    with pytest.raises(RunError, match="not a run folder"):
+        RunFolder.open(folder.path)
+    assert RunFolder.create(folder.path) == folder
+
+
+def test_a_pretrained_small_conv_is_frozen_and_judged_before_the_first_step(finished, tmp_path):
+    trained = bspml.load(finished.folder.path, "multi-similarity").model
+    file = tmp_path / "net.pt"
+    torch.save(trained.state_dict(), file)
+    settings = [
+        "data.subset=24", "training.epochs=1", "sampler.classes_per_batch=8",
+        "evaluation.ks=[1]", "training.baseline=false", "evaluation.clustering=false",
+        f"network.weights={file}", "network.freeze=true", "curriculum.warmup=features",
+    ]  # fmt: skip
+    result = run_experiment(
+        load_config(None, settings), RunFolder.create(tmp_path / "run"), figures=False
+    )
+    file.unlink()  # a run does not need it any more
+    run = bspml.load(result.folder.path)
+    changed = {
+        name
+        for name, value in run.model.state_dict().items()
+        if not torch.equal(value, trained.state_dict()[name])
+    }
+    assert changed == {"head.weight", "head.bias"}
+    assert run.records[0].extra["curriculum"]["round"] == 2  # the first was before the first step
+    run_experiment(run.config, result.folder, resume=True, figures=False)
+
+
+def test_very_high_noise_is_trained_through_and_noted(tmp_path):
+    settings = [*SMALL, "noise.rate=0.95", "training.baseline=false"]
+    result = run_experiment(
+        load_config(None, settings), RunFolder.create(tmp_path / "run"), figures=False
+    )
+    notes = [note for r in RecordLog(result.folder.records).read() for note in r.notes]
+    assert any("fewer than the 8 classes of a batch" in note for note in notes)

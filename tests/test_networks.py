@@ -16,6 +16,7 @@ from bspml.networks import (
     SmallConvNet,
     build_network,
     embed,
+    freeze_backbone,
     freeze_batchnorm,
 )
 
@@ -183,8 +184,8 @@ def test_unknown_names_and_options_are_refused_with_what_exists():
         build_network("big-conv")
     with pytest.raises(InputError, match=r"no classifier 'resnet999'; it has .*resnet18"):
         build_network("torchvision:resnet999")
-    with pytest.raises(InputError, match="'small-conv' does not take `weights`"):
-        build_network("small-conv", weights="w.pth")
+    with pytest.raises(InputError, match="'mlp' does not take `weights`"):
+        build_network("mlp", weights="w.pth")
     with pytest.raises(InputError, match=r"`options` of network 'small-conv'.*depth"):
         build_network("small-conv", depth=3)
     with pytest.raises(InputError, match="does not take `hidden`"):
@@ -337,3 +338,32 @@ def test_affine_freezes_scale_and_shift_too():
     assert norm.weight.grad is None
     assert norm.bias.grad is None
     assert np.all([p.grad is not None for p in net.layers[0].parameters()])
+
+
+def test_only_the_last_linear_layer_of_a_frozen_backbone_trains():
+    net = SmallConvNet(embedding_size=5, channels=(4, 5, 6))
+    assert freeze_backbone(net) == sum(p.numel() for p in net.head.parameters())
+    before = copy.deepcopy(net.state_dict())
+    net.train()
+    optimizer = torch.optim.SGD([p for p in net.parameters() if p.requires_grad], lr=1.0)
+    net(pixels(4, 1, 24, 24)).square().sum().backward()
+    optimizer.step()
+    changed = {k for k, v in net.state_dict().items() if not torch.equal(v, before[k])}
+    assert changed == {"head.weight", "head.bias"}
+    with pytest.raises(InputError, match="must end in a linear layer"):
+        freeze_backbone(nn.Conv2d(1, 1, 1))
+
+
+def test_small_conv_takes_its_own_saved_weights_and_no_others(tmp_path):
+    saved = build_network("small-conv", 8, seed=1)
+    torch.save(saved.state_dict(), tmp_path / "net.pt")
+    loaded = build_network("small-conv", 8, weights=tmp_path / "net.pt", seed=2)
+    for a, b in zip(saved.state_dict().values(), loaded.state_dict().values(), strict=True):
+        assert torch.equal(a, b)
+    with pytest.raises(DataError, match=r"net\.pt does not fit SmallConvNet: .*head\.weight"):
+        build_network("small-conv", 9, weights=tmp_path / "net.pt")
+    with pytest.raises(DataError, match="there is no file"):
+        build_network("small-conv", 8, weights=tmp_path / "none.pt")
+    torch.save({1: torch.ones(1)}, tmp_path / "odd.pt")
+    with pytest.raises(DataError, match="does not fit SmallConvNet"):
+        build_network("small-conv", 8, weights=tmp_path / "odd.pt")

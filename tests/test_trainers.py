@@ -8,9 +8,9 @@ import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
 
 import bspml
-from bspml.errors import InputError
+from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
-from bspml.trainers import AlternatingTrainer
+from bspml.trainers import AlternatingTrainer, _check_parts
 
 CLASSES, PER_CLASS = 12, 12
 
@@ -244,3 +244,128 @@ def test_a_foreign_sampler_is_refused():
     other = bspml.PKSampler([0, 0, 1, 1], 2, 2)
     with pytest.raises(InputError, match="very `sampler`"):
         AlternatingTrainer(trainer.trainer, other, None, trainer.embed)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trainer": None}, "`trainer` must be a pytorch-metric-learning trainer"),
+        ({"sampler": [1]}, "`sampler` must be a PKSampler"),
+        ({"curriculum": "auto"}, "`curriculum` must be"),
+        ({"embed": torch.ones(2, 2)}, "`embed` must be a function"),
+        ({"evaluate": 3}, "`evaluate` must be a function"),
+    ],
+)
+def test_impossible_parts_are_refused_at_once(change, message):
+    made = make_trainer()
+    given = {"trainer": made.trainer, "sampler": made.sampler, "curriculum": made.curriculum}
+    given |= {"embed": made.embed, "evaluate": None}
+    with pytest.raises(InputError, match=message):
+        _check_parts(**(given | change))  # past the type checks that only the tests have
+    given.pop("evaluate")
+    with pytest.raises(InputError, match="`evaluate_every` must be a whole number"):
+        AlternatingTrainer(**given, evaluate_every=0)
+    with pytest.raises(InputError, match="`trainer` must be"):
+        AlternatingTrainer(**(given | {"trainer": None}))
+    for epochs in (float("inf"), float("nan"), -1.0):
+        with pytest.raises(InputError, match="`epochs`"):
+            made.train(epochs)
+
+
+@pytest.fixture(scope="module")
+def in_warmup():
+    """A state inside the second round of the warm-up, with everything in it."""
+    watch = Watch(4)
+    make_trainer("auto", watch).train(2)
+    return watch.saved
+
+
+def damage_position(key, value):
+    return lambda state: state["position"].update({key: value})
+
+
+DAMAGES = {
+    "no network": lambda s: s.pop("network"),
+    "no initial": lambda s: s.update(initial=None),
+    "text as round": damage_position("round", "1"),
+    "negative step": damage_position("step", -1),
+    "far step": damage_position("step", 10**9),
+    "far round": damage_position("round", 10**9),
+    "nan loss": damage_position("loss_sum", float("nan")),
+    "other round": damage_position("full_round", 7),
+    "other network": lambda s: s["network"]["models"]["trunk"].popitem(),
+    "other initial": lambda s: s["initial"]["models"]["trunk"].popitem(),
+    "text rate": lambda s: s["network"]["optimizers"]["trunk_optimizer"]["param_groups"][0].update(
+        lr="fast"
+    ),
+    "small moment": lambda s: s["network"]["optimizers"]["trunk_optimizer"]["state"][0].update(
+        exp_avg=torch.ones(1)
+    ),
+    "no losses": lambda s: s.update(loss_funcs={}),
+    "nan weights": lambda s: s["sample_weights"]["weights"].fill_(float("nan")),
+    "other method": lambda s: s.update(curriculum=None, sample_weights=None),
+    "other phase": lambda s: s["curriculum"]["update"].update(phase="x"),
+    "other preset": lambda s: s["curriculum"].update(preset="paper"),
+    "short generator": lambda s: s["generators"].update(torch=torch.zeros(3, dtype=torch.uint8)),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
+def test_a_state_of_wrong_content_is_refused_in_one_line_and_changes_nothing(in_warmup, damage):
+    state = copy.deepcopy(in_warmup)
+    damage(state)
+    trainer = make_trainer("auto", seed=5)
+    before = copy.deepcopy(trainer.state_dict())
+    with pytest.raises(CheckpointError) as err:
+        trainer.load_state_dict(state)
+    assert "\n" not in str(err.value)
+    after = trainer.state_dict()
+    for part in ("network", "initial", "loss_funcs", "sample_weights", "generators"):
+        assert_same(after[part], before[part])
+    assert after["position"] == before["position"]
+    assert after["curriculum"]["update"]["phase"] == "half A"
+    assert trainer._resume_generators is None
+    trainer.load_state_dict(in_warmup)  # the whole one still fits
+
+
+def assert_same(a, b):
+    if isinstance(a, torch.Tensor):
+        assert torch.equal(a, b)
+    elif isinstance(a, dict):
+        assert a.keys() == b.keys()
+        for key in a:
+            assert_same(a[key], b[key])
+    else:
+        assert repr(a) == repr(b)
+
+
+def test_a_round_goes_on_where_the_weights_keep_too_few_classes_for_a_batch():
+    trainer = make_trainer("features")
+    curriculum, weights = trainer.curriculum, trainer.curriculum.weights
+    update = curriculum.update
+
+    def keep_three_classes(embeddings):
+        record = update(embeddings)
+        weights.update(weights.weights * (weights.codes < 3))
+        return record
+
+    curriculum.update = keep_three_classes
+    visited = []
+    trainer.trainer.end_of_iteration_hook = lambda _: visited.append(weights.batch_index)
+    records = trainer.train(2)
+    assert len(records) == 2
+    assert "of 3 classes, fewer than the 6 classes of a batch" in records[0].notes[0]
+    assert len(weights.codes[torch.cat(visited)].unique()) == CLASSES
+
+
+def test_too_few_classes_in_a_half_never_lets_the_other_half_in():
+    trainer = make_trainer("auto")
+    trainer.train(0.5)  # half A is done
+    weights, half = trainer.curriculum.weights, trainer.curriculum.allowed_rows()
+    assert 0 < half.sum() < len(half)
+    weights.update(weights.weights * (weights.codes < 3))
+    visited = []
+    trainer.trainer.end_of_iteration_hook = lambda _: visited.append(weights.batch_index)
+    record = trainer.train(trainer.steps / trainer._full_round + 0.2)[0]
+    assert record.notes
+    assert half[torch.cat(visited)].all()

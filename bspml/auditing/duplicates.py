@@ -13,14 +13,18 @@ estimate from the 5th to 30th neighbour, so up to four copies of a sample do not
     1/h = ( sum_{r = 5}^{29} log(delta_30 / delta_r) + 4 log(delta_30 / delta_5) ) / 25
 
 It is drawn towards the median over all samples, as 25 neighbours tell it badly, and scaled so that
-(delta_2 / delta_5)^h has the median it must have: noise makes the dimension higher at small
-distances.  Of a pair, the lower delta_5 counts.
+neither (delta_1 / delta_5)^h nor (delta_2 / delta_5)^h has a lower median than it must have: noise
+makes the dimension higher at small distances, and in small classes the first neighbours are near
+and the fifth is far.  Of a pair, the lower delta_5 counts.
 
 The number of chance pairs up to v is  kappa N (1 - (1 - v)^4) / 2,  with kappa <= 1 such that it
 is right between v = .1 and .2, where there are few copies; below 1, as a chance pair must be near
 from both sides.  Pairs are kept while this is at most `false_share` of them, pairs under different
 labels and under the same label apart: neighbours rarely have different labels, so among such pairs
-copies stand out more.  Ours, not from a paper.
+copies stand out more.  And a pair must be at most .8 times as far (squared) as nearest neighbours
+are around it (the median over its 10 nearest samples, the lower of both sides), which most chance
+pairs fail.  Where most samples have a near copy, that is the usual distance, and none is reported.
+Ours, not from a paper.
 """
 
 from __future__ import annotations
@@ -48,7 +52,9 @@ _PRIOR = 10.0  # neighbours' worth of the median dimension in each local one
 _BY_CHANCE = (0.1, 0.2)  # v between which pairs are taken to be chance
 # A copy is at least this much nearer than the fifth neighbour, in squared distance and in v: keeps
 # data with few distinct distances, where h means nothing, from filling the list.
-_LARGEST_RATIO, _LARGEST_V = 0.6, 0.05
+_LARGEST_RATIO, _LARGEST_V = 0.7, 0.1
+_AROUND = 10  # samples around, whose nearest distance is the usual one
+_LARGEST_OF_USUAL = 0.8
 
 
 def find_duplicates(
@@ -62,7 +68,8 @@ def find_duplicates(
     Args:
         rows: from `bspml.evaluation.neighbours.unit_rows`; rows of norm 0 are nobody's copy.
         codes: (N,) int64 labels.
-        false_share: of the near pairs, how many may be chance, by the count above.
+        false_share: of the near pairs, how many may be chance by the count above; few of these
+            pass the last test.
         backend: of the neighbour search: "auto", "faiss" or "torch".
 
     Returns:
@@ -110,10 +117,12 @@ def _near_pairs(
     outer = min(_OUTER, len(distinct) - 1)
     unit = rows if len(distinct) == len(rows) else rows[distinct]
     places, squared = _nearest(unit, outer, backend)
-    pairs, ratio, v = _pair_volumes(places, squared)
+    pairs, delta, v = _pair_volumes(places, squared)
     labels = codes[distinct]
     apart = labels[pairs[:, 0]] != labels[pairs[:, 1]]
-    kept = (ratio <= _LARGEST_RATIO) & (v <= _LARGEST_V)
+    usual = np.median(squared[:, 0][places[:, :_AROUND]], 1)
+    kept = delta <= _LARGEST_OF_USUAL * usual[pairs].min(1)
+    kept &= (delta <= _LARGEST_RATIO * squared[:, _SCALE - 1][pairs].min(1)) & (v <= _LARGEST_V)
     for stratum in (apart, ~apart):
         kept[stratum] &= v[stratum] <= _largest_volume(v[stratum], len(distinct), false_share)
     pairs = pairs[kept]
@@ -153,18 +162,15 @@ def _chance_pairs(v: Any, n: int) -> Any:
 def _pair_volumes(
     places: np.ndarray, squared: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Candidate pairs (P, 2), each once, delta_1 / delta_5 of each, and v."""
-    n = len(squared)
-    scale = np.maximum(squared[:, _SCALE - 1], np.finfo(np.float64).tiny)
-    inverse = _inverse_dimension(squared)
-    first = np.repeat(np.arange(n), _NEAREST)
+    """Candidate pairs (P, 2), each once, 1 - similarity of each, and v."""
+    first = np.repeat(np.arange(len(squared)), _NEAREST)
     second = places[:, :_NEAREST].ravel()
-    ratio = squared[:, :_NEAREST].ravel() / np.minimum(scale[first], scale[second])
     pairs = np.stack([np.minimum(first, second), np.maximum(first, second)], 1)
     pairs, once = np.unique(pairs, axis=0, return_index=True)
-    ratio = np.minimum(ratio[once], 1)
-    mean_inverse = (inverse[pairs[:, 0]] + inverse[pairs[:, 1]]) / 2
-    return pairs, ratio, ratio ** (1 / mean_inverse)
+    delta = squared[:, :_NEAREST].ravel()[once]
+    scale = np.maximum(squared[:, _SCALE - 1], np.finfo(np.float64).tiny)
+    ratio = np.minimum(delta / scale[pairs].min(1), 1)
+    return pairs, delta, ratio ** (1 / _inverse_dimension(squared)[pairs].mean(1))
 
 
 def _inverse_dimension(squared: np.ndarray) -> np.ndarray:
@@ -176,10 +182,12 @@ def _inverse_dimension(squared: np.ndarray) -> np.ndarray:
     inverse = (spacings + (_SCALE - 1) * (logs[:, -1] - logs[:, _SCALE - 1])) / outer
     inverse = (inverse * outer + np.median(inverse) * _PRIOR) / (outer + _PRIOR)
     inverse = np.maximum(inverse, tiny)
-    # The second neighbour, not the first, which may be a copy.
-    inner = np.median((logs[:, _SCALE - 1] - logs[:, 1]) / inverse)
-    scale = inner / -np.log(beta.median(2, _SCALE - 2))
-    return np.maximum(inverse * scale, tiny)
+    scales = [
+        np.median((logs[:, _SCALE - 1] - logs[:, r - 1]) / inverse)
+        / -np.log(beta.median(r, _SCALE - r))
+        for r in (1, 2)
+    ]
+    return np.maximum(inverse * max(scales), tiny)
 
 
 def _components(pairs: np.ndarray) -> np.ndarray:

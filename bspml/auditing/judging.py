@@ -63,10 +63,10 @@ def audit(
         InputError: wrong shapes or values, or fewer than two classes.
 
     Example:
-        >>> blobs = [[1, 0], [9, 1], [8, 1], [0, 1], [1, 9], [1, 8]] * 5
-        >>> report = bspml.audit(blobs, ["a", "a", "a", "b", "b", "b"] * 4 + ["a"] * 3 + ["b"] * 3)
-        >>> report.noise_rate
-        0.0
+        >>> rays = [[1, 0], [9, 1], [8, 1], [0, 1], [1, 9], [1, 8]] * 5
+        >>> report = audit(rays, ["a", "a", "a", "b", "b", "b"] * 4 + list("baabbb"))
+        >>> report.table()["index"][0].item(), report.suggested_labels[24].item()
+        (24, 'a')
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))

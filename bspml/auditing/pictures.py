@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bspml.data.folder import to_mode
 from bspml.errors import DataError, InputError
 
 __all__ = ["Pictures"]
@@ -124,7 +125,7 @@ def _from_file(path: Path) -> Any | None:
     try:
         with Image.open(path) as image:
             image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
-            small = image.convert("RGB")
+            small = to_mode(image, "RGB")
         small.thumbnail((_SIDE, _SIDE))
         return small
     except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError):

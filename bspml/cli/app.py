@@ -6,8 +6,11 @@ more than --fail-above allows; 130 interrupted.
 
 from __future__ import annotations
 
+import errno
+import io
 import sys
 import traceback
+import warnings
 from collections.abc import Sequence
 from typing import Annotated, Any, Optional
 
@@ -26,6 +29,7 @@ app = typer.Typer(
 )
 
 _INTERRUPTED = 130  # 128 + SIGINT, as shells count
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 Seed = Annotated[Optional[int], typer.Option(help="Seed of everything random.")]  # noqa: UP045
 Device = Annotated[Optional[str], typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]  # noqa: UP045
@@ -41,13 +45,27 @@ class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swall
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns the exit code."""
-    try:
-        code = app(args=None if argv is None else list(argv), standalone_mode=False)
-    except BaseException as err:
-        return _exit_code(err)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names of files need not be text, nor the terminal UTF-8: what cannot be shown is
+            # escaped.
+            stream.reconfigure(errors="backslashreplace")
+    with warnings.catch_warnings():
+        warnings.showwarning = _show_warning  # type: ignore[assignment]  # fewer names
+        try:
+            code = app(args=None if argv is None else list(argv), standalone_mode=False)
+            if sys.stdout is not None:  # closed by the caller
+                sys.stdout.flush()  # here, not at exit: a full disk has a line of its own
+        except BaseException as err:
+            return _exit_code(err)
     if code == _INTERRUPTED:
         _complain("interrupted", _INTERRUPTED)
     return code if isinstance(code, int) else 0
+
+
+def _show_warning(message: Warning | str, *_where: Any) -> None:
+    """A warning is for the user: no file, no line of ours."""
+    print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)
 
 
 def _exit_code(err: BaseException) -> int:
@@ -55,15 +73,22 @@ def _exit_code(err: BaseException) -> int:
         return _complain(_one_line(str(err)), 2)
     if isinstance(err, InterruptedRun | KeyboardInterrupt) or type(err).__name__ == "Abort":
         return _complain(str(err) or "interrupted", _INTERRUPTED)
-    if isinstance(err, SystemExit) or type(err).__name__ == "Exit":
-        code = getattr(err, "exit_code", getattr(err, "code", 0))
-        return code if isinstance(code, int) else 1
-    if hasattr(err, "format_message"):  # click's usage errors
-        return _complain(f"{_one_line(err.format_message())} (see `bspml --help`)", 2)
-    if isinstance(err, BrokenPipeError):
+    if isinstance(err, BrokenPipeError) or isinstance(err.__context__, BrokenPipeError):
+        # Raised by us, or by click, which makes an exit of it.
         # The reader (head, less) went away; Python would complain once more while closing stdout.
         sys.stdout = None
         return 0
+    if isinstance(err, SystemExit) or type(err).__name__ == "Exit":
+        code = getattr(err, "exit_code", getattr(err, "code", 0))
+        return code if isinstance(code, int) else 1
+    if type(err).__name__ == "NoArgsIsHelpError":
+        print(err.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+        return 2
+    if hasattr(err, "format_message"):  # click's usage errors
+        return _complain(f"{_one_line(err.format_message())} (see `bspml --help`)", 2)
+    if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
+        sys.stdout = None
+        return _complain(f"the output cannot be written ({err.strerror})", 2)
     traceback.print_exception(err)
     return _complain("this is a fault of bspml, not yours; please report the lines above", 1)
 

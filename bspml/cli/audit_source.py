@@ -26,9 +26,10 @@ _TEXT_COLUMNS = ("text", "caption", "sentence")
 _CPU = torch.device("cpu")
 _IMAGE_SIZE = 224  # what the backbones were trained on
 _TRAINED_ON_THEM = (
-    "This network was trained on these labels, so it is no honest judge of them: it pulls a sample "
-    "towards its wrong class, and the noise rate comes out too low. The order of suspicion stays "
-    "good. For an honest rate, audit embeddings of a network that never saw these labels."
+    "This network was trained on these labels, so it is no honest judge of them: it pulls samples "
+    "towards the wrong classes they were given, and the noise rate may come out too low. The order "
+    "of suspicion stays good. For an honest rate, audit embeddings of a network that never saw "
+    "these labels."
 )
 
 

@@ -24,6 +24,13 @@ def run_evaluate(
     """Print the metrics as a table or as JSON."""
     wanted = _parse_ks(ks)
     if Path(what).is_dir():
+        given_too = {"LABELS": labels, "--gallery": gallery, "--gallery-labels": gallery_labels}
+        ignored = [name for name, value in given_too.items() if value is not None]
+        if ignored:
+            raise InputError(
+                f"{what} is a run folder, which has its own test split: it does not go with "
+                f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
+            )
         from bspml.run import embed_named, load
 
         embeddings, given, _ = embed_named(load(what, method), "test")

@@ -14,7 +14,7 @@ from bspml.checks import check_device
 from bspml.cli.app import InterruptedRun
 from bspml.config import Config, load_config
 from bspml.errors import ConfigError
-from bspml.experiment import ExperimentResult, run_experiment
+from bspml.experiment import ExperimentResult, check_experiment, run_experiment
 from bspml.records import EpochRecord, RunFolder
 from bspml.report.tables import format_table
 
@@ -42,12 +42,12 @@ def run_train(
         config = _read_arguments(arguments, settings)
         check_device(config.device)
         data = load_data(config)
+        check_experiment(config, data)
         # Made last, so that a mistake above leaves no empty folder.
         folder = RunFolder.create(output or str(Path("runs") / config.name))
     # pml warns of every optional dictionary entry that is absent.
     logging.getLogger("PML").setLevel(logging.ERROR)
     narrator = _Terminal(quiet or as_json)
-    narrator.begin(config, folder)
     try:
         result = run_experiment(config, folder, resume is not None, narrator, data=data)
     except KeyboardInterrupt:
@@ -91,6 +91,7 @@ class _Terminal:
         self.bar: Any = None
 
     def begin(self, config: Config, folder: RunFolder) -> None:
+        """One line: what is trained on what, and where."""
         noise = config.noise
         planted = (
             f"labels of {noise.labels_file}"
@@ -140,7 +141,7 @@ class _Terminal:
             if record.detection_auroc is not None:
                 cells.append(f"AUROC {record.detection_auroc:.3f}")
             cells.append(record.phase)
-        self.say("  ".join(cells))
+        self.say("\n".join(["  ".join(cells), *(f"{'':>16}  {note}" for note in record.notes)]))
 
     def close(self) -> None:
         """Take the bar away."""

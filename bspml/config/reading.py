@@ -19,6 +19,7 @@ from ruamel.yaml.error import YAMLError
 from bspml.config.messages import describe, unknown_key, valid_keys
 from bspml.config.schema import Config
 from bspml.errors import ConfigError
+from bspml.files import is_special
 
 COMMAND_LINE = "command line"
 _MAX_BYTES = 1 << 20  # a config of more than 1 MiB is some other file
@@ -77,6 +78,8 @@ def dump_config(config: Config) -> str:
 
 
 def _read_file(path: Path) -> dict[Any, Any]:
+    if is_special(path):
+        raise ConfigError(f"{path}: is a pipe or a device; give a YAML file")
     try:
         with path.open("rb") as file:
             raw = file.read(_MAX_BYTES + 1)

@@ -29,6 +29,8 @@ NOISE_KINDS = ("none", "symmetric")
 # [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
 _PAPER_LOSS = {"base": 1.0, "weighting": "paper", "skip_zero": False}
 
+_LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
+
 Fraction = Annotated[float, Field(ge=0, le=1)]
 Positive = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
@@ -125,9 +127,9 @@ class NetworkConfig(Section):
     """The embedding network, from scratch or from a file of weights."""
 
     name: str = "small-conv"
-    embedding_size: Count = 128
-    weights: FilePath | None = None  # file of pretrained weights; null: from scratch
-    freeze: bool = False  # train the head only
+    embedding_size: Annotated[int, Field(ge=1, le=65_536)] = 128
+    weights: FilePath | None = None  # state dict, from other data; null: from scratch
+    freeze: bool = False  # train the last linear layer only
 
     @field_validator("name")
     @classmethod
@@ -226,6 +228,16 @@ class SamplerConfig(Section):
 
     classes_per_batch: int = Field(default=16, ge=2)
     samples_per_class: int = Field(default=4, ge=2)
+
+    @model_validator(mode="after")
+    def _fits(self) -> SamplerConfig:
+        size = self.classes_per_batch * self.samples_per_class
+        if size > _LARGEST_BATCH:
+            raise ValueError(
+                f"`sampler.classes_per_batch` x `sampler.samples_per_class` is {size}; a batch has "
+                f"at most {_LARGEST_BATCH} samples; lower one of them"
+            )
+        return self
 
 
 class OptimizerConfig(Section):

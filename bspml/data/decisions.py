@@ -5,8 +5,7 @@ label (the label decided on, as a safeguard) and new_label (for a wrong one).  T
 has index, label, weight, decision: a right label has weight 1 for good, a wrong one weight 0, or
 weight 1 for good under its new label; every other sample keeps the weight it had.
 
-Cells follow the spreadsheets' convention: text that a spreadsheet would run as a formula or
-rewrite as a number has a leading apostrophe, which is taken off when read.
+Cells follow the spreadsheets' convention, see `bspml.cells`.
 """
 
 from __future__ import annotations
@@ -22,9 +21,10 @@ from typing import Any
 
 import numpy as np
 
+from bspml.cells import bare_cell, label_cells, parse_labels, protected_cell
 from bspml.checks import some_of
 from bspml.errors import DataError, InputError
-from bspml.files import atomic_write
+from bspml.files import atomic_write, is_special
 
 __all__ = [
     "CorrectedLabels",
@@ -40,9 +40,6 @@ __all__ = [
 
 DECISIONS = ("right", "wrong", "unsure")
 _CORRECTED = ("index", "label", "weight", "decision")
-# The full-width forms too: spreadsheets in East Asian locales take them for the narrow ones.
-_FORMULA = re.compile(r"[=+\-@'\t\r\n＝＋－＠]")
-_NUMBER = re.compile(r"\s*\d[\d.,_]*([eE][+-]?\d*)?\s*|\s*\.\d.*|(?i:nan|inf|true|false)")
 _INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
@@ -237,18 +234,14 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
         )
     cells, weights, verdicts = zip(*(by_index[i] for i in range(len(rows))), strict=True)
     return CorrectedLabels(
-        _labels_of(cells), np.array(weights, np.float64), np.array(verdicts, dtype="<U6")
+        parse_labels(cells), np.array(weights, np.float64), np.array(verdicts, dtype="<U6")
     )
-
-
-def _labels_of(cells: tuple[str, ...]) -> np.ndarray:
-    if all(_INTEGER.fullmatch(cell) for cell in cells):
-        return np.array([int(cell) for cell in cells], dtype=np.int64)
-    return np.array([bare_cell(cell) for cell in cells], dtype=str)
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
     """('file: line n', {column: cell}) of each line; a byte-order mark is passed over."""
+    if is_special(path):
+        raise DataError(f"{path}: is a pipe or a device, not a CSV file.")
     try:
         with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
             reader = csv.DictReader(file, strict=True)
@@ -273,29 +266,3 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
         raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
     except (UnicodeDecodeError, csv.Error) as err:
         raise DataError(f"{path}: is not a CSV file in UTF-8 ({err}).") from err
-
-
-# --- cells ----------------------------------------------------------------------------------------
-
-
-def label_cells(labels: np.ndarray) -> list[str]:
-    """Labels as CSV cells; text that a spreadsheet would not leave alone is protected."""
-    if labels.dtype.kind in "iub":
-        return [str(int(label)) for label in labels]
-    return [protected_cell(str(label)) for label in labels]
-
-
-def protected_cell(text: str) -> str:
-    """`text`, after an apostrophe if a spreadsheet would run or rewrite it.
-
-    Example:
-        >>> protected_cell("=1+1"), protected_cell("007"), protected_cell("sparrow")
-        ("'=1+1", "'007", 'sparrow')
-    """
-    risky = not text or _FORMULA.match(text.lstrip(" ")) or _NUMBER.fullmatch(text)
-    return f"'{text}" if risky else text
-
-
-def bare_cell(cell: str) -> str:
-    """The text behind `protected_cell`."""
-    return cell.removeprefix("'")

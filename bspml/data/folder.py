@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bspml.errors import DataError
+from bspml.files import is_special
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -24,7 +26,7 @@ class ImageFolder(Dataset[Tensor]):
     Args:
         root: the folder.
         image_size: side in pixels; images are resized to a square.
-        channels: 1 for grey, 3 for RGB; images of any mode are converted.
+        channels: 1 for grey, 3 for RGB; images of any mode are converted (see `to_mode`).
 
     Attributes:
         paths: N paths relative to `root`, with forward slashes.
@@ -60,17 +62,50 @@ class ImageFolder(Dataset[Tensor]):
         return len(self.paths)
 
     def __getitem__(self, sample_index: int) -> Tensor:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
 
         path = self.root / self.paths[sample_index]
+        if is_special(path):
+            raise DataError(f"{path}: is a pipe or a device, not an image. Remove it.")
         try:
             with Image.open(path) as image:
-                mode = "L" if self.channels == 1 else "RGB"
+                small = to_mode(image, "L" if self.channels == 1 else "RGB")
                 size = (self.image_size, self.image_size)
-                pixels = np.asarray(image.convert(mode).resize(size, Image.Resampling.BILINEAR))
-        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as err:
+                pixels = np.asarray(small.resize(size, Image.Resampling.BILINEAR))
+        except Exception as err:  # decoders raise what they like on damage: SyntaxError, zlib.error
+            reason = str(err) or type(err).__name__
             raise DataError(
-                f"{path}: cannot be read as an image ({err}). Remove or replace it."
+                f"{path}: cannot be read as an image ({reason}). Remove or replace it."
             ) from err
         tensor = torch.from_numpy(pixels.copy()).float() / 255
         return tensor[None] if self.channels == 1 else tensor.permute(2, 0, 1).contiguous()
+
+
+def to_mode(image: Any, mode: str) -> Any:
+    """A Pillow image in 8 bits a channel, `mode` "L" or "RGB".
+
+    Pillow's own conversion cuts values off at 255, which makes a 16-bit image white.  Here:
+
+    - grey of 16 bits, or integers of 32 bits, which is how some formats hold 16: 0..65535 becomes
+      0..255 (divided by 257, rounded).  Integers outside are refused.
+    - grey floats: 0..1 becomes 0..255.  Floats outside are refused.
+    - transparency is dropped: what lies under it shows.
+    - the rest (grey, palettes, RGB, CMYK, YCbCr, one bit) is converted by Pillow.
+
+    Raises:
+        DataError: integers or floats outside those ranges, NaN.
+    """
+    from PIL import Image
+
+    if image.mode.startswith("I") or image.mode == "F":
+        top = 1 if image.mode == "F" else 65535
+        values = np.asarray(image, dtype=np.float64)
+        if not (values.min() >= 0 and values.max() <= top):  # NaN compares false
+            raise DataError(
+                f"its values span {values.min():g} to {values.max():g}; expected 0 to {top}, or 8 "
+                "bits a channel"
+            )
+        image = Image.fromarray(np.rint(values * (255 / top)).astype(np.uint8))
+    elif image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # else Pillow warns
+    return image.convert(mode)

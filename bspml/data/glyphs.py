@@ -18,7 +18,6 @@ import logging
 import os
 import sys
 import unicodedata
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from torch.utils.data import Dataset
 
 from bspml.checks import check_choice, check_whole
 from bspml.errors import DataError, InputError
-from bspml.files import atomic_write
+from bspml.files import atomic_write, is_special
 
 FACES = (
     "DejaVuSans",
@@ -180,15 +179,18 @@ def _cached(root: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 def _read(path: Path, key: str, size: int) -> tuple[np.ndarray, np.ndarray] | None:
     """The cached arrays, or None if the file is absent, damaged or another one's."""
     try:
+        if is_special(path):
+            raise OSError("a pipe or a device")
         with np.load(path, allow_pickle=False) as file:  # zip members carry a CRC: flips show here
-            stored, points, pixels = str(file["key"]), file["points"], file["pixels"]
+            # A member that is no array comes as bytes.
+            stored, points, pixels = (np.asarray(file[n]) for n in ("key", "points", "pixels"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as err:
-        _log.warning("drawing the glyphs again: %s is damaged (%s)", path, err)
+    except Exception as err:  # zip and npy raise what they like on damage, MemoryError included
+        _log.warning("drawing the glyphs again: %s is damaged (%r)", path, err)
         return None
     sound = (
-        stored == key
+        str(stored) == key
         and points.shape == (NUM_CLASSES,)
         and points.dtype == np.int64
         and pixels.shape == (NUM_CLASSES, len(FACES), size, size)

@@ -242,9 +242,13 @@ class _Queue:
 
     def draw(self, count: int) -> list[int]:
         """The next `count` items; only if there are fewer than that, some come up again."""
-        size = len(self._items)
-        if count > size:
-            return self.draw(size) + self.draw(count - size)
+        drawn: list[int] = []
+        while len(drawn) < count:
+            drawn += self._draw_once(min(count - len(drawn), len(self._items)))
+        return drawn
+
+    def _draw_once(self, count: int) -> list[int]:
+        """The next `count` items, at most all."""
         if len(self._waiting) < count:
             rest = set(self._waiting)
             fresh = self._rng.permutation(self._items).tolist()

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
+from bspml.files import is_special
 from bspml.records.plain import to_json
 
+_LARGEST = 1e300
 Number = float | int  # spelt out: the checker used in tests does not take 1 for a float
 
 
@@ -80,9 +82,13 @@ class EpochRecord:
         """Read a line back; keys that this version does not know go to `extra`.
 
         Raises:
-            ValueError: not a JSON object, or without a method and an epoch.
+            ValueError: not a JSON object, without a method and an epoch, or with a value of
+                another kind than its field's.
         """
-        values = json.loads(line)
+        try:
+            values = json.loads(line)
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
         known = {f.name for f in dataclasses.fields(cls)}
@@ -93,13 +99,33 @@ class EpochRecord:
         ):
             raise ValueError("no `method` text and `epoch` number")
         recalls = values.pop("recall_at_k", None) or {}
-        notes = tuple(values.pop("notes", None) or ())
+        notes = values.pop("notes", None) or ()
+        for key, value in values.items():
+            _check_kind(key, value)
+        for k, recall in recalls.items():
+            _check_kind(f"recall_at_k[{k}]", recall)
+        for note in notes:
+            if not isinstance(note, str):
+                raise ValueError(f"`notes` must hold texts; got {note!r:.40}")
         return cls(
             **values,
             recall_at_k={int(k): recall for k, recall in recalls.items()},
-            notes=notes,
+            notes=tuple(notes),
             extra=extra,
         )
+
+
+def _check_kind(key: str, value: Any) -> None:
+    """Refuse a text where a number belongs, and the like; nobody would see it until the end."""
+    if value is None:
+        return
+    text, whole = key in ("method", "phase"), key in ("steps", "changed")
+    kinds: Any = str if text else int if whole else int | float
+    if isinstance(value, bool) or not isinstance(value, kinds):
+        wanted = "a text" if text else "a whole number" if whole else "a number"
+        raise ValueError(f"`{key}` must be {wanted}; got {value!r:.40}")
+    if not text and not abs(value) < _LARGEST:  # json reads 1e999 as infinity
+        raise ValueError(f"`{key}` must be finite")
 
 
 class RecordLog:
@@ -143,12 +169,14 @@ class RecordLog:
         Raises:
             RunError: a line in the middle is not a record; names its number.
         """
-        lines = self._whole_lines()
+        return self._parse(self._whole_lines())
+
+    def _parse(self, lines: list[bytes]) -> list[EpochRecord]:
         records = []
         for number, line in enumerate(lines, start=1):
             try:
                 records.append(EpochRecord.from_line(line.decode("utf-8", "surrogatepass")))
-            except (ValueError, TypeError, AttributeError) as err:
+            except (ValueError, TypeError, AttributeError, OverflowError) as err:
                 raise RunError(
                     f"{self.path}: line {number} is not an epoch record ({err}). Was the file "
                     "edited? Remove the line, or start a new run."
@@ -159,7 +187,27 @@ class RecordLog:
         """Keep the first `keep` records: those that a checkpoint knows, before a run resumes.
 
         Raises:
-            RunError: fewer than `keep` records are there.
+            RunError: fewer than `keep` records are there, one of them is damaged, or the file is
+                not writable; it is then as it was.
+        """
+        self.first(keep)
+        lines = self._whole_lines()
+        if self.path.exists():
+            try:
+                with self.path.open("r+b") as file:
+                    file.truncate(sum(len(line) + 1 for line in lines[:keep]))
+                    os.fsync(file.fileno())
+            except OSError as err:
+                raise RunError(
+                    f"{self.path}: cannot be written ({err.strerror or err}). Give yourself write "
+                    "permission to the run folder, or copy it to where you have it."
+                ) from err
+
+    def first(self, keep: int) -> list[EpochRecord]:
+        """The first `keep` records.
+
+        Raises:
+            RunError: fewer are there, or one of them is damaged.
         """
         lines = self._whole_lines()
         if len(lines) < keep:
@@ -167,10 +215,7 @@ class RecordLog:
                 f"{self.path}: holds {len(lines)} records, but the checkpoint was written after "
                 f"{keep}. The two files are not of one run; start a new one."
             )
-        if self.path.exists():
-            with self.path.open("r+b") as file:
-                file.truncate(sum(len(line) + 1 for line in lines[:keep]))
-                os.fsync(file.fileno())
+        return self._parse(lines[:keep])
 
     def __len__(self) -> int:
         return len(self._whole_lines())
@@ -178,6 +223,8 @@ class RecordLog:
     def _whole_lines(self) -> list[bytes]:
         """The lines that end in a line end; notes the length of what follows the last one."""
         try:
+            if is_special(self.path):  # a pipe would be waited for
+                raise OSError("not a regular file")
             content = self.path.read_bytes()
         except FileNotFoundError:
             content = b""

@@ -2,68 +2,105 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
 from bspml.files import atomic_write, is_leftover
+from bspml.records.lock import exclusive
 from bspml.records.plain import to_json
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The files of one run.  The constructor only names them; see `create` and `open`."""
+    """The files of one run.  The constructor only names them; see `create` and `open`.
+
+    Attributes:
+        path: the folder.
+        made: whether `create` made it, so that `discard` may remove it.
+    """
 
     path: Path
+    made: bool = field(default=False, compare=False)
 
     @classmethod
     def create(cls, path: str | os.PathLike[str]) -> RunFolder:
         """Make the folder of a new run; an empty one that is there already will do.
+
+        A folder without files but those that a run killed in its first moment left is empty.
 
         Raises:
             RunError: there is something at `path`, or the folder cannot be made.
         """
         path = Path(path)
         try:
+            made = not path.exists()
             path.mkdir(parents=True, exist_ok=True)
-            if any(path.iterdir()):
-                raise RunError(
-                    f"{path}: the run folder exists already and is not empty. Go on with that run "
-                    f"by --resume {path}, or choose another name, such as {_free_name(path)}."
-                )
-            (path / "figures").mkdir()
+            folder = cls(path, made)
+            folder.refuse_if_used()
+            folder.figures.mkdir(exist_ok=True)
         except RunError:  # an OSError itself
             raise
         except (FileExistsError, NotADirectoryError) as err:
             raise RunError(
                 f"{path}: a file is in the way of the run folder; choose another name."
             ) from err
-        except OSError as err:
+        except (OSError, ValueError) as err:  # ValueError: a null byte
             raise RunError(
-                f"{path}: the run folder cannot be made ({err.strerror or err}); choose a folder "
+                f"{path}: the run folder cannot be made ({_reason(err)}); choose a folder "
                 "you may write to."
             ) from err
-        return cls(path)
+        return folder
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
         """The folder of a run that was started before.
 
         Raises:
-            RunError: no such folder, or it is not a run's.
+            RunError: no such folder, not a run's, or not readable.
         """
         folder = cls(Path(path))
-        if not folder.path.is_dir():
+        try:
+            there, is_run = folder.path.is_dir(), folder.config.is_file()
+        except (OSError, ValueError) as err:
+            raise RunError(f"{path}: the run folder cannot be read ({_reason(err)}).") from err
+        if not there:
             raise RunError(f"{path}: no such run folder{_runs_beside(folder.path)}.")
-        if not folder.config.is_file():
+        if not is_run:
             raise RunError(
                 f"{path}: is not a run folder (no {folder.config.name} in it)"
                 f"{_runs_beside(folder.path)}."
             )
         return folder
+
+    def refuse_if_used(self) -> None:
+        """Raise a RunError if the folder holds anything a new run would mix with."""
+        for path in self.path.iterdir():
+            empty = path == self.figures and path.is_dir() and not any(path.iterdir())
+            if not (empty or path == self.lock or is_leftover(path)):
+                raise RunError(
+                    f"{self.path}: the run folder exists already and is not empty. Go on with that "
+                    f"run by --resume {self.path}, or choose another name, such as "
+                    f"{_free_name(self.path)}."
+                )
+
+    def locked(self) -> AbstractContextManager[None]:
+        """Keep other processes from training in this folder while a block runs.
+
+        Raises:
+            RunError: on entering: another process does, or the folder is not writable.
+        """
+        return exclusive(self.lock)
+
+    @property
+    def lock(self) -> Path:
+        """Held by the process that trains in this folder."""
+        return self.path / ".lock"
 
     @property
     def config(self) -> Path:
@@ -102,12 +139,31 @@ class RunFolder:
     def remove_leftovers(self) -> int:
         """Delete half-written hidden files of a killed process; returns how many there were.
 
-        Only for the one process that continues the run: another's file in the making would go too.
+        Only inside `locked`: another process's file in the making would go too.
+
+        Raises:
+            RunError: one of them cannot be removed.
         """
         leftovers = [path for path in self.path.rglob(".*.tmp") if is_leftover(path)]
         for path in leftovers:
-            path.unlink(missing_ok=True)
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as err:
+                raise RunError(f"{path}: cannot be removed ({_reason(err)}).") from err
         return len(leftovers)
+
+    def discard(self) -> None:
+        """Remove what a run that ended before its first checkpoint left, and the folder if made.
+
+        Only inside `locked`.  Files that no run writes stay, and then so does the folder.
+        """
+        with contextlib.suppress(OSError):
+            self.remove_leftovers()
+            for path in (self.config, self.records, self.lock):
+                path.unlink(missing_ok=True)
+            self.figures.rmdir()
+            if self.made:
+                self.path.rmdir()
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> Path:
@@ -129,9 +185,13 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         raise RunError(f"{path}: is not JSON ({err}).") from err
 
 
+def _reason(err: Exception) -> str:
+    return getattr(err, "strerror", None) or str(err)
+
+
 def _free_name(path: Path) -> str:
     number = 2
-    while (path.parent / f"{path.name}-{number}").exists():
+    while os.path.lexists(path.parent / f"{path.name}-{number}"):
         number += 1
     return f"{path.name}-{number}"
 
@@ -139,7 +199,7 @@ def _free_name(path: Path) -> str:
 def _runs_beside(path: Path) -> str:
     """'; runs has glyphs, glyphs-2' for the folder that holds `path`, or `path` itself."""
     for folder in (path, path.parent):
-        if folder.is_dir():
+        with contextlib.suppress(OSError):  # only a hint
             names = sorted(p.parent.name for p in folder.glob("*/config.yaml"))
             if names:
                 return f"; {folder} has {', '.join(names[:8])}"

@@ -1,18 +1,14 @@
 """The sample weights as a CSV file that a person opens in a spreadsheet and a program reads back.
 
-A spreadsheet runs a cell that starts with = + - or @ as a formula, and rewrites text that looks
-like a number (007 becomes 7).  A label that is text and starts like that, or reads as a number,
-therefore gets a leading apostrophe, the spreadsheets' own mark for 'this is text';
-`read_weights` takes it off again.  A column of bare whole numbers is a column of integers.
+Labels are written so that a spreadsheet neither runs nor rewrites them: see `bspml.cells`.  A
+column of bare whole numbers is a column of integers.
 """
 
 from __future__ import annotations
 
-import contextlib
 import csv
 import io
 import os
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,15 +16,12 @@ from typing import Any
 
 import numpy as np
 
+from bspml.cells import label_cells, parse_labels
 from bspml.errors import InputError, RunError
-from bspml.files import atomic_write
+from bspml.files import atomic_write, is_special
 
 _COLUMNS = ("index", "label", "weight", "flags")
 _OPTIONAL = ("is_noisy", "true_label")
-# The full-width forms too: spreadsheets in East Asian locales take them for the narrow ones.
-_FORMULA = re.compile(r"[=+\-@'\t\r\n＝＋－＠]")
-_NUMBER = re.compile(r"\s*\d[\d.,_]*([eE][+-]?\d*)?\s*|\s*\.\d.*|(?i:nan|inf|true|false)")
-_INTEGER = re.compile(r"-?\d+")
 
 
 @dataclass(frozen=True)
@@ -79,14 +72,14 @@ def write_weights(
     weights = _array(weights)
     columns: dict[str, list[str]] = {
         "index": [str(i) for i in range(len(weights))],
-        "label": _label_cells(_array(labels)),
+        "label": label_cells(_array(labels)),
         "weight": [str(w) for w in weights],
         "flags": [";".join(words) for words in flags] if flags is not None else [""] * len(weights),
     }
     if is_noisy is not None:
         columns["is_noisy"] = [str(int(noisy)) for noisy in _array(is_noisy)]
     if true_labels is not None:
-        columns["true_label"] = _label_cells(_array(true_labels))
+        columns["true_label"] = label_cells(_array(true_labels))
     for name, column in columns.items():
         if len(column) != len(weights):
             raise InputError(
@@ -115,23 +108,25 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
     rows = [rows[r] for r in order]
     known = rows[0].keys() if rows else ()
     return WeightsTable(
-        labels=_parse_labels([r["label"] for r in rows]),
+        labels=parse_labels([r["label"] for r in rows]),
         weights=np.array([r["weight"] for r in rows], dtype=np.float64),
         flags=tuple(tuple(filter(None, r["flags"].split(";"))) for r in rows),
         is_noisy=np.array([r["is_noisy"] for r in rows], dtype=bool)
         if "is_noisy" in known
         else None,
-        true_labels=_parse_labels([r["true_label"] for r in rows])
+        true_labels=parse_labels([r["true_label"] for r in rows])
         if "true_label" in known
         else None,
     )
 
 
 def _read_rows(path: Path) -> list[dict[str, Any]]:
+    if is_special(path):
+        raise RunError(f"{path}: is a pipe or a device, not a table of weights.")
     try:
         # utf-8-sig: spreadsheets put a byte-order mark in front when they save.
         with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
-            reader = csv.DictReader(file)
+            reader = csv.DictReader(file, strict=True)
             names = reader.fieldnames or ()
             missing = [name for name in _COLUMNS if name not in names]
             if missing:
@@ -165,24 +160,6 @@ def _parse_row(row: dict[str, Any], where: str) -> dict[str, Any]:
     if not 0 <= parsed["weight"] <= 1:
         raise RunError(f"{where}: a weight is in [0, 1]; got {row['weight']}.")
     return parsed
-
-
-def _label_cells(labels: np.ndarray) -> list[str]:
-    if labels.dtype.kind in "iub":
-        return [str(int(label)) for label in labels]
-    return [_protect(str(label)) for label in labels]
-
-
-def _protect(text: str) -> str:
-    risky = not text or _FORMULA.match(text.lstrip(" ")) or _NUMBER.fullmatch(text)
-    return f"'{text}" if risky else text
-
-
-def _parse_labels(cells: list[str]) -> np.ndarray:
-    if all(_INTEGER.fullmatch(cell) for cell in cells):
-        with contextlib.suppress(OverflowError):  # more digits than an integer label has
-            return np.array([int(cell) for cell in cells], dtype=np.int64)
-    return np.array([cell.removeprefix("'") for cell in cells], dtype=str)
 
 
 def _array(values: Any) -> np.ndarray:

@@ -6,7 +6,8 @@ const csv = (() => {
   const NUMBER = /^(?:\s*\p{Nd}[\p{Nd}.,_]*(?:[eE][+-]?\p{Nd}*)?\s*|\s*\.\p{Nd}.*|nan|inf|true|false)$/iu;
   const protect = (text) =>
     !text || FORMULA.test(text.replace(/^ +/, "")) || NUMBER.test(text) ? `'${text}` : text;
-  const bare = (text) => (text.startsWith("'") ? text.slice(1) : text);
+  const bare = (text) =>
+    text.startsWith("'") && protect(text.slice(1)) !== text.slice(1) ? text.slice(1) : text;
   const quoted = (cell) => (/[",\r\n]/.test(cell) ? `"${cell.replaceAll('"', '""')}"` : cell);
 
   const line = (cells) => cells.map((cell) => quoted(String(cell))).join(",") + "\r\n";

@@ -11,6 +11,7 @@ from bspml.auditing.classes import (
     _Draws,
     _exchange_p,
     _most_frequent,
+    _mutual,
     _two_means,
     examine_classes,
 )
@@ -83,6 +84,21 @@ def test_exchange_p_agrees_with_all_exchanges(rng):
     p = _exchange_p(rows, np.arange(5), np.arange(5, 10), _Draws(0))
     assert p == pytest.approx(everything, abs=4 * np.sqrt(0.25 / 400))
     assert p == _exchange_p(rows, np.arange(5, 10), np.arange(5), _Draws(0))
+
+
+def test_the_given_exchange_counts_itself():
+    # Two tight bundles of ten: of 92,378 exchanges only the given one separates them as well.
+    bundle = [[1.0, 0.001 * i] for i in range(10)]
+    rows = unit_rows(torch.tensor(bundle + [[y, x] for x, y in bundle]))
+    assert _exchange_p(rows, np.arange(10), np.arange(10, 20), _Draws(0)) == 1 / 400
+
+
+def test_looking_the_same_is_mutual():
+    # 0 looks like 1, whose nearest is 2 and different; 3 looks like 1 as well, but 0 is nearer.
+    same = np.array([True, False, False, True])
+    nearest = np.array([1, 2, 1, 1])
+    distance = np.array([0.1, 0.9, 0.9, 0.2])
+    assert _mutual(same, nearest, distance).tolist() == [1, 0, -1, 1]
 
 
 def test_merged_classes_look_like_two_and_split_ones_like_one(rng):

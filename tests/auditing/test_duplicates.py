@@ -69,6 +69,30 @@ def test_density_does_not_decide_what_a_copy_is():
     assert len(table) <= 24  # by similarity alone the whole dense cloud would be here
 
 
+def test_classmates_of_small_classes_are_no_copies():
+    # Of two members each, far from everybody else: the fifth neighbour is much further than the
+    # first, but so it is for everybody.
+    rng = np.random.default_rng(8)
+    centres = np.repeat(rng.standard_normal((300, 64)), 2, 0)
+    x = centres + 0.7 * rng.standard_normal((600, 64))
+    x[599] = x[0] + 0.1 * rng.standard_normal(64)
+    table = found(x, np.arange(600) // 2)
+    assert (0, 599) in set(zip(table["first"], table["second"], strict=True))
+    assert len(table) <= 3
+
+
+def test_small_classes_among_large_ones_are_no_copies():
+    # Members of a pair are as near to each other as members of the large classes are, and lonelier.
+    rng = np.random.default_rng(9)
+    sizes = np.repeat([20, 2], [40, 60])
+    codes = np.repeat(np.arange(100), sizes)
+    x = rng.standard_normal((100, 64))[codes] + 0.5 * rng.standard_normal((len(codes), 64))
+    x[-1] = x[0] + 0.1 * rng.standard_normal(64)
+    table = found(x, codes)
+    assert (0, len(x) - 1) in set(zip(table["first"], table["second"], strict=True))
+    assert len(table) <= 10
+
+
 def test_three_copies_of_a_sample_share_a_group():
     rng = np.random.default_rng(3)
     originals = rng.standard_normal((300, 10))
@@ -116,18 +140,29 @@ def test_dimension_of_uniform_samples_is_told_right():
     assert 1 / inverse.mean() == pytest.approx(0.5, rel=0.15)
 
 
-def test_volume_of_a_pair_worked_by_hand():
-    # Squared distances of both samples: 1 to the other, 2 to the second, 4 up to the fifth and 16
-    # beyond.  Hill: spacings log 4 + 0 (the fifth against the seventh; the sixth is its equal), so
-    # 1/h = (log 4 + 4 log 4) / 2 = 2.5 log 4.  log(4 / 2) / (2.5 log 4) = 0.2 must be 0.95277, the
-    # median of -log Beta(2, 3), so 1/h becomes 2.5 log 4 * 0.2 / 0.95277, and
-    # log v = -log 4 * h = -1.9055.
-    squared = np.array([[1.0, 2, 4, 4, 4, 16, 16]] * 2)
+@pytest.mark.parametrize(("second", "log_v"), [(2.0, -1.83821), (1.5, -1.34643)])
+def test_volume_of_a_pair_worked_by_hand(second, log_v):
+    # Squared distances of both samples: 1 to the other, 4 up to the fifth and 16 beyond.  Hill:
+    # spacings log 4 + 0 (the fifth against the seventh; the sixth is its equal), so
+    # 1/h = (log 4 + 4 log 4) / 2 = 2.5 log 4.  The medians of -log Beta(1, 4) and -log Beta(2, 3)
+    # are 1.83821 and 0.95262.  log(4 / 1) h = 0.4 asks for a scale of 0.4 / 1.83821 = 0.21760;
+    # log(4 / 2) h = 0.2 for 0.20995, log(4 / 1.5) h = 0.28301 for 0.29708.  The larger counts:
+    # log v = -0.4 / 0.21760, or -0.4 / 0.29708.
+    squared = np.array([[1.0, second, 4, 4, 4, 16, 16]] * 2)
     places = np.array([[1, 0, 0, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1, 1]])
-    pairs, ratio, v = _pair_volumes(places, squared)
+    pairs, delta, v = _pair_volumes(places, squared)
     pair = pairs.tolist().index([0, 1])
-    assert ratio[pair] == 0.25
-    assert np.log(v[pair]) == pytest.approx(-1.9055, abs=5e-4)
+    assert delta[pair] == 1
+    assert np.log(v[pair]) == pytest.approx(log_v, abs=1e-4)
+
+
+def test_dimensions_of_two_samples_worked_by_hand():
+    # Tails 4, 16, 16 and 4, 4, 16: 1/h = (1 + 0 + 4) log 4 / 2 and (1 + 1 + 4) log 4 / 2.  Drawn
+    # towards their median 2.75 log 4, worth 10 neighbours beside 2: (2 * 2.5 + 27.5) / 12 and
+    # (2 * 3 + 27.5) / 12, and the common scale leaves their ratio.
+    squared = np.array([[1.0, 2, 3, 3.5, 4, 16, 16], [1.0, 2, 3, 3.5, 4, 4, 16]])
+    inverse = _inverse_dimension(squared)
+    assert inverse[0] / inverse[1] == pytest.approx(32.5 / 33.5, rel=1e-12)
 
 
 def test_threshold_worked_by_hand():

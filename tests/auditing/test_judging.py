@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bspml
-from bspml.auditing.judging import keep_weights
+from bspml.auditing.judging import _suggestions, keep_weights
 from bspml.confusions import plausible_confusions
 from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
@@ -159,14 +159,16 @@ def test_what_cannot_be_judged_keeps_weight_1_and_says_so():
     assert alone["mean_weight"] == 1
 
 
-def test_a_class_of_wrong_labels_only_keeps_the_margins_of_the_first_pass():
-    x, codes = clouds(classes=12, each=12)
-    given = codes.copy()
-    given[codes >= 10] = np.random.default_rng(0).permutation(np.repeat([10, 11], 12))
-    strangers = np.arange(0, 120, 10)
-    given[strangers] = 12  # a class of one stranger from each of several
-    report = bspml.audit(x, given)
-    assert not np.isnan(report.margins).any()
+def test_a_class_left_out_of_the_second_pass_keeps_its_first_margins():
+    x, codes = clouds(classes=4, each=6)
+    weights = np.where(codes == 2, 0.0, 1.0)
+    first, second = contrastive_statistics(x, codes), contrastive_statistics(x, codes, weights)
+    margin, best = _suggestions(first, second)
+    gone = codes == 2
+    assert np.isnan(second.margin.numpy()[gone]).all()
+    assert (margin[gone] == first.margin.numpy()[gone]).all()
+    assert (best[gone] == 2).all()
+    assert (margin[~gone] == second.margin.numpy()[~gone]).all()
 
 
 def test_only_singletons_give_no_answer_but_a_report():

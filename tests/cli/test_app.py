@@ -1,8 +1,11 @@
 """The command line: exit codes, one-line errors, and the small commands end to end."""
 
+import errno
 import json
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -54,7 +57,10 @@ def test_help_and_version_never_import_torch():
         (["evaluate", "e.npy", "y.csv", "--device", "meta"], "`device`: meta is not available"),
         (["evaluate", "nowhere.npy", "y.csv"], "nowhere.npy: no such file"),
         (["evaluate", "e.npy"], "LABELS is missing"),
+        (["evaluate", ".", "y.csv", "--gallery", "e.npy"], "with LABELS and --gallery. Leave"),
         (["noise", "z.csv"], "z.csv: no such file"),
+        (["noise", "y.csv", "-o", "pipe"], "pipe: is a pipe or a device; nothing was written"),
+        (["noise", "z" * 300 + ".csv"], "cannot be read (File name too long)"),
         (["embed", "nowhere"], "nowhere: no such run folder"),
     ],
 )
@@ -62,6 +68,7 @@ def test_the_users_mistake_is_one_line_on_stderr_and_exit_2(
     capsys, points, monkeypatch, argv, message
 ):
     monkeypatch.chdir(points)
+    os.mkfifo("pipe")
     before = sorted(points.iterdir())
     code, out, err = run(capsys, *argv)
     assert code == 2
@@ -71,6 +78,59 @@ def test_the_users_mistake_is_one_line_on_stderr_and_exit_2(
     assert err.count("\n") == 1
     assert "Traceback" not in err
     assert sorted(points.iterdir()) == before  # nothing half-written
+
+
+def test_without_a_command_the_help_is_shown_as_it_is(capsys):
+    code, out, err = run(capsys)
+    assert (code, out) == (2, "")
+    assert err.startswith("Usage: ")
+    assert "\n  train " in err
+
+
+def test_a_warning_is_one_line_without_the_place_in_our_code(capsys, points):
+    np.save(points / "e.npy", np.r_[np.zeros((1, 3)), np.load(points / "e.npy")[1:]])
+    code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1")
+    assert code == 0
+    assert err.startswith("bspml: warning: ")
+    assert err.count("\n") == 1
+    assert ".py" not in err
+
+
+_BROKEN_OUTPUT = """
+import errno, sys
+from bspml.cli import main
+
+class Broken:
+    def write(self, text): pass
+    def flush(self): raise OSError(int(sys.argv[1]), "no good")
+
+sys.stdout = Broken()
+sys.exit(main([sys.argv[2]]))
+"""
+
+
+@pytest.mark.parametrize("option", ["--version", "--help"])
+@pytest.mark.parametrize(
+    ("number", "code", "message"),
+    [(errno.EPIPE, 0, ""), (errno.ENOSPC, 2, "bspml: the output cannot be written (no good)\n")],
+)
+def test_output_that_ends_early_is_no_fault_of_ours(option, number, code, message):
+    done = subprocess.run(
+        [sys.executable, "-c", _BROKEN_OUTPUT, str(number), option],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (code, message)
+
+
+def test_names_that_the_terminal_cannot_show_are_escaped(points):
+    code = "from bspml.cli import main; main(['noise', 'y.csv', '-o', 'ñ.csv'])"
+    package = str(Path(bspml.__file__).parents[1])
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=points,
+        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": package},
+    )  # fmt: skip
+    assert done.stderr == ""
+    assert done.stdout.startswith("\\xf1.csv: 9 of 30 labels changed")
 
 
 def test_a_fault_of_ours_shows_its_traceback_and_exits_1(capsys, monkeypatch, points):
@@ -165,7 +225,12 @@ def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypat
     assert 100 * json.loads(out)["recall_at_1"] == pytest.approx(
         result["results"]["bspml"]["Recall@1 %"]
     )
-    assert run(capsys, "embed", "runs/glyphs", "train", "-o", "out.npz")[0] == 0
+    Path("train").mkdir()
+    code, _, err = run(capsys, "embed", "runs/glyphs", "train", "-o", "out.npz")
+    assert code == 0
+    assert "train is the run's own train split; for the folder write ./train" in err
+    code, _, err = run(capsys, "embed", "runs/glyphs", "./train")
+    assert (code, "train: holds no image" in err) == (2, True)
     with np.load("out.npz", allow_pickle=False) as archive:
         assert archive["embeddings"].shape == (320, 128)
     assert read_embeddings("out.npz").shape == (320, 128)

@@ -3,6 +3,7 @@
 import csv
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -118,7 +119,7 @@ def test_mistakes_exit_2_with_one_line(case, capsys, arguments, message):
     np.save("y.npy", labels)
     np.save("short.npy", labels[:3])
     np.save("same.npy", np.full(60, "a"))
-    pd.DataFrame(x).to_csv("data.csv", index=False)
+    pd.DataFrame(x).add_prefix("d").to_csv("data.csv", index=False)
     Path("names.txt").write_text("a\nb\n")
     (folder := Path("images/a")).mkdir(parents=True)
     Image.new("L", (8, 8)).save(folder / "1.png")
@@ -214,6 +215,26 @@ def test_features_are_those_before_the_last_layer(case, tmp_path):
     with torch.no_grad():
         features = network(torch.rand(2, 3, 64, 64))
         assert features.shape == (2, 1024)
+
+
+def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypatch):
+    x, labels = case
+    Path("run").mkdir()
+    Path("run/config.yaml").touch()
+    images = torch.from_numpy(x).reshape(60, 1, 1, 5).clamp(0, 1)
+    run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
+    monkeypatch.setattr("bspml.run.load", lambda path: run_)
+    data = SimpleNamespace(images=images, labels=labels)
+    monkeypatch.setattr("bspml.build.load_data", lambda config: data)
+    code, out, _ = run(capsys, "run")
+    assert code == 0
+    assert "note: This network was trained on these labels, so it is no honest judge" in out
+    summary = json.loads(Path("run-audit/summary.json").read_text())
+    assert "no honest judge" in summary["notes"][0]
+    assert "data:image/png" in Path("run-audit/report.html").read_text("utf-8")
+    code, _, err = run(capsys, "run", "labels.npy")
+    assert code == 2
+    assert "run is a run folder: it does not go with LABELS" in err
 
 
 def test_texts_come_with_the_names(case, tmp_path):

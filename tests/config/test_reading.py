@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -110,6 +111,12 @@ def test_a_small_file_of_astronomical_content_is_refused_at_once(write):
     assert len(str(caught.value)) < 300
 
 
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "c.yaml")
+    with pytest.raises(ConfigError, match=r"c\.yaml: is a pipe"):
+        load_config(tmp_path / "c.yaml")
+
+
 def test_a_byte_order_mark_is_no_fault(write):
     assert load_config(write(b"\xef\xbb\xbfseed: 3\n")).seed == 3
 
@@ -183,3 +190,9 @@ def test_reading_configs_records_and_drawing_never_import_torch():
         "assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path):
+    os.mkfifo(tmp_path / "a.yaml")
+    with pytest.raises(ConfigError, match=r"a\.yaml: is a pipe or a device"):
+        load_config(tmp_path / "a.yaml")

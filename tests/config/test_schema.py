@@ -87,6 +87,14 @@ def test_a_home_folder_is_expanded(monkeypatch):
         ({"name": "../up"}, "`name` must be letters, digits"),
         ({"device": "gpu"}, "`device` must be auto, cpu, cuda, cuda:N or mps; got 'gpu'"),
         ({"sampler": {"samples_per_class": 1}}, "`sampler.samples_per_class`: expected at least 2"),
+        (
+            {"sampler": {"samples_per_class": 100_000}},
+            "`sampler.samples_per_class` is 1600000; a batch has at most 1000000",
+        ),
+        (
+            {"network": {"embedding_size": 10**8}},
+            "`network.embedding_size`: expected at most 65536",
+        ),
         ({"noise": {"rate": 1.5}}, "`noise.rate`: expected at most 1; got 1.5"),
         ({"loss": {"alpha": 0}}, "`loss.alpha`: expected more than 0; got 0"),
         ({"seed": 2**32}, "`seed`: expected less than 4294967296; got 4294967296"),

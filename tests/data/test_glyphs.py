@@ -1,5 +1,7 @@
+import os
 import threading
 import unicodedata
+import zipfile
 
 import matplotlib as mpl
 import numpy as np
@@ -135,7 +137,9 @@ def test_a_second_use_reads_the_cache_and_gives_the_same(halves, root, monkeypat
     assert again.classes == halves[0].classes
 
 
-@pytest.mark.parametrize("damage", ["empty", "text", "cut", "flipped", "foreign", "pickled"])
+@pytest.mark.parametrize(
+    "damage", ["empty", "text", "cut", "flipped", "foreign", "pickled", "no arrays"]
+)
 def test_a_damaged_cache_is_drawn_again(root, tmp_path, damage):
     expected = Glyphs("train", root, image_size=8)
     sound = cache_file(root, 8).read_bytes()
@@ -146,6 +150,10 @@ def test_a_damaged_cache_is_drawn_again(root, tmp_path, damage):
     elif damage == "pickled":
         array = np.array([{}], dtype=object)
         np.savez(path, key=array, points=array, pixels=array)
+    elif damage == "no arrays":
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("key", "points", "pixels"):
+                archive.writestr(name, b"text")
     else:
         middle = len(sound) // 2
         flipped = sound[:middle] + bytes(b ^ 255 for b in sound[middle : middle + 50])
@@ -160,6 +168,15 @@ def test_a_damaged_cache_is_drawn_again(root, tmp_path, damage):
     assert torch.equal(Glyphs("train", tmp_path, image_size=8).images, expected.images)
     assert path.stat().st_size == pytest.approx(len(sound), rel=0.01)  # and mended
     assert [p.name for p in tmp_path.iterdir()] == [path.name]  # nothing else left behind
+
+
+def test_a_pipe_in_the_caches_place_is_neither_read_nor_replaced(root, tmp_path, monkeypatch):
+    path = cache_file(tmp_path, 8)
+    os.mkfifo(path)
+    monkeypatch.setattr(module, "_draw", lambda points, size: np.zeros((513, 16, 8, 8), np.uint8))
+    with pytest.raises(DataError, match="`root` must be a folder that can be written"):
+        Glyphs("train", tmp_path, image_size=8)
+    assert path.is_fifo()
 
 
 def test_another_render_version_or_size_does_not_read_the_old_file(root, tmp_path, monkeypatch):

@@ -370,3 +370,9 @@ def test_a_damaged_state_is_refused_and_changes_nothing(change):
     with pytest.raises(CheckpointError, match=r"what PKSampler\.state_dict"):
         sampler.load_state_dict(state)
     assert (sampler.epoch, sampler.position) == (0, 1)
+
+
+def test_a_tiny_class_fills_any_number_of_places():
+    sampler = PKSampler([0, 0, 1, 1], 2, 20_000, batches_per_epoch=1)
+    (batch,) = sampler
+    assert Counter(batch) == dict.fromkeys(range(4), 10_000)

@@ -1,8 +1,12 @@
 """Labels and embeddings from files: every format round-trips, every fault has its sentence."""
 
+import os
+import zipfile
+
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 
 from bspml.data.tables import read_embeddings, read_labels, write_labels
 from bspml.errors import DataError
@@ -111,3 +115,173 @@ def test_missing_files_folders_and_text_embeddings_are_named(tmp_path):
     (tmp_path / "e.csv").write_text("d0,d1\n1,x\n")
     with pytest.raises(DataError, match="a cell is not a number"):
         read_embeddings(tmp_path / "e.csv")
+
+
+# --- what spreadsheets, pandas and other tools leave in files ------------------------------------
+
+
+def lines(path, *rows):
+    path.write_bytes("\n".join([*rows, ""]).encode())
+    return path
+
+
+def test_a_file_sorted_in_a_spreadsheet_is_read_in_the_order_of_its_index(tmp_path):
+    y = lines(tmp_path / "y.csv", "Index,label", "2,c", "0,a", "1,b")
+    assert read_labels(y).tolist() == ["a", "b", "c"]
+    e = lines(tmp_path / "e.csv", "index,d0,d1", "1,3,4", "0,1,2")
+    assert read_embeddings(e).tolist() == [[1, 2], [3, 4]]
+    frame = pd.DataFrame({"index": [1, 0], "label": ["b", "a"], "d0": [3.0, 1.0]})
+    frame.to_parquet(tmp_path / "a.parquet")
+    frame.set_index("index").to_parquet(tmp_path / "b.parquet")
+    for name in ("a.parquet", "b.parquet"):
+        assert read_labels(tmp_path / name).tolist() == ["a", "b"]
+        assert read_embeddings(tmp_path / name).tolist() == [[1], [3]]
+
+
+@pytest.mark.parametrize("index", ["0 0", "1 2", "0 x", "0 1.0"])
+def test_an_index_with_lost_or_doubled_rows_is_refused(tmp_path, index):
+    first, second = index.split()
+    y = lines(tmp_path / "y.csv", "index,label", f"{first},a", f"{second},b")
+    with pytest.raises(DataError, match="`index` must hold 0 to 1, each once"):
+        read_labels(y)
+
+
+def test_the_nameless_index_of_pandas_is_no_dimension(tmp_path):
+    frame = pd.DataFrame({"d0": [1.5, 2.5], "d1": [3.5, 4.5]}, index=[7, 3])
+    frame.to_csv(tmp_path / "e.csv")
+    assert read_embeddings(tmp_path / "e.csv").tolist() == [[1.5, 3.5], [2.5, 4.5]]
+    pd.read_csv(tmp_path / "e.csv").to_csv(tmp_path / "e.csv", index=False)  # "Unnamed: 0"
+    assert read_embeddings(tmp_path / "e.csv").tolist() == [[1.5, 3.5], [2.5, 4.5]]
+    frame.set_axis([0, 1], axis=1).to_csv(tmp_path / "e.csv", index=False)
+    with pytest.raises(DataError, match="first row is 0, 1: are these names"):
+        read_embeddings(tmp_path / "e.csv")
+    assert len(read_embeddings(lines(tmp_path / "e.csv", "0,1", "1,0"))) == 2
+
+
+def test_cells_are_numbers_only_as_python_writes_them(tmp_path):
+    for name in ("y.csv", "y.txt"):
+        assert read_labels(lines(tmp_path / name, "007", "7", "1_0")).tolist() == [
+            "007",
+            "7",
+            "1_0",
+        ]
+    assert read_labels(lines(tmp_path / "y.txt", "'=x", "=x")).tolist() == ["'=x", "=x"]
+    assert read_labels(lines(tmp_path / "y.csv", "label", "'=x", "'tis")).tolist() == ["=x", "'tis"]
+    assert read_labels(lines(tmp_path / "y.csv", "nan", "a")).tolist() == ["nan", "a"]
+
+
+def test_a_line_ends_at_a_line_feed_only(tmp_path):
+    names = ["a\u2028b", "c\vd", "e\ff"]
+    assert read_labels(lines(tmp_path / "y.txt", *names)).tolist() == names
+    (tmp_path / "y.txt").write_bytes(b"a\r\nb\r\n")
+    assert read_labels(tmp_path / "y.txt").tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels"),
+    [
+        (["label", "1"], [1]),
+        (["y", "n", "y"], ["y", "n", "y"]),
+        (["species", "1", "2"], [1, 2]),
+        (["species", "cat"], ["species", "cat"]),
+        (["7"], [7]),
+    ],
+)
+def test_one_column_has_a_header_only_where_it_must_be_one(tmp_path, rows, labels):
+    assert read_labels(lines(tmp_path / "y.csv", *rows)).tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        (["index;label", "0;a"], "seem to be separated by ';', not ','"),
+        (["index\tlabel", "0\ta"], r"seem to be separated by '\\t', not ','"),
+        (["label,label", "a,b"], "has 2 columns `label`; keep one"),
+        (["index,index,label", "0,0,b"], "has 2 columns `index`"),
+        (["label", '"a', "b"], "unexpected end of data"),
+        (["label", "a", "", "b"], "row 2 has an empty label"),
+        (["label", "'"], "row 1 has an empty label"),
+        (["label", "a\0"], "NUL"),
+    ],
+)
+def test_tables_that_could_be_read_wrongly_are_refused(tmp_path, rows, message):
+    with pytest.raises(DataError, match=message):
+        read_labels(lines(tmp_path / "y.csv", *rows))
+
+
+def test_written_labels_are_no_formulas_and_read_back(tmp_path):
+    labels = ["=1+1", "007", "'x", "nan", "cat"]
+    path = write_labels(tmp_path / "y.csv", {"label": labels, "is_noisy": [0] * 5})
+    assert path.read_text().splitlines()[1:] == [
+        "0,'=1+1,0", "1,'007,0", "2,''x,0", "3,'nan,0", "4,cat,0"
+    ]  # fmt: skip
+    assert read_labels(path).tolist() == labels
+
+
+# --- arrays and what is no file ------------------------------------------------------------------
+
+
+def _zip(path, *names, method=zipfile.ZIP_STORED, damage=None):
+    with zipfile.ZipFile(path, "w", method) as archive:
+        for name in names:
+            archive.writestr(name, b"not an array")
+    content = bytearray(path.read_bytes())
+    if damage:
+        for mark, offset in ((b"PK\3\4", 6), (b"PK\1\2", 8)):
+            start = content.index(mark) + offset
+            content[start + damage[0]] = damage[1]
+    path.write_bytes(content)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (None, "its member 'labels' is not an array"),
+        ((0, 1), "cannot be read as .npz .*encrypted"),
+        ((2, 97), "cannot be read as .npz .*compression"),
+    ],
+)
+def test_archives_of_something_else_are_one_line(tmp_path, damage, message):
+    with pytest.raises(DataError, match=message):
+        read_labels(_zip(tmp_path / "y.npz", "labels", damage=damage))
+
+
+def test_an_array_larger_than_memory_is_one_line(tmp_path):
+    np.save(tmp_path / "e.npy", np.zeros((1, 1)))
+    content = (
+        (tmp_path / "e.npy")
+        .read_bytes()
+        .replace(b"(1, 1), }" + b" " * 30, b"(10000000000000000, 64), }".ljust(39))
+    )
+    (tmp_path / "e.npy").write_bytes(content)
+    with pytest.raises(DataError, match=r"e\.npy: "):
+        read_embeddings(tmp_path / "e.npy")
+
+
+@pytest.mark.parametrize("dtype", [">f8", np.longdouble, ">i2"])
+def test_foreign_byte_orders_and_long_doubles_become_the_machines_own(tmp_path, dtype):
+    np.save(tmp_path / "e.npy", np.array([[1, 2]], dtype=dtype))
+    E = read_embeddings(tmp_path / "e.npy")
+    assert torch.from_numpy(E).tolist() == [[1, 2]]
+    np.save(tmp_path / "y.npy", np.array([3, 1], dtype=">i8"))
+    assert read_labels(tmp_path / "y.npy").tolist() == [3, 1]
+
+
+def test_embeddings_may_be_written_to(tmp_path):
+    pd.DataFrame({"d0": np.float32([1, 2])}).to_parquet(tmp_path / "e.parquet")
+    assert read_embeddings(tmp_path / "e.parquet").flags.writeable
+
+
+@pytest.mark.parametrize("suffix", [".npy", ".npz", ".csv", ".txt", ".parquet"])
+def test_a_pipe_is_refused_before_it_is_opened(tmp_path, suffix):
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / f"y{suffix}").symlink_to(tmp_path / "pipe")
+    with pytest.raises(DataError, match="is a pipe or a device"):
+        read_labels(tmp_path / f"y{suffix}")
+
+
+def test_labels_in_a_file_are_one_a_sample(tmp_path):
+    np.save(tmp_path / "y.npy", np.array([[1], [2]]))
+    with pytest.raises(DataError, match=r"y\.npy: `labels` must be one label per sample"):
+        read_labels(tmp_path / "y.npy")

@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import subprocess
 import sys
 
@@ -105,11 +106,48 @@ def test_a_checkpoint_that_knows_more_records_is_refused(log):
     assert len(log) == 1
 
 
-@pytest.mark.parametrize("line", [b"{torn", b"[1]", b"{}", b'{"method": 1, "epoch": 2}', b"\xff"])
-def test_a_broken_line_in_the_middle_is_named(log, line):
-    log.path.write_bytes(b'{"method": "a", "epoch": 1}\n' + line + b"\n")
-    with pytest.raises(RunError, match=r"records\.jsonl: line 2 is not an epoch record"):
-        log.read()
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"{torn",
+        b"[1]",
+        b"{}",
+        b'{"method": 1, "epoch": 2}',
+        b"\xff",
+        b'{"method": "a", "epoch": 2, "loss": "x"}',
+        b'{"method": "a", "epoch": 2, "steps": 1.5}',
+        b'{"method": "a", "epoch": 1e999}',
+        b'{"method": "a", "epoch": 2, "recall_at_k": {"1": []}}',
+        b'{"method": "a", "epoch": 2, "recall_at_k": [1]}',
+        b'{"method": "a", "epoch": 2, "notes": 3}',
+        b'{"method": "a", "epoch": 2, "extra": ' + 100_000 * b"[" + 100_000 * b"]" + b"}",
+    ],
+)
+def test_a_broken_line_in_the_middle_is_named_before_the_file_is_cut(log, line):
+    content = b'{"method": "a", "epoch": 1}\n' + line + b'\n{"method": "a", "epoch": 3}\n'
+    log.path.write_bytes(content)
+    for look in (log.read, lambda: log.truncate(2)):
+        with pytest.raises(RunError, match=r"records\.jsonl: line 2 is not an epoch record") as err:
+            look()
+        assert len(str(err.value)) < 500
+    assert log.path.read_bytes() == content
+    log.truncate(1)  # a line that no checkpoint knows goes
+    assert len(log.read()) == 1
+
+
+def test_a_pipe_or_a_file_that_cannot_be_written_is_a_run_error(tmp_path, log, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RunError, match=r"pipe: cannot be read \(not a regular file\)"):
+        RecordLog(tmp_path / "pipe").read()
+    log.append(records(1)[0])
+
+    def denied(*_args, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(type(log.path), "open", denied)
+    monkeypatch.setattr(type(log.path), "read_bytes", lambda _: b"")
+    with pytest.raises(RunError, match=r"cannot be written \(Permission denied\)"):
+        log.truncate(0)
 
 
 def test_keys_of_another_version_are_kept_as_extra(log):

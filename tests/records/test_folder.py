@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import pytest
 
 from bspml.errors import RunError
@@ -19,10 +21,55 @@ def test_an_empty_folder_will_do(tmp_path):
 
 
 def test_a_folder_in_use_names_resume_and_a_free_name(tmp_path):
-    RunFolder.create(tmp_path / "a")
+    RunFolder.create(tmp_path / "a").config.write_text("{}")
     (tmp_path / "a-2").mkdir()
     with pytest.raises(RunError, match=r"not empty\. .*--resume .*/a, or .* such as a-3\."):
         RunFolder.create(tmp_path / "a")
+
+
+def test_a_folder_that_a_kill_left_before_the_configuration_counts_as_empty(tmp_path):
+    folder = RunFolder.create(tmp_path / "a")
+    (folder.path / ".lock").touch()
+    (folder.path / ".0123456789abcdef.tmp").write_bytes(b"half")
+    assert RunFolder.create(tmp_path / "a") == folder
+    (folder.figures / "mine.png").touch()
+    with pytest.raises(RunError, match="not empty"):
+        RunFolder.create(tmp_path / "a")
+
+
+@pytest.mark.parametrize("made", [True, False])
+def test_a_discarded_run_leaves_nothing_it_wrote_and_everything_else(tmp_path, made):
+    path = tmp_path / "a"
+    if not made:
+        path.mkdir()
+    folder = RunFolder.create(path)
+    folder.config.write_text("{}")
+    folder.records.write_text("")
+    folder.discard()
+    assert path.exists() is not made
+    if not made:
+        assert not list(path.iterdir())
+    folder = RunFolder.create(path)
+    (path / "mine.txt").touch()
+    folder.discard()
+    assert [p.name for p in path.iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b"])
+def test_an_impossible_name_is_a_run_error(tmp_path, name):
+    with pytest.raises(RunError, match="cannot be made"):
+        RunFolder.create(tmp_path / name)
+    with pytest.raises(RunError, match=r"cannot be read|no such run folder"):
+        RunFolder.open(tmp_path / name)
+
+
+def test_a_folder_without_permission_is_a_run_error(tmp_path, monkeypatch):
+    def denied(*_args, **_options):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "is_dir", denied)  # the tests may run as root, who is never denied
+    with pytest.raises(RunError, match=r"cannot be read \(Permission denied\)"):
+        RunFolder.open(tmp_path)
 
 
 def test_a_file_in_the_way_is_named(tmp_path):

@@ -105,6 +105,7 @@ def test_columns_of_different_lengths_are_refused(path):
         (HEAD + '0,a,"0,5",\n', "line 2: expected a whole index, a weight"),
         (HEAD + "0,a\n", "line 2: has too few cells"),
         ("index,label,weight,flags,is_noisy\n0,a,1,,maybe\n", "line 2: expected .* is_noisy"),
+        (HEAD + '0,"a,1,\n', "is not a CSV file in UTF-8 .unexpected end of data"),
         (b"index,label,weight,flags\n0,\xff\xff,1,\n", "is not a CSV file in UTF-8"),
     ],
 )
@@ -116,4 +117,7 @@ def test_what_is_no_table_of_weights_is_refused_by_file_and_line(path, content, 
 
 def test_a_missing_table_is_a_run_error(path):
     with pytest.raises(RunError, match=r"weights\.csv: cannot be read"):
+        read_weights(path)
+    os.mkfifo(path)
+    with pytest.raises(RunError, match=r"weights\.csv: is a pipe or a device"):
         read_weights(path)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bspml.records.weights_table import _protect
+from bspml.cells import protected_cell
 from bspml.report.page import PageData, render_page
 
 if os.environ.get("BSPML_NO_BROWSER") == "1":
@@ -298,8 +298,10 @@ def test_hostile_labels_do_not_run_and_come_back_from_the_file(visit, tmp_path):
     content, rows = saved(tab)
     assert tab.evaluate("window.hacked") is None
     # As bspml's own writer protects them, so that its readers give back the same labels.
-    assert [row["label"] for row in rows] == [_protect(text) for text in HOSTILE]
-    assert [row["new_label"] for row in rows] == [_protect(t) for t in HOSTILE[1:] + HOSTILE[:1]]
+    assert [row["label"] for row in rows] == [protected_cell(text) for text in HOSTILE]
+    assert [row["new_label"] for row in rows] == [
+        protected_cell(t) for t in HOSTILE[1:] + HOSTILE[:1]
+    ]
     (tmp_path / "decisions.csv").write_bytes(content)
     fresh = visit(data)  # another profile: nothing is kept
     assert fresh.inner_text("#progress") == "none decided"

@@ -306,3 +306,13 @@ def test_refusal_also_works_inside_another_module(weights):
     state = copy.deepcopy(holder.state_dict())
     with pytest.raises(CheckpointError, match="5 samples"):
         torch.nn.ModuleDict({"w": SampleWeights([0])}).load_state_dict(state)
+
+
+@pytest.mark.parametrize("wrong", [float("nan"), -0.5, 1.5, float("inf")])
+def test_saved_weights_outside_the_box_are_refused(weights, wrong):
+    state = {k: v.clone() for k, v in weights.state_dict().items()}
+    state["weights"][2] = wrong
+    before = weights.weights.clone()
+    with pytest.raises(CheckpointError, match=r"must lie in \[0, 1\]"):
+        weights.load_state_dict(state)
+    assert torch.equal(weights.weights, before)

@@ -1,0 +1,144 @@
+"""What of an interrupted run is checked before it goes on: its checkpoints and configuration."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bspml import checkpoints
+from bspml.checkpoints import State
+from bspml.config import Config
+from bspml.errors import CheckpointError, ConfigError
+from bspml.records import EpochRecord, RunFolder
+
+# What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
+CHANGEABLE = (
+    "name",
+    "device",
+    "workers",
+    "data.root",
+    "training.epochs",
+    "training.checkpoint_every",
+    "evaluation",
+)
+
+_KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "config": dict}
+_LEAST = {"records": 0, "threads": 1}
+
+
+def method_state(
+    method: str, trainer: State, config: Config, records: int, threads: int
+) -> dict[str, Any]:
+    """What a checkpoint of one method holds.
+
+    Args:
+        method: its name.
+        trainer: state of its `AlternatingTrainer`.
+        config: the run's.
+        records: lines in the log so far, of every method.
+        threads: of torch, since sums on a CPU are split by them.
+    """
+    return {
+        "method": method,
+        "trainer": trainer,
+        "records": records,
+        "threads": threads,
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) -> State:
+    """The `method_state` in the checkpoint of `method`, its keys and kinds checked.
+
+    Raises:
+        CheckpointError: missing, damaged, of other data, or of another method.
+    """
+    path = folder.checkpoint(method)
+    state = checkpoints.load(path, fingerprint)
+    for key, kind in _KINDS.items():
+        value: Any = state.get(key)
+        fits = type(value) is kind  # exactly: True is no number of records
+        if not fits or (key in _LEAST and value < _LEAST[key]):
+            raise CheckpointError(
+                f"{path}: is no checkpoint of a run (`{key}` is "
+                f"{'missing' if key not in state else f'{value!r:.40}'}). Start the run anew."
+            )
+    if state["method"] != method:
+        raise CheckpointError(
+            f"{path}: is a checkpoint of {state['method'][:40]!r}, not of {method!r}. Was the "
+            "file renamed? Put the right one back, or start the run anew."
+        )
+    return state
+
+
+def has_checkpoint(folder: RunFolder, method: str) -> bool:
+    """Whether there is anything under the name of that checkpoint."""
+    return os.path.lexists(folder.checkpoint(method))
+
+
+def check_unchanged(saved: Mapping[str, Any], config: Config, file: Path) -> None:
+    """Refuse to go on under another configuration than the checkpoint's, `CHANGEABLE` aside.
+
+    The records would otherwise claim that all rounds were trained under the new one.
+
+    Args:
+        saved: `Config.model_dump(mode="json")` of the checkpoint.
+        config: of the run folder now.
+        file: which holds it.
+
+    Raises:
+        ConfigError: names the key and both values.
+    """
+    then = dict(_flat(saved))
+    now = dict(_flat(config.model_dump(mode="json")))
+    for key in [*now, *(key for key in then if key not in now)]:
+        free = key in CHANGEABLE or key.partition(".")[0] in CHANGEABLE
+        if not free and then.get(key) != now.get(key):
+            raise ConfigError(
+                f"{file}: `{key}` is {_shown(now.get(key))}, but the run was trained with "
+                f"{_shown(then.get(key))} so far. Put that back, or start a new run; a run that "
+                f"goes on may only change {', '.join(CHANGEABLE[:-1])} and evaluation.*."
+            )
+
+
+def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:
+    """The records must be those of the checkpoint's rounds.
+
+    Args:
+        state: `method_state`, its trainer's state already taken by a trainer.
+        kept: all records that a checkpoint knows of.
+        path: of the checkpoint.
+
+    Raises:
+        CheckpointError: another number of rounds.
+    """
+    known = sum(record.method == state["method"] for record in kept[: state["records"]])
+    rounds = state["trainer"]["position"]["round"]
+    if known != rounds:
+        raise CheckpointError(
+            f"{path}: was written after {rounds} rounds, but the records hold {known} of "
+            f"{state['method']}. The two files are not of one run; start a new one."
+        )
+
+
+def usable_threads(saved: int) -> int:
+    """The saved number of threads, at most what this machine has: torch crashes on thousands."""
+    return min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else f"{value!s:.60}"
