@@ -302,6 +302,8 @@ class Config(Section):
     seed: Seed = 0
     device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
     workers: Annotated[int, Field(ge=0, le=256)] = 0
+    # On a CPU; null: one for small-conv, else as many as torch takes.
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     data: DataConfig = DataConfig()
     noise: NoiseConfig = NoiseConfig()
     network: NetworkConfig = NetworkConfig()
