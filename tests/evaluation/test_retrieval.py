@@ -388,3 +388,17 @@ def test_wrong_input_is_refused(change, message):
     given_ = {"embeddings": randn(40, 4), "labels": torch.arange(40) % 4} | change
     with pytest.raises(InputError, match=message):
         evaluate(**given_)
+
+
+@pytest.mark.parametrize("backend", ["faiss", "torch"])
+def test_k_beyond_what_a_gpu_index_can_do_is_searched_all_the_same(backend):
+    rng = np.random.default_rng(0)
+    labels = np.arange(2200) % 1100  # one match each
+    rows = rng.normal(size=(2200, 4))
+    found = evaluate(rows, labels, ks=(1, 2100, 2199), backend=backend, clustering=False)
+    unit = rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    similarity = unit @ unit.T
+    np.fill_diagonal(similarity, -np.inf)
+    mate = similarity[np.arange(2200), (np.arange(2200) + 1100) % 2200]
+    rank = (similarity > mate[:, None]).sum(1)
+    assert found.recall_at_k == {k: float((rank < k).mean()) for k in (1, 2100, 2199)}
