@@ -14,8 +14,8 @@ _MISSING = "-"
 def final_results(records: Sequence[EpochRecord]) -> Results:
     """{method: {column: value}}: the last evaluation and the last weights of each method.
 
-    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection), all as
-    fractions, and seconds (over all rounds, evaluation left out).  None: not measured.
+    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection) and
+    the estimated noise rate, all as fractions, and seconds (over all rounds, evaluation left out).  None: not measured.
     """
     results: Results = {}
     for method in dict.fromkeys(record.method for record in records):
@@ -28,6 +28,7 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
         row |= {"NMI": evaluated.nmi, "AMI": evaluated.ami, "MAP@R": evaluated.map_at_r}
         last = own[-1]
         row |= {"MAW": last.maw, "SDAW": last.sdaw, "AUROC": last.detection_auroc}
+        row["noise rate"] = last.noise_rate
         timed = [record.seconds for record in own if record.seconds is not None]
         row["seconds"] = sum(timed) if timed else None
         results[method] = row

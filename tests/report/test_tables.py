@@ -9,7 +9,7 @@ def test_results_take_the_last_evaluation_the_last_weights_and_all_seconds():
         EpochRecord("a", 0, recall_at_k={1: 0.1, 8: 0.2}, nmi=0.1),
         EpochRecord("a", 1, seconds=2.0, recall_at_k={1: 0.5, 8: None}, nmi=0.4, maw=1.0),
         EpochRecord("b", 1),
-        EpochRecord("a", 2, seconds=3.0, maw=0.7, sdaw=0.1, detection_auroc=0.9),
+        EpochRecord("a", 2, seconds=3.0, maw=0.7, sdaw=0.1, detection_auroc=0.9, noise_rate=0.3),
     ]
     results = final_results(records)
     assert list(results) == ["a", "b"]
@@ -22,6 +22,7 @@ def test_results_take_the_last_evaluation_the_last_weights_and_all_seconds():
         "MAW": 0.7,
         "SDAW": 0.1,
         "AUROC": 0.9,
+        "noise rate": 0.3,
         "seconds": 5.0,
     }
     assert results["b"]["seconds"] is None
