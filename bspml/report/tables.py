@@ -15,7 +15,8 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
     """{method: {column: value}}: the last evaluation and the last weights of each method.
 
     Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection) and
-    the estimated noise rate, all as fractions, and seconds (over all rounds, evaluation left out).  None: not measured.
+    the estimated noise rate, all as fractions, and seconds (over all rounds, evaluation left
+    out).  None: not measured.
     """
     results: Results = {}
     for method in dict.fromkeys(record.method for record in records):
