@@ -14,6 +14,16 @@ import bspml
 from bspml.cli import main
 from bspml.data.tables import read_embeddings, read_labels
 
+# A run of seconds.
+SMALL = [
+    "data.subset=20",
+    "training.epochs=2",
+    "curriculum.warmup_epochs=1",
+    "sampler.classes_per_batch=8",
+    "evaluation.ks=[1]",
+    "training.baseline=false",
+]
+
 
 def run(capsys, *argv):
     code = main([str(a) for a in argv])
@@ -208,15 +218,7 @@ def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
 
 def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    small = [
-        "data.subset=20",
-        "training.epochs=2",
-        "curriculum.warmup_epochs=1",
-        "sampler.classes_per_batch=8",
-        "evaluation.ks=[1]",
-        "training.baseline=false",
-    ]
-    code, out, err = run(capsys, "train", *small, "--seed", 3, "--json")
+    code, out, err = run(capsys, "train", *SMALL, "--seed", 3, "--json")
     assert code == 0, err
     result = json.loads(out)
     assert result["run"] == "runs/glyphs"
@@ -235,7 +237,7 @@ def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypat
         assert archive["embeddings"].shape == (320, 128)
     assert read_embeddings("out.npz").shape == (320, 128)
     assert len(read_labels("out.npz")) == 320
-    code, _, err = run(capsys, "train", *small)
+    code, _, err = run(capsys, "train", *SMALL)
     assert (code, "exists already" in err) == (2, True)
     code, _, err = run(capsys, "evaluate", "runs/glyphs", "--method", "clean-only")
     assert (code, "it has bspml" in err) == (2, True)
@@ -245,15 +247,7 @@ def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)
-    settings = [
-        "data.subset=20",
-        "training.epochs=2",
-        "curriculum.warmup_epochs=1",
-        "sampler.classes_per_batch=8",
-        "evaluation.ks=[1]",
-        "training.baseline=false",
-        "evaluation.clustering=false",
-    ]
+    settings = [*SMALL, "evaluation.clustering=false"]
     assert run(capsys, "train", *settings, "-q")[0] == 0
     rng = np.random.default_rng(0)
     for name in ("cat/1.PNG", "cat/2.jpg", "dog/1.png", ".hidden/1.png", "cat/._2.jpg"):
