@@ -13,6 +13,13 @@ from bspml import noise
 from bspml.checkpoints import fingerprint
 from bspml.config import Config
 from bspml.curriculum import SelfPacedCurriculum
+from bspml.data.decisions import (
+    CorrectedLabels,
+    apply_decisions,
+    is_corrected,
+    read_corrected,
+    read_decisions,
+)
 from bspml.data.glyphs import Glyphs
 from bspml.data.sampler import PKSampler
 from bspml.data.tables import read_labels
@@ -33,6 +40,7 @@ class ExperimentData:
         codes: (N,) the same as 0..C-1.
         true_labels: (N,) the truth where the data set knows it, else None.
         is_noisy: (N,) bool, or None.
+        decided: what a person said about single labels, or None.
         test_images: (M, channels, S, S).
         test_labels: (M,) class names; disjoint from the training classes.
         fingerprint: changes when images or labels do.
@@ -46,6 +54,7 @@ class ExperimentData:
     test_images: Tensor
     test_labels: np.ndarray
     fingerprint: str
+    decided: CorrectedLabels | None = None
 
     @property
     def noise_rate(self) -> float | None:
@@ -63,6 +72,11 @@ def load_data(config: Config) -> ExperimentData:
     else:
         test_images, test_labels = _split(config, "test")
     given, is_noisy = _training_labels(config, true_labels)
+    decided = _decisions(config, given)
+    if decided is not None:
+        corrected = decided.labels.astype(str)
+        is_noisy = np.where(corrected == given, is_noisy, corrected != true_labels)
+        given = corrected
     codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=images,
@@ -72,7 +86,8 @@ def load_data(config: Config) -> ExperimentData:
         is_noisy=is_noisy,
         test_images=test_images,
         test_labels=test_labels,
-        fingerprint=fingerprint(images, given),
+        fingerprint=fingerprint(images, _what_is_learned(given, decided)),
+        decided=decided,
     )
 
 
@@ -98,6 +113,7 @@ def _held_out(labels: np.ndarray) -> np.ndarray:
 
 
 def _training_labels(config: Config, true_labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """(N,) the labels as given, before a person's decisions; (N,) bool, which are wrong."""
     settings = config.noise
     if settings.labels_file is not None:
         given = read_labels(settings.labels_file).astype(str)
@@ -113,6 +129,39 @@ def _training_labels(config: Config, true_labels: np.ndarray) -> tuple[np.ndarra
         true_labels, settings.rate, seed=config.noise_seed, per_class=settings.per_class
     )
     return np.asarray(noisy.labels), np.asarray(noisy.is_noisy)
+
+
+def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
+    """A person's verdicts: in a file of their own, or in the corrected labels made from one."""
+    settings = config.noise
+    corrected = settings.labels_file is not None and is_corrected(settings.labels_file)
+    if settings.decisions_file is not None:
+        if corrected:
+            raise DataError(
+                f"{settings.labels_file} already holds decisions; put those of "
+                f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
+                "`noise.decisions_file` out."
+            )
+        return apply_decisions(given, read_decisions(settings.decisions_file))
+    return read_corrected(settings.labels_file) if corrected else None
+
+
+def _what_is_learned(given: np.ndarray, decided: CorrectedLabels | None) -> np.ndarray:
+    """The labels, and after them the weights that are fixed; what a resumed run must find again."""
+    if decided is None:
+        return given
+    # A verdict of "unsure" changes nothing.
+    words = np.where(decided.fixed, decided.weights.astype(str), "")
+    return np.concatenate([given, words])
+
+
+def make_weights(data: ExperimentData) -> SampleWeights:
+    """The table of weights: 1, but for those a person decided, which stay what they are."""
+    weights = SampleWeights(data.codes)
+    if data.decided is not None:
+        rows = np.flatnonzero(data.decided.fixed)
+        weights.fix(rows, data.decided.weights[rows])
+    return weights
 
 
 def make_network(config: Config, channels: int, pretrained: bool = True) -> nn.Module:

@@ -22,6 +22,7 @@ from bspml.build import (
     make_network,
     make_optimizer,
     make_sampler,
+    make_weights,
 )
 from bspml.checkpoints import State
 from bspml.checks import check_device
@@ -163,7 +164,7 @@ def check_experiment(config: Config, data: ExperimentData, pretrained: bool = Tr
     make_sampler(config, data.codes)
     make_optimizer(config, make_network(config, data.images.shape[1], pretrained))
     if config.training.weighted:
-        make_curriculum(config, SampleWeights(data.codes), data.is_noisy)
+        make_curriculum(config, make_weights(data), data.is_noisy)
 
 
 def methods_of(config: Config, data: ExperimentData) -> list[str]:
@@ -259,7 +260,10 @@ class MethodRun:
         self.device = check_device(config.device)
         network = make_network(config, data.images.shape[1], pretrained)
         self.network = network.to(self.device)
-        self.weights = SampleWeights(data.codes).to(self.device)
+        # Plain training has no weights, and the reference knows better than any person.
+        weighted = method == WEIGHTED
+        weights = make_weights(data) if weighted else SampleWeights(data.codes)
+        self.weights = weights.to(self.device)
         self.trainer = self._build_trainer()
 
     def _build_trainer(self) -> AlternatingTrainer:

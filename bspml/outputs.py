@@ -104,8 +104,8 @@ def _write_table(
     if p_values is not None:
         untestable = p_values.isnan().numpy()
     flags = [
-        [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
-        for w, u in zip(weights, untestable, strict=True)
+        ["decided"] if d else [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
+        for w, u, d in zip(weights, untestable, _decided(data), strict=True)
     ]
     write_weights(
         folder.weights,
@@ -115,6 +115,13 @@ def _write_table(
         is_noisy=data.is_noisy,
         true_labels=data.true_labels,
     )
+
+
+def _decided(data: ExperimentData) -> np.ndarray:
+    """(N,) bool, the samples whose weight is a person's word."""
+    if data.decided is None:
+        return np.zeros(len(data.labels), dtype=bool)
+    return data.decided.fixed
 
 
 def _draw_weights(folder: RunFolder, data: ExperimentData, p_values: torch.Tensor | None) -> None:
@@ -155,7 +162,8 @@ def _write_suspects(
     write_suspects(
         folder,
         data.labels,
-        weights.numpy(),
+        # What somebody decided is no suspect any more.
+        np.where(_decided(data), 1.0, weights.numpy()),
         p_values=None if p_values is None else p_values.numpy(),
         noise_rate=state["curriculum"]["update"].get("noise_rate"),
         images=data.images.permute(0, 2, 3, 1).numpy(),

@@ -19,6 +19,7 @@ from bspml import checkpoints
 from bspml.build import load_data
 from bspml.cli import main
 from bspml.config import load_config
+from bspml.data import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment import run_experiment
 from bspml.records import RecordLog, RunFolder, read_json, read_weights
@@ -231,6 +232,43 @@ def test_labels_of_a_file_are_trained_on(tmp_path):
     result = run_experiment(config, RunFolder.create(tmp_path / "run"), figures=False)
     assert read_weights(result.folder.weights).is_noisy.sum() == 5
     assert Path(result.folder.summary).is_file()
+
+
+@pytest.mark.parametrize("as_labels", [True, False])
+def test_decisions_are_trained_on(tmp_path, as_labels):
+    """Right: weight 1 for good; wrong: weight 0, or 1 under the new label."""
+    plain = load_config(None, [*SMALL, "training.epochs=3", "training.baseline=false"])
+    data = load_data(plain)
+    noisy, clean = np.flatnonzero(data.is_noisy)[:3], np.flatnonzero(~data.is_noisy)[:2]
+    verdicts = ["wrong", "wrong", "right", "wrong", "unsure"]
+    new = [data.true_labels[noisy[0]], "", "", "", ""]
+    file = tmp_path / "decisions.csv"
+    lines = zip([*noisy, *clean], verdicts, new, strict=True)
+    file.write_text("index,decision,new_label\n" + "".join(f"{i},{v},{n}\n" for i, v, n in lines))
+    setting = f"noise.decisions_file={file}"
+    if as_labels:
+        corrected = decisions.apply_decisions(data.labels, decisions.read_decisions(file))
+        setting = f"noise.labels_file={tmp_path / 'corrected.csv'}"
+        decisions.write_corrected(tmp_path / "corrected.csv", corrected)
+    config = load_config(None, [*SMALL, "training.epochs=3", "training.baseline=false", setting])
+    assert load_data(config).fingerprint != data.fingerprint
+    result = run_experiment(config, RunFolder.create(tmp_path / "run"))
+    table = read_weights(result.folder.weights)
+    assert table.labels[noisy[0]] == data.true_labels[noisy[0]]
+    assert table.is_noisy.sum() == data.is_noisy.sum() - 1
+    assert table.weights[noisy].tolist() == [1.0, 0.0, 1.0]  # the last against the evidence
+    assert table.weights[clean[0]] == 0.0
+    assert [table.flags[i] for i in (*noisy, clean[0])] == [("decided",)] * 4
+    suspects = read_json(result.folder.path / "suspects.json")["suspects"]
+    assert not {s["index"] for s in suspects} & {*noisy.tolist(), int(clean[0])}
+
+
+def test_two_sources_of_decisions_are_refused(tmp_path):
+    made = decisions.apply_decisions(load_data(load_config(None, SMALL)).labels, [])
+    decisions.write_corrected(tmp_path / "corrected.csv", made)
+    settings = [f"noise.labels_file={tmp_path / 'corrected.csv'}", "noise.decisions_file=d.csv"]
+    with pytest.raises(bspml.errors.DataError, match=r"corrected\.csv already holds decisions"):
+        load_data(load_config(None, [*SMALL, *settings]))
 
 
 def only_line(capsys):

@@ -100,6 +100,8 @@ class _Terminal:
             if noise.kind != "none"
             else "labels as they are"
         )
+        if noise.decisions_file:
+            planted += f", decisions of {noise.decisions_file}"
         self.say(f"{config.name}: {config.data.name}, {planted}, seed {config.seed}; {folder.path}")
 
     def say(self, line: str) -> None:

@@ -89,7 +89,8 @@ class NoiseConfig(Section):
     rate: Fraction = 0.3  # share of labels changed
     per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
     seed: Seed | None = None  # null: the experiment's seed
-    labels_file: FilePath | None = None
+    labels_file: FilePath | None = None  # of labels, or of corrected labels from `bspml audit`
+    decisions_file: FilePath | None = None  # a person's verdicts, saved from the page
 
     @model_validator(mode="before")
     @classmethod

@@ -68,10 +68,9 @@ class AutomaticUpdate:
     def training_rows(self) -> Tensor | None:
         """(N,) bool, the rows the next round may train on; None for all of positive weight."""
         self.rows_were_read = True
-        if self.phase == "half A":
-            return self.in_half_a.clone()
         kept = self.weights.weights.cpu() > 0
-        return kept & ~self.in_half_a if self.phase == "half B" else kept
+        half = self.allowed_rows()
+        return kept if half is None else kept & half
 
     def allowed_rows(self) -> Tensor | None:
         """(N,) bool, the half that the network may see in this phase; None for both halves."""
@@ -157,10 +156,16 @@ class AutomaticUpdate:
             )
 
     def _keep_smallest(self, p_values: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
-        """1 for the share 1 - noise rate of the testable rows whose labels fit best, else 0."""
+        """1 for the share 1 - noise rate of the testable rows whose labels fit best, else 0.
+
+        Weights that are fixed count in that share and stay as they are.
+        """
         assert self.noise_rate is not None
-        p, d = p_values[testable], difficulty[testable]
+        p, d = p_values[testable].clone(), difficulty[testable]
         kept = round((1 - self.noise_rate) * len(p))
+        # What a person decided takes its place at the two ends, whatever its p-value.
+        decided, word = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
+        p[decided] = torch.where(word[decided] > 0, -1.0, 2.0).to(p)
         by_fit = torch.argsort(d, stable=True)
         by_fit = by_fit[torch.argsort(p[by_fit], stable=True)]  # by p, ties by difficulty
         weights = torch.zeros(len(p), dtype=torch.float64)

@@ -31,6 +31,7 @@ __all__ = [
     "Decision",
     "apply_decisions",
     "bare_cell",
+    "is_corrected",
     "label_cells",
     "protected_cell",
     "read_corrected",
@@ -202,6 +203,19 @@ def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) ->
     cells = label_cells(corrected.labels)
     writer.writerows(zip(range(len(cells)), cells, weights, corrected.decisions, strict=True))
     return atomic_write(path, text.getvalue())
+
+
+def is_corrected(path: str | os.PathLike[str]) -> bool:
+    """Whether this is a CSV file with the columns that `write_corrected` writes."""
+    path = Path(path)
+    if path.suffix.lower() != ".csv" or not path.is_file():
+        return False
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            header = {name.strip().lower() for name in next(csv.reader(file), [])}
+    except (OSError, UnicodeDecodeError, csv.Error):
+        return False  # whoever reads it in earnest says what is wrong
+    return header >= set(_CORRECTED)
 
 
 def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:

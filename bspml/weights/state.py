@@ -33,6 +33,7 @@ class SampleWeights(nn.Module):
     Attributes:
         weights: (N,) float32 buffer.
         codes: (N,) int64 buffer, the class of each sample as its position in `classes`.
+        fixed: (N,) bool buffer, the weights that `fix` decided and nothing else changes.
         classes: (C,) array of the distinct labels, sorted.
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
         ref_batch_index: (R,) int64 likewise, for reference rows.
@@ -51,6 +52,7 @@ class SampleWeights(nn.Module):
 
     weights: Tensor
     codes: Tensor
+    fixed: Tensor
 
     def __init__(self, labels: Any) -> None:
         super().__init__()
@@ -60,6 +62,7 @@ class SampleWeights(nn.Module):
         self.classes = encoded.classes
         self.register_buffer("weights", torch.ones(len(encoded.codes)))
         self.register_buffer("codes", encoded.codes)
+        self.register_buffer("fixed", torch.zeros(len(encoded.codes), dtype=torch.bool))
         self.batch_index: Tensor | None = None
         self.ref_batch_index: Tensor | None = None
 
@@ -147,33 +150,54 @@ class SampleWeights(nn.Module):
     def update(self, new: Any) -> None:
         """Replace all weights, in place: every holder of this object sees the new ones.
 
+        Those that `fix` decided stay as they are.
+
         Args:
             new: (N,) finite numbers in [0, 1]; rounding up to 1e-9 outside is clipped.
 
         Raises:
             InputError: another shape, NaN, or a value outside; the weights are then unchanged.
         """
-        new = as_numbers(
-            new, "new", f"one weight per sample, shape ({len(self)},)", "Pass numbers in [0, 1]."
-        ).detach()
-        if new.shape != self.weights.shape:
+        new = _in_unit_interval(new, "new", len(self), "sample").to(self.weights)
+        self.weights.copy_(torch.where(self.fixed, self.weights, new))
+
+    @torch.no_grad()
+    def fix(self, sample_index: Any, weights: Any) -> None:
+        """Decide some weights for good: `update` and `reset` leave them from now on.
+
+        For what a person said about single labels: 1 for a label known to be right, 0 for a wrong
+        one (`bspml.data.decisions.read_corrected` reads such verdicts).  Saved with the table.
+
+        Args:
+            sample_index: (F,) data-set rows; none twice.
+            weights: (F,) numbers in [0, 1].
+
+        Raises:
+            InputError: not one weight per row, or outside [0, 1], or a row twice.
+            SampleIndexError: a row outside the data set.  Nothing is then changed.
+
+        Example:
+            >>> weights = SampleWeights(["a", "a", "b"])
+            >>> weights.fix([2], [0.0])
+            >>> weights.update([0.5, 0.5, 0.5])
+            >>> weights.weights.tolist()
+            [0.5, 0.5, 0.0]
+        """
+        rows = check_sample_index(
+            sample_index, len(self), None, "sample_index", self.weights.device
+        )
+        values = _in_unit_interval(weights, "weights", len(rows), "row").to(self.weights)
+        twice = rows.bincount(minlength=len(self)) > 1
+        if twice.any():
             raise InputError(
-                f"`new` must be one weight per sample, shape ({len(self)},); "
-                f"got {tuple(new.shape)}."
+                f"`sample_index` must name each row once; got rows {some_of(twice.nonzero())} "
+                "more often. Keep one decision for each."
             )
-        # Written so that NaN, which compares false, counts as outside.
-        bad = ~((new >= -_BOX_TOLERANCE) & (new <= 1 + _BOX_TOLERANCE))
-        if bad.any():
-            rows = bad.nonzero()[:, 0]
-            raise InputError(
-                f"`new` must lie in [0, 1]; got {float(new[rows[0]]):g} at row {int(rows[0])} "
-                f"(rows {some_of(rows)}). Clip the weights, or look for a diverged solver."
-            )
-        self.weights.copy_(new.clamp(0, 1))
+        self.weights[rows], self.fixed[rows] = values, True
 
     def reset(self) -> None:
-        """All weights 1 again, in place."""
-        self.weights.fill_(1)
+        """All weights but the fixed ones 1 again, in place."""
+        self.weights[~self.fixed] = 1
 
     def class_means(self) -> Float[Tensor, " C"]:
         """Mean weight of each class, (C,) float64 on the CPU, in the order of `classes`."""
@@ -280,6 +304,26 @@ def look_up(
     )
     references = weights.weights[ref_index].to(like)
     return BatchWeights(anchors, references, index.to(like.device), ref_index.to(like.device))
+
+
+def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:
+    """(n,) numbers in [0, 1], rounding clipped."""
+    values = as_numbers(
+        values, name, f"one weight per {each}, shape ({n},)", "Pass numbers in [0, 1]."
+    ).detach()
+    if values.shape != (n,):
+        raise InputError(
+            f"`{name}` must be one weight per {each}, shape ({n},); got {tuple(values.shape)}."
+        )
+    # Written so that NaN, which compares false, counts as outside.
+    bad = ~((values >= -_BOX_TOLERANCE) & (values <= 1 + _BOX_TOLERANCE))
+    if bad.any():
+        rows = bad.nonzero()[:, 0]
+        raise InputError(
+            f"`{name}` must lie in [0, 1]; got {float(values[rows[0]]):g} at row {int(rows[0])} "
+            f"(rows {some_of(rows)}). Clip the weights, or look for a diverged solver."
+        )
+    return values.clamp(0, 1)
 
 
 def check_weights(weights: Any) -> SampleWeights | None:

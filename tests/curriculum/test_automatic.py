@@ -203,3 +203,24 @@ def test_labels_that_are_all_different_keep_their_weight(rule):
     weights = bspml.SampleWeights(range(12))
     record = bspml.SelfPacedCurriculum(weights, rule=rule).update(E)
     assert (record.maw, record.num_untestable) == (1.0, 12)
+
+
+@pytest.mark.parametrize("rule", ["threshold", "quadratic"])
+def test_a_persons_word_outweighs_the_p_values_in_every_phase(rule):
+    E, labels, is_noisy = noisy_clusters(0.3)
+    wrong, right = is_noisy.nonzero()[:4, 0], (~is_noisy).nonzero()[:4, 0]
+    rows = torch.cat([wrong, right])
+    for warmup in ("features", "cross-fit"):
+        weights = bspml.SampleWeights(labels)
+        weights.fix(rows, [1.0] * 4 + [0.0] * 4)  # against the evidence, so that it shows
+        options = {} if warmup == "features" else {"warmup_rounds": 1}
+        curriculum = bspml.SelfPacedCurriculum(weights, rule=rule, warmup=warmup, **options)
+        for _ in range(3):
+            trained = curriculum.training_rows()
+            assert not trained[right].any()
+            record = curriculum.update(E)
+            assert weights.weights[rows].tolist() == [1.0] * 4 + [0.0] * 4
+        assert trained[wrong].all()
+        if rule == "threshold":  # they count in the share that is kept
+            kept = round((1 - record.noise_rate) * len(labels))
+            assert int((weights.weights > 0).sum()) == kept

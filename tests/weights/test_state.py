@@ -284,7 +284,7 @@ def test_state_dict_round_trip(weights):
     other.load_state_dict(weights.state_dict())
     assert torch.equal(other.weights, weights.weights)
     assert other.batch_index is None
-    assert set(weights.state_dict()) == {"weights", "codes"}
+    assert set(weights.state_dict()) == {"weights", "codes", "fixed"}
 
 
 def test_weights_of_another_number_of_samples_are_refused(weights):
@@ -316,3 +316,38 @@ def test_saved_weights_outside_the_box_are_refused(weights, wrong):
     with pytest.raises(CheckpointError, match=r"must lie in \[0, 1\]"):
         weights.load_state_dict(state)
     assert torch.equal(weights.weights, before)
+
+
+# ------------------------------------------------------------------------------- fixed weights
+
+
+def test_fixed_weights_outlast_updates_and_resets_and_are_saved(weights):
+    weights.fix([3, 1], [1.0, 0.0])
+    assert weights.weights.tolist() == [1.0, 0.0, 0.25, 1.0, 0.75]
+    weights.update([0.5] * 5)
+    assert weights.weights.tolist() == [0.5, 0.0, 0.5, 1.0, 0.5]
+    weights.reset()
+    assert weights.weights.tolist() == [1.0, 0.0, 1.0, 1.0, 1.0]
+    other = SampleWeights(LABELS)
+    other.load_state_dict(weights.state_dict())
+    other.update([0.5] * 5)
+    assert other.weights.tolist() == [0.5, 0.0, 0.5, 1.0, 0.5]
+    weights.fix([1], [1.0])  # a person may think again
+    assert weights[1] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("rows", "values", "error", "message"),
+    [
+        ([0, 5], [1, 1], SampleIndexError, r"lie in \[0, 5\)"),
+        ([0, 0], [1, 0], InputError, "`sample_index` must name each row once; got rows 0"),
+        ([0, 1], [1], InputError, r"`weights` must be one weight per row, shape \(2,\)"),
+        ([0], [1.5], InputError, r"`weights` must lie in \[0, 1\]; got 1.5"),
+        ([0], [math.nan], InputError, r"`weights` must lie in \[0, 1\]; got nan"),
+    ],
+)
+def test_a_decision_that_cannot_be_changes_nothing(weights, rows, values, error, message):
+    before = copy.deepcopy(weights.state_dict())
+    with pytest.raises(error, match=message):
+        weights.fix(rows, values)
+    assert all(torch.equal(before[k], v) for k, v in weights.state_dict().items())
