@@ -19,7 +19,7 @@ import pandas as pd
 from bspml.auditing.report import AuditReport, column
 from bspml.data.decisions import protected_cell
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files import atomic_write
+from bspml.files import atomic_write, is_special
 from bspml.records import read_json, write_json
 
 __all__ = ["MARK", "is_audit_folder", "load_report", "save_report"]
@@ -41,6 +41,8 @@ _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "ne
 
 def is_audit_folder(folder: Path) -> bool:
     """Whether `save_report` wrote to this folder."""
+    if is_special(folder / MARK):
+        return False
     try:
         return json.loads((folder / MARK).read_text("utf-8")).get("format") == _FORMAT
     except (OSError, ValueError, AttributeError):
@@ -134,6 +136,8 @@ def load_report(folder: Path) -> AuditReport:
         raise RunError(f"{folder}: is not the folder of an audit (no {MARK} of one in it).")
     scalars = read_json(folder / MARK)
     path = folder / "audit.npz"
+    if is_special(path):
+        raise RunError(f"{path}: is a pipe or a device. Run the audit again.")
     try:
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import os
 import sys
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bspml.data.folder import ImageFolder
-from bspml.data.tables import read_embeddings, read_labels
+from bspml.data.tables import read_embeddings, read_labels, read_texts
 from bspml.errors import DataError, InputError
 from bspml.networks import PretrainedNet, build_network, embed
 
@@ -119,10 +118,9 @@ def _labels_inside(what: str) -> np.ndarray:
 
 def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Names and texts in a file; (None, None) if it has none and none were asked for."""
-    columns = _text_columns(Path(path))
-    lowered = {name.strip().lower(): values for name, values in columns.items()}
-    names = next((lowered[c] for c in _NAME_COLUMNS if c in lowered), None)
-    texts = next((lowered[c] for c in _TEXT_COLUMNS if c in lowered), None)
+    columns = read_texts(path)
+    names = next((columns[c] for c in _NAME_COLUMNS if c in columns), None)
+    texts = next((columns[c] for c in _TEXT_COLUMNS if c in columns), None)
     if not asked:
         fitting = [v if v is not None and len(v) == n else None for v in (names, texts)]
         return fitting[0], fitting[1]
@@ -135,32 +133,6 @@ def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequen
         if values is not None and len(values) != n:
             raise DataError(f"{path}: has {len(values)} names; the data has {n} samples.")
     return names, texts
-
-
-def _text_columns(path: Path) -> dict[str, Sequence[str]]:
-    """Columns of text of a file; {} for a kind of file that has none."""
-    suffix = path.suffix.lower()
-    try:
-        if suffix == ".txt":
-            return {"name": path.read_text("utf-8-sig").splitlines()}
-        if suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                wanted = (*_NAME_COLUMNS, *_TEXT_COLUMNS)
-                keys = {k.removesuffix("s"): k for k in archive.files}  # names, paths, texts
-                return {k: archive[keys[k]].astype(str).tolist() for k in wanted if k in keys}
-        if suffix in (".csv", ".tsv"):
-            with path.open(encoding="utf-8-sig", newline="") as file:
-                rows = list(csv.reader(file, delimiter="\t" if suffix == ".tsv" else ","))
-            return {h: [r[i] for r in rows[1:] if r] for i, h in enumerate(rows[0])} if rows else {}
-        if suffix == ".parquet":
-            import pandas as pd
-
-            frame = pd.read_parquet(path)
-            text = [c for c in frame.columns if frame[c].dtype.kind in "OT"]
-            return {str(c): frame[c].astype(str).tolist() for c in text}
-    except (OSError, ValueError, IndexError, csv.Error) as err:
-        raise DataError(f"{path}: names cannot be read ({err}).") from err
-    return {}
 
 
 # --- a run ----------------------------------------------------------------------------------------

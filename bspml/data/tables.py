@@ -22,7 +22,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from bspml.errors import DataError
 from bspml.files import atomic_write, is_special
 
 LABEL_COLUMNS = ("label", "labels", "class", "y", "target")
+_EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
 _INDEX = "index"
 _PASSED_OVER = (
     *LABEL_COLUMNS,
@@ -85,7 +86,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
         path,
         {
             ".npy": _npy,
-            ".npz": lambda p: _npz(p, ("embeddings", "embedding", "features", "x"), ndim=2),
+            ".npz": lambda p: _npz(p, _EMBEDDING_NAMES, ndim=2),
             ".csv": lambda p: _numeric_columns(_csv_rows(p)),
             ".tsv": lambda p: _numeric_columns(_csv_rows(p, "\t")),
             ".parquet": _parquet_embeddings,
@@ -105,6 +106,27 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
     return np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="W")
 
 
+def read_texts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """{column: N texts} of a .txt (one a line, `name`), .csv, .tsv, .npz or .parquet file.
+
+    Column names in lower case; in a .npz, a final s is left out (names, paths).  {} for a kind of
+    file that holds no text.
+
+    Raises:
+        DataError: missing, unreadable, or damaged; names the file.
+    """
+    path = Path(path)
+    readers = {
+        ".npy": lambda p: {},
+        ".npz": _npz_texts,
+        ".csv": lambda p: _csv_texts(_csv_rows(p)),
+        ".tsv": lambda p: _csv_texts(_csv_rows(p, "\t")),
+        ".txt": lambda p: {"name": _lines(p)},
+        ".parquet": _parquet_texts,
+    }
+    return _read(path, readers, "names")
+
+
 def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]) -> Path:
     """Write equally long columns as CSV, atomically; the first is the index of the row.
 
@@ -118,7 +140,7 @@ def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]
     return atomic_write(path, text.getvalue())
 
 
-def _read(path: Path, readers: dict[str, Callable[[Path], np.ndarray]], what: str) -> np.ndarray:
+def _read(path: Path, readers: Mapping[str, Callable[[Path], Any]], what: str) -> Any:
     reader = readers.get(path.suffix.lower())
     fault = _fault(path)
     if fault:
@@ -137,7 +159,7 @@ def _read(path: Path, readers: dict[str, Callable[[Path], np.ndarray]], what: st
     except _FAULTS as err:
         reason = str(err).splitlines()[0] if str(err) else type(err).__name__
         raise DataError(f"{path}: cannot be read as {path.suffix} ({reason}).") from err
-    if array.ndim == 0 or len(array) == 0:
+    if isinstance(array, np.ndarray) and (array.ndim == 0 or len(array) == 0):
         raise DataError(f"{path}: holds no {what}.")
     return array
 
@@ -183,15 +205,31 @@ def _member(archive: Any, name: str) -> np.ndarray:
     return member
 
 
+def _npz_texts(path: Path) -> dict[str, list[str]]:
+    with np.load(path, allow_pickle=False) as archive:
+        files = [name for name in getattr(archive, "files", ()) if name not in _EMBEDDING_NAMES]
+        members = {name: _member(archive, name) for name in files}
+    return {
+        name.lower().removesuffix("s"): array.astype(str).tolist()
+        for name, array in members.items()
+        if array.ndim == 1
+    }
+
+
 # --- text -----------------------------------------------------------------------------------------
 
 
-def _text_lines(path: Path) -> np.ndarray:
+def _lines(path: Path) -> list[str]:
     # Only line feeds end a line: str.splitlines would also cut names at U+2028 or a form feed.
     lines = path.read_bytes().decode("utf-8-sig").split("\n")
     lines = [line.removesuffix("\r") for line in lines]
     while lines and not lines[-1]:
         lines.pop()
+    return lines
+
+
+def _text_lines(path: Path) -> np.ndarray:
+    lines = _lines(path)
     _check_labels(lines)
     whole = integers(lines)
     return np.array(lines, dtype=str) if whole is None else whole
@@ -294,6 +332,14 @@ def _check_labels(labels: Sequence[str]) -> None:
         raise DataError("a label holds the character NUL, which numpy cuts off the end of text.")
 
 
+def _csv_texts(rows: list[list[str]]) -> dict[str, list[str]]:
+    if not rows:
+        return {}
+    names, below = _names(rows[0]), rows[1:]
+    below = [below[i] for i in _row_order(names, below)]
+    return {name: [bare_cell(row[i]) for row in below] for i, name in enumerate(names)}
+
+
 def _numeric_columns(rows: list[list[str]]) -> np.ndarray:
     if not rows:
         return np.empty((0, 0))
@@ -351,3 +397,9 @@ def _parquet_embeddings(path: Path) -> np.ndarray:
         return np.stack(frame.iloc[:, lists].to_numpy())
     keep = [i for i, name in enumerate(names) if name not in _PASSED_OVER]
     return frame.iloc[:, keep].select_dtypes("number").to_numpy(dtype=np.float32)
+
+
+def _parquet_texts(path: Path) -> dict[str, list[str]]:
+    frame, names = _frame(path)
+    columns = {name: frame.iloc[:, i] for i, name in enumerate(names)}
+    return {n: c.astype(str).tolist() for n, c in columns.items() if c.dtype.kind in "OT"}

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files import atomic_write, is_leftover
+from bspml.files import atomic_write, is_leftover, is_special
 from bspml.records.lock import exclusive
 from bspml.records.plain import to_json
 
@@ -177,6 +177,8 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     Raises:
         RunError: missing, or not JSON.
     """
+    if is_special(path):
+        raise RunError(f"{path}: is a pipe or a device, not a JSON file.")
     try:
         return json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
     except OSError as err:

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -247,3 +248,40 @@ def test_texts_come_with_the_names(case, tmp_path):
     assert source.texts[3] == "hello"
     with pytest.raises(InputError, match="is a folder of images: say what shall embed"):
         read_source(str(tmp_path), Options())
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_names_follow_their_index_column(case, suffix):
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels)
+    frame = pd.DataFrame({"index": range(60), "name": [f"n{i}" for i in range(60)]})
+    getattr(frame[::-1], f"to_{suffix}")(f"names.{suffix}", index=False)
+    assert read_source("data.npz", Options(names=f"names.{suffix}")).names[3] == "n3"
+
+
+def test_a_name_may_hold_any_line_mark_but_the_line_feed(case):
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels)
+    names = ["a\u2028b", "c\x0cd", *(f"n{i}" for i in range(58))]
+    Path("names.txt").write_text("\n".join(names), "utf-8")
+    assert list(read_source("data.npz", Options(names="names.txt")).names) == names
+
+
+@pytest.mark.parametrize("name", ["names.csv", "summary.json", "audit.json", "audit.npz"])
+def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(case, capsys, name):
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels)
+    arguments = ["data.npz", "--names", name]
+    if name != "names.csv":
+        assert run(capsys, "data.npz")[0] == 0
+        os.chdir("data-audit")
+        Path(name).unlink(missing_ok=True)
+        Path("decisions.csv").write_text("index,decision\n3,right\n")
+        arguments = [".", "--apply", "decisions.csv"]
+    os.mkfifo(name)
+    code, _, err = run(capsys, *arguments)
+    if name == "summary.json":  # nothing reads it
+        assert code == 0
+    else:
+        assert (code, err.count("\n")) == (2, 1)
+        assert name in err or "is a folder of images" in err  # no mark of an audit: just a folder
