@@ -42,6 +42,11 @@ METHODS: dict[str, list[str]] = {
     "auto, threshold, go on": [*_AUTO, "curriculum.rule=threshold", "curriculum.reset=false"],
     "auto, quadratic, reset": [*_AUTO, "curriculum.rule=quadratic", "curriculum.reset=true"],
     "auto, quadratic, go on": [*_AUTO, "curriculum.rule=quadratic", "curriculum.reset=false"],
+    # Judged before the first step by the untrained network, which never saw a label either.
+    "auto, threshold, features": [*_AUTO, "curriculum.rule=threshold"],
+    "auto, quadratic, features": [*_AUTO, "curriculum.rule=quadratic"],
+    # The curriculum's embeddings gathered from the training steps instead of a second pass.
+    "auto, collected": [*_AUTO, "curriculum.embeddings=collected"],
     "clean-only": ["training.baseline=false", "training.weighted=false", "training.reference=true"],
 }
 
@@ -62,6 +67,10 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
         if rate == 0:
             settings.append("noise.kind=none")
         config = load_config(None, settings)
+        if method.endswith("features"):
+            # A configuration refuses this, since it is no good; here it is measured.
+            curriculum = config.curriculum.model_copy(update={"warmup": "features"})
+            config = config.model_copy(update={"curriculum": curriculum})
         run_experiment(config, RunFolder.create(path), figures=False)
     summary = read_json(RunFolder(path).summary)
     row = next(iter(summary["results"].values()))

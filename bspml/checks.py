@@ -353,3 +353,30 @@ def check_device(device: Any, name: str = "device") -> torch.device:
     if not there.get(found.type, False):
         raise InputError(f"`{name}`: {device} is not available here; use auto or cpu.")
     return found
+
+
+def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
+    """Return `sample_weights` as (n,) float64 weights in [0, 1] on the CPU, a copy; None is ones.
+
+    Raises:
+        InputError: another shape, or a weight outside, naming the rows.
+    """
+    if sample_weights is None:
+        return torch.ones(n, dtype=torch.float64)
+    weights = as_numbers(
+        sample_weights, "sample_weights", f"(N,) = ({n},) numbers in [0, 1]", "None weighs all 1."
+    )
+    weights = weights.detach().cpu().double().clone()
+    if weights.shape != (n,):
+        raise InputError(
+            f"`sample_weights` must be (N,) = ({n},) like the embeddings; got "
+            f"{tuple(weights.shape)}."
+        )
+    off = ~((weights >= 0) & (weights <= 1))
+    if off.any():
+        rows = off.nonzero()[:, 0]
+        raise InputError(
+            f"`sample_weights` must be in [0, 1]; rows {some_of(rows)} are not, the first is "
+            f"{float(weights[rows[0]]):g}."
+        )
+    return weights

@@ -31,11 +31,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import Labels, check_embeddings
+from bspml.checks import Labels, check_embeddings, check_reference_weights
 from bspml.contrastive import (
     ContrastiveStatistics,
     References,
-    check_weights,
     working_precision,
 )
 from bspml.errors import InputError
@@ -91,7 +90,7 @@ def plausible_confusions(
             f"`embeddings` must be those `stats` was computed from, {len(stats.codes)} rows; got "
             f"{len(embeddings)}."
         )
-    weights = check_weights(sample_weights, len(embeddings))
+    weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
     weights[stats.zero_rows] = 0
     reference = References.of(embeddings, Labels(stats.codes, stats.classes), weights)
     margin = stats.margin.numpy()

@@ -28,11 +28,11 @@ from bspml.checks import (
     Labels,
     check_embeddings,
     check_number,
+    check_reference_weights,
     check_sample_index,
     check_whole,
     encode_labels,
     normalize_rows,
-    some_of,
     zero_rows,
 )
 from bspml.errors import InputError
@@ -151,7 +151,7 @@ def contrastive_statistics(
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
-    weights = check_weights(sample_weights, len(embeddings))
+    weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
     a = check_number(a, "a", 0, _LARGEST_A, open_low=True)
     null_bins = check_whole(null_bins, "null_bins", low=16)
     zeros = zero_rows(embeddings).cpu()
@@ -168,24 +168,6 @@ def contrastive_statistics(
         for first, exponentials in blocks:
             table.add(first, exponentials, pool)
     return table.result(len(embeddings), zeros)
-
-
-def check_weights(sample_weights: Any, n: int) -> np.ndarray:
-    """(n,) float64 copy of the reference weights."""
-    if sample_weights is None:
-        return np.ones(n)
-    weights = torch.as_tensor(sample_weights).detach().cpu().double().numpy().copy()
-    if weights.shape != (n,):
-        raise InputError(
-            f"`sample_weights` must be one weight per embedding, ({n},); got {weights.shape}."
-        )
-    off = ~((weights >= 0) & (weights <= 1))
-    if off.any():
-        raise InputError(
-            f"`sample_weights` must be in [0, 1]; rows {some_of(np.flatnonzero(off))} are not, "
-            f"the first is {weights[off][0]:g}."
-        )
-    return weights
 
 
 def _judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:

@@ -20,16 +20,15 @@ import torch
 from torch import Tensor
 
 from bspml.checks import (
-    as_numbers,
     check_embeddings,
     check_number,
+    check_reference_weights,
     check_whole,
     encode_labels,
     normalize_rows,
     some_of,
     zero_rows,
 )
-from bspml.errors import InputError
 from bspml.shapes import ArrayLike, Float, Int
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
@@ -121,28 +120,6 @@ def unit_rows(embeddings: Tensor) -> Tensor:
             stacklevel=3,
         )
     return normalize_rows(embeddings.detach().to(dtype))
-
-
-def check_reference_weights(sample_weights: object, n: int) -> Tensor:
-    """(n,) float64 weights in [0, 1] on the CPU; None gives ones."""
-    if sample_weights is None:
-        return torch.ones(n, dtype=torch.float64)
-    weights = as_numbers(
-        sample_weights, "sample_weights", f"(N,) = ({n},) numbers in [0, 1]", "None weighs all 1."
-    )
-    weights = weights.detach().cpu().double()
-    if weights.shape != (n,):
-        raise InputError(
-            f"`sample_weights` must be (N,) = ({n},) like the embeddings; got "
-            f"{tuple(weights.shape)}."
-        )
-    off = ~((weights >= 0) & (weights <= 1))
-    if off.any():
-        row = int(off.nonzero()[0, 0])
-        raise InputError(
-            f"`sample_weights` must lie in [0, 1]; got {float(weights[row]):g} at row {row}."
-        )
-    return weights
 
 
 def _default_block(E: Tensor) -> int:

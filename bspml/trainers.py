@@ -124,6 +124,12 @@ class AlternatingTrainer:
                 "restrict its rows. Pass sampler=sampler to MetricLossOnly."
             )
         check_choice(embeddings, "embeddings", ["fresh", "collected"])
+        if initial_embeddings is not None and not (curriculum and curriculum.starts_with_update):
+            raise InputError(
+                "`initial_embeddings` are for an update before the first step, which this "
+                'curriculum does not want (only preset="auto" with warmup="features" does). '
+                "Leave them out."
+            )
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
         self.embed, self.evaluate = embed, evaluate
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")

@@ -267,6 +267,8 @@ def test_impossible_parts_are_refused_at_once(change, message):
         AlternatingTrainer(**given, evaluate_every=0)
     with pytest.raises(InputError, match="`trainer` must be"):
         AlternatingTrainer(**(given | {"trainer": None}))
+    with pytest.raises(InputError, match="`initial_embeddings` are for an update before the first"):
+        AlternatingTrainer(**given, initial_embeddings=torch.ones(2, 2))
     for epochs in (float("inf"), float("nan"), -1.0):
         with pytest.raises(InputError, match="`epochs`"):
             made.train(epochs)

@@ -91,7 +91,7 @@ def curves(records: Sequence[EpochRecord], true_noise_rate: float | None = None)
         _line(weights, own, lambda r: r.maw, look, f"{name}: MAW")
         _line(weights, own, lambda r: r.sdaw, {**look, "linestyle": ":"}, f"{name}: SDAW")
         _line(noise, own, lambda r: r.noise_rate, look, f"{name}: estimate")
-        _interval(noise, own, colour)
+        noise_interval(noise, own, colour)
     if true_noise_rate is not None:
         noise.axhline(true_noise_rate, color="black", linestyle=":", label="true rate")
     _finish(recall, "Recall@1 on the test classes", "fraction")
@@ -118,8 +118,10 @@ def _line(
         axes.plot(*zip(*measured, strict=True), label=name, **look)
 
 
-def _interval(axes: Axes, records: Sequence[EpochRecord], colour: str) -> None:
-    """The estimate's 95 % interval as a band."""
+def noise_interval(
+    axes: Axes, records: Sequence[EpochRecord], colour: str, label: str | None = None
+) -> None:
+    """The 95 % interval of the estimated noise rate as a band; nothing where there is none."""
     band = [
         (record.epoch, record.noise_rate_low, record.noise_rate_high)
         for record in records
@@ -127,7 +129,7 @@ def _interval(axes: Axes, records: Sequence[EpochRecord], colour: str) -> None:
     ]
     if band:
         epochs, low, high = (list(column) for column in zip(*band, strict=True))
-        axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0)
+        axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0, label=label)
 
 
 def _finish(axes: Axes, title: str, unit: str) -> None:

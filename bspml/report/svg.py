@@ -22,7 +22,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
 from bspml.records import EpochRecord
-from bspml.report.figures import plain_text
+from bspml.report.figures import noise_interval, plain_text
 
 _SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _INK, _PAPER = "#010203", "#040506"
@@ -161,7 +161,7 @@ def _panel(
                     label=f"{plain_text(method)} {name}".strip(),
                 )
     if title.startswith("Estimated"):
-        _interval(axes, records)
+        noise_interval(axes, records, _SERIES[1], "95 % interval")
     axes.set_title(title)
     axes.set_xlabel("epochs")
     axes.set_ylim(bottom=0)
@@ -172,19 +172,6 @@ def _panel(
 def _points(records: Sequence[EpochRecord], value: Value) -> list[tuple[float, float]]:
     points = [(record.epoch, value(record)) for record in records]
     return [(x, y) for x, y in points if y is not None and math.isfinite(y)]
-
-
-def _interval(axes: Axes, records: Sequence[EpochRecord]) -> None:
-    band = [
-        (record.epoch, record.noise_rate_low, record.noise_rate_high)
-        for record in records
-        if record.noise_rate_low is not None and record.noise_rate_high is not None
-    ]
-    if band:
-        epochs, low, high = (list(column) for column in zip(*band, strict=True))
-        axes.fill_between(
-            epochs, low, high, color=_SERIES[1], alpha=0.2, linewidth=0, label="95 % interval"
-        )
 
 
 def class_bars_svg(classes: Sequence[Mapping[str, Any]]) -> str:
