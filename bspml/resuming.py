@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel
 
 from bspml import checkpoints
 from bspml.checkpoints import State
-from bspml.config import Config
 from bspml.errors import CheckpointError, ConfigError
 from bspml.records import EpochRecord, RunFolder
 
@@ -31,14 +31,14 @@ _LEAST = {"records": 0, "threads": 1}
 
 
 def method_state(
-    method: str, trainer: State, config: Config, records: int, threads: int
+    method: str, trainer: State, config: BaseModel, records: int, threads: int
 ) -> dict[str, Any]:
     """What a checkpoint of one method holds.
 
     Args:
         method: its name.
-        trainer: state of its `AlternatingTrainer`.
-        config: the run's.
+        trainer: state of its trainer.
+        config: the run's, of any task.
         records: lines in the log so far, of every method.
         threads: of torch, since sums on a CPU are split by them.
     """
@@ -80,7 +80,7 @@ def has_checkpoint(folder: RunFolder, method: str) -> bool:
     return os.path.lexists(folder.checkpoint(method))
 
 
-def check_unchanged(saved: Mapping[str, Any], config: Config, file: Path) -> None:
+def check_unchanged(saved: Mapping[str, Any], config: BaseModel, file: Path) -> None:
     """Refuse to go on under another configuration than the checkpoint's, `CHANGEABLE` aside.
 
     The records would otherwise claim that all rounds were trained under the new one.

@@ -6,15 +6,17 @@ import json
 import logging
 import shlex
 import sys
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bspml.build import load_data
 from bspml.checks import check_device
 from bspml.cli.app import InterruptedRun
-from bspml.config import Config, load_config
+from bspml.config import ClassificationConfig, Config, load_experiment
 from bspml.errors import ConfigError
-from bspml.experiment import ExperimentResult, check_experiment, run_experiment
+from bspml.experiment import check_experiment, run_experiment
+from bspml.experiment_data import load_data
 from bspml.records import EpochRecord, RunFolder
 from bspml.report.tables import format_table
 
@@ -36,40 +38,67 @@ def run_train(
                 "start a new run without --resume."
             )
         folder = RunFolder.open(resume)
-        config = load_config(folder.config)
-        data = load_data(config)
+        config = load_experiment(folder.config)
+        job = _job(config)
+        data = job.load_data(config)
     else:
         config = _read_arguments(arguments, settings)
+        job = _job(config)
         check_device(config.device)
-        data = load_data(config)
-        check_experiment(config, data)
+        data = job.load_data(config)
+        job.check_experiment(config, data)
         # Made last, so that a mistake above leaves no empty folder.
         folder = RunFolder.create(output or str(Path("runs") / config.name))
     # pml warns of every optional dictionary entry that is absent.
     logging.getLogger("PML").setLevel(logging.ERROR)
-    narrator = _Terminal(quiet or as_json)
+    narrator = job.terminal(quiet or as_json)
     try:
-        result = run_experiment(config, folder, resume is not None, narrator, data=data)
+        result = job.run_experiment(config, folder, resume is not None, narrator, data=data)
     except KeyboardInterrupt:
         raise InterruptedRun(
             f"interrupted; to go on: bspml train --resume {shlex.quote(str(folder.path))}"
         ) from None
     finally:
         narrator.close()
-    _print_result(result, as_json)
+    _print_result(result, as_json, narrator.files)
 
 
-def _read_arguments(arguments: list[str], settings: list[str]) -> Config:
+@dataclass(frozen=True)
+class _Job:
+    """What one kind of experiment is made of."""
+
+    load_data: Callable[..., Any]
+    check_experiment: Callable[..., None]
+    run_experiment: Callable[..., Any]
+    terminal: type[Terminal]
+
+
+def _job(config: Config | ClassificationConfig) -> _Job:
+    if not isinstance(config, ClassificationConfig):
+        return _Job(load_data, check_experiment, run_experiment, Terminal)
+    from bspml.classification import experiment
+    from bspml.cli.train_classifier import ClassifierTerminal
+
+    return _Job(
+        experiment.load_data,
+        experiment.check_experiment,
+        experiment.run_experiment,
+        ClassifierTerminal,
+    )
+
+
+def _read_arguments(arguments: list[str], settings: list[str]) -> Config | ClassificationConfig:
     files = [a for a in arguments if "=" not in a or Path(a).is_file()]
     if len(files) > 1:
         raise ConfigError(
             f"one configuration file at most; got {', '.join(files)}. Settings are key=value."
         )
     overrides = [a for a in arguments if a not in files]
-    return load_config(files[0] if files else None, [*overrides, *settings])
+    return load_experiment(files[0] if files else None, [*overrides, *settings])
 
 
-def _print_result(result: ExperimentResult, as_json: bool) -> None:
+def _print_result(result: Any, as_json: bool, files: str) -> None:
+    """The table of an `ExperimentResult` or its counterpart for classification."""
     if as_json:
         value = {
             "run": str(result.folder.path),
@@ -80,17 +109,19 @@ def _print_result(result: ExperimentResult, as_json: bool) -> None:
         return
     print()
     print(format_table(result.results))
-    print(f"\nrun folder: {result.folder.path}  (weights.csv, records.jsonl, figures/)")
+    print(f"\nrun folder: {result.folder.path}  ({files})")
 
 
-class _Terminal:
+class Terminal:
     """A bar inside each round and a line after it, both on stderr."""
+
+    files = "weights.csv, records.jsonl, figures/"  # what a person finds in the run folder
 
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
         self.bar: Any = None
 
-    def begin(self, config: Config, folder: RunFolder) -> None:
+    def begin(self, config: Any, folder: RunFolder) -> None:
         """One line: what is trained on what, and where."""
         noise = config.noise
         planted = (

@@ -4,7 +4,8 @@
 file and then the command line's overrides.  Whatever is wrong ends in one line of `ConfigError`.
 """
 
-from bspml.config.reading import config_from_mapping, dump_config, load_config
+from bspml.config.classification import ClassificationConfig
+from bspml.config.reading import config_from_mapping, dump_config, load_config, load_experiment
 from bspml.config.schema import (
     DATASETS,
     NETWORKS,
@@ -25,6 +26,7 @@ __all__ = [
     "DATASETS",
     "NETWORKS",
     "NOISE_KINDS",
+    "ClassificationConfig",
     "Config",
     "CurriculumConfig",
     "DataConfig",
@@ -38,4 +40,5 @@ __all__ = [
     "config_from_mapping",
     "dump_config",
     "load_config",
+    "load_experiment",
 ]

@@ -40,7 +40,12 @@ _EXPECTED = {
 }
 
 
-def describe(error: ValidationError, source: str, origin: Mapping[str, str]) -> str:
+def describe(
+    error: ValidationError,
+    source: str,
+    origin: Mapping[str, str],
+    root: type[BaseModel] = Config,
+) -> str:
     """The first finding as 'source: what is wrong', and how many more there are.
 
     Unknown keys come first: a misspelt key is often why something else is missing.
@@ -49,9 +54,10 @@ def describe(error: ValidationError, source: str, origin: Mapping[str, str]) -> 
         error: what pydantic found.
         source: the file read.
         origin: {dotted key: source} for keys that did not come from the file.
+        root: the kind of experiment.
     """
     findings = sorted(error.errors(include_url=False), key=lambda f: f["type"] != "extra_forbidden")
-    sentence = _sentence(findings[0])
+    sentence = _sentence(findings[0], root)
     # The key at fault is the first one that the sentence quotes.
     key = re.search(r"`([^`]*)`", sentence)
     where = source if key is None else origin.get(key[1], source)
@@ -59,12 +65,12 @@ def describe(error: ValidationError, source: str, origin: Mapping[str, str]) -> 
     return f"{where}: {sentence}{more}".replace("\n", " ")
 
 
-def _sentence(finding: Any) -> str:
+def _sentence(finding: Any, root: type[BaseModel]) -> str:
     location: Location = finding["loc"]
     key = f"`{_dotted(location)}`"
     kind, context, value = finding["type"], finding.get("ctx", {}), finding["input"]
     if kind == "extra_forbidden":
-        return unknown_key(location)
+        return unknown_key(location, root)
     if kind == "value_error":
         cause = context["error"]
         # Checks across keys name the keys themselves.
@@ -72,7 +78,7 @@ def _sentence(finding: Any) -> str:
         near = nearest(cause.value, cause.names) if isinstance(cause, UnknownNameError) else ""
         return text + near
     if kind == "literal_error":
-        names = _choices(location)
+        names = _choices(location, root)
         near = nearest(value, names)
         return f"{key} must be one of {', '.join(names)}; got {shown(value)}{near}"
     expected = _EXPECTED.get(kind)
@@ -81,15 +87,15 @@ def _sentence(finding: Any) -> str:
     return f"{key}: expected {expected}; got {shown(value)}{_hint(kind, value, location)}"
 
 
-def unknown_key(location: Sequence[int | str]) -> str:
+def unknown_key(location: Sequence[int | str], root: type[BaseModel] = Config) -> str:
     """'unknown key `loss.marign`; did you mean `margin`?', or where that key lives."""
     *parents, last = (str(part) for part in location)
-    valid = list(valid_keys(parents))
+    valid = list(valid_keys(parents, root))
     text = f"unknown key `{_dotted(location)}`"
     close = nearest(last, valid)
     if close:
         return text + close
-    homes = [dotted for dotted in _all_keys() if dotted.split(".")[-1] == last]
+    homes = [dotted for dotted in _all_keys(root) if dotted.split(".")[-1] == last]
     if homes:
         return f"{text}; did you mean `{homes[0]}`?"
     if not valid:
@@ -131,31 +137,32 @@ def _dotted(location: Sequence[int | str]) -> str:
     return ".".join(str(part)[:60] for part in location) or "the config"
 
 
-def _model(parents: Sequence[str]) -> type[BaseModel] | None:
+def _model(parents: Sequence[str], root: type[BaseModel]) -> type[BaseModel] | None:
     """The section named by `parents`; the whole experiment for none."""
     if not parents:
-        return Config
-    field = Config.model_fields.get(parents[0])
+        return root
+    field = root.model_fields.get(parents[0])
     default = None if field is None or len(parents) > 1 else field.default
     return type(default) if isinstance(default, BaseModel) else None
 
 
-def valid_keys(parents: Sequence[str]) -> Sequence[str]:
+def valid_keys(parents: Sequence[str], root: type[BaseModel] = Config) -> Sequence[str]:
     """The keys of the section `parents`; of the experiment for (); none for a single value."""
-    model = _model(parents)
+    model = _model(parents, root)
     return () if model is None else tuple(model.model_fields)
 
 
-def _all_keys() -> list[str]:
-    return [
-        f"{section}.{key}" for section in valid_keys(()) for key in valid_keys((section,))
-    ] + list(valid_keys(()))
+def _all_keys(root: type[BaseModel]) -> list[str]:
+    sections = valid_keys((), root)
+    return [f"{section}.{key}" for section in sections for key in valid_keys((section,), root)] + [
+        *sections
+    ]
 
 
-def _choices(location: Location) -> list[str]:
+def _choices(location: Location, root: type[BaseModel]) -> list[str]:
     """The names a Literal field allows."""
     *parents, key = (str(part) for part in location)
-    model = _model(parents)
+    model = _model(parents, root)
     assert model is not None
     return _literals(model.model_fields[key].annotation)
 

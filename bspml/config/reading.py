@@ -10,19 +10,23 @@ import io
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from bspml.config.messages import describe, unknown_key, valid_keys
-from bspml.config.schema import Config
+from bspml.config.classification import TASKS, ClassificationConfig
+from bspml.config.messages import describe, nearest, shown, unknown_key, valid_keys
+from bspml.config.schema import OPEN_SECTIONS, Config
 from bspml.errors import ConfigError
 from bspml.files import is_special
 
 COMMAND_LINE = "command line"
+METRIC_LEARNING = "metric-learning"  # the task of a file that names none
 _MAX_BYTES = 1 << 20  # a config of more than 1 MiB is some other file
+
+Experiment = TypeVar("Experiment", bound=BaseModel)
 
 
 def load_config(
@@ -46,27 +50,68 @@ def load_config(
         >>> load_config(overrides=["optimizer.lr=5e-6"]).optimizer.lr
         5e-06
     """
+    config = load_experiment(path, overrides)
+    if isinstance(config, ClassificationConfig):
+        raise ConfigError(
+            f"{path or COMMAND_LINE}: is a {config.task} experiment (its `task`), which has no "
+            "embeddings; only `bspml train` and `bspml report` know what to do with one"
+        )
+    return config
+
+
+def load_experiment(
+    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()
+) -> Config | ClassificationConfig:
+    """As `load_config`, for every `task`: metric-learning (or none), classification, regression."""
     source = "defaults" if path is None else str(path)
     tree: dict[Any, Any] = {} if path is None else _read_file(Path(path))
     origin: dict[str, str] = {}
-    for text in overrides:
-        keys, value = _parse_override(text)
-        _assign(tree, keys, value, text)
-        origin[".".join(keys)] = COMMAND_LINE
-    return config_from_mapping(tree, source, origin)
+    parsed = [(*_parse_override(text), text) for text in overrides]
+    # The kind of experiment first: it decides which keys there are.
+    for keys, value, _ in parsed:
+        if keys == ["task"]:
+            tree["task"] = value
+            origin["task"] = COMMAND_LINE
+    root = _pop_kind(tree, origin.get("task", source))
+    for keys, value, text in parsed:
+        if keys != ["task"]:
+            _assign(tree, keys, value, text, root)
+            origin[".".join(keys)] = COMMAND_LINE
+    return _validated(root, tree, source, origin)
 
 
 def config_from_mapping(
     tree: Mapping[Any, Any], source: str = "config", origin: Mapping[str, str] | None = None
 ) -> Config:
     """Validate a nested mapping; `source` and `origin` {dotted key: source} name the culprit."""
+    return _validated(Config, tree, source, origin or {})
+
+
+def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[ClassificationConfig]:
+    """What `task` names; the key stays where the experiment has one."""
+    task = tree.get("task", METRIC_LEARNING)
+    if task == METRIC_LEARNING:
+        tree.pop("task", None)
+        return Config
+    if task not in TASKS:
+        names = (METRIC_LEARNING, *TASKS)
+        raise ConfigError(
+            f"{source}: `task` must be one of {', '.join(names)}; got {shown(task)}"
+            f"{nearest(task, names)}"
+        )
+    return ClassificationConfig
+
+
+def _validated(
+    root: type[Experiment], tree: Mapping[Any, Any], source: str, origin: Mapping[str, str]
+) -> Experiment:
     try:
-        return Config.model_validate(tree)
+        return root.model_validate(tree)
     except ValidationError as err:
-        raise ConfigError(describe(err, source, origin or {})) from None
+        raise ConfigError(describe(err, source, origin, root)) from None
 
 
-def dump_config(config: Config) -> str:
+def dump_config(config: BaseModel) -> str:
     """The complete experiment as YAML; `load_config` of it gives an equal `Config`."""
     # In JSON mode tuples are lists, which is how YAML knows them.
     yaml = YAML(typ="safe", pure=True)
@@ -160,18 +205,12 @@ def _parse_override(text: str) -> tuple[list[str], Any]:
     return keys, parse_yaml(value, f"{COMMAND_LINE}: `{'.'.join(keys)}`")
 
 
-def _assign(tree: dict[Any, Any], keys: list[str], value: Any, text: str) -> None:
+def _assign(
+    tree: dict[Any, Any], keys: list[str], value: Any, text: str, root: type[BaseModel]
+) -> None:
     """Put `value` at `keys`, making the sections on the way."""
     *parents, last = keys
-    valid = valid_keys(parents)
-    if last not in valid:
-        raise ConfigError(f"{COMMAND_LINE}: {unknown_key(keys)}")
-    inner = valid_keys(keys)
-    if inner:
-        raise ConfigError(
-            f"{COMMAND_LINE}: `{last}` is a section; set one key of it at a time, such as "
-            f"{last}.{inner[0]}=..., not {text[:60]!r}"
-        )
+    _check_key(keys, text, root)
     for key in parents:
         section = tree.get(key, {})
         if not isinstance(section, dict):
@@ -180,3 +219,21 @@ def _assign(tree: dict[Any, Any], keys: list[str], value: Any, text: str) -> Non
         tree[key] = section = dict(section)
         tree = section
     tree[last] = value
+
+
+def _check_key(keys: list[str], text: str, root: type[BaseModel]) -> None:
+    """Refuse a key that is not there, or a section in place of one of its keys."""
+    if keys[0] in OPEN_SECTIONS and keys[0] in valid_keys([], root):
+        if len(keys) != 3:
+            raise ConfigError(
+                f"{COMMAND_LINE}: expected {keys[0]}.METHOD.NAME=VALUE; got {text[:60]!r}"
+            )
+        return  # whoever builds the method knows its names
+    if keys[-1] not in valid_keys(keys[:-1], root):
+        raise ConfigError(f"{COMMAND_LINE}: {unknown_key(keys, root)}")
+    inner = valid_keys(keys, root)
+    if inner:
+        raise ConfigError(
+            f"{COMMAND_LINE}: `{keys[-1]}` is a section; set one key of it at a time, such as "
+            f"{keys[-1]}.{inner[0]}=..., not {text[:60]!r}"
+        )

@@ -1,0 +1,417 @@
+"""What a classification or regression experiment can say: `task: classification` or `regression`.
+
+Here every sample has a label of its own (a class, or a number) that a head predicts, where the
+metric-learning experiments of `bspml.config.schema` compare samples with each other.  A setting
+that nothing would read is refused, not dropped.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from bspml.config.schema import (
+    Config,
+    Count,
+    FilePath,
+    Fraction,
+    NotNegative,
+    OptimizerConfig,
+    Positive,
+    Section,
+    Seed,
+    UnknownNameError,
+    Whole,
+)
+
+Task = Literal["classification", "regression"]
+
+# Names that exist.  A new one is added here and where it is built.
+TASKS = ("classification", "regression")
+IMAGE_SETS = ("digits", "cifar10", "cifar100")
+CLASS_NOISE = ("none", "symmetric", "pair-flip", "cifar10-pairs", "sibling-flip", "sibling-swap")
+TARGET_NOISE = ("none", "uniform")
+CLASSIFIERS = ("mlp", "small-conv", "resnet20", "resnet32", "resnet44", "resnet56")
+CLASS_LOSSES = ("ce", "mae", "gce", "truncated-gce", "imae", "gr", "superloss")
+VALUE_LOSSES = ("mse", "smooth-l1", "superloss")
+
+# Kinds of noise that read a key; see `bspml.noise`.
+_NOISE_READS = {
+    "per_class": ("symmetric", "pair-flip", "sibling-flip"),
+    "keep_original": ("symmetric", "uniform"),
+}
+
+# The settings each loss reads; the others must stay at their defaults.
+_READS: dict[str, tuple[str, ...]] = {
+    "ce": (),
+    "mae": (),
+    "mse": (),
+    "smooth-l1": (),
+    "gce": ("q",),
+    "truncated-gce": ("q", "k", "truncate_after"),
+    "imae": ("T",),
+    "gr": ("beta", "lam", "g"),
+    "superloss": ("base", "lam", "tau", "momentum"),
+}
+_DEFAULT_LAM = {"gr": 0.5, "superloss": 0.25}
+
+
+def _check_name(value: str, names: tuple[str, ...]) -> str:
+    if value not in names:
+        raise UnknownNameError(value, names)
+    return value
+
+
+class ImageSetConfig(Section):
+    """Which images, how many of them, and whether the test split may be looked at."""
+
+    name: str = "digits"
+    root: FilePath | None = None  # folder with CIFAR's files; digits come with scikit-learn
+    subset: Annotated[int, Field(ge=2)] | None = None  # training samples kept; null: all
+    validation: bool = False  # true: a noisy fifth of the training split takes the test's place
+    augment: bool = False  # pad by 4 pixels, crop at random, mirror half of the images
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _check_name(value, IMAGE_SETS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ImageSetConfig:
+        if self.name == "digits" and self.root is not None:
+            raise ValueError(
+                "`data.root` is given, but the digits are part of scikit-learn; leave it out, or "
+                "set data.name to cifar10 or cifar100"
+            )
+        if self.name != "digits" and self.root is None:
+            raise ValueError(
+                f"`data.root` must be the folder with the files of {self.name}; nothing is "
+                "downloaded"
+            )
+        if self.name == "digits" and self.augment:
+            raise ValueError(
+                "`data.augment` mirrors images, and a mirrored digit is none; set it to false"
+            )
+        return self
+
+
+class TargetNoiseConfig(Section):
+    """Wrong labels put into the training split, or a file that holds the labels to train on."""
+
+    kind: str = "symmetric"  # regression: uniform
+    rate: Fraction = 0.4  # share of labels changed
+    per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
+    keep_original: bool = False  # true: drawn from all classes or values, its own included
+    exact: bool = True  # false: each sample is changed with probability `rate`
+    seed: Seed | None = None  # null: the experiment's seed
+    labels_file: FilePath | None = None  # labels to train on, such as those of CIFAR-N
+    label_set: str | None = None  # which labels of that file, where it holds several
+
+    @field_validator("kind")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _check_name(value, tuple(dict.fromkeys(CLASS_NOISE + TARGET_NOISE)))
+
+    @model_validator(mode="before")
+    @classmethod
+    def _resolve(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        filled = dict(given)
+        if filled.get("labels_file") is not None:
+            filled.setdefault("kind", "none")
+        if filled.get("kind") == "none":
+            filled.setdefault("rate", 0.0)
+        return filled
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TargetNoiseConfig:
+        if self.kind == "none" and self.rate > 0:
+            raise ValueError(
+                f"`noise.rate` is {self.rate:g}, but `noise.kind` is none; "
+                "set noise.rate to 0, or name a kind of noise"
+            )
+        if self.labels_file is not None and self.kind != "none":
+            raise ValueError(
+                f"`noise.labels_file` already gives the labels; `noise.kind` {self.kind} would "
+                "change them once more; set noise.kind to none"
+            )
+        if self.label_set is not None and self.labels_file is None:
+            raise ValueError(
+                "`noise.label_set` names labels inside `noise.labels_file`, which is null; give "
+                "the file, or leave both null"
+            )
+        for key, kinds in _NOISE_READS.items():
+            if getattr(self, key) and self.kind not in kinds:
+                raise ValueError(
+                    f"`noise.{key}` is true, but `noise.kind` {self.kind} does not read it "
+                    f"({' and '.join(kinds)} would); set it to false"
+                )
+        if not self.exact and self.kind == "none":
+            raise ValueError(
+                "`noise.exact` is false, but no noise is planted; set it to true, or name a kind "
+                "of noise"
+            )
+        if self.per_class and not self.exact:
+            raise ValueError(
+                "`noise.per_class` counts the changed samples of each class, and `noise.exact` "
+                "false draws each sample by itself; set one of them the other way"
+            )
+        return self
+
+
+class HeadConfig(Section):
+    """The network that predicts the label, from scratch."""
+
+    name: str = "mlp"  # or torchvision:MODEL
+    hidden: Annotated[int, Field(ge=0, le=65_536)] = 256  # mlp: width of its layer; 0: linear
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value.startswith("torchvision:"):
+            return value
+        return _check_name(value, (*CLASSIFIERS, "torchvision:MODEL"))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> HeadConfig:
+        if self.name != "mlp" and self.hidden != HeadConfig.model_fields["hidden"].default:
+            raise ValueError(
+                f"`network.hidden` is {self.hidden}, but only the network mlp reads it; leave it "
+                "at 256"
+            )
+        return self
+
+
+class SampleLossConfig(Section):
+    """The loss of a sample, by name, and its settings; see `bspml.functional`."""
+
+    name: str = "superloss"
+    base: str | None = None  # of superloss: ce, mse or smooth-l1; null: ce, or mse in regression
+    lam: NotNegative | None = None  # lambda of superloss (null: 0.25) and of gr (null: 0.5)
+    tau: Literal["ema", "mean", "log-classes"] | float = "ema"  # superloss; a number is constant
+    momentum: float = Field(default=0.9, ge=0, lt=1)  # of tau ema
+    q: Fraction = 0.7  # gce and truncated-gce
+    k: Annotated[float, Field(gt=0, le=1)] = 0.5  # truncated-gce: no gradient up to this p
+    truncate_after: Whole = 5  # truncated-gce: epochs of plain gce first, as p starts below k
+    T: Positive = 8.0  # imae
+    beta: NotNegative = 8.0  # gr
+    g: Literal["exp", "identity"] = "exp"  # gr
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return _check_name(value, tuple(dict.fromkeys(CLASS_LOSSES + VALUE_LOSSES)))
+
+    @field_validator("tau", mode="before")
+    @classmethod
+    def _number_or_name(cls, value: Any) -> Any:
+        names = ("ema", "mean", "log-classes")
+        if isinstance(value, int) and not isinstance(value, bool):
+            return float(value)
+        if (isinstance(value, float) and math.isfinite(value)) or value in names:
+            return value
+        raise ValueError(f"must be {', '.join(names)} or a number; got {str(value)[:40]!r}")
+
+    @model_validator(mode="after")
+    def _consistent(self) -> SampleLossConfig:
+        for key, field in SampleLossConfig.model_fields.items():
+            if key == "name" or key in _READS[self.name]:
+                continue
+            value = getattr(self, key)
+            if value != field.default:
+                readers = [name for name, keys in _READS.items() if key in keys]
+                default = "null" if field.default is None else field.default
+                raise ValueError(
+                    f"`loss.{key}` is {value}, but `loss.name` {self.name} does not read it "
+                    f"({' and '.join(readers)} would); leave it at {default}"
+                )
+        if self.name == "superloss" and self.lam == 0:
+            raise ValueError("`loss.lam` of superloss must be more than 0; got 0")
+        if self.name == "superloss" and self.tau != "ema" and self.momentum != 0.9:
+            raise ValueError(
+                f"`loss.momentum` is {self.momentum:g}, but only `loss.tau` ema reads it; leave it "
+                "at 0.9"
+            )
+        return self
+
+    @property
+    def strength(self) -> float:
+        """`lam`, or the default of this loss."""
+        return _DEFAULT_LAM.get(self.name, 0.0) if self.lam is None else self.lam
+
+
+class ScheduleConfig(Section):
+    """The learning rate over the training."""
+
+    name: Literal["constant", "step", "cosine"] = "constant"
+    milestones: tuple[Count, ...] = Field(default=(), strict=False)  # step: iterations
+    factor: Annotated[float, Field(gt=0, le=1)] = 0.1  # step: the rate times this at each
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ScheduleConfig:
+        if self.name == "step" and not self.milestones:
+            raise ValueError(
+                "`schedule.name` step needs `schedule.milestones`, in iterations, such as "
+                "[32000, 48000]"
+            )
+        if self.name != "step" and self.milestones:
+            raise ValueError(
+                f"`schedule.milestones` are given, but `schedule.name` is {self.name}; set it to "
+                "step"
+            )
+        if list(self.milestones) != sorted(set(self.milestones)):
+            raise ValueError(
+                f"`schedule.milestones` must rise without repeats; got {list(self.milestones)}"
+            )
+        return self
+
+
+class FittingConfig(Section):
+    """How long to train, and beside what."""
+
+    epochs: Count = 60
+    batch_size: Annotated[int, Field(ge=2)] = 64
+    # Train the plain loss too: ce, or the base of superloss; null: unless it is `loss.name` itself.
+    baseline: bool | None = None
+    relabel: bool = False  # then train afresh on the labels that the network predicts
+    checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
+
+
+class ScoringConfig(Section):
+    """What is measured, and how often."""
+
+    every: Count = 1  # epochs; the last epoch is always measured
+    batch_size: Count = 512
+    truncation: Positive = 1.0  # regression: errors count up to this, the error to choose by
+
+
+class ClassificationConfig(Section):
+    """One classification or regression experiment.
+
+    `ClassificationConfig()` is SuperLoss beside cross-entropy on scikit-learn's digits with 40 %
+    wrong labels.
+    """
+
+    task: Task = "classification"
+    name: str = "digits"
+    seed: Seed = 0
+    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
+    # On a CPU; null: one for mlp and small-conv, else as many as torch takes.
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    data: ImageSetConfig = ImageSetConfig()
+    noise: TargetNoiseConfig = TargetNoiseConfig()
+    network: HeadConfig = HeadConfig()
+    loss: SampleLossConfig = SampleLossConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+    training: FittingConfig = FittingConfig()
+    evaluation: ScoringConfig = ScoringConfig()
+
+    @property
+    def noise_seed(self) -> int:
+        """Seed of the label noise: its own, or the experiment's."""
+        return self.seed if self.noise.seed is None else self.noise.seed
+
+    @property
+    def plain_loss(self) -> SampleLossConfig:
+        """The loss to compare with: what superloss is put around, else ce or mse."""
+        default = "mse" if self.task == "regression" else "ce"
+        return SampleLossConfig(name=self.loss.base or default)
+
+    @property
+    def has_baseline(self) -> bool:
+        """Whether the plain loss is trained too."""
+        wanted = self.training.baseline
+        return self.loss != self.plain_loss if wanted is None else wanted
+
+    @field_validator("name")
+    @classmethod
+    def _folder_name(cls, value: str) -> str:
+        return Config._folder_name(value)
+
+    @field_validator("device")
+    @classmethod
+    def _known_device(cls, value: str) -> str:
+        return Config._known_device(value)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _regression_defaults(cls, given: Any) -> Any:
+        """Noise on numbers is of another kind than on classes."""
+        if not isinstance(given, Mapping) or given.get("task") != "regression":
+            return given
+        noise = given.get("noise", {})
+        if isinstance(noise, Mapping) and noise.get("labels_file") is None:
+            return {**given, "noise": {"kind": "uniform", **noise}}
+        return given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> ClassificationConfig:
+        (_check_regression if self.task == "regression" else _check_classes)(self)
+        if self.training.baseline and self.loss == self.plain_loss:
+            raise ValueError(
+                f"`training.baseline` trains {self.loss.name} too, but `loss.name` is that "
+                "already; set training.baseline to false, or name another loss"
+            )
+        return self
+
+
+def _check_classes(config: ClassificationConfig) -> None:
+    _check_names(config, CLASS_LOSSES, ("ce",), CLASS_NOISE)
+    needs = {"cifar10-pairs": "cifar10", "sibling-flip": "cifar100", "sibling-swap": "cifar100"}
+    wanted = needs.get(config.noise.kind)
+    if wanted is not None and config.data.name != wanted:
+        raise ValueError(
+            f"`noise.kind` {config.noise.kind} confuses classes of {wanted}, but `data.name` is "
+            f"{config.data.name}; use symmetric or pair-flip"
+        )
+    if config.evaluation.truncation != 1.0:
+        raise ValueError(
+            "`evaluation.truncation` cuts the errors of a regression, but `task` is "
+            "classification; leave it at 1"
+        )
+
+
+def _check_regression(config: ClassificationConfig) -> None:
+    _check_names(config, VALUE_LOSSES, ("mse", "smooth-l1"), TARGET_NOISE)
+    if config.loss.tau == "log-classes":
+        raise ValueError(
+            "`loss.tau` log-classes is the logarithm of the number of classes, and a regression "
+            "has none; use ema, mean or a number"
+        )
+    if config.data.name != "digits":
+        raise ValueError(
+            f"`task` regression predicts the value of a digit, and {config.data.name} has no "
+            "values; set data.name to digits"
+        )
+    if config.training.relabel:
+        raise ValueError(
+            "`training.relabel` replaces labels by predicted classes, and a regression has none; "
+            "set it to false"
+        )
+    if config.noise.labels_file is not None:
+        raise ValueError(
+            "`noise.labels_file` holds classes, and `task` is regression; leave it out"
+        )
+
+
+def _check_names(
+    config: ClassificationConfig,
+    losses: tuple[str, ...],
+    bases: tuple[str, ...],
+    kinds: tuple[str, ...],
+) -> None:
+    for key, value, names in (
+        ("loss.name", config.loss.name, losses),
+        ("loss.base", config.loss.base or bases[0], bases),
+        ("noise.kind", config.noise.kind, kinds),
+    ):
+        if value not in names:
+            raise ValueError(
+                f"`{key}` must be one of {', '.join(names)} where `task` is {config.task}; "
+                f"got {value!r:.60}"
+            )

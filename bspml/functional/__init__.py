@@ -1,0 +1,45 @@
+"""Losses and weights as plain functions of tensors: SuperLoss, gradient rescaling and kin.
+
+Everything here is per element (reduce it yourself), computed in float32 at least, and runs on the
+device of its input without waiting for it.
+"""
+
+from bspml.functional.confidence import (
+    data_parameters_loss,
+    introspection_loss,
+    multi_task_loss,
+    reliability_loss,
+)
+from bspml.functional.cross_entropies import gce, mae, truncated_gce
+from bspml.functional.emphasis import (
+    WeightCurve,
+    emphasis_focus,
+    emphasis_spread,
+    imae_variance,
+)
+from bspml.functional.gradient_rescaling import gr_cross_entropy, gr_weight, imae
+from bspml.functional.lambert import lambertw
+from bspml.functional.self_paced import rescaled_hinge, self_paced_weights
+from bspml.functional.super_loss import superloss, superloss_confidence
+
+__all__ = [
+    "WeightCurve",
+    "data_parameters_loss",
+    "emphasis_focus",
+    "emphasis_spread",
+    "gce",
+    "gr_cross_entropy",
+    "gr_weight",
+    "imae",
+    "imae_variance",
+    "introspection_loss",
+    "lambertw",
+    "mae",
+    "multi_task_loss",
+    "reliability_loss",
+    "rescaled_hinge",
+    "self_paced_weights",
+    "superloss",
+    "superloss_confidence",
+    "truncated_gce",
+]

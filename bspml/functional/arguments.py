@@ -1,0 +1,68 @@
+"""What the functions of this package have in common at their doors.
+
+Values on the CPU are looked at; on an accelerator only shapes and dtypes are, because looking
+would make every step wait for the device.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bspml.checks import FLOATS, some_of
+from bspml.errors import InputError
+from bspml.shapes import Float, Tensor
+
+_HALVES = (torch.float16, torch.bfloat16)
+
+
+def at_least_float32(values: Any, name: str) -> Float[Tensor, "*S"]:
+    """Return a floating tensor, half precision as float32; the gradient passes through.
+
+    Raises:
+        InputError: not a tensor, or integers, bools, complex numbers or 8-bit floats.
+    """
+    if not isinstance(values, Tensor):
+        raise InputError(
+            f"`{name}` must be a tensor of floats; got {type(values).__name__}. "
+            "Wrap it in torch.as_tensor(..., dtype=torch.float32)."
+        )
+    if values.dtype not in FLOATS:
+        raise InputError(f"`{name}` must be floats; got {values.dtype}. Cast with `.float()`.")
+    return values.float() if values.dtype in _HALVES else values
+
+
+def unreduced(losses: Any, name: str = "losses") -> Float[Tensor, "*S"]:
+    """Return one loss per element, in float32 at least.
+
+    Raises:
+        InputError: as `at_least_float32`, or a single number: the mean of a batch has no elements
+            left to tell apart.
+    """
+    losses = at_least_float32(losses, name)
+    if losses.ndim == 0:
+        raise InputError(
+            f"`{name}` must hold one loss per element, (B,); got a single number, already "
+            "reduced. Compute the loss with reduction='none'."
+        )
+    return losses
+
+
+def refuse_outside(values: Tensor, inside: Tensor, name: str, expected: str, remedy: str) -> None:
+    """Raise, on the CPU, if `inside` is not true everywhere, naming the first value and the rows.
+
+    Args:
+        values: what was given.
+        inside: of the same shape, bool; written so that NaN is outside.
+        name: the caller's argument name.
+        expected: what the values must be.
+        remedy: one sentence.
+    """
+    if inside.device.type != "cpu" or bool(inside.all()):
+        return
+    rows = (~inside.flatten()).nonzero()[:, 0]
+    first = float(values.detach().flatten()[rows[0]])
+    raise InputError(
+        f"`{name}` must {expected}; got {first:g} (flat positions {some_of(rows)}). {remedy}"
+    )

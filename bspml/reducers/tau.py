@@ -1,0 +1,160 @@
+"""The threshold tau of SuperLoss [Castells 2020]: which losses are easy, which are hard.
+
+A loss below tau raises the confidence of its sample above 1, one above tau lowers it.  tau is a
+constant, the mean of all losses seen so far, or their exponential average.
+
+    losses (n,)  ->  sum, count (all ranks)  ->  total, count | average (buffers)  ->  tau (0-d)
+
+Everything stays on the device of the losses: the count is compared there, never in Python.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from pytorch_metric_learning.utils.distributed import is_distributed
+from torch import nn
+
+from bspml.checks import check_number
+from bspml.errors import InputError
+from bspml.shapes import Tensor
+
+MODES = ("ema", "mean")
+
+
+class RunningTau(nn.Module):
+    """tau as a function of the losses seen in train mode.
+
+    - a number: that constant, e.g. log C for a cross-entropy over C classes;
+    - "mean": the mean of all losses so far, exact for any number of them: the sums are float64
+      with a correction (Neumaier's) for what each addition rounds away;
+    - "ema": the mean of the first batch, then  momentum tau + (1 - momentum) mean(batch).
+
+    A batch that is not finite, or empty, leaves tau as it is.  In eval mode nothing changes;
+    before the first batch eval mode uses the mean of the batch at hand and does not keep it.
+
+    With an initialised `torch.distributed` group the sums of all ranks are added, so tau is the
+    same on each: every rank must call `update` equally often, with an empty tensor if need be.
+
+    Args:
+        tau: a finite number, "mean" or "ema".
+        momentum: share of the old average kept by "ema", in [0, 1).
+
+    Attributes:
+        average: 0-d float64 buffer, the exponential average.
+        total: 0-d float64 buffer, the sum of all losses (weighted), and
+        correction: what its additions rounded away.
+        count: 0-d float64 buffer, the number (total weight) of losses seen; 0: none yet.
+
+    Raises:
+        InputError: another word, or a number out of range.
+
+    Example:
+        >>> tau = RunningTau("ema")
+        >>> [round(float(tau.update(torch.tensor(x))), 4) for x in ([2., 4.], [5., 7.])]
+        [3.0, 3.3]
+    """
+
+    average: Tensor
+    total: Tensor
+    correction: Tensor
+    count: Tensor
+
+    def __init__(self, tau: float | int | str = "ema", momentum: float | int = 0.9) -> None:
+        super().__init__()
+        if isinstance(tau, str) and tau not in MODES:
+            raise InputError(f"`tau` must be a number, {' or '.join(MODES)}; got {tau!r}.")
+        self.mode = tau if isinstance(tau, str) else "constant"
+        self.momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
+        if self.momentum == 1:
+            raise InputError("`momentum` must be in [0, 1); got 1, which would never learn.")
+        constant = 0.0 if isinstance(tau, str) else check_number(tau, "tau")
+        self.register_buffer("average", torch.tensor(constant, dtype=torch.float64))
+        for name in ("total", "correction", "count"):
+            self.register_buffer(name, torch.zeros((), dtype=torch.float64))
+
+    @property
+    def value(self) -> Tensor:
+        """tau as it stands, 0-d float64; NaN before the first batch."""
+        if self.mode == "constant":
+            return self.average.clone()
+        now = self.average
+        if self.mode == "mean":
+            now = (self.total + self.correction) / self.count
+        return torch.where(self.count > 0, now, math.nan)
+
+    def __float__(self) -> float:
+        return float(self.value)
+
+    @torch.no_grad()
+    def update(self, losses: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Learn from a batch (in train mode), then return the tau to use for it.
+
+        Args:
+            losses: (n,) any shape; their gradient is not followed.
+            weights: like `losses`, how much each counts, at least 0; None: one each.
+
+        Returns:
+            0-d float64 tensor on the device of `losses`; 0 if no finite batch was ever seen.
+        """
+        if self.mode == "constant":
+            return self.average.to(losses.device)
+        if self.count.device != losses.device:
+            self.to(losses.device)
+        batch = self._sum_and_count(losses.detach(), weights)
+        if self.training:
+            batch = over_all_ranks(batch)
+        total, count = batch.unbind()
+        counts = torch.isfinite(total) & (count > 0)
+        mean = total / torch.where(count > 0, count, 1)
+        if self.training:
+            self._learn(total, count, mean, counts)
+        # A first batch of NaN gives a loss of NaN, not a complaint about tau.
+        return torch.where(self.count > 0, self.value, torch.where(counts, mean, 0.0))
+
+    def _sum_and_count(self, losses: Tensor, weights: Tensor | None) -> Tensor:
+        """(2,) float64: sum of w l and sum of w."""
+        losses = losses.flatten().to(self.count.dtype)
+        if weights is None:
+            return torch.stack([losses.sum(), torch.full_like(self.count, losses.numel())])
+        weights = weights.detach().flatten().to(losses)
+        return torch.stack([(weights * losses).sum(), weights.sum()])
+
+    def _learn(self, total: Tensor, count: Tensor, mean: Tensor, counts: Tensor) -> None:
+        """Move the buffers in place, by nothing where the batch does not count."""
+        kept = self.momentum * (self.count > 0).to(mean)
+        moved = kept * self.average + (1 - kept) * mean
+        self.average.copy_(torch.where(counts, moved, self.average))
+        addend = torch.where(counts, total, 0.0)
+        summed = self.total + addend
+        larger = self.total.abs() >= addend.abs()
+        lost = torch.where(
+            larger, (self.total - summed) + addend, (addend - summed) + self.total
+        )
+        self.total.copy_(summed)
+        self.correction.add_(lost)
+        self.count.add_(torch.where(counts, count, 0.0))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> RunningTau:
+        """Follow `.to(device)`, but stay float64 under `.half()`: sums need the digits."""
+        kept = {name: buffer.clone() for name, buffer in self.named_buffers()}
+        super()._apply(fn, *args, **kwargs)
+        for name, buffer in kept.items():
+            moved = getattr(self, name)
+            if moved.dtype != buffer.dtype and moved.device.type not in ("meta", "mps"):
+                setattr(self, name, buffer.to(moved.device))
+        return self
+
+    def extra_repr(self) -> str:
+        """Mode, for `print(loss)`."""
+        return self.mode if self.mode != "ema" else f"ema, momentum={self.momentum:g}"
+
+
+def over_all_ranks(sums: Tensor) -> Tensor:
+    """The sums of every rank added up; unchanged without other ranks."""
+    if is_distributed() and torch.distributed.get_world_size() > 1:
+        torch.distributed.all_reduce(sums)
+    return sums
