@@ -133,10 +133,9 @@ class _Rescaled(torch.autograd.Function):
 
 def weight_of_gap(gap: Float[Tensor, " B"], beta: float, lam: float, g: str) -> Tensor:
     """w from the gap, so that neither p nor 1 - p is rounded first."""
-    scaled = beta * error_of_gap(gap)
-    if lam:  # 0 times an infinite cross-entropy is not 0
-        scaled = scaled * torch.exp(-lam * cross_entropy_of_gap(gap))
-    return _mapped(scaled, g)
+    # Held finite, so that lam = 0 makes its product 0 also where the gap has overflowed.
+    entropy = cross_entropy_of_gap(gap).clamp(max=torch.finfo(gap.dtype).max)
+    return _mapped(beta * error_of_gap(gap) * torch.exp(-lam * entropy), g)
 
 
 def _mapped(scaled: Tensor, g: str) -> Tensor:

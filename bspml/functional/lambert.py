@@ -3,13 +3,13 @@ r"""The principal branch of Lambert's W on tensors: on any device, without a tab
 W(x) is the solution w >= -1 of  w e^w = x  for x >= -1/e.  Two regions, each with an equation
 that is well conditioned there and a fixed number of steps:
 
-x < -1/4.  With v = 1 + w and d = x + 1/e the equation reads  f(v) = 1 + (v - 1) e^v = e d, where
+x < -0.31.  With v = 1 + w and d = x + 1/e the equation reads  f(v) = 1 + (v - 1) e^v = e d, where
 f(v) = v^2/2 + v^3/3 + v^4/8 + ...  Its root behaves like p = sqrt(2 e d), so v = p s with
 s^2 f(v)/v^2 = 1/2, which is smooth up to the branch point: s = 1 - p/3 + 11/72 p^2 - ... there.
 f(v)/v^2 is a series of positive terms, so nothing cancels, and 1 + w keeps all its digits where w
 is close to -1; the derivative needs them.
 
-x >= -1/4.  Fritsch's iteration on  w + log(w/x) = 0, of fourth order.
+x >= -0.31.  Fritsch's iteration on  w + log(w/x) = 0, of fourth order.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ BRANCH_POINT = {
     torch.float64: (-0.36787944117144233, 1.2428753672788363e-17),
     torch.float32: (-0.3678794503211975, 9.149755187e-09),
 }
-_NEAR = -0.25  # left of it the equation in v, right of it the one in w
+_NEAR = -0.31  # left of it the equation in v, right of it the one in w
 _HUGE = 2.0**64  # from here on log x is what counts, and x may have overflowed
-_STEPS = 2  # of third order from 1e-2, of fourth order from 2e-2
+_STEPS = 2  # of third order from 1e-2, of fourth order from 9e-2
 
-# v/p at the branch point: 1 - p/3 + ... [Corless 1996, eq. (4.22)].
+# v/p at the branch point: 1 - p/3 + ... [Corless 1996].
 _START = (1.0, -1 / 3, 11 / 72, -43 / 540, 769 / 17280, -221 / 8505)
-# f(v)/v^2 = sum_k (k + 1)/(k + 2)! v^k; v <= 0.65, and what is left out is below half a unit.
+# f(v)/v^2 = sum_k (k + 1)/(k + 2)! v^k; v <= 0.49, and what is left out is below half a unit.
 _SERIES = {
-    torch.float64: tuple((k + 1) / math.factorial(k + 2) for k in range(17)),
-    torch.float32: tuple((k + 1) / math.factorial(k + 2) for k in range(10)),
+    torch.float64: tuple((k + 1) / math.factorial(k + 2) for k in range(15)),
+    torch.float32: tuple((k + 1) / math.factorial(k + 2) for k in range(9)),
 }
 
 
@@ -134,7 +134,7 @@ def principal_branch(
 
 
 def _near_branch_point(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-    """1 + W(x) for -1/e <= x <= -1/4."""
+    """1 + W(x) for -1/e <= x <= -0.31."""
     high, low = BRANCH_POINT[x.dtype]
     # x and -1/e are within a factor of 2, so x - high is exact [Sterbenz 1974].
     d = torch.where(x == high, 0, (x - high) - low)
@@ -151,12 +151,12 @@ def _near_branch_point(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
 def _away_from_branch_point(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> Float[Tensor, "*S"]:
-    """W(x) for x >= -1/4."""
+    """W(x) for x >= -0.31."""
     huge = x > _HUGE
     if log_x is None:
         log_x = x.log()  # NaN left of 0, where it is not used
     log1p = torch.where(huge, log_x, x.log1p())
-    w = log1p * (1 - log1p.log1p() / (2 + log1p))  # within 2 %
+    w = log1p * (1 - log1p.log1p() / (2 + log1p))  # within 9 %
     for _ in range(_STEPS):
         log_ratio = torch.where(huge, w, x / w).log_()
         rest = torch.where(huge, log_x - log_ratio, log_ratio) - w

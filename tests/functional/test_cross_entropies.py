@@ -74,6 +74,25 @@ def test_gce_keeps_its_digits_for_every_q_and_gap(q, gap, dtype):
     assert abs(logits.grad[0, 1].item() - slope) <= relative * slope + 1e-37
 
 
+@pytest.mark.parametrize("gap", [-80.0, -30.0, -1.0, 0.0, 1.0, 30.0, 80.0])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_mae_keeps_its_digits_and_those_of_its_gradient(gap, dtype):
+    logits = torch.tensor([[0.0, gap]], dtype=dtype, requires_grad=True)
+    value = mae(logits, torch.tensor([0]))
+    value.backward()
+    with mpmath.workdps(50):
+        p = 1 / (1 + mpmath.exp(mpmath.mpf(gap)))
+        relative = 100 * torch.finfo(dtype).eps
+        assert abs(value.item() - 2 * (1 - p)) <= relative * 2 * (1 - p)
+        assert abs(logits.grad[0, 1].item() - 2 * p * (1 - p)) <= relative * 2 * p * (1 - p)
+
+
+def test_gce_of_a_gap_that_overflows_has_its_limit():
+    logits, labels = torch.tensor([[-3e38, 3e38]]), torch.tensor([0])
+    for q, limit in ((0, math.inf), (1e-300, math.inf), (0.5, 2.0), (1, 1.0)):
+        assert gce(logits, labels, q).item() == limit
+
+
 def test_gce_at_its_ends_is_cross_entropy_and_half_the_mae():
     logits, labels = random_batch(1)
     entropy = torch.nn.functional.cross_entropy(logits, labels, reduction="none")

@@ -195,6 +195,17 @@ def test_a_hard_sample_has_a_finite_loss_and_a_weight_of_one():
     assert logits.grad.abs().sum().item() == pytest.approx(1, rel=1e-6)
 
 
+@pytest.mark.parametrize(
+    "member", [(8, 0.5, "exp"), (3, 0, "exp"), (3, 1e-60, "exp"), (2, 0, "identity")]
+)
+def test_a_gap_that_overflows_has_the_gradient_of_p_zero(member):
+    logits = torch.tensor([[3e38, -3e38, 3e38], [3e38, -3e38, 0.0]])
+    slope = gradient(lambda z, y: gr_cross_entropy(z, y, *member), logits, torch.tensor([1, 1]))
+    weight = math.exp(3) if member[0] == 3 else gr_weight(0.0, *member).item()
+    expected = weight / 2 * torch.tensor([[0.5, -1, 0.5], [1, -1, 0]])
+    torch.testing.assert_close(slope, expected)
+
+
 def test_repeating_a_batch_leaves_the_gradient_of_the_mean():
     logits, labels = random_batch(7)
 
