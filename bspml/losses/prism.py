@@ -1,0 +1,217 @@
+"""PRISM's filter [Liu 2021]: which samples of a batch have a label their class centres believe.
+
+    embeddings, labels
+      -> score    softmax, over the classes, of the mean similarity to each class's remembered rows
+      -> threshold   mean, over the last batches, of the score below which the noise rate lies
+      -> keep     score at or above the threshold
+      -> memory   the kept rows, the oldest of all forgotten
+
+Written from the paper's description; `bspml.losses.filtered` puts it before a loss.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from bspml.checks import check_number, check_whole
+from bspml.errors import InputError
+from bspml.pairs import prepare_batch
+from bspml.shapes import Bool, Float, Int, Tensor
+
+_ROUNDING = 1e-6  # relative; a mean of equal numbers may end one rounding above them
+
+
+class PRISMFilter(nn.Module):
+    """Judge the labels of each batch by the rows remembered of earlier batches.
+
+    With v the normalised rows in the memory and M_k those of class k, the score of sample i is
+
+        P_i = exp T(i, y_i) / sum_k exp T(i, k),   T(i, k) = mean_{v in M_k} <f(x_i), v>
+                                                           = <f(x_i), centre_k>,
+
+    over the classes that have a row in the memory (the centre, not normalised, gives the same as
+    all rows one by one).  The threshold is the mean of the `noise_rate`-quantiles of the scores of
+    the last `window` batches, this one included, so a batch of many wrong labels loses more than
+    a clean one.  Only kept rows enter the memory, first in, first out.
+
+    Kept without being judged: every row until all classes have a remembered row or the memory has
+    been filled once, because a softmax over few classes is larger and would spoil the window;
+    then a row whose class has none.  At a noise rate of 0 every row is kept.
+
+    Updates in train mode only.  Its state (memory, window, positions) is in `state_dict`, and it
+    draws nothing at random, so a resumed run goes on exactly.  One process: ranks do not share
+    their memories.
+
+    Source: [Liu 2021], centres for all classes and the smooth top-R threshold.
+    Differs: the start-up rule above, `memory_size` and `window` are our choices; the loss on
+    memory rows that is trained there beside the batch loss is left out, so that what differs from
+    the plain loss is the filter alone.
+
+    Args:
+        num_classes: C; labels are 0..C-1.
+        embedding_size: D.
+        noise_rate: share of wrong labels in [0, 1), which has to be known.
+        memory_size: rows remembered, over all classes; about the size of the data set is usual.
+        window: batches whose quantiles are averaged.
+
+    Attributes:
+        scores: (B,) float32 of the last batch; NaN: not judged.
+
+    Raises:
+        InputError: an argument out of range, or no noise rate.
+
+    Example:
+        >>> keep = PRISMFilter(num_classes=2, embedding_size=2, noise_rate=0.25)
+        >>> emb = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.0, 1.0], [0.6, 0.8]])
+        >>> keep(emb, torch.tensor([0, 0, 1, 1]))  # remembers
+        tensor([True, True, True, True])
+        >>> keep(emb, torch.tensor([0, 1, 1, 1]))  # the second label has become wrong
+        tensor([ True, False,  True,  True])
+    """
+
+    memory: Tensor
+    memory_labels: Tensor
+    quantiles: Tensor
+
+    def __init__(
+        self,
+        num_classes: int,
+        embedding_size: int,
+        noise_rate: float | int | None,
+        memory_size: int = 8192,
+        window: int = 30,
+    ) -> None:
+        super().__init__()
+        self.num_classes = check_whole(num_classes, "num_classes")
+        embedding_size = check_whole(embedding_size, "embedding_size")
+        memory_size = check_whole(memory_size, "memory_size")
+        window = check_whole(window, "window")
+        self.noise_rate = check_noise_rate(noise_rate)
+        self.register_buffer("memory", torch.zeros(memory_size, embedding_size))
+        self.register_buffer("memory_labels", torch.zeros(memory_size, dtype=torch.int64))
+        self.register_buffer("quantiles", torch.full((window,), float("nan")))
+        self.rows_remembered, self.batches_judged, self.warm = 0, 0, False
+        self.scores: Tensor | None = None
+
+    @torch.no_grad()
+    def forward(self, embeddings: Tensor, labels: Any) -> Bool[Tensor, " B"]:
+        """Which rows to keep.
+
+        Args:
+            embeddings: (B, D) floats, normalised here.
+            labels: (B,) integers in [0, C).
+
+        Returns:
+            (B,) bool, on the device of `embeddings`.
+
+        Raises:
+            InputError: shapes, values or labels that do not fit; nothing is remembered then.
+        """
+        rows, codes = self._prepare(embeddings, labels)
+        self.scores = self.score(rows, codes)
+        keep = torch.ones_like(codes, dtype=torch.bool)
+        judged = ~self.scores.isnan()
+        if self.warm and self.noise_rate > 0 and bool(judged.any()):
+            keep = ~judged | (self.scores >= self._threshold(self.scores[judged]))
+        if self.training:
+            self._remember(rows[keep], codes[keep])
+        return keep
+
+    def _prepare(self, embeddings: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
+        """Normalised float32 rows and their codes."""
+        batch = prepare_batch(embeddings, labels)
+        if batch.labels is None:
+            raise InputError("`labels` must be given; got None. The filter judges them.")
+        if batch.embeddings.shape[1] != self.memory.shape[1]:
+            raise InputError(
+                f"`embeddings` must have the memory's {self.memory.shape[1]} columns; got "
+                f"{batch.embeddings.shape[1]}. Make the filter with "
+                f"embedding_size={batch.embeddings.shape[1]}."
+            )
+        low, high = batch.labels.aminmax() if len(batch.labels) else (0, 0)
+        if low < 0 or high >= self.num_classes:
+            raise InputError(
+                f"`labels` must be in [0, {self.num_classes}); got {int(low)} to {int(high)}. "
+                "`SampleWeights(labels).codes` numbers the classes."
+            )
+        if self.memory.device != batch.embeddings.device:
+            self.to(batch.embeddings.device)
+        return nn.functional.normalize(batch.embeddings.float()), batch.labels
+
+    def score(self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
+        """P of normalised rows under their labels; NaN where the class has no remembered row."""
+        counts, centres = self.centres()
+        with torch.autocast(rows.device.type, enabled=False):
+            closeness = rows @ centres.T  # (B, C)
+        closeness = closeness.masked_fill(counts == 0, -torch.inf)
+        own = closeness.softmax(1).gather(1, codes[:, None])[:, 0]
+        return own.masked_fill(counts[codes] == 0, float("nan"))
+
+    def centres(self) -> tuple[Int[Tensor, " C"], Float[Tensor, "C D"]]:
+        """Remembered rows of each class, and their mean (0 for a class without)."""
+        held = min(self.rows_remembered, len(self.memory))
+        labels = self.memory_labels[:held]
+        counts = torch.bincount(labels, minlength=self.num_classes)
+        sums = self.memory.new_zeros(self.num_classes, self.memory.shape[1])
+        sums.index_add_(0, labels, self.memory[:held])
+        return counts, sums / counts.clamp(min=1)[:, None]
+
+    def _threshold(self, scores: Float[Tensor, " J"]) -> Float[Tensor, ""]:
+        """Mean quantile of the window, this batch's included; remembered in train mode."""
+        now = torch.quantile(scores, self.noise_rate)
+        quantiles = self.quantiles.clone()
+        quantiles[self.batches_judged % len(quantiles)] = now
+        if self.training:
+            self.quantiles = quantiles
+            self.batches_judged += 1
+        return quantiles.nanmean() * (1 - _ROUNDING)
+
+    def _remember(self, rows: Tensor, codes: Tensor) -> None:
+        size = len(self.memory)
+        rows, codes = rows[-size:], codes[-size:]
+        first = self.rows_remembered
+        places = torch.arange(first, first + len(rows), device=rows.device) % size
+        self.memory[places], self.memory_labels[places] = rows, codes
+        self.rows_remembered += len(rows)
+        if not self.warm:
+            held = self.memory_labels[: self.rows_remembered]
+            every_class = len(held.unique()) == self.num_classes
+            self.warm = every_class or self.rows_remembered >= size
+
+    # Plain numbers beside the buffers, which a resumed run would otherwise start anew.
+    def get_extra_state(self) -> dict[str, int]:
+        """What `state_dict` saves beside the buffers."""
+        return {
+            "rows_remembered": self.rows_remembered,
+            "batches_judged": self.batches_judged,
+            "warm": int(self.warm),
+        }
+
+    def set_extra_state(self, state: dict[str, int]) -> None:
+        """What `load_state_dict` restores beside the buffers."""
+        self.rows_remembered = int(state["rows_remembered"])
+        self.batches_judged = int(state["batches_judged"])
+        self.warm = bool(state["warm"])
+
+    def extra_repr(self) -> str:
+        """Sizes, for `print(loss)`."""
+        return (
+            f"noise_rate={self.noise_rate:g}, {len(self.memory)} rows, {self.num_classes} classes, "
+            f"window of {len(self.quantiles)} batches"
+        )
+
+
+def check_noise_rate(noise_rate: Any) -> float:
+    """The rate in [0, 1), or a refusal that says where it comes from."""
+    if noise_rate is None:
+        raise InputError(
+            "`noise_rate` must be given: PRISM drops that share of the labels; got None. Pass the "
+            "rate you know or expect, such as 0.3."
+        )
+    rate = check_number(noise_rate, "noise_rate", 0.0, 1.0)
+    if rate == 1:
+        raise InputError("`noise_rate` must be below 1; got 1: no sample would be left.")
+    return rate

@@ -1,0 +1,112 @@
+"""A filtered loss is the loss of the batch without the dropped rows."""
+
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
+from torch import nn
+
+from bspml.errors import InputError, SampleIndexError
+from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.filtered import FilteredLoss
+from bspml.losses.prism import PRISMFilter
+from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.weights.state import SampleWeights
+
+EXACT = {"rtol": 0, "atol": 1e-12}
+KEEP = torch.tensor([True, True, False, True, True, False, True, True])
+
+
+class Keep(nn.Module):
+    """Keeps what it was told to."""
+
+    def __init__(self, mask=KEEP):
+        super().__init__()
+        self.mask = mask
+
+    def forward(self, embeddings, labels):
+        return self.mask
+
+
+def batch():
+    generator = torch.Generator().manual_seed(0)
+    emb = torch.randn(8, 3, generator=generator, dtype=torch.float64)
+    return emb.requires_grad_(), torch.arange(8) // 2 % 3
+
+
+@pytest.mark.parametrize(
+    ("loss", "miner"),
+    [
+        (BSPMLLoss(miner=BSPMLMiner()), None),
+        (pml_losses.MultiSimilarityLoss(), MultiSimilarityMiner()),
+        (pml_losses.TripletMarginLoss(), TripletMarginMiner(0.3)),
+        (pml_losses.ContrastiveLoss(), None),
+        (pml_losses.FastAPLoss(), None),
+    ],
+)
+def test_it_is_the_loss_without_the_dropped_rows(loss, miner):
+    emb, labels = batch()
+    value = FilteredLoss(loss, Keep(), miner)(emb, labels)
+    rows, codes = emb[KEEP], labels[KEEP]
+    expected = loss(rows, codes, None if miner is None else miner(rows, codes))
+    torch.testing.assert_close(value, expected, **EXACT)
+    value.backward()
+    assert torch.equal(emb.grad[~KEEP], torch.zeros_like(emb.grad[~KEEP]))
+    assert emb.grad[KEEP].abs().sum() > 0
+
+
+def test_nothing_kept_is_0_with_a_gradient_of_0():
+    emb, labels = batch()
+    loss = FilteredLoss(pml_losses.ContrastiveLoss(), Keep(torch.zeros(8, dtype=torch.bool)))
+    value = loss(emb, labels)
+    value.backward()
+    assert value == 0
+    assert torch.equal(emb.grad, torch.zeros_like(emb))
+    assert (loss.num_kept, loss.num_dropped) == (0, 8)
+
+
+def test_weights_inside_the_loss_follow_the_kept_rows():
+    emb, labels = batch()
+    index = torch.tensor([3, 1, 4, 15, 9, 2, 6, 5])
+    of_data_set = torch.zeros(20, dtype=torch.int64)
+    of_data_set[index] = labels
+    weights = SampleWeights(of_data_set)
+    weights.update(torch.linspace(0, 1, 20))
+    inner = BSPMLLoss(weights)
+    value = FilteredLoss(inner, Keep(), weights=weights)(emb, labels, sample_index=index)
+    expected = inner(emb[KEEP], labels[KEEP], sample_index=index[KEEP])
+    torch.testing.assert_close(value, expected, **EXACT)
+
+
+def test_which_samples_were_kept_is_noted_by_data_set_row():
+    emb, labels = batch()
+    weights = SampleWeights(list(range(10)))
+    loss = FilteredLoss(BSPMLLoss(), Keep(), weights=weights)
+    weights.set_batch(torch.arange(8) + 2)
+    loss(emb, labels)
+    assert loss.as_weights().tolist() == [1, 1, 1, 1, 0, 1, 1, 0, 1, 1]
+    loss.eval()
+    weights.set_batch(torch.arange(8))
+    loss(emb, labels)
+    assert loss.as_weights().tolist() == [1, 1, 1, 1, 0, 1, 1, 0, 1, 1]
+    again = FilteredLoss(BSPMLLoss(), Keep(), weights=SampleWeights(list(range(10))))
+    again.load_state_dict(loss.state_dict())
+    assert again.as_weights().tolist() == loss.as_weights().tolist()
+
+
+def test_train_and_eval_reach_the_filter():
+    loss = FilteredLoss(BSPMLLoss(), PRISMFilter(3, 3, 0.2))
+    assert not loss.eval().sample_filter.training
+
+
+def test_what_cannot_be_filtered_is_refused():
+    emb, labels = batch()
+    loss = FilteredLoss(BSPMLLoss(), Keep())
+    with pytest.raises(InputError, match="Let the filtered loss mine"):
+        loss(emb, labels, MultiSimilarityMiner()(emb, labels))
+    with pytest.raises(InputError, match="`ref_emb` is not filtered"):
+        loss(emb, labels, None, emb, labels)
+    with pytest.raises(InputError, match="make the loss with `weights=SampleWeights"):
+        loss.as_weights()
+    with pytest.raises(SampleIndexError, match="sample indices are missing"):
+        FilteredLoss(BSPMLLoss(), Keep(), weights=SampleWeights([0, 1]))(emb, labels)
