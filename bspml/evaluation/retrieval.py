@@ -59,6 +59,7 @@ class RetrievalMetrics:
         num_classes: distinct labels among the queries.
         collapsed: all rows point (nearly) the same way.
         zero_rows, gallery_zero_rows: rows of norm 0; their similarities are all 0.
+        clustered: the rows that NMI and AMI are about, "query" or "query+gallery"; "" if left out.
         backend, clusterer: the libraries that searched and clustered.
     """
 
@@ -76,6 +77,7 @@ class RetrievalMetrics:
     collapsed: bool
     zero_rows: tuple[int, ...] = ()
     gallery_zero_rows: tuple[int, ...] = ()
+    clustered: str = ""
     backend: str = field(default="torch", compare=False)
     clusterer: str = field(default="", compare=False)
 
@@ -98,6 +100,8 @@ class RetrievalMetrics:
             f"{'R-precision':<15}{100 * self.r_precision:6.2f} %",
         ]
         if not math.isnan(self.nmi):
+            if self.clustered == "query+gallery":
+                lines.append("clusters of queries and gallery together:")
             lines += [
                 f"{'NMI':<15}{self.nmi:6.3f}    (random clusters: {self.nmi_chance:.3f})",
                 f"{'AMI':<15}{self.ami:6.3f}    (random clusters: 0)",
@@ -143,7 +147,8 @@ def evaluate(
         backend: "auto", "faiss" (CPU) or "torch"; the same numbers.
         seed: of k-means.
         clustering: False skips NMI and AMI (NaN), which take longer than the rest.
-        cluster: cluster the "query" rows (as pml does) or "query+gallery".
+        cluster: cluster the "query" rows (as pml does) or "query+gallery" (some papers on In-shop),
+            into as many clusters as there are classes among them.
         device: where torch computes; None: where `embeddings` lie.
         block_size: queries at a time; None fits the memory named above.
 
@@ -192,7 +197,9 @@ def evaluate(
         sides, answerable, relevant, max(ks), chosen, block_size
     )
     scores, clusterer = ClusteringScores(math.nan, math.nan, math.nan), ""
+    clustered = ""
     if clustering:
+        clustered = "query" if sides.alone else cluster
         points, classes = sides.to_cluster(cluster)
         clusters, clusterer = kmeans(points, len(np.unique(classes)), seed)
         scores = clustering_scores(classes, clusters)
@@ -211,6 +218,7 @@ def evaluate(
         collapsed=collapsed,
         zero_rows=sides.zero,
         gallery_zero_rows=sides.gallery_zero,
+        clustered=clustered,
         backend=chosen,
         clusterer=clusterer,
     )

@@ -340,8 +340,30 @@ def test_clusters_are_of_the_queries_unless_asked_otherwise():
     x = torch.eye(3)[y] + 0.001 * randn(60, 3)
     noise = randn(60, 3, seed=1)
     args = {"gallery": noise, "gallery_labels": y}
-    assert evaluate(x, y, **args).nmi == pytest.approx(1)
-    assert evaluate(x, y, **args, cluster="query+gallery").nmi < 0.9
+    queries, both = evaluate(x, y, **args), evaluate(x, y, **args, cluster="query+gallery")
+    assert queries.nmi == pytest.approx(1)
+    assert both.nmi < 0.9
+    assert (queries.clustered, both.clustered) == ("query", "query+gallery")
+    assert both.as_dict()["clustered"] == "query+gallery"
+    assert "clusters of queries and gallery together" in both.table()
+    assert "together" not in queries.table()
+
+
+def test_clusters_of_both_are_those_of_all_rows_in_one_set():
+    # Half of the classes are in the gallery only: as many clusters as classes of both together.
+    y = np.repeat(np.arange(6), 20)
+    x = torch.eye(6)[y] + 0.3 * randn(120, 6)
+    rows = np.arange(120)
+    ask = (rows % 2 == 0) & (y < 3)
+    found = evaluate(
+        x[ask], y[ask], (1,), x[~ask], y[~ask], cluster="query+gallery", backend="torch"
+    )
+    order = np.concatenate([rows[ask], rows[~ask]])
+    alone = evaluate(x[order], y[order], (1,), cluster="query+gallery", backend="torch")
+    assert (found.nmi, found.ami) == (alone.nmi, alone.ami)
+    assert alone.clustered == "query"
+    left_out = evaluate(x[ask], y[ask], (1,), x[~ask], y[~ask], clustering=False)
+    assert left_out.clustered == ""
 
 
 def test_clustering_can_be_left_out_and_repeats_itself():

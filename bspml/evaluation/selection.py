@@ -1,0 +1,176 @@
+"""Which epoch a result is taken from: the last, the best, or the one that validation selects.
+
+Papers that print the best epoch have chosen it on the test classes: an oracle nobody has, and the
+larger the noisier the curve.  So the three are named apart everywhere.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bspml.errors import InputError
+from bspml.records import EpochRecord
+
+# How each was chosen, as a table says it.
+CHOSEN_BY = {
+    "last": "last epoch",
+    "best": "best epoch, chosen on the test classes (an oracle)",
+    "selected": "epoch selected on validation classes",
+}
+_PLAIN = ("map_at_r", "r_precision", "nmi", "ami")
+_TITLES = {"map_at_r": "MAP@R", "r_precision": "R-precision", "nmi": "NMI", "ami": "AMI"}
+
+
+@dataclass(frozen=True)
+class SelectedEpoch:
+    """A number on the test classes, and where it comes from.
+
+    Attributes:
+        epoch: passes over the data done.
+        value: of the metric on the test classes, a fraction.
+        chosen_by: how the epoch was chosen, in words.
+        record: everything measured then.
+        validation: what was measured on the validation classes, if that is how it was chosen.
+    """
+
+    epoch: float
+    value: float
+    chosen_by: str
+    record: EpochRecord
+    validation: float | None = None
+
+
+def select_epochs(
+    records: Sequence[EpochRecord],
+    metric: str = "recall_at_1",
+    validation: Sequence[EpochRecord] | Mapping[float, float] | None = None,
+) -> dict[str, SelectedEpoch | None]:
+    """The test metric at the last epoch, at its best one, and at the one validation selects.
+
+    Only epochs at which the metric was measured count; of equal ones the earliest is taken.
+
+    Args:
+        records: of one method, in order, with the metrics on the test classes.
+        metric: "recall_at_K", "map_at_r", "r_precision", "nmi" or "ami"; larger is better.
+        validation: the metric on classes held out of the training classes: records of the same
+            epochs, or {epoch: value}.  None: what the records hold under
+            `extra["validation"][metric]`; if that is nothing, "selected" is None.
+
+    Returns:
+        {"last": ..., "best": ..., "selected": ...}.
+
+    Raises:
+        InputError: no such metric, records of several methods or none with the metric, or a
+            validation that shares no epoch with them.
+
+    Example:
+        >>> curve = {1: 0.50, 2: 0.62, 3: 0.58}
+        >>> records = [EpochRecord("ms", e, recall_at_k={1: r}) for e, r in curve.items()]
+        >>> found = select_epochs(records, validation={1: 0.4, 2: 0.5, 3: 0.55})
+        >>> {name: (s.epoch, s.value) for name, s in found.items()}
+        {'last': (3, 0.58), 'best': (2, 0.62), 'selected': (3, 0.58)}
+    """
+    _check_metric(metric)
+    methods = list(dict.fromkeys(record.method for record in records))
+    if len(methods) > 1:
+        raise InputError(
+            f"`records` must be of one method; got {', '.join(methods)}. Select those of one "
+            "method at a time."
+        )
+    measured = [(record, metric_of(record, metric)) for record in records]
+    known = [(record, value) for record, value in measured if value is not None]
+    if not known:
+        raise InputError(
+            f"`records`: none of {len(records)} holds `{metric}`. Was it evaluated, and for this K?"
+        )
+    best = max(known, key=lambda pair: pair[1])  # `max` takes the first of equal ones
+    return {
+        "last": _selected("last", *known[-1]),
+        "best": _selected("best", *best),
+        "selected": _by_validation(known, metric, validation),
+    }
+
+
+def selection_columns(
+    selected: Mapping[str, SelectedEpoch | None], metric: str = "recall_at_1"
+) -> dict[str, float | None]:
+    """Columns of a results table, in %: each names how its epoch was chosen.
+
+    Without validation the table has two columns, not an empty third.
+
+    Example:
+        >>> record = EpochRecord("ms", 3, recall_at_k={1: 0.58})
+        >>> for column, value in selection_columns(select_epochs([record])).items():
+        ...     print(column, value)
+        last epoch: Recall@1 % 58.0
+        best epoch, chosen on the test classes (an oracle): Recall@1 % 58.0
+    """
+    _check_metric(metric)
+    return {
+        f"{found.chosen_by}: {_title(metric)} %": round(100 * found.value, 10)
+        for found in selected.values()
+        if found is not None
+    }
+
+
+def metric_of(record: EpochRecord, metric: str) -> float | None:
+    """The metric of one record, None where it was not measured or is not finite."""
+    _check_metric(metric)
+    found = re.fullmatch(r"recall_at_(\d+)", metric)
+    value = record.recall_at_k.get(int(found[1])) if found else getattr(record, metric)
+    return None if value is None or not math.isfinite(value) else float(value)
+
+
+def _by_validation(
+    known: list[tuple[EpochRecord, float]], metric: str, validation: Any
+) -> SelectedEpoch | None:
+    held_out = _validation_values([record for record, _ in known], metric, validation)
+    if not held_out and validation is None:
+        return None
+    shared = [(r, v, held_out[r.epoch]) for r, v in known if r.epoch in held_out]
+    if not shared:
+        raise InputError(
+            f"`validation` holds `{metric}` at none of the epochs of `records`. Both must come "
+            "from one run."
+        )
+    record, value, judged = max(shared, key=lambda triple: triple[2])
+    return _selected("selected", record, value, judged)
+
+
+def _validation_values(
+    records: list[EpochRecord], metric: str, validation: Any
+) -> dict[float, float]:
+    """{epoch: value} of whatever form it came in, without what was not measured."""
+    if validation is None:
+        found = {r.epoch: (r.extra.get("validation") or {}).get(metric) for r in records}
+    elif isinstance(validation, Mapping):
+        found = dict(validation)
+    else:
+        found = {record.epoch: metric_of(record, metric) for record in validation}
+    return {e: float(v) for e, v in found.items() if v is not None and math.isfinite(v)}
+
+
+def _selected(
+    kind: str, record: EpochRecord, value: float, validation: float | None = None
+) -> SelectedEpoch:
+    return SelectedEpoch(record.epoch, value, CHOSEN_BY[kind], record, validation)
+
+
+def _check_metric(metric: str) -> None:
+    if metric in _PLAIN or re.fullmatch(r"recall_at_[1-9]\d*", metric):
+        return
+    near = difflib.get_close_matches(metric, [*_PLAIN, "recall_at_1"], n=1)
+    hint = f"; did you mean `{near[0]}`?" if near else "."
+    raise InputError(
+        f"`metric` must be recall_at_K, {', '.join(_PLAIN[:-1])} or {_PLAIN[-1]}; got "
+        f"{metric!r:.40}{hint}"
+    )
+
+
+def _title(metric: str) -> str:
+    return _TITLES.get(metric, f"Recall@{metric.rpartition('_')[2]}")

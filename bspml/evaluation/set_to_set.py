@@ -1,0 +1,315 @@
+"""Retrieval of whole sets of images, such as the frames of a video: CMC and mean average precision.
+
+    frames (F, D) -> mean of each set's frames (S, D) -> cosine similarity of sets -> ranking
+
+The protocol of MARS [Zheng 2016] as [Wang GR 2019] uses it: a video is the average of its frames'
+embeddings, and a query is not compared with the sets that the same camera took of the same person.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.checks import check_embeddings, check_whole, encode_labels, normalize_rows
+from bspml.errors import InputError
+from bspml.evaluation.neighbours import ranked_neighbours, unit_rows
+from bspml.shapes import Bool, Float, Int, Tensor
+
+
+@dataclass(frozen=True)
+class SetMetrics:
+    """What `evaluate_sets` found; every share is in [0, 1].
+
+    Attributes:
+        cmc_at_k: {k: share of queries with a match among their k nearest sets}.
+        mean_average_precision: mean over queries of the mean, over their matches, of the precision
+            at the match's rank.
+        map_trapezoid: the same with the precision averaged over the steps before and after each
+            match: the area under the curve by the trapezoid rule, which the evaluation published
+            with MARS computes.
+        num_queries: queries in the means.
+        num_excluded: queries without any match left in the gallery, not in the means.
+        num_gallery: sets that are searched.
+        num_ignored: pairs of a query and a set left out as the same class before the same camera.
+        num_frames: frames averaged, of queries and gallery.
+        zero_sets: positions of query sets whose average is 0; their similarities are all 0.
+    """
+
+    cmc_at_k: dict[int, float]
+    mean_average_precision: float
+    map_trapezoid: float
+    num_queries: int
+    num_excluded: int
+    num_gallery: int
+    num_ignored: int
+    num_frames: int
+    zero_sets: tuple[int, ...] = field(default=())
+
+    def as_dict(self) -> dict[str, Any]:
+        """Flat and ready for JSON: "cmc_at_1", ..., zero sets as their number."""
+        values: dict[str, Any] = {f"cmc_at_{k}": v for k, v in self.cmc_at_k.items()}
+        for name in self.__dataclass_fields__:
+            if name not in ("cmc_at_k", "zero_sets"):
+                values[name] = getattr(self, name)
+        return {**values, "num_zero_sets": len(self.zero_sets)}
+
+    def table(self) -> str:
+        """One line per number, for a terminal."""
+        lines = [f"CMC@{k:<11d}{100 * v:6.2f} %" for k, v in self.cmc_at_k.items()]
+        lines += [
+            f"{'mAP':<15}{100 * self.mean_average_precision:6.2f} %",
+            f"{'mAP (trapezoid)':<15}{100 * self.map_trapezoid:6.2f} %",
+            f"{self.num_queries} query sets, {self.num_gallery} gallery sets of {self.num_frames} "
+            f"frames in all, {self.num_excluded} queries left out (no match in the gallery)",
+        ]
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True, eq=False)
+class FrameSets:
+    """Frames grouped into sets; see `group_frames`.
+
+    Attributes:
+        means: (S, D) float64, the average of each set's frames.
+        classes: (S,) the label of each set, as given.
+        set_ids: (S,) which set it is, sorted.
+        cameras: (S,) the camera of each set, or None.
+        sizes: (S,) frames of each set.
+    """
+
+    means: Float[Tensor, "S D"]
+    classes: np.ndarray
+    set_ids: np.ndarray
+    cameras: np.ndarray | None
+    sizes: Int[Tensor, " S"]
+
+
+def evaluate_sets(
+    embeddings: Any,
+    labels: Any,
+    set_ids: Any,
+    cameras: Any = None,
+    ks: Any = (1, 5, 10, 20),
+    gallery: Any = None,
+    gallery_labels: Any = None,
+    gallery_set_ids: Any = None,
+    gallery_cameras: Any = None,
+    normalize_frames: bool = False,
+) -> SetMetrics:
+    """Rank the sets of the gallery for every set of the queries.
+
+    Without a gallery each set is searched for among all the others.  Equal similarities are
+    ordered by gallery set, in the order of their ids.
+
+    Memory: a few bytes for each pair of a query set and a gallery set.
+
+    With sets of one frame and without cameras, `cmc_at_k` is `evaluate`'s `recall_at_k`.
+
+    Args:
+        embeddings: (F, D) frames of the queries, any floating type.
+        labels: (F,) class of each frame, the same throughout a set: integers or strings.
+        set_ids: (F,) which set a frame belongs to: integers or strings.
+        cameras: (F,) which camera took it, the same throughout a set; None compares every set
+            with every other.  With a gallery, both sides need them.
+        ks: the K of CMC@K, at most the sets of the gallery.
+        gallery, gallery_labels, gallery_set_ids, gallery_cameras: the same of the sets to search
+            in.  Set ids of the two sides are unrelated.  Distractors are sets with a label that
+            no query has.
+        normalize_frames: scale each frame to norm 1 before averaging; otherwise a longer embedding
+            counts more in its set's average, as the paper has it.
+
+    Raises:
+        InputError: NaN or infinite rows, shapes that do not fit, a set with two labels or cameras,
+            a K beyond the gallery, or no query with a match.
+
+    Example:
+        >>> frames = [[1.0, 0.0], [0.8, 0.6], [0.6, 0.8], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
+        >>> found = evaluate_sets(frames, list("aabaab"), [0, 0, 1, 2, 3, 4], ks=[1])
+        >>> found.cmc_at_k[1], round(found.mean_average_precision, 3)
+        (0.6, 0.683)
+    """
+    queries = group_frames(embeddings, labels, set_ids, cameras, normalize_frames)
+    alone = gallery is None
+    if alone:
+        for name, value in (
+            ("gallery_labels", gallery_labels),
+            ("gallery_set_ids", gallery_set_ids),
+            ("gallery_cameras", gallery_cameras),
+        ):
+            if value is not None:
+                raise InputError(f"`{name}` comes with `gallery`, which was not given.")
+        searched = queries
+    else:
+        searched = group_frames(
+            gallery, gallery_labels, gallery_set_ids, gallery_cameras, normalize_frames, "gallery_"
+        )
+    _check_sides(queries, searched)
+    ks = _check_ks(ks, len(searched.means) - int(alone), alone)
+    same_class = _equal(queries.classes, searched.classes, "labels")
+    ignored = torch.zeros_like(same_class)
+    if queries.cameras is not None and searched.cameras is not None:
+        ignored = same_class & _equal(queries.cameras, searched.cameras, "cameras")
+    if alone:
+        ignored.fill_diagonal_(True)
+    return _measure(queries, searched, same_class, ignored, ks, alone)
+
+
+def group_frames(
+    embeddings: Any,
+    labels: Any,
+    set_ids: Any,
+    cameras: Any = None,
+    normalize_frames: bool = False,
+    prefix: str = "",
+) -> FrameSets:
+    """Average the frames of each set.
+
+    Args:
+        embeddings, labels, set_ids, cameras, normalize_frames: as for `evaluate_sets`.
+        prefix: of the argument names in messages.
+
+    Raises:
+        InputError: as for `evaluate_sets`.
+    """
+    frames = check_embeddings(embeddings, prefix.rstrip("_") or "embeddings").detach().double()
+    if len(frames) == 0:
+        raise InputError(
+            f"`{prefix.rstrip('_') or 'embeddings'}` must have at least one row; got "
+            f"{tuple(frames.shape)}."
+        )
+    sets = encode_labels(set_ids, len(frames), f"{prefix}set_ids")
+    codes = sets.codes.to(frames.device)
+    if normalize_frames:
+        frames = normalize_rows(frames)
+    sizes = torch.bincount(sets.codes, minlength=len(sets.classes))
+    sums = frames.new_zeros(len(sizes), frames.shape[1]).index_add_(0, codes, frames)
+    first = _first_rows(sets.codes, len(sizes))
+    classes = _of_sets(labels, f"{prefix}labels", sets.codes, first, sets.classes)
+    of_cameras = None
+    if cameras is not None:
+        of_cameras = _of_sets(cameras, f"{prefix}cameras", sets.codes, first, sets.classes)
+    return FrameSets(
+        (sums / sizes.to(sums)[:, None]).cpu(), classes, sets.classes, of_cameras, sizes
+    )
+
+
+def _first_rows(codes: Int[Tensor, " F"], sets: int) -> np.ndarray:
+    """(S,) the first frame of each set."""
+    return np.unique(codes.numpy(), return_index=True)[1][:sets]
+
+
+def _of_sets(
+    values: Any, name: str, codes: Int[Tensor, " F"], first: np.ndarray, set_ids: np.ndarray
+) -> np.ndarray:
+    """The one value of each set, or an error that names a set with several."""
+    encoded = encode_labels(values, len(codes), name)
+    own = encoded.codes.numpy()
+    per_set = own[first]
+    off = per_set[codes.numpy()] != own
+    if off.any():
+        row = int(np.flatnonzero(off)[0])
+        at = int(codes[row])
+        raise InputError(
+            f"`{name}` must be one for all frames of a set; set {set_ids[at]!s} has "
+            f"{encoded.classes[per_set[at]]!s} and {encoded.classes[own[row]]!s} (frame {row}). "
+            "Give each of them a set of its own."
+        )
+    return encoded.classes[per_set]
+
+
+def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
+    columns = queries.means.shape[1], searched.means.shape[1]
+    if columns[0] != columns[1]:
+        raise InputError(
+            f"`gallery` must have the queries' {columns[0]} columns; got {columns[1]}. Were both "
+            "embedded by the same network?"
+        )
+    if (queries.cameras is None) != (searched.cameras is None):
+        raise InputError(
+            "`cameras` and `gallery_cameras` come together; got only one of them. Without both, "
+            "no set can be left out as the same camera's."
+        )
+
+
+def _check_ks(ks: Any, available: int, alone: bool) -> tuple[int, ...]:
+    listed = (ks,) if isinstance(ks, (int, np.integer)) else ks
+    checked = tuple(sorted({check_whole(k, "ks") for k in listed}))
+    if not checked:
+        raise InputError("`ks` must name at least one K; got none. Use ks=(1,).")
+    if checked[-1] > available:
+        less = " (the query itself not counted)" if alone else ""
+        raise InputError(
+            f"`ks` asks for the {checked[-1]} nearest, but the gallery has {available} sets{less}. "
+            f"Use ks up to {available}."
+        )
+    return checked
+
+
+def _equal(ours: np.ndarray, theirs: np.ndarray, name: str) -> Bool[Tensor, "Q G"]:
+    """(Q, G) whether the two are the same; no text equals a number."""
+    if (ours.dtype.kind == "U") != (theirs.dtype.kind == "U"):
+        raise InputError(
+            f"`{name}` and `gallery_{name}` must be of one kind; got {ours.dtype} and "
+            f"{theirs.dtype}: no text equals a number. Convert one of them."
+        )
+    codes = np.unique(
+        np.concatenate([ours.astype(object), theirs.astype(object)]), return_inverse=True
+    )[1]
+    found = torch.from_numpy(codes)
+    return found[: len(ours), None] == found[None, len(ours) :]
+
+
+def _measure(
+    queries: FrameSets,
+    searched: FrameSets,
+    same_class: Bool[Tensor, "Q G"],
+    ignored: Bool[Tensor, "Q G"],
+    ks: tuple[int, ...],
+    alone: bool,
+) -> SetMetrics:
+    matches = (same_class & ~ignored).sum(1)
+    answerable = (matches > 0).nonzero()[:, 0]
+    if not len(answerable):
+        raise InputError(
+            f"`labels`: none of the {len(matches)} query sets has a match in the gallery, so "
+            "nothing can be retrieved. Are these the right labels, set ids and cameras?"
+        )
+    rows, gallery = unit_rows(queries.means)[answerable], unit_rows(searched.means)
+    first = torch.empty(len(answerable), dtype=torch.int64)
+    precision, trapezoid = torch.empty(2, len(answerable), dtype=torch.float64)
+    for part, found in ranked_neighbours(rows, gallery, len(gallery)):
+        asked = answerable[part]
+        hit = (same_class & ~ignored)[asked].gather(1, found)  # (b, G) by rank
+        # Ignored sets take no rank: those behind them move up.
+        counted = (~ignored[asked]).gather(1, found)
+        rank = counted.cumsum(1).double()  # from 1, where counted
+        hits = hit.cumsum(1).double()
+        total = matches[asked].double()
+        first[part] = rank.gather(1, hit.byte().argmax(1, keepdim=True))[:, 0].long() - 1
+        precision[part] = (hits / rank.clamp(min=1) * hit).sum(1) / total
+        # One rank earlier: hits - 1 of rank - 1 sets, taken as 1 before the first set.
+        before = torch.where(rank > 1, (hits - 1) / (rank - 1).clamp(min=1), 1.0)
+        trapezoid[part] = ((hits / rank.clamp(min=1) + before) / 2 * hit).sum(1) / total
+    zero = (queries.means == 0).all(1).nonzero()[:, 0].tolist()
+    if zero:
+        warnings.warn(
+            f"the frames of query set {queries.set_ids[zero[0]]} average to 0 ({len(zero)} such "
+            "sets): their similarities are all 0.",
+            stacklevel=3,
+        )
+    return SetMetrics(
+        cmc_at_k={k: float((first < k).double().mean()) for k in ks},
+        mean_average_precision=float(precision.mean()),
+        map_trapezoid=float(trapezoid.mean()),
+        num_queries=len(answerable),
+        num_excluded=len(matches) - len(answerable),
+        num_gallery=len(gallery),
+        num_ignored=int(ignored.sum()) - (len(ignored) if alone else 0),
+        num_frames=int(queries.sizes.sum()) + (0 if alone else int(searched.sizes.sum())),
+        zero_sets=tuple(zero),
+    )

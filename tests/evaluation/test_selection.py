@@ -1,0 +1,94 @@
+"""Last, best and validation-selected epochs."""
+
+import math
+
+import pytest
+
+from bspml.errors import InputError
+from bspml.evaluation import select_epochs, selection_columns
+from bspml.records import EpochRecord
+from bspml.report.tables import format_table
+
+CURVE = {1: 0.50, 2: 0.62, 3: 0.60, 4: 0.62, 5: 0.58}
+
+
+def records(curve=CURVE, method="bspml", **fields):
+    return [EpochRecord(method, e, recall_at_k={1: r}, **fields) for e, r in curve.items()]
+
+
+def epochs(found):
+    return {name: None if s is None else s.epoch for name, s in found.items()}
+
+
+def test_the_three_are_told_apart():
+    held_out = {1: 0.3, 2: 0.35, 3: 0.41, 4: 0.40, 5: 0.39}
+    found = select_epochs(records(), validation=held_out)
+    assert epochs(found) == {"last": 5, "best": 2, "selected": 3}
+    assert [s.value for s in found.values()] == [0.58, 0.62, 0.60]
+    assert found["selected"].validation == 0.41
+    assert found["last"].validation is None
+    assert "oracle" in found["best"].chosen_by
+    assert found["best"].record.recall_at_k == {1: 0.62}
+
+
+def test_the_best_is_never_below_the_others_and_ties_go_to_the_earliest():
+    found = select_epochs(records(), validation=dict.fromkeys(CURVE, 0.4))
+    assert found["best"].value >= max(found["last"].value, found["selected"].value)
+    assert epochs(found) == {"last": 5, "best": 2, "selected": 1}
+
+
+def test_validation_may_be_records_or_stand_in_the_records():
+    expected = select_epochs(records(), validation={2: 0.1, 4: 0.9})
+    held_out = [EpochRecord("v", e, recall_at_k={1: r}) for e, r in {2: 0.1, 4: 0.9}.items()]
+    assert epochs(select_epochs(records(), validation=held_out)) == epochs(expected)
+    inside = [
+        EpochRecord("m", e, recall_at_k={1: r}, extra={"validation": {"recall_at_1": e == 4}})
+        for e, r in CURVE.items()
+    ]
+    assert select_epochs(inside)["selected"].epoch == 4
+
+
+def test_without_validation_nothing_is_selected():
+    found = select_epochs(records())
+    assert found["selected"] is None
+    assert len(selection_columns(found)) == 2
+
+
+def test_rounds_without_the_metric_do_not_count():
+    curve = {1: 0.4, 2: math.nan, 3: 0.7, 4: None}
+    found = select_epochs(records(curve), validation={1: 0.9, 2: 1.0, 3: None, 9: 2.0})
+    assert epochs(found) == {"last": 3, "best": 3, "selected": 1}
+
+
+@pytest.mark.parametrize("metric", ["map_at_r", "nmi"])
+def test_other_metrics_are_read_from_their_fields(metric):
+    rows = [EpochRecord("m", e, **{metric: v}) for e, v in {1: 0.2, 2: 0.1}.items()]
+    found = select_epochs(rows, metric)
+    assert epochs(found) == {"last": 2, "best": 1, "selected": None}
+
+
+def test_the_table_says_how_each_epoch_was_chosen():
+    found = select_epochs(records(), validation={3: 1.0})
+    table = format_table({"bspml": selection_columns(found)}, markdown=True)
+    assert "last epoch: Recall@1 %" in table
+    assert "chosen on the test classes (an oracle): Recall@1 %" in table
+    assert "selected on validation classes: Recall@1 %" in table
+    assert "58.0" in table
+    assert "MAP@R %" in next(iter(selection_columns(found, "map_at_r")))
+
+
+@pytest.mark.parametrize(
+    ("rows", "options", "message"),
+    [
+        (records(), {"metric": "recall_at_0"}, "did you mean `recall_at_1`"),
+        (records(), {"metric": "loss"}, r"`metric` must be recall_at_K, map_at_r"),
+        (records(), {"metric": "recall_at_4"}, r"none of 5 holds `recall_at_4`"),
+        ([], {}, "none of 0 holds"),
+        (records() + records(method="ms"), {}, "must be of one method; got bspml, ms"),
+        (records(), {"validation": {9: 0.5}}, "at none of the epochs of `records`"),
+        (records(), {"validation": []}, "at none of the epochs of `records`"),
+    ],
+)
+def test_what_cannot_be_selected_is_refused(rows, options, message):
+    with pytest.raises(InputError, match=message):
+        select_epochs(rows, **options)
