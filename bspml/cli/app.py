@@ -28,6 +28,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+data_app = typer.Typer(
+    help="Data sets on this machine.", no_args_is_help=True, rich_markup_mode=None
+)
+app.add_typer(data_app, name="data")
+
 _INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 
@@ -272,3 +277,31 @@ def audit(
         what, labels, output, apply, fail_above, images, names, backbone, weights, seed or 0,
         device, workers or 0, json, quiet,
     )  # fmt: skip
+
+
+@data_app.command("check")
+def data_check(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table "
+            "or features."
+        ),
+    ],
+    root: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(metavar="DIR", help="Folder of the data set; of a table, the file."),
+    ] = None,
+    decode_all: Annotated[
+        bool, typer.Option("--decode-all", help="Decode every image, not only its header.")
+    ] = False,
+    subset: Annotated[
+        bool, typer.Option("--subset", help="Fewer images than published are no problem.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what is missing, damaged or miscounted, and where to get the data set."""
+    from bspml.cli.data import run_check
+
+    run_check(name, root, decode_all, subset, json, quiet)

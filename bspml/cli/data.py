@@ -1,0 +1,46 @@
+"""`bspml data check`: what is missing, damaged or miscounted in the files of a data set."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import typer
+
+from bspml.data.checking import CheckReport, check_dataset
+
+FAULTY = 2
+
+
+def run_check(
+    name: str, root: str | None, decode_all: bool, subset: bool, as_json: bool, quiet: bool
+) -> None:
+    """Print a sentence for each fault; `typer.Exit(2)` if there is one."""
+    shown = None if quiet or not sys.stderr.isatty() else _bar
+    report = check_dataset(name, root, decode_all, subset, shown)
+    print(json.dumps(report.as_dict()) if as_json else _text(report, decode_all))
+    if not report.ok:
+        raise typer.Exit(FAULTY)
+
+
+def _text(report: CheckReport, decode_all: bool) -> str:
+    lines = [
+        f"{split}: {images:,} images of {classes:,} classes"
+        for split, (images, classes) in report.splits.items()
+    ]
+    lines += [f"problem: {problem.sentence}" for problem in report.problems]
+    lines += [f"note: {note}" for note in report.notes]
+    if report.ok:
+        looked = "every image decodes" if decode_all else "every image opens and has its end"
+        lines.append(f"{report.title} is complete{f': {looked}' if report.files_seen else ''}.")
+    else:
+        lines.append(f"{report.title} cannot be used like this. {report.source}")
+    return "\n".join(lines)
+
+
+def _bar(findings: Iterable[Any], total: int) -> Iterable[Any]:
+    from tqdm import tqdm
+
+    return tqdm(findings, total=total, unit=" images", leave=False)

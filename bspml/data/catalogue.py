@@ -1,0 +1,214 @@
+"""The retrieval data sets by name, complete or refused.
+
+`load_retrieval` reads a set's lists and then holds them to what its authors published: the number
+of images and classes of every split, and every listed image on the disk.  A copy with fewer is
+taken only by whoever says `subset`: a result on it is not a result on the data set.
+"""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.checks import check_choice
+from bspml.data import (
+    cars196,
+    cifar,
+    class_folders,
+    cub,
+    features,
+    glyphs,
+    in_shop,
+    omniglot,
+    path_table,
+    sop,
+)
+from bspml.data.completeness import Counts, count_faults, halves, missing_paths, present
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.errors import DataError, InputError
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A data set that can be named.
+
+    Attributes:
+        title: for people.
+        read: root and options to `RetrievalData`, without any check of completeness.
+        source: where to get it, one or two sentences.
+        counts: what its authors published, or None for one's own images.
+    """
+
+    title: str
+    read: Callable[..., RetrievalData]
+    source: str
+    counts: Counts | None = None
+
+
+def _glyphs(root: str | os.PathLike[str] | None = None, image_size: int = 24) -> RetrievalData:
+    """The glyphs drawn at `image_size` pixels; `root` is the cache folder."""
+    splits = []
+    for name in ("train", "test"):
+        found = glyphs.Glyphs(name, root, image_size)
+        names = np.array(found.names, dtype=str)
+        splits.append(
+            RetrievalSplit(
+                name, names[found.labels.numpy()], pixels=found.images, content="character"
+            )
+        )
+    return RetrievalData.of("glyphs", splits)
+
+
+def _cifar(name: str, load: Callable[..., Any]) -> Callable[..., RetrievalData]:
+    def read(root: str | os.PathLike[str]) -> RetrievalData:
+        splits = []
+        for split in ("train", "test"):
+            found = load(root, split)
+            pixels = torch.from_numpy(np.ascontiguousarray(found.images.transpose(0, 3, 1, 2)))
+            labels = np.array(found.classes, dtype=str)[found.labels]
+            splits.append(RetrievalSplit(split, labels, pixels=pixels, content="tile"))
+        return RetrievalData.of(name, splits)
+
+    return read
+
+
+_CIFAR_SOURCE = (
+    "Get the binary or Python version from www.cs.toronto.edu/~kriz/cifar.html and unpack it."
+)
+_OWN = "bspml draws it from matplotlib's fonts; there is nothing to get."
+
+CATALOGUE: dict[str, Entry] = {
+    "cub": Entry("CUB-200-2011", cub.read_cub, cub.SOURCE, cub.COUNTS),
+    "cars196": Entry("Cars196", cars196.read_cars196, cars196.SOURCE, cars196.COUNTS),
+    "in-shop": Entry(
+        "In-shop Clothes Retrieval", in_shop.read_in_shop, in_shop.SOURCE, in_shop.COUNTS
+    ),
+    "sop": Entry("Stanford Online Products", sop.read_sop, sop.SOURCE, sop.COUNTS),
+    "omniglot": Entry("Omniglot", omniglot.read_omniglot, omniglot.SOURCE, omniglot.COUNTS),
+    "cifar10": Entry(
+        "CIFAR-10",
+        _cifar("cifar10", cifar.cifar10),
+        _CIFAR_SOURCE,
+        {"train": (50_000, 10), "test": (10_000, 10)},
+    ),
+    "cifar100": Entry(
+        "CIFAR-100",
+        _cifar("cifar100", cifar.cifar100),
+        _CIFAR_SOURCE,
+        {"train": (50_000, 100), "test": (10_000, 100)},
+    ),
+    "glyphs": Entry("glyphs", _glyphs, _OWN, {"train": (4_096, 256), "test": (4_112, 257)}),
+    "folder": Entry("a folder of images", class_folders.read_class_folders, class_folders.SOURCE),
+    "table": Entry("a table of images", path_table.read_path_table, path_table.SOURCE),
+    "features": Entry("features", features.read_features, features.SOURCE),
+}
+# Other spellings of the same.
+ALIASES = {"cars": "cars196", "inshop": "in-shop", "cub200": "cub", "cub-200-2011": "cub"}
+
+
+def load_retrieval(
+    name: str,
+    root: str | os.PathLike[str] | None = None,
+    subset: bool = False,
+    classes: str = "official",
+    **options: Any,
+) -> RetrievalData:
+    """A data set of the catalogue, complete.
+
+    Args:
+        name: cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table or
+            features.
+        root: its folder (for glyphs the cache folder, or None).
+        subset: accept fewer images than published: those that are listed and on the disk.
+        classes: "official": which classes train is the data set's; "half": the first half, by
+            name, of the classes that are there, only with `subset`.
+        **options: of that data set: `layout` (cars196), `image_size` (glyphs), `label_column`,
+            `split_column` (table), `content` (folder, table).
+
+    Raises:
+        InputError: another name or option.
+        DataError: files missing, damaged, or not as many as published; says which and what to do.
+
+    Example:
+        >>> data = load_retrieval("glyphs")
+        >>> len(data.train), len(data.test), data.ks
+        (4096, 4112, (1, 2, 4, 8, 16, 32))
+    """
+    entry = catalogue_entry(name)
+    check_choice(classes, "classes", ("official", "half"))
+    if classes == "half" and not subset:
+        raise InputError("`classes` 'half' is not the official split; it needs subset=True.")
+    data = read_entry(entry, name, root, options)
+    if subset:
+        return _regroup(present(data), classes, entry)
+    faults = count_faults(data, entry.counts)
+    if faults:
+        raise DataError(
+            f"{root}: is not the whole of {entry.title}: {'; '.join(faults)}. {entry.source} To "
+            "use what is there all the same, say subset=True."
+        )
+    for split in data.splits:
+        missing = missing_paths(split)
+        if missing:
+            raise DataError(
+                f"{split.root}: {len(missing):,} of {len(split):,} images of the {split.name} "
+                f"split are missing, the first is {missing[0]}. `bspml data check {name} --root "
+                f"{root}` lists what is wrong. {entry.source}"
+            )
+    return data
+
+
+def catalogue_entry(name: str) -> Entry:
+    """The entry called `name`.
+
+    Raises:
+        InputError: no such data set; suggests the nearest name.
+    """
+    found = ALIASES.get(name.lower(), name.lower()) if isinstance(name, str) else name
+    if found not in CATALOGUE:
+        near = difflib.get_close_matches(str(found), [*CATALOGUE, *ALIASES], 1)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}.{hint}")
+    return CATALOGUE[found]
+
+
+def read_entry(
+    entry: Entry, name: str, root: str | os.PathLike[str] | None, options: Mapping[str, Any]
+) -> RetrievalData:
+    """What the lists of a data set say, not yet checked.
+
+    Raises:
+        InputError: no root, or an option that this data set has not.
+        DataError: see the reader.
+    """
+    parameters = inspect.signature(entry.read).parameters
+    known = [option for option in parameters if option != "root"]
+    for option in options:
+        if option not in known:
+            raise InputError(
+                f"{name} has no option `{option}`; it has {', '.join(known) or 'none'}."
+            )
+    if root is None and parameters["root"].default is inspect.Parameter.empty:
+        raise InputError(f"`root` must name the folder of {entry.title}. {entry.source}")
+    return entry.read(root, **options)
+
+
+def _regroup(data: RetrievalData, classes: str, entry: Entry) -> RetrievalData:
+    if classes == "half":
+        if data.gallery is not None or data.train.root != data.test.root:
+            raise InputError("`classes` 'half' needs one folder of images and no gallery.")
+        data = halves(data)
+    empty = [split.name for split in data.splits if len(split) == 0]
+    if empty:
+        raise DataError(
+            f"This subset of {entry.title} leaves no image in {' and '.join(empty)}. To train on "
+            "half of the classes that are there, say classes='half'."
+        )
+    return data

@@ -1,0 +1,135 @@
+"""Columns of a table by name, the order of its rows, and what a label may be."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bspml.cells import bare_cell, empty_rows, integers, parse_labels
+from bspml.checks import some_of
+from bspml.errors import DataError
+
+__all__ = [
+    "EMBEDDING_NAMES",
+    "INDEX",
+    "LABEL_COLUMNS",
+    "NAME_COLUMNS",
+    "PASSED_OVER",
+    "TEXT_COLUMNS",
+    "as_floats",
+    "check_texts",
+    "column_names",
+    "find_column",
+    "is_number",
+    "labels_in",
+    "row_order",
+]
+
+INDEX = "index"
+LABEL_COLUMNS = ("label", "labels", "class", "y", "target")
+EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
+NAME_COLUMNS = ("name", "path", "file", "filename")
+TEXT_COLUMNS = ("text", "caption", "sentence")
+# Of a table of embeddings, no dimension.
+PASSED_OVER = (
+    *LABEL_COLUMNS,
+    *("true_label", "true_labels", "is_noisy"),  # what `write_labels` may put beside them
+    *NAME_COLUMNS,
+    *TEXT_COLUMNS,
+    *(INDEX, "id", "sample_index", "split", "unnamed: 0"),
+)
+
+# What a column of numbers holds where nothing was known.
+_MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
+
+
+def column_names(header: Iterable[Any]) -> list[str]:
+    """Names in lower case, without spaces around them."""
+    return [str(cell).strip().lower() for cell in header]
+
+
+def find_column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """Where the first of `wanted` that is there stands.
+
+    Raises:
+        DataError: there are two columns of that name.
+    """
+    name = next((name for name in wanted if name in names), None)
+    if name is None:
+        return None
+    if names.count(name) > 1:
+        raise DataError(f"has {names.count(name)} columns `{name}`; keep one.")
+    return names.index(name)
+
+
+def row_order(index: Sequence[str] | None, n: int) -> np.ndarray:
+    """(n,) the rows in the order of their cells of a column `index`; as they stand without one.
+
+    Raises:
+        DataError: it does not hold 0 to n - 1, each once.
+    """
+    if index is None:
+        return np.arange(n)
+    found = integers(index)
+    if found is None or not np.array_equal(np.sort(found), np.arange(n)):
+        missing = sorted(set(range(n)) - set(() if found is None else found.tolist()))
+        raise DataError(
+            f"the column `index` must hold 0 to {n - 1}, each once; {some_of(missing)} missing. "
+            "Restore the rows, or rename the column."
+        )
+    return np.argsort(found)
+
+
+def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
+    """(N,) integers or text, from cells of a CSV, or lines that are taken as they stand.
+
+    Raises:
+        DataError: an empty label, one with NUL, or a column of numbers with something missing.
+    """
+    check_texts([bare_cell(cell) for cell in cells] if protected else cells)
+    if protected:
+        labels = parse_labels(cells)
+    else:
+        whole = integers(cells)
+        labels = np.array(cells, dtype=str) if whole is None else whole
+    if labels.dtype.kind == "U":
+        _check_numbers(cells)
+    return labels
+
+
+def check_texts(labels: Sequence[str]) -> None:
+    """Raise a DataError if a label is empty or holds NUL; names the row, counted from 1."""
+    empty = empty_rows(labels)
+    if empty:
+        raise DataError(f"row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
+    if any("\0" in label for label in labels):
+        raise DataError("a label holds the character NUL, which numpy cuts off the end of text.")
+
+
+def _check_numbers(cells: Sequence[str]) -> None:
+    missing = [i for i, cell in enumerate(cells) if cell.strip().lower() in _MISSING]
+    rest = set(range(len(cells))) - set(missing) if missing else set()
+    if rest and all(is_number(cells[i]) for i in rest):
+        raise DataError(
+            f"row {missing[0] + 1} has the label {cells[missing[0]]!r} where all others are "
+            f"numbers ({len(missing)} such rows). Fill it in, or drop the row."
+        )
+
+
+def is_number(cell: str) -> bool:
+    """Whether Python reads it as a float."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def as_floats(table: np.ndarray) -> np.ndarray:
+    """float64 (N, D) as float32, unless some of it is too large or too small for that."""
+    size = np.abs(table[np.isfinite(table) & (table != 0)])
+    limits = np.finfo(np.float32)
+    fits = size.size == 0 or (size.max() <= limits.max and size.min() >= limits.tiny)
+    return table.astype(np.float32) if fits else table

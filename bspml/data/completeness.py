@@ -1,0 +1,102 @@
+"""What of a data set is there: published numbers against listed ones, lists against the disk."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
+
+# split -> (images, classes), as published
+Counts = Mapping[str, tuple[int, int]]
+
+
+def count_faults(data: RetrievalData, counts: Counts | None) -> list[str]:
+    """What differs from the published numbers, in words; [] if nothing does."""
+    faults = []
+    for split in data.splits if counts is not None else ():
+        images, classes = (counts or {})[split.name]
+        for found, expected, what in (
+            (len(split), images, "images"),
+            (len(split.classes), classes, "classes"),
+        ):
+            if found != expected:
+                faults.append(
+                    f"the {split.name} split lists {found:,} {what} instead of {expected:,}"
+                )
+    return faults
+
+
+def missing_paths(split: RetrievalSplit) -> list[str]:
+    """The listed files that are not there."""
+    if split.paths is None or split.root is None:
+        return []
+    # A folder at a time: a hundred thousand questions for one file each are slow over a network.
+    parts = [path.rpartition("/") for path in split.paths]
+    there = {folder: _files_in(split.root / folder) for folder in {part[0] for part in parts}}
+    return [
+        path
+        for path, (folder, _, name) in zip(split.paths, parts, strict=True)
+        if name not in there[folder]
+    ]
+
+
+def _files_in(folder: Path) -> set[str]:
+    """Names of what is there and no folder; a link that leads nowhere is not there."""
+    try:
+        with os.scandir(folder) as entries:
+            return {
+                entry.name
+                for entry in entries
+                if entry.is_file() or not (entry.is_symlink() or entry.is_dir())
+            }
+    except OSError:
+        return set()
+
+
+def present(data: RetrievalData) -> RetrievalData:
+    """`data` without the images that are not there, which a note counts."""
+    parts, lost = [], 0
+    for split in data.splits:
+        missing = set(missing_paths(split))
+        lost += len(missing)
+        keep = np.array([path not in missing for path in split.paths or ()], dtype=bool)
+        parts.append(split.take(keep) if missing else split)
+    notes = data.notes
+    if lost:
+        notes = (*notes, f"A subset: {lost:,} listed images are not there.")
+    train, test, *gallery = parts
+    return replace(
+        data, train=train, test=test, gallery=gallery[0] if gallery else None, notes=notes
+    )
+
+
+def halves(data: RetrievalData) -> RetrievalData:
+    """Train and test put together and parted anew, at half of the classes by name."""
+    labels = np.concatenate([data.train.labels, data.test.labels])
+    boxes = [split.boxes for split in (data.train, data.test) if split.boxes is not None]
+    everything = replace(
+        data.train,
+        labels=labels,
+        paths=(*(data.train.paths or ()), *(data.test.paths or ())) or None,
+        boxes=np.concatenate(boxes) if len(boxes) == 2 else None,
+        pixels=_joined(data.train.pixels, data.test.pixels),
+        features=_joined(data.train.features, data.test.features),
+    )
+    trains = half_of_classes(labels)
+    note = "Not the official split: the first half of the classes that are there trains."
+    return replace(
+        data,
+        train=everything.part("train", trains),
+        test=everything.part("test", ~trains),
+        notes=(*data.notes, note),
+    )
+
+
+def _joined(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
+    return None if first is None or second is None else torch.cat([first, second])

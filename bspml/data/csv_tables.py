@@ -1,0 +1,136 @@
+"""Rows of .csv, .tsv and .txt files, and the labels, texts and numbers in them.
+
+UTF-8, in which names of files that are no text survive as lone surrogates, with or without a
+byte-order mark.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from bspml.cells import bare_cell, whole_number
+from bspml.data.columns import (
+    INDEX,
+    LABEL_COLUMNS,
+    PASSED_OVER,
+    as_floats,
+    column_names,
+    find_column,
+    is_number,
+    labels_in,
+    row_order,
+)
+from bspml.errors import DataError
+
+__all__ = ["csv_rows", "label_column", "lines", "numeric_columns", "text_columns", "text_labels"]
+
+Rows = list[list[str]]
+
+
+def lines(path: Path) -> list[str]:
+    """Lines without their ends; empty ones at the end of the file are left out."""
+    # Only line feeds end a line: str.splitlines would also cut names at U+2028 or a form feed.
+    found = path.read_bytes().decode("utf-8-sig", "surrogatepass").split("\n")
+    found = [line.removesuffix("\r") for line in found]
+    while found and not found[-1]:
+        found.pop()
+    return found
+
+
+def text_labels(path: Path) -> np.ndarray:
+    """(N,) labels, one a line."""
+    return labels_in(lines(path), protected=False)
+
+
+def csv_rows(path: Path, delimiter: str = ",") -> Rows:
+    """Rows of equal length, the header included.
+
+    Raises:
+        DataError: rows of different lengths, or another delimiter.
+    """
+    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
+        rows = list(csv.reader(file, delimiter=delimiter, strict=True))  # strict: quotes must close
+    while rows and not rows[-1]:
+        rows.pop()
+    if not rows:
+        return []
+    # A blank line is an empty label in a file of one column, and nothing in any other.
+    single = max(map(len, rows)) == 1
+    rows = [row or [""] for row in rows] if single else [row for row in rows if row]
+    odd = next((i for i, row in enumerate(rows, 1) if len(row) != len(rows[0])), None)
+    other = next((mark for mark in ";\t," if mark != delimiter and mark in rows[0][0]), None)
+    if other is not None and len(rows[0]) == 1:
+        raise DataError(
+            f"its columns seem to be separated by {other!r}, not {delimiter!r}. Save it with "
+            "commas (.csv) or tabs (.tsv); if it is one column of labels, name that `label`."
+        )
+    if odd is not None:
+        raise DataError(f"row {odd} has {len(rows[odd - 1])} cells, the first has {len(rows[0])}.")
+    return rows
+
+
+def _is_whole(cell: str) -> bool:
+    return whole_number(cell) is not None
+
+
+def _order(names: Sequence[str], rows: Rows) -> np.ndarray:
+    column = find_column(names, (INDEX,))
+    return row_order(None if column is None else [row[column] for row in rows], len(rows))
+
+
+def label_column(rows: Rows) -> np.ndarray:
+    """(N,) labels of the column of labels, or of the only column."""
+    if not rows:
+        return np.empty(0)
+    names = column_names(rows[0])
+    if len(names) == 1:
+        below = [row[0] for row in rows[1:]]
+        known = names[0] in LABEL_COLUMNS and rows[0][0] not in below
+        named = known or (bool(below) and not _is_whole(rows[0][0]) and all(map(_is_whole, below)))
+        return labels_in(below if named else [rows[0][0], *below])
+    column = find_column(names, LABEL_COLUMNS)
+    if column is None:
+        raise DataError(f"has no column `label`; its columns are {', '.join(rows[0][:8])}.")
+    order = _order(names, rows[1:])
+    return labels_in([row[column] for row in rows[1:]])[order]
+
+
+def text_columns(rows: Rows) -> dict[str, list[str]]:
+    """{name of a column: its N cells}."""
+    if not rows:
+        return {}
+    names, below = column_names(rows[0]), rows[1:]
+    below = [below[i] for i in _order(names, below)]
+    return {name: [bare_cell(row[i]) for row in below] for i, name in enumerate(names)}
+
+
+def numeric_columns(rows: Rows) -> np.ndarray:
+    """(N, D) of the columns that are dimensions."""
+    if not rows:
+        return np.empty((0, 0))
+    names, below = [f"{i}" for i in range(1, len(rows[0]) + 1)], rows
+    keep, order = list(range(len(names))), np.arange(len(rows))
+    if not all(is_number(cell) for cell in rows[0]):
+        names, below = column_names(rows[0]), rows[1:]
+        # The nameless first column is the index that pandas writes.
+        keep = [i for i in keep if names[i] not in PASSED_OVER and (i or names[i])]
+        order = _order(names, below)
+    elif len(keep) > 1 and rows[0] == [str(i) for i in keep] and not all(map(_is_whole, rows[-1])):
+        raise DataError(
+            f"its first row is {', '.join(rows[0][:4])}{', ...' * (len(keep) > 4)}: are these "
+            "names of columns, or a sample? Name the columns d0, d1, ..., or remove the row."
+        )
+    try:
+        table = np.array([[float(row[i]) for i in keep] for row in below], dtype=np.float64)
+    except ValueError as err:
+        i = next(i for i in keep if not all(is_number(row[i]) for row in below))
+        cell = next(row[i] for row in below if not is_number(row[i]))
+        raise DataError(
+            f"a cell is not a number: column {names[i]!r} has {cell[:40]!r}. Remove the column, or "
+            "correct it."
+        ) from err
+    return as_floats(table)[order]

@@ -1,0 +1,89 @@
+"""One look at each image file: whether it is whole, and what is odd about it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+from bspml.data.images import inside, read_image
+from bspml.data.retrieval import RetrievalSplit
+from bspml.files import is_special
+
+_TAIL = 64  # bytes at the end in which a file must say that it ends
+# First bytes -> a mark that the file ends with.
+_ENDS = {b"\xff\xd8": b"\xff\xd9", b"\x89PNG": b"IEND"}
+_COLOURLESS = ("1", "L", "LA", "I", "I;16", "F")
+_THREADS = 8
+_AHEAD = 1024  # files handed to the threads at a time
+
+
+@dataclass(frozen=True)
+class Finding:
+    """About one file: a fault ("truncated", "unreadable", or none), its reason, what is odd."""
+
+    path: str
+    fault: str = ""
+    reason: str = ""
+    grey: bool = False
+    box_leaves: bool = False
+
+
+def look_at(jobs: list[tuple[RetrievalSplit, int]], decode_all: bool) -> Iterator[Finding]:
+    """Findings in order.  Waiting for a disk, and decoding, go on beside each other."""
+    with ThreadPoolExecutor(min(_THREADS, (os.cpu_count() or 1) * 2)) as pool:
+        rest = iter(jobs)
+        while batch := list(islice(rest, _AHEAD)):
+            yield from pool.map(lambda job: _look(job[0], job[1], decode_all), batch)
+
+
+def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
+    from PIL import Image
+
+    assert split.paths is not None
+    assert split.root is not None
+    name, path = split.paths[row], split.root / split.paths[row]
+    try:
+        if is_special(path):
+            return Finding(name, "unreadable", "it is a pipe or a device")
+        if path.stat().st_size == 0:
+            return Finding(name, "truncated", "it is empty")
+        whole = _says_its_end(path)
+    except OSError as err:
+        return Finding(name, "unreadable", _short(err))
+    # Pillow may blame the end of a file for what is wrong in its middle, or the other way round.
+    fault = "unreadable" if whole else "truncated"
+    try:
+        with Image.open(path) as image:
+            mode, size = image.mode, image.size
+        if decode or not whole:
+            read_image(path)
+    except Exception as err:  # decoders raise what they like on damage
+        return Finding(name, fault, _short(err.__cause__ or err))
+    leaves = split.boxes is not None and _leaves(split.boxes[row].tolist(), size)
+    return Finding(name, grey=mode in _COLOURLESS, box_leaves=leaves)
+
+
+def _says_its_end(path: Path) -> bool:
+    """Whether the file ends as it should by its beginning; True for kinds that do not say."""
+    with path.open("rb") as file:
+        head = file.read(_TAIL)
+        mark = next((end for start, end in _ENDS.items() if head.startswith(start)), None)
+        if mark is None:
+            return True
+        file.seek(max(0, path.stat().st_size - _TAIL))
+        return mark in file.read()
+
+
+def _leaves(box: list[float], size: tuple[int, int]) -> bool:
+    # By more than a pixel: annotations round.
+    left, top, right, bottom = box
+    outside = left < -1 or top < -1 or right > size[0] + 1 or bottom > size[1] + 1
+    return outside or inside(box, size) is None
+
+
+def _short(err: BaseException) -> str:
+    return (str(err).splitlines()[0] if str(err) else type(err).__name__)[:120]

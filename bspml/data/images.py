@@ -1,0 +1,127 @@
+"""One image file to 8-bit pixels: the place where files are decoded, and named if they fail."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bspml.errors import DataError
+from bspml.files import is_special
+
+SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+
+
+def find_images(root: Path) -> list[str]:
+    """Sorted paths of the images below `root`, relative to it, with forward slashes.
+
+    Hidden files (`._x.jpg`, `.DS_Store`) and hidden folders are passed over; upper-case suffixes
+    count.
+    """
+    found = []
+    for folder, below, files in os.walk(root):
+        below[:] = sorted(name for name in below if not name.startswith("."))
+        relative = Path(folder).relative_to(root)
+        found += [
+            (relative / name).as_posix()
+            for name in files
+            if not name.startswith(".") and name.lower().endswith(SUFFIXES)
+        ]
+    return sorted(found)
+
+
+def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None) -> Any:
+    """The decoded Pillow image, in mode "L" (1 channel) or "RGB" (3), see `to_mode`.
+
+    The orientation that a camera notes in a JPEG is not applied: published numbers are made
+    without it.
+
+    Args:
+        path: the file.
+        channels: 1 or 3.
+        box: left, top, right, bottom in pixels; rounded outwards, cut at the image's border.
+
+    Raises:
+        DataError: missing, a pipe or a device, damaged, or a box that misses the image; names the
+            file.
+    """
+    from PIL import Image
+
+    if is_special(path):
+        raise DataError(f"{path}: is a pipe or a device, not an image. Remove it.")
+    try:
+        with Image.open(path) as image:
+            pixels = to_mode(image, "L" if channels == 1 else "RGB")
+    except FileNotFoundError as err:
+        raise DataError(f"{path}: is missing.") from err
+    except Exception as err:  # decoders raise what they like on damage: SyntaxError, zlib.error
+        reason = str(err) or type(err).__name__
+        raise DataError(
+            f"{path}: cannot be read as an image ({reason}). Remove or replace it."
+        ) from err
+    if box is None:
+        return pixels
+    corners = inside(box, pixels.size)
+    if corners is None:
+        shown = ", ".join(f"{value:g}" for value in box)
+        raise DataError(
+            f"{path}: its box ({shown}) holds no pixel of the image, which is {pixels.size[0]} x "
+            f"{pixels.size[1]}. Correct the annotation, or do without boxes."
+        )
+    return pixels.crop(corners)
+
+
+def inside(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int] | None:
+    """Left, top, right, bottom of the part of `box` within (width, height), or None if empty."""
+    left, top, right, bottom = (float(value) for value in box)
+    if not all(map(math.isfinite, (left, top, right, bottom))):
+        return None
+    corners = (
+        max(math.floor(left), 0),
+        max(math.floor(top), 0),
+        min(math.ceil(right), size[0]),
+        min(math.ceil(bottom), size[1]),
+    )
+    return corners if corners[0] < corners[2] and corners[1] < corners[3] else None
+
+
+def to_pixels(image: Any) -> Tensor:
+    """A Pillow image of mode "L" or "RGB" as (channels, H, W) uint8."""
+    values = torch.from_numpy(np.array(image))
+    return values[None] if values.ndim == 2 else values.permute(2, 0, 1).contiguous()
+
+
+def to_mode(image: Any, mode: str) -> Any:
+    """A Pillow image in 8 bits a channel, `mode` "L" or "RGB".
+
+    Pillow's own conversion cuts values off at 255, which makes a 16-bit image white.  Here:
+
+    - grey of 16 bits, or integers of 32 bits, which is how some formats hold 16: 0..65535 becomes
+      0..255 (divided by 257, rounded).  Integers outside are refused.
+    - grey floats: 0..1 becomes 0..255.  Floats outside are refused.
+    - transparency is dropped: what lies under it shows.
+    - the rest (grey, palettes, RGB, CMYK, YCbCr, one bit) is converted by Pillow.
+
+    Raises:
+        DataError: integers or floats outside those ranges, NaN.
+    """
+    from PIL import Image
+
+    if image.mode.startswith("I") or image.mode == "F":
+        top = 1 if image.mode == "F" else 65535
+        values = np.asarray(image, dtype=np.float64)
+        if not (values.min() >= 0 and values.max() <= top):  # NaN compares false
+            raise DataError(
+                f"its values span {values.min():g} to {values.max():g}; expected 0 to {top}, or 8 "
+                "bits a channel"
+            )
+        image = Image.fromarray(np.rint(values * (255 / top)).astype(np.uint8))
+    elif image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")  # else Pillow warns
+    return image.convert(mode)

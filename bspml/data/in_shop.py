@@ -1,0 +1,114 @@
+"""In-shop Clothes Retrieval, a benchmark of DeepFashion [Liu 2016]: 52,712 pictures of clothes.
+
+`list_eval_partition.txt` says what trains (25,882 images of 3,997 items), what is searched for
+(14,218 queries) and where (a gallery of 12,612); queries and gallery show the same 3,985 items.
+The class is the item number alone: 99 items lie under two folders.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+
+from bspml.data.lists import Row, column, image_root, locate, read_rows, safe_paths
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.errors import DataError
+
+COUNTS = {"train": (25_882, 3_997), "query": (14_218, 3_985), "gallery": (12_612, 3_985)}
+# [Zhang 2023, table 1], and the customary 10, 20, 30, 40, 50.
+KS = (1, 2, 4, 8, 10, 16, 20, 30, 32, 40, 50)
+SOURCE = (
+    "Get Img/img.zip, Eval/list_eval_partition.txt and, for boxes, Anno/list_bbox_inshop.txt from "
+    "the In-shop Clothes Retrieval page of DeepFashion "
+    "(mmlab.ie.cuhk.edu.hk/projects/DeepFashion/InShopRetrieval.html); the archive's password "
+    "comes with their agreement."
+)
+
+_LIST = "list_eval_partition.txt"
+_BOXES = "list_bbox_inshop.txt"
+_STATUSES = ("train", "query", "gallery")
+
+
+def read_in_shop(root: str | os.PathLike[str]) -> RetrievalData:
+    """The lists under `root`, its Eval/ and Anno/; counts and images are not checked.
+
+    Images lie in `root`/img or `root`/Img/img.  Boxes are read if `list_bbox_inshop.txt` is there.
+
+    Raises:
+        DataError: lists missing or damaged, an unknown status, queries without a gallery.
+    """
+    base = Path(root)
+    path = locate(root, ("Eval", "", "In-shop/Eval", "In-shop"), (_LIST,), SOURCE) / _LIST
+    if path.is_relative_to(base / "In-shop"):
+        base = base / "In-shop"
+    rows = _rows(path, ("image_name", "item_id", "evaluation_status"))
+    paths = safe_paths(rows, 0, path)
+    statuses = _statuses(rows, path)
+    everything = RetrievalSplit(
+        "train",
+        np.array([row.fields[1] for row in rows], dtype=str),
+        root=image_root(base, ("", "Img"), paths),
+        paths=paths,
+        boxes=_boxes(base, paths),
+    )
+    train, query, gallery = (everything.part(name, statuses == name) for name in _STATUSES)
+    _check_items(train, query, gallery, path)
+    notes = () if everything.boxes is not None else (f"{_BOXES} is not there: no boxes.",)
+    return RetrievalData("in-shop", train, query, gallery, KS, notes)
+
+
+def _rows(path: Path, columns: tuple[str, ...]) -> list[Row]:
+    """The rows after two lines of header, as many as the first of these says."""
+    # The fields are padded with blanks to fixed widths, the last one too.
+    rows = read_rows(path, columns, skip=2)
+    said = sum(column(read_rows(path, ("number",))[:1], 0, path, "the number of images"))
+    if said != len(rows):
+        raise DataError(
+            f"{path}: is {'truncated' if said > len(rows) else 'too long'}: line 1 says {said:,} "
+            f"images, and {len(rows):,} follow. Get the file again."
+        )
+    return rows
+
+
+def _statuses(rows: list[Row], path: Path) -> np.ndarray:
+    """(N,) what each image is for."""
+    for fields, line in rows:
+        if fields[2] not in _STATUSES:
+            raise DataError(
+                f"{path}, line {line}: the status must be one of {', '.join(_STATUSES)}; got "
+                f"{fields[2][:40]!r}."
+            )
+    return np.array([row.fields[2] for row in rows], dtype=str)
+
+
+def _check_items(
+    train: RetrievalSplit, query: RetrievalSplit, gallery: RetrievalSplit, path: Path
+) -> None:
+    alone = sorted(set(query.labels) ^ set(gallery.labels))
+    if alone:
+        raise DataError(
+            f"{path}: {len(alone)} items are only in the query or only in the gallery, such as "
+            f"{alone[0]}. Get the file again."
+        )
+    both = sorted(set(train.labels) & set(query.labels))
+    if both:
+        raise DataError(f"{path}: {len(both)} items train and test, such as {both[0]}.")
+
+
+def _boxes(base: Path, paths: tuple[str, ...]) -> np.ndarray | None:
+    """(N, 4) left, top, right, bottom of each image; None without the file."""
+    path = next((base / f / _BOXES for f in ("Anno", "") if (base / f / _BOXES).exists()), None)
+    if path is None:
+        return None
+    columns = ("image_name", "clothes_type", "pose_type", "x_1", "y_1", "x_2", "y_2")
+    rows = _rows(path, columns)
+    corners = np.array([column(rows, at, path, "a box", float) for at in range(3, 7)]).T
+    found = {row.fields[0]: corner for row, corner in zip(rows, corners, strict=True)}
+    lost = [name for name in paths if name not in found]
+    if lost:
+        raise DataError(
+            f"{path}: has no box for {len(lost)} of {len(paths)} images, the first is {lost[0]}."
+        )
+    return np.array([found[name] for name in paths], dtype=np.float64).reshape(-1, 4)

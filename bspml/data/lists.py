@@ -1,0 +1,148 @@
+"""Annotation lists: text files with one image a line, read with care for what they may hold.
+
+Lists come from strangers and are edited by hand.  A path in one must stay inside the data set's
+folder; every error names the file and the line.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bspml.errors import DataError
+from bspml.files import is_special
+
+# Absolute, with a drive, with a part "..", or with NUL in it.
+_LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
+
+
+class Row(NamedTuple):
+    """The fields of one line, and which line it is, for messages."""
+
+    fields: tuple[str, ...]
+    line: int
+
+
+def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
+    """The lines of a list of `columns` separated by spaces; the last may hold spaces itself.
+
+    Windows line ends, a byte order mark, blanks at either end of a line, and empty lines are fine.
+
+    Args:
+        path: the file.
+        columns: their names, for messages.
+        skip: header lines.
+
+    Raises:
+        DataError: missing or not text, or a line with fewer columns.
+    """
+    rows = []
+    for number, line in enumerate(read_lines(path), 1):
+        if number <= skip or not line.strip():
+            continue
+        fields = tuple(line.strip().split(None, len(columns) - 1))
+        if len(fields) != len(columns):
+            raise DataError(
+                f"{path}, line {number}: expected {' '.join(columns)}; got {line.strip()[:80]!r}. "
+                "Unpack the file again."
+            )
+        rows.append(Row(fields, number))
+    return rows
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a text file, without line ends.
+
+    Raises:
+        DataError: missing, a pipe or a device, or not text.
+    """
+    if is_special(path):
+        raise DataError(f"{path}: is a pipe or a device, not a list. Remove it.")
+    try:
+        text = path.read_bytes().decode("utf-8-sig")
+    except FileNotFoundError as err:
+        raise DataError(f"{path}: is missing.") from err
+    except OSError as err:
+        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+    except UnicodeDecodeError as err:
+        raise DataError(f"{path}: is not text ({err.reason} at byte {err.start}).") from err
+    return [line.removesuffix("\r") for line in text.split("\n")]
+
+
+def column(
+    rows: Sequence[Row], at: int, path: Path, what: str, kind: Callable[[str], Any] = int
+) -> list[Any]:
+    """The fields `at` as whole numbers, or, with `kind` float, as numbers."""
+    line = 0
+    try:
+        values = []
+        for fields, line in rows:  # noqa: B007  (for the message)
+            values.append(kind(fields[at]))
+        return values
+    except ValueError:
+        number = "a whole number" if kind is int else "a number"
+        got = next(row.fields[at] for row in rows if row.line == line)
+        raise DataError(
+            f"{path}, line {line}: {what} must be {number}; got {got[:40]!r}."
+        ) from None
+
+
+def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
+    """The fields `at` as relative paths that stay in their folder, with forward slashes.
+
+    Raises:
+        DataError: one is absolute, has a part "..", a drive or NUL in it, or is empty.
+    """
+    found = []
+    for fields, line in rows:
+        text = fields[at].replace("\\", "/")
+        if _LEAVES.match(text) or not (kept := _plain(text)):
+            raise DataError(
+                f"{path}, line {line}: {fields[at][:120]!r} is not a path inside the data set's "
+                "folder; nothing outside it is read. Correct the line."
+            )
+        found.append(kept)
+    return tuple(found)
+
+
+def _plain(path: str) -> str:
+    """`path` without doubled slashes and parts "."."""
+    return "/".join(part for part in path.split("/") if part not in ("", "."))
+
+
+def locate(
+    root: str | os.PathLike[str], folders: Sequence[str], files: Sequence[str], source: str
+) -> Path:
+    """The one of `folders` below `root` ("" is `root` itself) that has all `files`.
+
+    Raises:
+        DataError: `root` is no folder, or no folder has them; lists those that are missing where
+            some are there, and `source`, where to get them.
+    """
+    base = Path(root)
+    if not base.is_dir():
+        raise DataError(f"{root}: no such folder. Expected {' and '.join(files)} in it: {source}")
+    best, lacking = base, list(files)
+    for folder in folders:
+        missing = [name for name in files if not (base / folder / name).exists()]
+        if not missing:
+            return base / folder
+        if len(missing) < len(lacking):
+            best, lacking = base / folder, missing
+    have = "are" if len(lacking) > 1 else "is"
+    raise DataError(f"{best}: {', '.join(lacking)} {have} missing there. {source}")
+
+
+def image_root(root: Path, folders: Sequence[str], paths: Sequence[str]) -> Path:
+    """The first of `folders` below `root` in which any top folder of `paths` lies, else the first.
+
+    Copies nest differently; which images are missing is found out later, and by name.
+    """
+    tops = {path.split("/")[0] for path in paths}
+    for folder in folders:
+        if any((root / folder / top).exists() for top in tops):
+            return root / folder
+    return root / folders[0]

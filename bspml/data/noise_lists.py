@@ -1,0 +1,262 @@
+"""The noisy training lists that PRISM [Liu 2021] published for CUB, Cars196 and SOP.
+
+Each is a `.csv` or `.csv.gz` of `path,label` without header, with the paths of its authors' disk.
+Rows are found in a split by the last two parts of the path, the truth is the split's, and the
+labels are brought to the split's class names.  What the lists do on the way is tolerated and
+stated in `notes`:
+
+- labels of CUB count from 1, but noise was drawn up to 101: one wrong label belongs to no class;
+- the numbers of Cars196 follow the names in alphabetical order, not the devkit;
+- where two images of one class had one number in Cars196, the second is called NNNNN_2.jpg;
+- in lists of small-cluster noise the numbers are those of the clusters that are left, from 0;
+- the share of wrong labels is near the one in the file's name, not equal to it.
+
+A list's numbers are read in the way that makes most labels agree with the truth; at half of them
+wrong, the right way still agrees on half, and any other on next to none.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import os
+import re
+import zlib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from bspml.data.retrieval import RetrievalSplit
+from bspml.errors import DataError, InputError
+from bspml.files import is_special
+
+_LEAST_AGREEMENT = 0.25  # below it, no numbering is believed
+_LEAST_FIT = 0.4  # the same of clusters, which agree by fitting: some with any numbers
+_LARGEST = 256 * 2**20  # bytes that a list may unpack to
+_NOMINAL = re.compile(r"_(0?\.\d+)")
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseList:
+    """Published noisy labels, row for row of the split.
+
+    Attributes:
+        labels: (N,) text, class names of the split; a label of no class keeps its number.
+        true_labels: (N,) text, the split's own labels.
+        is_noisy: (N,) bool, where the two differ.
+        nominal_rate: the rate in the file's name, or None.
+        rate: the share of wrong labels that it contains.
+        numbering: how its numbers were read: "class numbers", "by name, from 1", "by name, from 0"
+            or "clusters".
+        notes: what is odd about it, in sentences.
+    """
+
+    labels: np.ndarray
+    true_labels: np.ndarray
+    is_noisy: np.ndarray
+    nominal_rate: float | None
+    rate: float
+    numbering: str
+    notes: tuple[str, ...]
+
+
+def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> NoiseList:
+    """Read a list and put its labels into the order of `split`.
+
+    Args:
+        path: a .csv or .csv.gz file.
+        split: the training split of the data set that the list is for; of a subset, the list's
+            other rows are passed over.
+
+    Raises:
+        InputError: a split without paths.
+        DataError: missing or damaged; an image of the split that the list lacks; numbers that fit
+            no numbering of the classes.
+
+    Example:
+        >>> noisy = read_noise_list("CUB_0.2noised_train.csv.gz", cub.train)  # doctest: +SKIP
+        >>> noisy.nominal_rate, round(noisy.rate, 3)  # doctest: +SKIP
+        (0.2, 0.202)
+    """
+    path = Path(path)
+    listed = _read(path)
+    if split.paths is None:
+        raise InputError("`split` must have paths: a noise list names its images by file.")
+    keys, notes = _keys(split, listed, path)
+    rows = np.array([listed[key] for key in keys], dtype=np.int64)
+    numbering, names = _numbering(rows, split.labels, path)
+    labels = np.array([names.get(row, f"{row}") for row in rows.tolist()], dtype=str)
+    is_noisy = labels != split.labels
+    nominal = _nominal(path)
+    notes += _oddities(rows, names, numbering, listed, keys)
+    rate = float(is_noisy.mean())
+    if nominal is not None:
+        notes.append(f"Its name says {nominal:.0%} noise; it contains {rate:.2%}.")
+    return NoiseList(labels, split.labels.copy(), is_noisy, nominal, rate, numbering, tuple(notes))
+
+
+# --- rows -----------------------------------------------------------------------------------------
+
+
+def _read(path: Path) -> dict[str, int]:
+    """{folder/file: number} of a list, in its order."""
+    if not path.is_file() or is_special(path):
+        raise DataError(f"{path}: no such list of noisy labels (.csv or .csv.gz).")
+    try:
+        content = path.read_bytes()
+        if path.suffix.lower() == ".gz":
+            with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+                content = file.read(_LARGEST + 1)
+        if len(content) > _LARGEST:
+            raise DataError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; it is no list.")
+        text = content.decode("utf-8-sig")
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as err:
+        raise DataError(f"{path}: cannot be read as a list ({err}).") from err
+    listed: dict[str, int] = {}
+    for line, cells in enumerate(csv.reader(io.StringIO(text)), 1):
+        if not cells or (line == 1 and not cells[-1].strip().isdecimal()):
+            continue  # blank, or a header
+        if len(cells) < 2 or not cells[-1].strip().isdecimal():
+            raise DataError(f"{path}, line {line}: expected path,label; got {','.join(cells)!r}.")
+        key = _last_two(",".join(cells[:-1]))  # a file name may hold a comma
+        if key in listed:
+            raise DataError(f"{path}, line {line}: {key} comes up twice.")
+        listed[key] = int(cells[-1])
+    if not listed:
+        raise DataError(f"{path}: holds no rows.")
+    return listed
+
+
+def _last_two(path: str) -> str:
+    return "/".join(path.strip().replace("\\", "/").split("/")[-2:])
+
+
+def _keys(split: RetrievalSplit, listed: dict[str, int], path: Path) -> tuple[list[str], list[str]]:
+    """For each image of the split the list's key, found in the way that finds most."""
+    assert split.paths is not None
+    plain = [_last_two(name) for name in split.paths]
+    named = _names_of_cars(split, listed)
+    # Each way counts the rows it finds once: two images must not share one.
+    keys = max((plain, named), key=lambda found: len(listed.keys() & set(found)))
+    lost = [split.paths[i] for i, key in enumerate(keys) if key not in listed]
+    if lost:
+        raise DataError(
+            f"{path}: has no row for {len(lost):,} of the {len(split):,} images of the split, the "
+            f"first is {lost[0]}. Is it the list of another data set, or of its test split?"
+        )
+    notes = []
+    if keys is named and keys != plain:
+        second = sum(key.endswith("_2.jpg") for key in keys)
+        if second:
+            notes.append(
+                f"{second} images share class and number with another one and are called _2 in the "
+                "list: taken to be those of cars_test. Both of a pair are of one class, so only "
+                "the two noisy labels could be exchanged."
+            )
+    return keys, notes
+
+
+def _names_of_cars(split: RetrievalSplit, listed: dict[str, int]) -> list[str]:
+    """Keys `<class name>/<number>.jpg`, the second of two equal ones `<number>_2.jpg`."""
+    assert split.paths is not None
+    keys: list[str] = []
+    seen: set[str] = set()
+    for label, name in zip(split.labels.tolist(), split.paths, strict=True):
+        key = f"{label.replace('/', '-')}/{name.rpartition('/')[2]}"
+        if key in seen:
+            stem, dot, suffix = key.rpartition(".")
+            key = f"{stem}_2{dot}{suffix}"
+        seen.add(key)
+        keys.append(key)
+    return keys
+
+
+# --- numbers --------------------------------------------------------------------------------------
+
+
+def _numbering(rows: np.ndarray, truth: np.ndarray, path: Path) -> tuple[str, dict[int, str]]:
+    """How the list numbers the classes: its name, and {number: class name}."""
+    classes = np.unique(truth).tolist()
+    ways = {
+        "class numbers": _own_numbers(classes),
+        "by name, from 1": dict(enumerate(classes, 1)),
+        "by name, from 0": dict(enumerate(classes, 0)),
+    }
+    agreements = {way: _agreement(rows, names, truth) for way, names in ways.items()}
+    best = max(agreements, key=agreements.__getitem__)
+    if agreements[best] >= _LEAST_AGREEMENT:
+        return best, ways[best]
+    # Only now: clusters are fitted to the labels, and so agree with any list of small classes.
+    clusters = _majorities(rows, truth)
+    agreement = _agreement(rows, clusters, truth)
+    if agreement < _LEAST_FIT:
+        raise DataError(
+            f"{path}: its numbers agree with the classes on at most {agreement:.0%} of the images, "
+            "however they are read. Is it the list of another data set?"
+        )
+    return "clusters", clusters
+
+
+def _agreement(rows: np.ndarray, names: dict[int, str], truth: np.ndarray) -> float:
+    given = np.array([names.get(row, "") for row in rows.tolist()], dtype=str)
+    return float(np.mean(given == truth))
+
+
+def _own_numbers(classes: Sequence[str]) -> dict[int, str]:
+    """The number in a class's name: 001.Black_footed_Albatross, bicycle/00001, 17."""
+    found: dict[int, str] = {}
+    for name in classes:
+        digits = re.match(r"(\d+)(?:\D|$)", name) or re.search(r"(?:^|/)(\d+)$", name)
+        if digits is not None:
+            found[int(digits[1])] = name
+    return found
+
+
+def _majorities(rows: np.ndarray, truth: np.ndarray) -> dict[int, str]:
+    """Each number as the class that most of its samples are of; of two such, the larger."""
+    counts = Counter(zip(rows.tolist(), truth.tolist(), strict=True))
+    found: dict[int, str] = {}
+    taken: set[str] = set()
+    for (number, name), _ in counts.most_common():
+        if number not in found and name not in taken:
+            found[number] = name
+            taken.add(name)
+    return found
+
+
+# --- notes ----------------------------------------------------------------------------------------
+
+
+def _oddities(
+    rows: np.ndarray, names: dict[int, str], numbering: str, listed: dict[str, int], keys: list[str]
+) -> list[str]:
+    notes = []
+    if numbering == "by name, from 1":
+        notes.append("Its numbers follow the class names in alphabetical order.")
+    if numbering == "clusters":
+        notes.append(
+            f"Its numbers are those of {len(np.unique(rows))} clusters, each read as the class "
+            "that most of its samples are of."
+        )
+    odd = Counter(row for row in rows.tolist() if row not in names)
+    if odd:
+        whole = len(keys) == len(listed)
+        why = "its noise was drawn past the last class" if whole else "the split is a part"
+        shown = ", ".join(str(row) for row in sorted(odd)[:5])
+        notes.append(
+            f"{sum(odd.values())} labels ({shown}) are numbers of no class of this split ({why}). "
+            "They are wrong labels that keep their number."
+        )
+    if len(listed) > len(keys):
+        notes.append(f"{len(listed) - len(keys):,} of its rows are of images not in this split.")
+    return notes
+
+
+def _nominal(path: Path) -> float | None:
+    """0.25 of CUB_0.25smallclusternoised_train.csv; None of a name without a rate."""
+    found = _NOMINAL.search(path.name)
+    return float(found[1]) if found else None

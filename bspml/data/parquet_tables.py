@@ -1,0 +1,81 @@
+"""Labels, embeddings and texts of .parquet files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bspml.data.columns import (
+    EMBEDDING_NAMES,
+    INDEX,
+    LABEL_COLUMNS,
+    PASSED_OVER,
+    as_floats,
+    column_names,
+    find_column,
+    row_order,
+)
+from bspml.errors import DataError
+
+__all__ = ["parquet_embeddings", "parquet_labels", "parquet_texts"]
+
+
+def _frame(path: Path) -> tuple[Any, list[str]]:
+    """The frame, its rows in the order of a column or an index called `index`, and its names."""
+    import pandas as pd
+
+    frame = pd.read_parquet(path)
+    if frame.index.name is not None:
+        frame = frame.reset_index()
+    names = column_names(frame.columns)
+    column = find_column(names, (INDEX,))
+    if column is not None:
+        frame = frame.iloc[row_order([str(i) for i in frame.iloc[:, column]], len(frame))]
+    return frame, names
+
+
+def parquet_labels(path: Path) -> np.ndarray:
+    """(N,) labels."""
+    frame, names = _frame(path)
+    column = find_column(names, LABEL_COLUMNS)
+    if column is None:
+        raise DataError(f"has no column `label`; its columns are {', '.join(names)}.")
+    values = frame.iloc[:, column]
+    if values.isna().any():
+        row = int(values.isna().to_numpy().argmax())
+        raise DataError(f"{int(values.isna().sum())} labels are empty, the first in row {row + 1}.")
+    return values.to_numpy()
+
+
+def parquet_embeddings(path: Path) -> np.ndarray:
+    """(N, D): of one column of lists, or of all columns that are dimensions."""
+    frame, names = _frame(path)
+    lists = [n for i, n in enumerate(names) if n in EMBEDDING_NAMES and _is_lists(frame, i)]
+    column = find_column(names, [n for n in EMBEDDING_NAMES if n in lists])
+    if column is not None:
+        return np.stack(frame.iloc[:, column].to_numpy())
+    keep = [i for i, name in enumerate(names) if name not in PASSED_OVER]
+    odd = [str(frame.columns[i]) for i in keep if frame.dtypes.iloc[i].kind not in "iuf"]
+    if odd:
+        more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+        raise DataError(
+            f"its columns {', '.join(map(repr, odd[:5]))}{more} hold no numbers. Convert them, or "
+            "leave them out."
+        )
+    kinds = [frame.dtypes.iloc[i] for i in keep]
+    table = frame.iloc[:, keep].to_numpy(dtype=np.float64, na_value=np.nan)
+    single = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
+    return table.astype(np.float32) if single else as_floats(table)
+
+
+def _is_lists(frame: Any, column: int) -> bool:
+    return frame.dtypes.iloc[column].kind == "O"
+
+
+def parquet_texts(path: Path) -> dict[str, list[str]]:
+    """{name of a column: its N texts}."""
+    frame, names = _frame(path)
+    columns = {name: frame.iloc[:, i] for i, name in enumerate(names)}
+    return {n: c.astype(str).tolist() for n, c in columns.items() if c.dtype.kind in "OT"}

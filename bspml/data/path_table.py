@@ -1,0 +1,133 @@
+"""A table of images: one row each, with its path, its label and, if you like, split and box.
+
+Columns, by name, in any order and case; others are passed over:
+
+- `path` (or image, file, filename), relative to the table's folder;
+- `label` (or labels, class_name, class, target, y), in that order of preference;
+- `split`: train, test, query or gallery; without it the first half of the classes trains;
+- boxes: `x1, y1, x2, y2`, or `bbox_x, bbox_y, bbox_w, bbox_h`, in pixels of the image.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bspml.data.lists import Row, safe_paths
+from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit, half_of_classes
+from bspml.data.tables import read_texts
+from bspml.errors import DataError
+
+SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder with --root."
+
+PATH_COLUMNS = ("path", "image", "file", "filename")
+LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
+
+_TABLES = ("labels.csv", "labels.tsv", "labels.parquet")
+_CORNERS = ("x1", "y1", "x2", "y2")
+_SIZES = ("bbox_x", "bbox_y", "bbox_w", "bbox_h")
+
+
+def read_path_table(
+    root: str | os.PathLike[str],
+    label_column: str | None = None,
+    split_column: str = "split",
+    content: str = "photo",
+) -> RetrievalData:
+    """The table `root`, or the `labels.csv`, `.tsv` or `.parquet` in the folder `root`.
+
+    Args:
+        root: table, or folder of it.
+        label_column: its name, where the table has several; None takes the first that is known.
+        split_column: the column of splits.
+        content: what the images show, see `bspml.data.transforms.standard_view`.
+
+    Raises:
+        DataError: no such table or columns, an empty label, an unknown split, a path that leaves
+            the table's folder.
+    """
+    path = _table(Path(root))
+    columns = read_texts(path)
+    column = _column(columns, PATH_COLUMNS, path, "paths")
+    wanted = LABEL_COLUMNS if label_column is None else (label_column.lower(),)
+    labels = np.array(_column(columns, wanted, path, "labels"), dtype=str)
+    empty = [i for i, label in enumerate(labels) if not label.strip()]
+    if empty:
+        raise DataError(f"{path}: row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
+    everything = RetrievalSplit(
+        "train",
+        labels,
+        root=path.parent,
+        paths=safe_paths([Row((text,), line) for line, text in enumerate(column, 2)], 0, path),
+        boxes=_boxes(columns, path),
+        content=content,
+    )
+    splits = columns.get(split_column.lower())
+    if splits is None and split_column != "split":
+        raise DataError(f"{path}: has no column `{split_column}`; it has {', '.join(columns)}.")
+    return by_split("table", everything, splits, path)
+
+
+def by_split(
+    name: str, everything: RetrievalSplit, splits: list[str] | None, path: Path
+) -> RetrievalData:
+    """`everything` by the split of each row, or by classes where there is none.
+
+    Raises:
+        DataError: an unknown split, a part without rows, or queries without a gallery.
+    """
+    if splits is None:
+        trains = half_of_classes(everything.labels)
+        parts = {"train": trains, "test": ~trains}
+    else:
+        found = np.array([text.strip().lower() for text in splits], dtype=str)
+        unknown = sorted(set(found.tolist()) - set(NAMES))
+        if unknown:
+            raise DataError(
+                f"{path}: the split must be one of {', '.join(NAMES)}; got {unknown[0]!r} in "
+                f"{int((found == unknown[0]).sum())} rows. Rename it or remove these rows."
+            )
+        parts = {name: found == name for name in NAMES if (found == name).any()}
+    if list(parts) not in (["train", "test"], ["train", "query", "gallery"]) or not all(
+        rows.any() for rows in parts.values()
+    ):
+        filled = [name for name, rows in parts.items() if rows.any()]
+        raise DataError(
+            f"{path}: its rows are of {', '.join(filled) or 'no split'}; expected train and test, "
+            "or train, query and gallery, or no column of splits and at least two classes."
+        )
+    return RetrievalData.of(name, [everything.part(part, rows) for part, rows in parts.items()])
+
+
+def _table(root: Path) -> Path:
+    if not root.is_dir():
+        return root  # the reader says what is wrong with it
+    for name in _TABLES:
+        if (root / name).is_file():
+            return root / name
+    raise DataError(f"{root}: has none of {', '.join(_TABLES)}. {SOURCE}")
+
+
+def _column(columns: dict[str, list[str]], wanted: Any, path: Path, what: str) -> list[str]:
+    for name in wanted:
+        if name in columns:
+            return columns[name]
+    raise DataError(
+        f"{path}: has no column of {what} ({', '.join(wanted)}); it has {', '.join(columns)}."
+    )
+
+
+def _boxes(columns: dict[str, list[str]], path: Path) -> np.ndarray | None:
+    names = next((n for n in (_CORNERS, _SIZES) if all(name in columns for name in n)), None)
+    if names is None:
+        return None
+    try:
+        boxes = np.array([[float(cell) for cell in columns[name]] for name in names]).T
+    except ValueError as err:
+        raise DataError(f"{path}: a box holds something that is no number ({err}).") from err
+    if names is _SIZES:
+        boxes[:, 2:] += boxes[:, :2]
+    return np.ascontiguousarray(boxes)

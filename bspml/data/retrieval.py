@@ -1,0 +1,257 @@
+"""What every retrieval data set is once it is read: splits of images, or of features, with labels.
+
+Retrieval is tested on classes that training never saw.  `train` and `test` are such halves; where
+a data set is searched in a gallery (In-shop), `test` holds its queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bspml.checks import check_choice, check_sample_index, check_whole, encode_labels
+from bspml.data.split_images import FileImages, MemoryImages, SplitImages
+from bspml.data.transforms import CONTENTS, View, Whole, standard_view
+from bspml.errors import DataError, InputError
+
+NAMES = ("train", "test", "query", "gallery")
+
+_LARGEST = 16 * 2**30  # bytes of pixels that `decoded` takes into memory
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalSplit:
+    """One split: labels, and either files, pixels in memory, or features.
+
+    Attributes:
+        name: "train", "test", "query" or "gallery".
+        labels: (N,) class names, text.
+        root: the folder that `paths` start in, or None.
+        paths: N paths with forward slashes, or None.
+        boxes: (N, 4) float64 left, top, right, bottom of the object in pixels of the image, as
+            annotated (it may leave the image), or None.
+        pixels: (N, channels, H, W) uint8 0 to 255 or float 0 to 1, or None.
+        features: (N, F) floats, or None.
+        content: "photo", "tile" or "character", see `bspml.data.transforms.standard_view`.
+
+    Raises:
+        InputError: another name, nothing to look at, or lengths that differ.
+    """
+
+    name: str
+    labels: np.ndarray
+    root: Path | None = None
+    paths: tuple[str, ...] | None = None
+    boxes: np.ndarray | None = None
+    pixels: Tensor | None = None
+    features: Tensor | None = None
+    content: str = "photo"
+
+    def __post_init__(self) -> None:
+        check_choice(self.name, "name", NAMES)
+        check_choice(self.content, "content", CONTENTS)
+        if self.labels.ndim != 1 or self.labels.dtype.kind != "U":
+            raise InputError(
+                f"`labels` must be (N,) text; got {self.labels.shape} of {self.labels.dtype}. "
+                "Use `.astype(str)`."
+            )
+        if self.paths is not None and self.root is None:
+            raise InputError("`paths` need a `root`; give the folder that they start in.")
+        held = {"paths": self.paths, "pixels": self.pixels, "features": self.features}
+        parts: dict[str, Any] = {name: part for name, part in held.items() if part is not None}
+        if not parts:
+            raise InputError("A split needs `paths`, `pixels` or `features`.")
+        if self.boxes is not None:
+            parts["boxes"] = self.boxes
+        for name, part in parts.items():
+            if len(part) != len(self.labels):
+                raise InputError(
+                    f"`{name}` must have one entry per label, {len(self.labels)}; got {len(part)}."
+                )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def classes(self) -> np.ndarray:
+        """(C,) the class names that occur, sorted."""
+        return np.unique(self.labels)
+
+    @property
+    def codes(self) -> Tensor:
+        """(N,) int64, position of each label in `classes`."""
+        return encode_labels(self.labels).codes
+
+    def images(
+        self,
+        image_size: int,
+        channels: int = 3,
+        crop_boxes: bool = False,
+        augment: bool = False,
+        seed: int = 0,
+        view: View | None = None,
+    ) -> SplitImages:
+        """The images as tensors (channels, S, S) in [0, 1]; not normalised, networks do that.
+
+        Files are decoded when they are asked for.  Pixels in memory that have the size already are
+        shown as they are, unless `augment`.
+
+        Args:
+            image_size: side S in pixels.
+            channels: 1 for grey, 3 for RGB; images of any mode are converted.
+            crop_boxes: look at the annotated boxes only.
+            augment: random views for training, see `standard_view`; call `set_epoch` each epoch.
+            seed: of the random views.
+            view: one of your own in place of the standard one.
+
+        Raises:
+            InputError: sizes or channels that make no image; boxes or images that are not there.
+        """
+        size = check_whole(image_size, "image_size", low=1)
+        if channels not in (1, 3):
+            raise InputError(f"`channels` must be 1 or 3; got {channels!r}.")
+        if crop_boxes and self.boxes is None:
+            raise InputError(
+                f"`crop_boxes` is true, but the {self.name} split has no boxes. Leave it false, or "
+                "add the annotation file that has them."
+            )
+        chosen = view or standard_view(size, self.content, augment)
+        if self.pixels is not None:
+            if crop_boxes:
+                raise InputError("`crop_boxes` needs the files; these are pixels in memory.")
+            as_is = view is None and not augment and self.pixels.shape[2:] == (size, size)
+            return MemoryImages(self.pixels, None if as_is else chosen, seed, channels)
+        if self.paths is None or self.root is None:
+            raise InputError(f"The {self.name} split holds features, not images.")
+        return FileImages(
+            self.root, self.paths, self.boxes if crop_boxes else None, chosen, seed, channels
+        )
+
+    def take(self, rows: Any) -> RetrievalSplit:
+        """The samples of these rows: (R,) integers, in their order, or an (N,) bool mask."""
+        rows = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+        if rows.dtype == np.bool_:
+            if rows.shape != (len(self),):
+                raise InputError(
+                    f"`rows` must have one flag per sample, ({len(self)},); got {rows.shape}."
+                )
+            rows = np.flatnonzero(rows)
+        elif rows.size == 0:
+            rows = np.empty(0, np.int64)  # an empty list reads as floats
+        index = check_sample_index(rows, len(self), None, "rows")
+        picked = index.numpy()
+        return replace(
+            self,
+            labels=self.labels[picked],
+            paths=None if self.paths is None else tuple(self.paths[i] for i in picked),
+            boxes=None if self.boxes is None else self.boxes[picked],
+            pixels=None if self.pixels is None else self.pixels[index],
+            features=None if self.features is None else self.features[index],
+        )
+
+    def part(self, name: str, rows: Any) -> RetrievalSplit:
+        """These rows as the split `name`."""
+        return replace(self.take(rows), name=name)
+
+    def decoded(
+        self, image_size: int, channels: int = 3, crop_boxes: bool = False, whole: bool = False
+    ) -> RetrievalSplit:
+        """The same split with all images decoded into memory as uint8.
+
+        For sets that fit: repeated epochs then cost no decoding.
+
+        Args:
+            image_size, channels, crop_boxes: as in `images`.
+            whole: resize the whole image to a square, where the standard view of photographs would
+                take the centre.
+
+        Raises:
+            DataError: more than 16 GiB, or an image that cannot be read; names it.
+        """
+        view = Whole(check_whole(image_size, "image_size", low=1)) if whole else None
+        images = self.images(image_size, channels, crop_boxes, view=view)
+        size = len(self) * channels * image_size**2
+        if size > _LARGEST:
+            raise DataError(
+                f"{len(self):,} images of {image_size} pixels take {size / 2**30:.0f} GiB in "
+                "memory. Read them from their files with `images`, or lower `image_size`."
+            )
+        pixels = torch.empty((len(self), channels, image_size, image_size), dtype=torch.uint8)
+        for row in range(len(self)):
+            pixels[row] = (images[row] * 255).round().to(torch.uint8)
+        return replace(self, pixels=pixels, boxes=None)
+
+
+@dataclass(frozen=True, eq=False)
+class RetrievalData:
+    """A data set for retrieval.
+
+    Attributes:
+        name: as in the catalogue.
+        train: what to learn from.
+        test: what to search with, and in, unless there is a gallery.
+        gallery: what to search in (In-shop), else None.
+        ks: the K of Recall@K that papers print for this set, less those that exceed the number of
+            neighbours a query has.
+        notes: what a reader of the results should know, in sentences.
+    """
+
+    name: str
+    train: RetrievalSplit
+    test: RetrievalSplit
+    gallery: RetrievalSplit | None = None
+    ks: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        neighbours = len(self.test) - 1 if self.gallery is None else len(self.gallery)
+        fitting = tuple(k for k in self.ks if k <= neighbours) or (1,)
+        object.__setattr__(self, "ks", fitting)  # frozen
+
+    @classmethod
+    def of(
+        cls,
+        name: str,
+        splits: Sequence[RetrievalSplit],
+        ks: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
+        notes: tuple[str, ...] = (),
+    ) -> RetrievalData:
+        """Of train and test, or of train, query and gallery, in this order.
+
+        Notes it if they share classes: retrieval benchmarks keep them apart.
+        """
+        train, test, *gallery = splits
+        tested = test.classes
+        both = np.intersect1d(train.classes, tested)
+        if len(both):
+            note = (
+                f"Train and test share {len(both)} of {len(tested)} classes, such as "
+                f"{both[0]}: the test is not one of unseen classes."
+            )
+            notes = (*notes, note)
+        return cls(name, train, test, gallery[0] if gallery else None, ks, notes)
+
+    @property
+    def splits(self) -> tuple[RetrievalSplit, ...]:
+        """train, test and, where there is one, gallery."""
+        both = (self.train, self.test)
+        return both if self.gallery is None else (*both, self.gallery)
+
+
+def half_of_classes(labels: np.ndarray) -> np.ndarray:
+    """(N,) bool: the samples of the first half of the classes, sorted by name.
+
+    An odd class out goes to the other half, as in [Musgrave 2020].
+
+    Example:
+        >>> half_of_classes(np.array(["b", "a", "c", "a"])).tolist()
+        [False, True, False, True]
+    """
+    classes = np.unique(labels)
+    return np.isin(labels, classes[: len(classes) // 2])
