@@ -23,10 +23,10 @@ from bspml.config import load_config
 from bspml.experiment import run_experiment
 from bspml.records import RunFolder, read_json
 
-_AUTO = ["training.baseline=false"]
+_AUTO = ["training.methods=[bspml]"]
 _PAPER = [*_AUTO, "curriculum.preset=paper", "curriculum.target_maw={kept}"]
 METHODS: dict[str, list[str]] = {
-    "multi-similarity": ["training.weighted=false"],
+    "multi-similarity": ["training.methods=[multi-similarity]"],
     # Eq. (7), unweighted mining, rho = 1, MAW held at 1 - the true rate.
     "paper": _PAPER,
     # The same problem, the weights inside both log-sums, mining and statistics under the weights.
@@ -47,7 +47,7 @@ METHODS: dict[str, list[str]] = {
     "auto, quadratic, features": [*_AUTO, "curriculum.rule=quadratic"],
     # The curriculum's embeddings gathered from the training steps instead of a second pass.
     "auto, collected": [*_AUTO, "curriculum.embeddings=collected"],
-    "clean-only": ["training.baseline=false", "training.weighted=false", "training.reference=true"],
+    "clean-only": ["training.methods=[clean-only]"],
 }
 
 

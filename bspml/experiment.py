@@ -8,17 +8,12 @@ Whatever interrupts a run, `resume=True` goes on from the last checkpoints.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
 
 import torch
-from pytorch_metric_learning.trainers import MetricLossOnly
 
-from bspml import checkpoints
 from bspml.build import (
-    ExperimentData,
-    load_data,
     make_curriculum,
-    make_loss,
+    make_method,
     make_network,
     make_optimizer,
     make_sampler,
@@ -27,58 +22,20 @@ from bspml.build import (
 from bspml.checkpoints import State
 from bspml.checks import check_device
 from bspml.config import Config, dump_config
-from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
-from bspml.data.indexed import IndexedDataset, sample_index_getter
-from bspml.errors import CheckpointError, ConfigError, UserError
-from bspml.evaluation.retrieval import evaluate
+from bspml.errors import ConfigError, InputError, UserError
+from bspml.experiment_data import ExperimentData, load_data
 from bspml.files import atomic_write
-from bspml.networks import embed
-from bspml.outputs import CLEAN, PLAIN, WEIGHTED, write_outputs
-from bspml.records import EpochRecord, RecordLog, RunFolder
+from bspml.method_run import MethodRun, Narrator, Silent
+from bspml.outputs import write_outputs
+from bspml.records import RecordLog, RunFolder
 from bspml.report.tables import Results
 from bspml.resuming import (
     check_rounds,
     check_unchanged,
     has_checkpoint,
     load_method,
-    method_state,
     usable_threads,
 )
-from bspml.trainers import AlternatingTrainer, RoundRecord
-from bspml.weights.state import SampleWeights
-
-
-@runtime_checkable
-class Narrator(Protocol):
-    """Shows a person what happens; the command line has one, tests have a silent one."""
-
-    def begin(self, config: Config, folder: RunFolder) -> None:
-        """Everything is checked; training starts now."""
-
-    def say(self, line: str) -> None:
-        """A line that stays."""
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Progress inside a round."""
-
-    def record(self, record: EpochRecord) -> None:
-        """A finished round."""
-
-
-class Silent:
-    """A narrator that says nothing."""
-
-    def begin(self, config: Config, folder: RunFolder) -> None:
-        """Nothing."""
-
-    def say(self, line: str) -> None:
-        """Nothing."""
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Nothing."""
-
-    def record(self, record: EpochRecord) -> None:
-        """Nothing."""
 
 
 @dataclass(frozen=True)
@@ -133,7 +90,7 @@ def run_experiment(
                 atomic_write(folder.config, dump_config(config))
             log = _train(config, folder, resume, narrator, data)
         except UserError:
-            if not resume and not any(has_checkpoint(folder, m) for m in methods_of(config, data)):
+            if not resume and not any(has_checkpoint(folder, m) for m in config.training.methods):
                 folder.discard()
             raise
         results = write_outputs(config, data, folder, log.read(), figures)
@@ -153,37 +110,29 @@ def check_experiment(config: Config, data: ExperimentData, pretrained: bool = Tr
     Raises:
         UserError: the mistake, one line.
     """
-    methods_of(config, data)
     check_device(config.device)
-    most, ks = len(data.test_labels) - 1, config.evaluation.ks
+    most, ks = data.most_neighbours, config.evaluation.ks
     if max(ks) > most:
         raise ConfigError(
             f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only {most} "
             f"others. Use ks up to {most}."
         )
     make_sampler(config, data.codes)
-    make_optimizer(config, make_network(config, data.images.shape[1], pretrained))
-    if config.training.weighted:
-        make_curriculum(config, make_weights(data), data.is_noisy)
-
-
-def methods_of(config: Config, data: ExperimentData) -> list[str]:
-    """Names of the methods to train, in order."""
-    wanted = config.training
-    if wanted.reference and data.is_noisy is None:
-        raise ConfigError(
-            "`training.reference` trains on the clean samples, but which they are is not known; "
-            "set it to false"
-        )
-    pairs = ((PLAIN, wanted.baseline), (WEIGHTED, wanted.weighted), (CLEAN, wanted.reference))
-    return [method for method, on in pairs if on]
+    make_optimizer(config, make_network(config, data.width, pretrained))
+    for method in config.training.methods:
+        weights = make_weights(method, data)
+        try:
+            parts = make_method(method, config, data, weights)
+        except InputError as err:
+            raise ConfigError(f"`training.methods`: {err}") from None
+        make_curriculum(parts, config, data, weights)
 
 
 def _train(
     config: Config, folder: RunFolder, resume: bool, narrator: Narrator, data: ExperimentData
 ) -> RecordLog:
     """Every method, one after the other, inside the lock."""
-    methods, log = methods_of(config, data), RecordLog(folder.records)
+    methods, log = list(config.training.methods), RecordLog(folder.records)
     states = _load_states(config, folder, methods, data) if resume else {}
     runs = [
         MethodRun(method, config, data, folder, log, narrator, method not in states)
@@ -240,186 +189,3 @@ def _set_threads(states: dict[str, State], narrator: Narrator) -> None:
                 "this machine; the last bits may differ"
             )
         torch.set_num_threads(threads)
-
-
-class MethodRun:
-    """One method's training inside a run folder; the observer of its trainer."""
-
-    def __init__(
-        self,
-        method: str,
-        config: Config,
-        data: ExperimentData,
-        folder: RunFolder,
-        log: RecordLog,
-        narrator: Narrator,
-        pretrained: bool = True,
-    ) -> None:
-        self.method, self.config, self.data = method, config, data
-        self.folder, self.log, self.narrator = folder, log, narrator
-        self.device = check_device(config.device)
-        network = make_network(config, data.images.shape[1], pretrained)
-        self.network = network.to(self.device)
-        # Plain training has no weights, and the reference knows better than any person.
-        weighted = method == WEIGHTED
-        weights = make_weights(data) if weighted else SampleWeights(data.codes)
-        self.weights = weights.to(self.device)
-        self.trainer = self._build_trainer()
-
-    def _build_trainer(self) -> AlternatingTrainer:
-        config = self.config
-        sampler = make_sampler(config, self.data.codes)
-        trainer = MetricLossOnly(
-            models={"trunk": self.network, "embedder": torch.nn.Identity()},
-            optimizers={"trunk_optimizer": make_optimizer(config, self.network)},
-            batch_size=sampler.batch_size,
-            loss_funcs={"metric_loss": make_loss(config, self.weights).to(self.device)},
-            dataset=IndexedDataset(_Pairs(self.data)),
-            data_device=self.device,
-            sampler=sampler,
-            dataloader_num_workers=config.workers,
-            data_and_label_getter=sample_index_getter(self.weights),
-        )
-        return AlternatingTrainer(
-            trainer,
-            sampler,
-            self._build_curriculum(),
-            self._embed_training_set,
-            evaluate=self._evaluate,
-            evaluate_every=config.evaluation.every,
-            embeddings=config.curriculum.embeddings,
-            observer=self,
-        )
-
-    def _build_curriculum(self) -> SelfPacedCurriculum | FixedCurriculum | None:
-        if self.method == PLAIN:
-            return None
-        if self.method == WEIGHTED:
-            return make_curriculum(self.config, self.weights, self.data.is_noisy)
-        assert self.data.is_noisy is not None
-        self.weights.update(~torch.from_numpy(self.data.is_noisy))
-        return FixedCurriculum(self.weights)
-
-    def _embed_training_set(self) -> torch.Tensor:
-        size = self.config.evaluation.batch_size
-        return embed(self.network, self.data.images, size, self.device)
-
-    def _evaluate(self, last: bool) -> dict[str, Any]:
-        settings = self.config.evaluation
-        found = evaluate(
-            embed(self.network, self.data.test_images, settings.batch_size, self.device),
-            self.data.test_labels,
-            ks=settings.ks,
-            backend=settings.backend,
-            clustering=last and settings.clustering,
-            seed=self.config.seed,
-        )
-        return {
-            "recall_at_k": found.recall_at_k,
-            "map_at_r": found.map_at_r,
-            "r_precision": found.r_precision,
-            "nmi": found.nmi,
-            "ami": found.ami,
-            "notes": ("all embeddings point the same way",) if found.collapsed else (),
-        }
-
-    # -- run and resume ----------------------------------------------------------------------
-
-    def take(self, state: State) -> None:
-        """Go to where a checkpoint of this method was written."""
-        try:
-            self.trainer.load_state_dict(state["trainer"])
-        except CheckpointError as err:
-            raise CheckpointError(f"{self.folder.checkpoint(self.method)}: {err}") from None
-
-    def train(self, resumed: bool) -> None:
-        """Train to the end, from wherever this run stands."""
-        if resumed:
-            self.narrator.say(
-                f"{self.method}: resumed at round {self.trainer.round + 1}, step "
-                f"{self.trainer.step + 1}"
-            )
-        self.trainer.train(self.config.training.epochs)
-
-    def _save(self) -> None:
-        state = method_state(
-            self.method,
-            self.trainer.state_dict(),
-            self.config,
-            len(self.log),
-            torch.get_num_threads(),
-        )
-        checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
-
-    # -- observer of the trainer -------------------------------------------------------------
-
-    def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
-        """Draw progress; save inside the round where the configuration asks for it."""
-        self.narrator.step(self.method, step, steps, loss)
-        every = self.config.training.checkpoint_every
-        if every is not None and trainer.steps % every == 0 and step < steps:
-            self._save()
-
-    def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
-        """Write the record, then the checkpoint that knows of it."""
-        line = self._epoch_record(record)
-        self.log.append(line)
-        self._save()
-        self.narrator.record(line)
-
-    def _epoch_record(self, record: RoundRecord) -> EpochRecord:
-        update = record.curriculum
-        fields: dict[str, Any] = {}
-        if update is not None:
-            low, high = update.noise_interval or (None, None)
-            fields = {
-                "phase": update.phase,
-                "age": update.age,
-                "noise_rate": update.noise_rate,
-                "noise_rate_low": low,
-                "noise_rate_high": high,
-                "changed": update.changed,
-                "objective_before": update.objective_before,
-                "objective_after": update.objective_after,
-                "detection_auroc": _first(update.score_auroc, update.detection_auroc),
-                "detection_precision": update.detection_precision,
-                "detection_recall": update.detection_recall,
-                "false_alarm_rate": update.false_alarm_rate,
-                "extra": {"curriculum": update.as_dict()},
-            }
-        weights = self.weights.weights
-        metrics = dict(record.metrics)
-        notes = (*record.notes, *metrics.pop("notes", ()))
-        seconds = record.seconds_train + record.seconds_embed
-        if update is not None:
-            seconds += update.seconds_statistics + update.seconds_solve
-        return EpochRecord(
-            method=self.method,
-            epoch=record.epochs,
-            steps=record.steps,
-            seconds=seconds,
-            loss=record.loss,
-            maw=record.maw,
-            sdaw=record.sdaw,
-            kept=float((weights >= 0.5).float().mean()),
-            notes=notes,
-            **metrics,
-            **fields,
-        )
-
-
-class _Pairs(torch.utils.data.Dataset):
-    """(image, code) of the training set in memory."""
-
-    def __init__(self, data: ExperimentData) -> None:
-        self.images, self.codes = data.images, data.codes
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, sample_index: int) -> tuple[torch.Tensor, int]:
-        return self.images[sample_index], int(self.codes[sample_index])
-
-
-def _first(*values: float | None) -> float | None:
-    return next((v for v in values if v is not None), None)

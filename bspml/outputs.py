@@ -12,12 +12,13 @@ import torch
 
 from bspml import __version__
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.build import ExperimentData, make_network
+from bspml.build import WEIGHTED, make_network
 from bspml.checkpoints import State
 from bspml.config import Config
 from bspml.contrastive import contrastive_statistics
 from bspml.errors import MissingDependencyError, RunError
 from bspml.evaluation.neighbours import unit_rows
+from bspml.experiment_data import ExperimentData
 from bspml.files import atomic_write
 from bspml.networks import embed
 from bspml.records import EpochRecord, RunFolder, read_weights, write_json, write_weights
@@ -34,7 +35,6 @@ from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import Results, final_results
 from bspml.resuming import load_method
 
-PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
 _SHEET = 48  # lowest-weight samples shown
 _NEIGHBOURS = 4  # shown beside each suspect, of its class and of the suggested one
 
@@ -61,7 +61,7 @@ def write_outputs(
     if figures:
         _make_folder(folder.figures)
         save_figure(curves(records, data.noise_rate), folder.figures / "curves.png")
-    if config.training.weighted:
+    if WEIGHTED in config.training.methods:
         state = load_method(folder, WEIGHTED, data.fingerprint)["trainer"]
         p_values = state["curriculum"]["update"].get("p_values")
         weights = state["sample_weights"]["weights"].double()
@@ -128,7 +128,10 @@ def _draw_weights(folder: RunFolder, data: ExperimentData, p_values: torch.Tenso
     table = read_weights(folder.weights)
     save_figure(weight_histogram(table), folder.figures / "weights.png")
     lowest = lowest_weights(table, _SHEET, None if p_values is None else p_values.numpy())
-    images = data.images[torch.from_numpy(lowest)].permute(0, 2, 3, 1).numpy()
+    pictures = data.pictures()
+    if pictures is None:
+        return
+    images = np.stack([pictures[row] for row in lowest.tolist()])
     sheet = contact_sheet(images, captions(table, lowest), "samples of lowest weight")
     save_figure(sheet, folder.figures / "lowest_weights.png")
 
@@ -142,9 +145,10 @@ def _write_suspects(
     p_values: torch.Tensor | None,
 ) -> None:
     """Suggested labels and neighbours of the samples of low weight, for the page."""
-    network = make_network(config, data.images.shape[1], pretrained=False)
+    network = make_network(config, data.width, pretrained=False)
     network.load_state_dict(state["network"]["models"]["trunk"])
-    embeddings = embed(network, data.images, config.evaluation.batch_size)
+    size, workers = config.evaluation.batch_size, config.workers
+    embeddings = embed(network, data.images, size, num_workers=workers)
     kept = weights.numpy() > 0
     codes = data.codes.numpy()
     extra: dict[str, Any] = {}
@@ -166,7 +170,7 @@ def _write_suspects(
         np.where(_decided(data), 1.0, weights.numpy()),
         p_values=None if p_values is None else p_values.numpy(),
         noise_rate=state["curriculum"]["update"].get("noise_rate"),
-        images=data.images.permute(0, 2, 3, 1).numpy(),
+        images=data.pictures(),
         **extra,
     )
 

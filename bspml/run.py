@@ -10,17 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bspml.build import load_data, make_network
+from bspml.build import WEIGHTED, make_network
 from bspml.config import Config, load_config
 from bspml.data.folder import ImageFolder
 from bspml.errors import CheckpointError, RunError
+from bspml.experiment_data import image_shape, load_data
 from bspml.networks import embed
-from bspml.outputs import CLEAN, PLAIN, WEIGHTED
 from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.resuming import check_unchanged, has_checkpoint, load_method
 from bspml.trainer_state import faults_named
 
-METHODS = (WEIGHTED, PLAIN, CLEAN)
 SPLITS = ("train", "test")
 
 
@@ -60,7 +59,7 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
 
     Args:
         path: the folder.
-        method: "bspml", or "multi-similarity" for the network trained without weights.
+        method: whose network: one of the run's `training.methods`.
 
     Raises:
         RunError: no such run, or it has no such method.
@@ -69,9 +68,10 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     """
     folder = RunFolder.open(path)
     config = load_config(folder.config)
-    file = folder.checkpoint(method) if method in METHODS else None
+    trained = config.training.methods
+    file = folder.checkpoint(method) if method in trained else None
     if file is None or not has_checkpoint(folder, method):
-        there = [m for m in METHODS if has_checkpoint(folder, m)]
+        there = [m for m in trained if has_checkpoint(folder, m)]
         raise RunError(
             f"{path}: has no checkpoint of method {method!r}; it has "
             f"{', '.join(there) or 'none yet'}."
@@ -79,10 +79,13 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     saved = load_method(folder, method)
     check_unchanged(saved["config"], config, folder.config)
     state = saved["trainer"]
-    model = make_network(config, _channels(config), pretrained=False)
     try:
         with faults_named():
-            model.load_state_dict(state["network"]["models"]["trunk"])
+            trunk = state["network"]["models"]["trunk"]
+            # The first weights are (outputs, channels or features, ...).
+            width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
+            model = make_network(config, width, pretrained=False)
+            model.load_state_dict(trunk)
             table = state["sample_weights"]
             weights = torch.ones(0) if table is None else table["weights"]
     except CheckpointError as err:
@@ -98,10 +101,6 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     )
 
 
-def _channels(config: Config) -> int:
-    return {"glyphs": 1}[config.data.name]
-
-
 def embed_named(run: Run, what: str) -> tuple[Tensor, np.ndarray, list[str]]:
     """Embeddings, labels and names of the run's own split ("train", "test") or an image folder."""
     if what in SPLITS:
@@ -109,5 +108,11 @@ def embed_named(run: Run, what: str) -> tuple[Tensor, np.ndarray, list[str]]:
         images = data.images if what == "train" else data.test_images
         labels = data.labels if what == "train" else data.test_labels
         return run.embed(images), labels, [f"{what}/{i}" for i in range(len(labels))]
-    folder = ImageFolder(what, run.config.data.image_size, _channels(run.config))
+    if run.config.data.holds_features:
+        raise RunError(
+            f"{what}: the network of this run takes features, not images; embed one of its splits, "
+            f"{' or '.join(SPLITS)}."
+        )
+    size, channels = image_shape(run.config)
+    folder = ImageFolder(what, size, channels)
     return run.embed(folder), folder.labels, folder.paths

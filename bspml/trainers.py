@@ -174,6 +174,8 @@ class AlternatingTrainer:
         """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
         self._choose_rows()
+        if hasattr(self.trainer.dataset, "set_epoch"):
+            self.trainer.dataset.set_epoch(self.round)
         steps = min(len(self.sampler), self.step + target - self.steps)
         self._start_loader(steps)
         trainer = self.trainer

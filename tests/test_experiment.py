@@ -15,13 +15,13 @@ import pytest
 import torch
 
 import bspml
-from bspml import checkpoints
-from bspml.build import load_data
+from bspml import checkpoints, methods
 from bspml.cli import main
 from bspml.config import load_config
 from bspml.data import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
-from bspml.experiment import run_experiment
+from bspml.experiment import check_experiment, run_experiment
+from bspml.experiment_data import load_data
 from bspml.records import RecordLog, RunFolder, read_json, read_weights
 
 SMALL = [
@@ -37,7 +37,7 @@ SMALL = [
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "small"
-    config = load_config(None, [*SMALL, "training.reference=true"])
+    config = load_config(None, [*SMALL, "training.methods=[multi-similarity, bspml, clean-only]"])
     return run_experiment(config, RunFolder.create(path))
 
 
@@ -217,8 +217,8 @@ def test_an_existing_folder_is_not_written_into(finished):
 def test_a_reference_without_known_truth_or_a_subset_too_large_is_refused(tmp_path):
     with pytest.raises(bspml.errors.DataError, match=r"`data\.subset` is 300.*256 classes"):
         run_experiment(load_config(None, ["data.subset=300"]), RunFolder.create(tmp_path / "a"))
-    with pytest.raises(ConfigError, match="all false"):
-        load_config(None, ["training.baseline=false", "training.weighted=false"])
+    with pytest.raises(ConfigError, match=r"training\.methods.*at least 1"):
+        load_config(None, ["training.methods=[]"])
 
 
 def test_labels_of_a_file_are_trained_on(tmp_path):
@@ -237,7 +237,7 @@ def test_labels_of_a_file_are_trained_on(tmp_path):
 @pytest.mark.parametrize("as_labels", [True, False])
 def test_decisions_are_trained_on(tmp_path, as_labels):
     """Right: weight 1 for good; wrong: weight 0, or 1 under the new label."""
-    plain = load_config(None, [*SMALL, "training.epochs=3", "training.baseline=false"])
+    plain = load_config(None, [*SMALL, "training.epochs=3", "training.methods=[bspml]"])
     data = load_data(plain)
     noisy, clean = np.flatnonzero(data.is_noisy)[:3], np.flatnonzero(~data.is_noisy)[:2]
     verdicts = ["wrong", "wrong", "right", "wrong", "unsure"]
@@ -250,7 +250,7 @@ def test_decisions_are_trained_on(tmp_path, as_labels):
         corrected = decisions.apply_decisions(data.labels, decisions.read_decisions(file))
         setting = f"noise.labels_file={tmp_path / 'corrected.csv'}"
         decisions.write_corrected(tmp_path / "corrected.csv", corrected)
-    config = load_config(None, [*SMALL, "training.epochs=3", "training.baseline=false", setting])
+    config = load_config(None, [*SMALL, "training.epochs=3", "training.methods=[bspml]", setting])
     assert load_data(config).fingerprint != data.fingerprint
     result = run_experiment(config, RunFolder.create(tmp_path / "run"))
     table = read_weights(result.folder.weights)
@@ -261,6 +261,62 @@ def test_decisions_are_trained_on(tmp_path, as_labels):
     assert [table.flags[i] for i in (*noisy, clean[0])] == [("decided",)] * 4
     suspects = read_json(result.folder.path / "suspects.json")["suspects"]
     assert not {s["index"] for s in suspects} & {*noisy.tolist(), int(clean[0])}
+
+
+METHODS = [*methods.names(), "superloss:contrastive", "gr:proxy-anchor", "imae:multi-similarity"]
+METHODS = [m for m in METHODS if ":" not in m or m in methods.names(wrapped=True)]
+
+
+def test_every_method_trains_from_its_name_and_resumes(tmp_path):
+    settings = [
+        *SMALL[:1],
+        *SMALL[3:5],
+        "training.epochs=1",
+        "training.batches_per_epoch=4",
+        "evaluation.clustering=false",
+        "evaluation.every=9",
+        f"training.methods={json.dumps([m for m in METHODS if m != 'bspml'])}",
+    ]
+    folder = RunFolder.create(tmp_path / "run")
+    eta = "hyperparameters.rdml.eta=2"
+    whole = run_experiment(load_config(None, [*settings, eta]), folder, figures=False)
+    assert list(whole.results) == [m for m in METHODS if m != "bspml"]
+    assert all(0 <= row["Recall@1 %"] <= 100 for row in whole.results.values())
+    # Resumed from the end of a shorter run, proxies and memories and all, the bits are the same.
+    short = RunFolder.create(tmp_path / "short")
+    some = ["proxy-anchor", "prism", "superloss:contrastive", "bspml-paper"]
+    settings[-1] = f"training.methods={json.dumps(some)}"
+    settings[3] = "training.epochs=2"
+    expected = run_experiment(
+        load_config(None, settings), RunFolder.create(tmp_path / "two"), figures=False
+    )
+    settings[3] = "training.epochs=1"
+    run_experiment(load_config(None, settings), short, figures=False)
+    settings[3] = "training.epochs=2"
+    found = run_experiment(load_config(None, settings), short, resume=True, figures=False)
+    for method in some:
+        a, b = (checkpoints.load(r.folder.checkpoint(method)) for r in (expected, found))
+        assert same(a["trainer"]["network"], b["trainer"]["network"]), method
+        assert same(a["trainer"]["loss_funcs"], b["trainer"]["loss_funcs"]), method
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["training.methods=[rdlm]"], "no method is called 'rdlm'.*did you mean.*rdml"),
+        (["training.methods=[rdml]", "hyperparameters.rdml.eat=1"], "eat"),
+        (["hyperparameters.rdml.eta=1"], "rdml is not among `training.methods`"),
+        (["hyperparameters.bspml.alpha=1"], "the sections loss and curriculum say how bspml"),
+        (["training.methods=[bspml, bspml]"], "must name each method once"),
+    ],
+)
+def test_a_method_that_cannot_be_is_refused_before_training(settings, said):
+    def check():
+        config = load_config(None, [*SMALL, *settings])
+        check_experiment(config, load_data(config))
+
+    with pytest.raises(ConfigError, match=said):
+        check()
 
 
 def test_two_sources_of_decisions_are_refused(tmp_path):
@@ -434,7 +490,7 @@ def test_a_pretrained_small_conv_is_frozen_and_judged_before_the_first_step(fini
     torch.save(trained.state_dict(), file)
     settings = [
         "data.subset=24", "training.epochs=1", "sampler.classes_per_batch=8",
-        "evaluation.ks=[1]", "training.baseline=false", "evaluation.clustering=false",
+        "evaluation.ks=[1]", "training.methods=[bspml]", "evaluation.clustering=false",
         f"network.weights={file}", "network.freeze=true", "curriculum.warmup=features",
     ]  # fmt: skip
     result = run_experiment(
@@ -453,7 +509,7 @@ def test_a_pretrained_small_conv_is_frozen_and_judged_before_the_first_step(fini
 
 
 def test_very_high_noise_is_trained_through_and_noted(tmp_path):
-    settings = [*SMALL, "noise.rate=0.95", "training.baseline=false"]
+    settings = [*SMALL, "noise.rate=0.95", "training.methods=[bspml]"]
     result = run_experiment(
         load_config(None, settings), RunFolder.create(tmp_path / "run"), figures=False
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bspml.cli.streams import note
+from bspml.data.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.data.folder import ImageFolder
 from bspml.data.tables import read_embeddings, read_labels, read_texts
 from bspml.errors import DataError, InputError
@@ -20,8 +22,6 @@ from bspml.networks import PretrainedNet, build_network, embed
 
 __all__ = ["AuditSource", "Options", "feature_network", "read_source"]
 
-_NAME_COLUMNS = ("name", "path", "file", "filename")
-_TEXT_COLUMNS = ("text", "caption", "sentence")
 _CPU = torch.device("cpu")
 _IMAGE_SIZE = 224  # what the backbones were trained on
 _TRAINED_ON_THEM = (
@@ -74,27 +74,48 @@ def read_source(what: str, options: Options) -> AuditSource:
         InputError: options that do not go with this kind of source.
         DataError: a file is missing, damaged, or not what it must be.
     """
-    if (Path(what) / "config.yaml").is_file():
-        return _of_run(what, options)
-    if Path(what).is_dir():
-        return _of_images(what, options)
-    _refuse(options, what, "a file of embeddings", backbone=True)
-    # Parquet gives arrays that may not be written to, which torch warns of.
-    writable = np.require(read_embeddings(what), requirements="W")
-    embeddings = torch.from_numpy(writable).to(options.device)
-    labels = read_labels(options.labels) if options.labels else _labels_inside(what)
+    if not what:
+        raise InputError("EMBEDDINGS is empty; name a file of embeddings or a folder.")
+    if _is(Path.is_file, Path(what) / "config.yaml"):
+        return _checked(_of_run(what, options), what)
+    if _is(Path.is_dir, Path(what)):
+        return _checked(_of_images(what, options), options.labels or what)
+    return _checked(_of_file(what, options), options.labels or what)
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    try:
+        return kind(path)
+    except (OSError, ValueError):  # a name too long, or with a null byte: whoever reads it says so
+        return False
+
+
+def _checked(source: AuditSource, where: str) -> AuditSource:
+    if len(np.unique(source.labels)) < 2:
+        raise DataError(
+            f"{where}: all {len(source.labels)} labels are {str(source.labels[0])[:40]!r}; an "
+            "audit needs at least two classes, as it asks which of them a sample fits."
+        )
+    return source
+
+
+def _of_file(what: str, options: Options) -> AuditSource:
+    _refuse(options, what, "a file of embeddings", backbone=True, workers=True)
+    embeddings = torch.from_numpy(read_embeddings(what)).to(options.device)
+    labels = _labels_inside(what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(embeddings):
         raise DataError(
             f"{options.labels or what}: has {len(labels)} labels, but {what} has "
             f"{len(embeddings)} embeddings; they must be in the same order, one each."
         )
-    names, texts = _names(options.names or what, len(labels), bool(options.names))
+    asked = options.names is not None
+    names, texts = _names(what if options.names is None else options.names, len(labels), asked)
     return AuditSource(embeddings, labels, names, texts, options.images)
 
 
 def _refuse(options: Options, what: str, kind: str, **refused: bool) -> None:
     for name in refused:
-        if getattr(options, name) is not None:
+        if getattr(options, name) not in (None, 0):
             shown = "LABELS" if name == "labels" else f"--{name}"
             raise InputError(f"{what} is {kind}: it does not go with {shown}. Leave it out.")
     if options.weights is not None and options.backbone is None:
@@ -119,15 +140,15 @@ def _labels_inside(what: str) -> np.ndarray:
 def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Names and texts in a file; (None, None) if it has none and none were asked for."""
     columns = read_texts(path)
-    names = next((columns[c] for c in _NAME_COLUMNS if c in columns), None)
-    texts = next((columns[c] for c in _TEXT_COLUMNS if c in columns), None)
+    names = next((columns[c] for c in NAME_COLUMNS if c in columns), None)
+    texts = next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
     if not asked:
         fitting = [v if v is not None and len(v) == n else None for v in (names, texts)]
         return fitting[0], fitting[1]
     if names is None and texts is None:
         raise DataError(
             f"{path}: has no names: expected a .txt file with one a line, or a .csv or .npz file "
-            f"with {', '.join(_NAME_COLUMNS)} or {', '.join(_TEXT_COLUMNS)}."
+            f"with {', '.join(NAME_COLUMNS)} or {', '.join(TEXT_COLUMNS)}."
         )
     for values in (names, texts):
         if values is not None and len(values) != n:
@@ -139,16 +160,20 @@ def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequen
 
 
 def _of_run(what: str, options: Options) -> AuditSource:
-    from bspml.build import load_data
+    from bspml.experiment_data import load_data
     from bspml.run import load
 
-    _refuse(options, what, "a run folder", labels=True, images=True, names=True, backbone=True)
+    _refuse(
+        options, what, "a run folder", labels=True, images=True, names=True, backbone=True,
+        workers=True,
+    )  # fmt: skip
     run = load(what)
     data = load_data(run.config)
     names = [f"train/{i}" for i in range(len(data.labels))]
-    return AuditSource(
-        run.embed(data.images), data.labels, names, images=data.images, caution=_TRAINED_ON_THEM
-    )
+    # Some runs take features, and some read their images from files.
+    images = data.images if getattr(data.images, "ndim", 0) == 4 else None
+    embeddings = run.embed(data.images)
+    return AuditSource(embeddings, data.labels, names, images=images, caution=_TRAINED_ON_THEM)
 
 
 # --- images ---------------------------------------------------------------------------------------
@@ -171,10 +196,10 @@ def _of_images(what: str, options: Options) -> AuditSource:
         )
     network = feature_network(options.backbone, options.weights).to(options.device)
     if not options.quiet:
-        print(f"embedding {len(folder)} images with {options.backbone}", file=sys.stderr)
+        note(f"embedding {len(folder)} images with {options.backbone}")
     embeddings = embed(
         network, folder, batch_size=64, device=options.device, num_workers=options.workers,
-        progress=not options.quiet and sys.stderr.isatty(),
+        progress=not options.quiet and sys.stderr is not None and sys.stderr.isatty(),
     )  # fmt: skip
     return AuditSource(embeddings, labels, folder.paths, images=os.fspath(what))
 

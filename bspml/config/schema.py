@@ -21,9 +21,16 @@ from pydantic import (
 )
 
 # Names that exist.  A new data set, network or kind of noise is added here and where it is built.
-DATASETS = ("glyphs",)
-NETWORKS = ("small-conv",)
-NOISE_KINDS = ("none", "symmetric")
+DATASETS = (
+    *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
+    *("folder", "table", "features"),
+)
+NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
+FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
+NOISE_KINDS = (
+    *("none", "symmetric", "pair-flip", "small-cluster", "open-set", "instance-dependent"),
+)
+OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where methods are built
 
 # What `curriculum.preset: paper` means for the loss, unless the experiment says otherwise:
 # [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
@@ -60,6 +67,14 @@ class UnknownNameError(ValueError):
         self.value, self.names = value, names
 
 
+def _check_network(value: str, names: tuple[str, ...]) -> str:
+    """Refuse what is neither among `names` nor FAMILY:MODEL."""
+    family, colon, model = value.partition(":")
+    if family in FAMILIES and colon and model:
+        return value
+    return _check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))
+
+
 def _check_name(value: str, names: tuple[str, ...]) -> str:
     """Refuse a `value` outside `names`; pydantic turns the ValueError into a finding."""
     if value not in names:
@@ -68,11 +83,24 @@ def _check_name(value: str, names: tuple[str, ...]) -> str:
 
 
 class DataConfig(Section):
-    """Which data set, where its files are, and how large an image the network sees."""
+    """Which data set, where its files are, and what the network sees of it."""
 
     name: str = "glyphs"
     root: FilePath | None = None  # folder with the files, or of the cache; null: the data set's own
-    image_size: int = Field(default=24, ge=8, le=128)  # pixels, square
+    incomplete: bool = False  # true: use what is there where files or classes are missing
+    classes: Literal["official", "half"] = "official"  # half: train on the first half of them
+    layout: str | None = None  # cars196: which annotation files; null: those that are there
+    label_column: str | None = None  # table: null: the usual names
+    split_column: str | None = None
+    content: Literal["photo", "tile", "character"] | None = None  # folder, table: what images show
+    # Pixels, square; null: 24 for glyphs, 28 for characters, 32 for tiles, 224 for photographs.
+    image_size: Annotated[int, Field(ge=8, le=1024)] | None = None
+    channels: Literal[1, 3] | None = None  # null: 1 for characters, else 3
+    crop_boxes: bool = False  # look at the annotated boxes only
+    augment: bool | None = None  # random views in training; null: of photographs
+    features: str | None = None  # backbone whose features, extracted once, the network sees
+    features_weights: FilePath | None = None  # its weights
+    cache: FilePath | None = None  # folder of the features; null: the user's cache
     subset: Annotated[int, Field(ge=2)] | None = None  # classes kept of each split; null: all
     validation: bool = False  # true: evaluate on a quarter of the training classes, held out
 
@@ -80,6 +108,25 @@ class DataConfig(Section):
     @classmethod
     def _known(cls, value: str) -> str:
         return _check_name(value, DATASETS)
+
+    @field_validator("features")
+    @classmethod
+    def _backbone(cls, value: str | None) -> str | None:
+        return value if value is None else _check_network(value, ("efficientnet-lite0",))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> DataConfig:
+        if self.features is None and self.features_weights is not None:
+            raise ValueError(
+                "`data.features_weights` are the weights of `data.features`, which is null; name "
+                "the backbone, or set them to null"
+            )
+        return self
+
+    @property
+    def holds_features(self) -> bool:
+        """Whether the network sees features instead of images."""
+        return self.name == "features" or self.features is not None
 
 
 class NoiseConfig(Section):
@@ -90,6 +137,7 @@ class NoiseConfig(Section):
     per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
     seed: Seed | None = None  # null: the experiment's seed
     labels_file: FilePath | None = None  # of labels, or of corrected labels from `bspml audit`
+    list_file: FilePath | None = None  # published noisy labels: PRISM's, `path,label`
     decisions_file: FilePath | None = None  # a person's verdicts, saved from the page
 
     @model_validator(mode="before")
@@ -98,7 +146,7 @@ class NoiseConfig(Section):
         if not isinstance(given, Mapping):
             return given
         filled = dict(given)
-        if filled.get("labels_file") is not None:
+        if filled.get("labels_file") is not None or filled.get("list_file") is not None:
             filled.setdefault("kind", "none")
         if filled.get("kind") == "none":
             filled.setdefault("rate", 0.0)
@@ -116,10 +164,21 @@ class NoiseConfig(Section):
                 f"`noise.rate` is {self.rate:g}, but `noise.kind` is none; "
                 "set noise.rate to 0, or name a kind of noise"
             )
-        if self.labels_file is not None and self.kind != "none":
+        files = {"labels_file": self.labels_file, "list_file": self.list_file}
+        given = [name for name, file in files.items() if file is not None]
+        if len(given) == 2:
             raise ValueError(
-                f"`noise.labels_file` already gives the labels; `noise.kind` {self.kind} would "
+                "`noise.labels_file` and `noise.list_file` both give the labels; set one to null"
+            )
+        if given and self.kind != "none":
+            raise ValueError(
+                f"`noise.{given[0]}` already gives the labels; `noise.kind` {self.kind} would "
                 "change them once more; set noise.kind to none"
+            )
+        if self.per_class and self.kind not in ("symmetric", "pair-flip"):
+            raise ValueError(
+                f"`noise.per_class` is true, but only symmetric and pair-flip read it; "
+                f"`noise.kind` is {self.kind}"
             )
         return self
 
@@ -135,11 +194,11 @@ class NetworkConfig(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_name(value, NETWORKS)
+        return _check_network(value, NETWORKS)
 
     @model_validator(mode="after")
     def _consistent(self) -> NetworkConfig:
-        if self.freeze and self.weights is None:
+        if self.freeze and self.weights is None and self.name != "efficientnet-lite0":
             raise ValueError(
                 "`network.freeze` is true, but `network.weights` is null: a network from scratch "
                 "would never learn; name a file of weights, or set network.freeze to false"
@@ -264,19 +323,18 @@ class TrainingConfig(Section):
 
     epochs: Count = 14
     batches_per_epoch: Count | None = None  # null: the data set's size over the batch size
-    baseline: bool = True  # train plain multi-similarity first, for comparison
-    weighted: bool = True  # train with the curriculum
-    reference: bool = False  # train on exactly the clean samples too, where the truth is known
+    # Names of bspml.methods; each is trained from the same start.
+    methods: tuple[str, ...] = Field(
+        default=("multi-similarity", "bspml"), min_length=1, strict=False
+    )
     checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
 
-    @model_validator(mode="after")
-    def _something_to_train(self) -> TrainingConfig:
-        if not (self.baseline or self.weighted or self.reference):
-            raise ValueError(
-                "`training.baseline`, `training.weighted` and `training.reference` are all false: "
-                "nothing would be trained; set one of them to true"
-            )
-        return self
+    @field_validator("methods")
+    @classmethod
+    def _once_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError(f"must name each method once; got {list(value)}")
+        return value
 
 
 class EvaluationConfig(Section):
@@ -314,6 +372,8 @@ class Config(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+    # Of methods other than multi-similarity, bspml and clean-only: {method: {name: value}}.
+    hyperparameters: dict[str, dict[str, float | int | bool | str | None]] = {}
 
     @property
     def noise_seed(self) -> int:
@@ -330,7 +390,13 @@ class Config(Section):
     @property
     def _natural_warmup(self) -> str:
         # No label may be judged by an embedding trained on it; pretrained features are not.
-        return "cross-fit" if self.network.weights is None else "features"
+        return "features" if self.pretrained else "cross-fit"
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether something judges the labels that was not trained on them."""
+        lite = self.network.name == "efficientnet-lite0"
+        return self.network.weights is not None or lite or self.data.holds_features
 
     @model_validator(mode="before")
     @classmethod
@@ -368,16 +434,29 @@ class Config(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
+        for method in self.hyperparameters:
+            if method not in self.training.methods:
+                raise ValueError(
+                    f"`hyperparameters.{method}`: {method} is not among `training.methods`; add "
+                    "it there, or remove its hyper-parameters"
+                )
         # Twice that many epochs on half the data: as many passes over all of it.
-        if self.cross_fitted and self.curriculum.warmup_epochs >= self.training.epochs:
+        warms_up = self.cross_fitted and "bspml" in self.training.methods
+        if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
             raise ValueError(
                 f"`curriculum.warmup_epochs` is {self.curriculum.warmup_epochs}, which leaves "
                 f"nothing of the {self.training.epochs} `training.epochs` after the warm-up; "
                 "lower the first or raise the second"
             )
-        if self.curriculum.warmup == "features" and self.network.weights is None:
+        if self.curriculum.warmup == "features" and not self.pretrained:
             raise ValueError(
                 "`curriculum.warmup` features judges labels by pretrained features, but "
                 "`network.weights` is null; name a file of weights, or use cross-fit"
+            )
+        if self.data.holds_features != (self.network.name == "mlp"):
+            raise ValueError(
+                f"`network.name` is {self.network.name}, but the network would see "
+                f"{'features' if self.data.holds_features else 'images'}: mlp is the one for "
+                "features, and for nothing else"
             )
         return self

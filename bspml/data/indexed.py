@@ -57,6 +57,11 @@ class IndexedDataset(Dataset):
     def __len__(self) -> int:
         return len(self.dataset)
 
+    def set_epoch(self, epoch: int) -> None:
+        """Hand the epoch on to a data set whose views depend on it; the others need none."""
+        if hasattr(self.dataset, "set_epoch"):
+            self.dataset.set_epoch(epoch)
+
     def __getitem__(self, index: SupportsIndex) -> tuple[Any, Any, int]:
         row = as_int(index)  # samplers yield numpy integers, too
         if not -len(self) <= row < len(self):

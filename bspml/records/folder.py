@@ -114,7 +114,7 @@ class RunFolder:
 
     def checkpoint(self, method: str) -> Path:
         """The latest state of one method, enough to resume it."""
-        return self.path / f"checkpoint-{method}.pt"
+        return self.path / f"checkpoint-{method.replace(':', '+')}.pt"
 
     @property
     def weights(self) -> Path:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import InputError, RunError
+from bspml.rate_words import noise_sentence, percent
 from bspml.records import (
     EpochRecord,
     RecordLog,
@@ -26,6 +27,7 @@ from bspml.records import (
 )
 from bspml.report.figures import _displayable, lowest_weights
 from bspml.report.page import PageData
+from bspml.report.page_check import check_page
 
 __all__ = ["run_page", "write_suspects"]
 
@@ -45,7 +47,7 @@ def write_suspects(
     margins: np.ndarray | None = None,
     own: np.ndarray | None = None,
     other: np.ndarray | None = None,
-    images: np.ndarray | None = None,
+    images: Any = None,
     limit: int = 5000,
 ) -> Path:
     """Keep what the page shows of the samples of weight below 0.5, with small pictures of them.
@@ -60,7 +62,8 @@ def write_suspects(
         margins: (N,) how much better the suggested label fits; NaN where unknown.
         own: (N, k) nearest samples under the label, -1 for none.
         other: (N, k) nearest samples under the suggested label, -1 for none.
-        images: (N, H, W) or (N, H, W, 3), as for `contact_sheet`.
+        images: N pictures (H, W) or (H, W, 3), as for `contact_sheet`: an array, or anything with a
+            length and rows that makes them when they are asked for.
         limit: suspects kept at most, the most suspicious.
 
     Raises:
@@ -130,7 +133,7 @@ def run_page(folder: RunFolder) -> PageData:
         RunError: a file is damaged; names it.
     """
     records = RecordLog(folder.records).read()
-    summary = read_json(folder.summary) if folder.finished else {}
+    summary = _summary(folder.summary) if folder.finished else {}
     table = read_weights(folder.weights) if folder.weights.is_file() else None
     kept = _kept(folder.path / _FILE, table)
     return PageData(
@@ -145,15 +148,27 @@ def run_page(folder: RunFolder) -> PageData:
     )
 
 
+def _summary(path: Path) -> dict[str, Any]:
+    found = read_json(path)
+    rate = found.get("true_noise_rate") if isinstance(found, dict) else ""
+    if not (isinstance(found, dict) and isinstance(rate, int | float | None) and "name" in found):
+        raise RunError(f"{path}: is not a run's summary. Was the file edited?")
+    return found
+
+
 def _kept(path: Path, table: WeightsTable | None) -> dict[str, Any]:
     """The file of suspects, or without it what the table of weights alone says."""
     if path.is_file():
         kept = read_json(path)
         if not isinstance(kept, dict) or not {"histogram", "suspects", "pictures"} <= kept.keys():
             raise RunError(f"{path}: is not a run's file of suspects; delete it to do without.")
+        check_page(kept, path)
+        if not isinstance(kept["pictures"], dict):
+            raise RunError(f"{path}: its pictures are no object; delete it to do without.")
         for suspect in kept["suspects"]:
             for shown in (suspect, *suspect["own"], *suspect["other"]):
-                shown["image"] = kept["pictures"].get(str(shown["index"]))
+                image = kept["pictures"].get(str(shown["index"]))
+                shown["image"] = image if isinstance(image, str) else None
         return kept
     suspects = []
     for row in [] if table is None else lowest_weights(table, len(table)).tolist():
@@ -177,15 +192,8 @@ def _sentence(records: Sequence[EpochRecord]) -> str:
     if estimated is None or estimated.noise_rate is None:
         return "The share of wrong labels was not estimated in this run."
     low, high = estimated.noise_rate_low, estimated.noise_rate_high
-    interval = "" if low is None or high is None else f" ({_interval(low, high)})"
-    return (
-        f"At least {_percent(estimated.noise_rate)} % of the labels are wrong at random{interval}; "
-        "confusions between similar classes come on top."
-    )
-
-
-def _interval(low: float, high: float) -> str:
-    return f"95 % interval {_percent(low)} to {_percent(high)} %"
+    interval = None if low is None or high is None else (low, high)
+    return noise_sentence(estimated.noise_rate, interval)
 
 
 def _facts(
@@ -199,7 +207,7 @@ def _facts(
             ("Suspicious", f"{int((table.weights < _SUSPECT).sum()):,}"),
         ]
     if summary.get("true_noise_rate") is not None:
-        facts.append(("Truly wrong", f"{_percent(summary['true_noise_rate'])} %"))
+        facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
     for method in dict.fromkeys(record.method for record in records):
         own = [record for record in records if record.method == method]
         recalls = [r.recall_at_k[1] for r in own if r.recall_at_k.get(1) is not None]
@@ -231,7 +239,3 @@ def _classes(table: WeightsTable) -> list[dict[str, Any]]:
         }
         for label, count, mean, share in zip(classes, counts, means, flagged, strict=True)
     ]
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"

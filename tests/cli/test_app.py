@@ -21,7 +21,7 @@ SMALL = [
     "curriculum.warmup_epochs=1",
     "sampler.classes_per_batch=8",
     "evaluation.ks=[1]",
-    "training.baseline=false",
+    "training.methods=[bspml]",
 ]
 
 

@@ -130,7 +130,7 @@ def test_a_byte_order_mark_is_no_fault(write):
         ("data.root=", None),
         ("data.root=null", None),
         ("evaluation.ks=[1, 10]", (1, 10)),
-        ("training.baseline=false", False),
+        ("evaluation.clustering=false", False),
         ("name='7'", "7"),
         ("seed=3", 3),
     ],

@@ -1,0 +1,259 @@
+"""One method of an experiment: its network trained inside the run folder, observed and recorded."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from pytorch_metric_learning.trainers import MetricLossOnly
+
+from bspml import checkpoints
+from bspml.build import (
+    make_curriculum,
+    make_method,
+    make_network,
+    make_optimizer,
+    make_sampler,
+    make_weights,
+)
+from bspml.checkpoints import State
+from bspml.checks import check_device
+from bspml.config import Config
+from bspml.data.indexed import IndexedDataset, sample_index_getter
+from bspml.errors import CheckpointError
+from bspml.evaluation.retrieval import evaluate
+from bspml.experiment_data import ExperimentData, Inputs
+from bspml.networks import embed
+from bspml.records import EpochRecord, RecordLog, RunFolder
+from bspml.resuming import method_state
+from bspml.trainers import AlternatingTrainer, RoundRecord
+
+
+@runtime_checkable
+class Narrator(Protocol):
+    """Shows a person what happens; the command line has one, tests have a silent one."""
+
+    def begin(self, config: Config, folder: RunFolder) -> None:
+        """Everything is checked; training starts now."""
+
+    def say(self, line: str) -> None:
+        """A line that stays."""
+
+    def step(self, method: str, done: int, steps: int, loss: float) -> None:
+        """Progress inside a round."""
+
+    def record(self, record: EpochRecord) -> None:
+        """A finished round."""
+
+
+class Silent:
+    """A narrator that says nothing."""
+
+    def begin(self, config: Config, folder: RunFolder) -> None:
+        """Nothing."""
+
+    def say(self, line: str) -> None:
+        """Nothing."""
+
+    def step(self, method: str, done: int, steps: int, loss: float) -> None:
+        """Nothing."""
+
+    def record(self, record: EpochRecord) -> None:
+        """Nothing."""
+
+
+class MethodRun:
+    """One method's training inside a run folder; the observer of its trainer."""
+
+    def __init__(
+        self,
+        method: str,
+        config: Config,
+        data: ExperimentData,
+        folder: RunFolder,
+        log: RecordLog,
+        narrator: Narrator,
+        pretrained: bool = True,
+    ) -> None:
+        self.method, self.config, self.data = method, config, data
+        self.folder, self.log, self.narrator = folder, log, narrator
+        self.device = check_device(config.device)
+        network = make_network(config, data.width, pretrained)
+        self.network = network.to(self.device)
+        self.weights = make_weights(method, data).to(self.device)
+        self.parts = make_method(method, config, data, self.weights)
+        self.trainer = self._build_trainer()
+
+    def _build_trainer(self) -> AlternatingTrainer:
+        config = self.config
+        sampler = make_sampler(config, self.data.codes)
+        loss = self.parts.loss.to(self.device)
+        optimizers = {"trunk_optimizer": make_optimizer(config, self.network)}
+        if self.parts.loss_has_parameters:
+            factor = self.parts.loss_lr_factor
+            optimizers["metric_loss_optimizer"] = make_optimizer(config, loss, factor)
+        miner = self.parts.miner
+        trainer = MetricLossOnly(
+            models={"trunk": self.network},
+            optimizers=optimizers,
+            batch_size=sampler.batch_size,
+            loss_funcs={"metric_loss": loss},
+            mining_funcs={} if miner is None else {"tuple_miner": miner.to(self.device)},
+            dataset=IndexedDataset(_Pairs(self.data)),
+            data_device=self.device,
+            sampler=sampler,
+            dataloader_num_workers=config.workers,
+            data_and_label_getter=sample_index_getter(self.weights),
+        )
+        curriculum = make_curriculum(self.parts, config, self.data, self.weights)
+        # What never saw a label judges first: the features themselves, not a new head on them.
+        features = self.data.features if curriculum and curriculum.starts_with_update else None
+        return AlternatingTrainer(
+            trainer,
+            sampler,
+            curriculum,
+            self._embed_training_set,
+            evaluate=self._evaluate,
+            evaluate_every=config.evaluation.every,
+            embeddings=config.curriculum.embeddings,
+            initial_embeddings=features,
+            observer=self,
+        )
+
+    def _embed(self, inputs: Inputs) -> torch.Tensor:
+        size, workers = self.config.evaluation.batch_size, self.config.workers
+        return embed(self.network, inputs, size, self.device, workers)
+
+    def _embed_training_set(self) -> torch.Tensor:
+        return self._embed(self.data.images)
+
+    def _evaluate(self, last: bool) -> dict[str, Any]:
+        settings, data = self.config.evaluation, self.data
+        gallery = None if data.gallery_images is None else self._embed(data.gallery_images)
+        found = evaluate(
+            self._embed(data.test_images),
+            data.test_labels,
+            ks=settings.ks,
+            gallery=gallery,
+            gallery_labels=data.gallery_labels,
+            backend=settings.backend,
+            clustering=last and settings.clustering,
+            seed=self.config.seed,
+        )
+        return {
+            "recall_at_k": found.recall_at_k,
+            "map_at_r": found.map_at_r,
+            "r_precision": found.r_precision,
+            "nmi": found.nmi,
+            "ami": found.ami,
+            "notes": ("all embeddings point the same way",) if found.collapsed else (),
+        }
+
+    # -- run and resume ----------------------------------------------------------------------
+
+    def take(self, state: State) -> None:
+        """Go to where a checkpoint of this method was written."""
+        try:
+            self.trainer.load_state_dict(state["trainer"])
+        except CheckpointError as err:
+            raise CheckpointError(f"{self.folder.checkpoint(self.method)}: {err}") from None
+
+    def train(self, resumed: bool) -> None:
+        """Train to the end, from wherever this run stands."""
+        if resumed:
+            self.narrator.say(
+                f"{self.method}: resumed at round {self.trainer.round + 1}, step "
+                f"{self.trainer.step + 1}"
+            )
+        else:
+            for note in self.parts.notes:
+                self.narrator.say(note)
+        self.trainer.train(self.config.training.epochs)
+
+    def _save(self) -> None:
+        state = method_state(
+            self.method,
+            self.trainer.state_dict(),
+            self.config,
+            len(self.log),
+            torch.get_num_threads(),
+        )
+        checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
+
+    # -- observer of the trainer -------------------------------------------------------------
+
+    def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
+        """Draw progress; save inside the round where the configuration asks for it."""
+        self.narrator.step(self.method, step, steps, loss)
+        every = self.config.training.checkpoint_every
+        if every is not None and trainer.steps % every == 0 and step < steps:
+            self._save()
+
+    def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
+        """Write the record, then the checkpoint that knows of it."""
+        line = self._epoch_record(record)
+        self.log.append(line)
+        self._save()
+        self.narrator.record(line)
+
+    def _epoch_record(self, record: RoundRecord) -> EpochRecord:
+        update = record.curriculum
+        fields: dict[str, Any] = {}
+        if update is not None:
+            low, high = update.noise_interval or (None, None)
+            fields = {
+                "phase": update.phase,
+                "age": update.age,
+                "noise_rate": update.noise_rate,
+                "noise_rate_low": low,
+                "noise_rate_high": high,
+                "changed": update.changed,
+                "objective_before": update.objective_before,
+                "objective_after": update.objective_after,
+                "detection_auroc": _first(update.score_auroc, update.detection_auroc),
+                "detection_precision": update.detection_precision,
+                "detection_recall": update.detection_recall,
+                "false_alarm_rate": update.false_alarm_rate,
+                "extra": {"curriculum": update.as_dict()},
+            }
+        weights = self.weights.weights
+        metrics = dict(record.metrics)
+        notes = (*record.notes, *metrics.pop("notes", ()))
+        seconds = record.seconds_train + record.seconds_embed
+        if update is not None:
+            seconds += update.seconds_statistics + update.seconds_solve
+        return EpochRecord(
+            method=self.method,
+            epoch=record.epochs,
+            steps=record.steps,
+            seconds=seconds,
+            loss=record.loss,
+            maw=record.maw,
+            sdaw=record.sdaw,
+            kept=float((weights >= 0.5).float().mean()),
+            notes=notes,
+            **metrics,
+            **fields,
+        )
+
+
+class _Pairs(torch.utils.data.Dataset):
+    """(view, code) of the training set."""
+
+    def __init__(self, data: ExperimentData) -> None:
+        self.views, self.codes = data.views, data.codes
+
+    def set_epoch(self, epoch: int) -> None:
+        """Other random views each epoch."""
+        if hasattr(self.views, "set_epoch"):
+            self.views.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+    def __getitem__(self, sample_index: int) -> tuple[torch.Tensor, int]:
+        return self.views[sample_index], int(self.codes[sample_index])
+
+
+def _first(*values: float | None) -> float | None:
+    return next((v for v in values if v is not None), None)
