@@ -28,8 +28,12 @@ _HOME = {
     "evaluate": "bspml.evaluation.retrieval",
     "load": "bspml.run",
     "audit": "bspml.auditing",
+    "SuperLoss": "bspml.reducers",
+    "GradientRescaling": "bspml.reducers",
+    "IMAE": "bspml.reducers",
+    "load_retrieval": "bspml.data.catalogue",
 }
-_MODULES = ("noise", "trainers", "evaluation", "errors")
+_MODULES = ("functional", "noise", "methods", "reducers", "trainers", "evaluation", "errors")
 
 __all__ = [*_HOME, *_MODULES]
 

@@ -131,9 +131,7 @@ class RunningTau(nn.Module):
         addend = torch.where(counts, total, 0.0)
         summed = self.total + addend
         larger = self.total.abs() >= addend.abs()
-        lost = torch.where(
-            larger, (self.total - summed) + addend, (addend - summed) + self.total
-        )
+        lost = torch.where(larger, (self.total - summed) + addend, (addend - summed) + self.total)
         self.total.copy_(summed)
         self.correction.add_(lost)
         self.count.add_(torch.where(counts, count, 0.0))

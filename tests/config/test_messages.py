@@ -39,8 +39,8 @@ def message(tree):
         ({"evaluation": {"ks": [1, "a"]}}, "`evaluation.ks.1`: expected a whole number; got 'a'"),
         (
             {"noise": {"kind": "symetric"}},
-            "`noise.kind` must be one of none, symmetric; got 'symetric'; did you mean "
-            "`symmetric`?",
+            "`noise.kind` must be one of none, symmetric, pair-flip, small-cluster, open-set, "
+            "instance-dependent; got 'symetric'; did you mean `symmetric`?",
         ),
         (
             {"curriculum": {"warmup": "crossfit"}},

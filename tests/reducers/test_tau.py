@@ -54,12 +54,12 @@ def test_the_mean_is_that_of_the_exact_sum(batches):
     tau = RunningTau("mean")
     for batch in batches:
         tau.update(torch.tensor(batch))
-    losses = [Fraction(l) for batch in batches for l in batch]
+    losses = [Fraction(x) for batch in batches for x in batch]
     if not losses:
         assert math.isnan(float(tau))
         return
     exact = float(sum(losses) / len(losses))
-    scale = float(sum(abs(l) for l in losses) / len(losses))
+    scale = float(sum(abs(x) for x in losses) / len(losses))
     assert float(tau) == pytest.approx(exact, abs=4e-16 * scale, rel=4e-16)
 
 

@@ -1,0 +1,169 @@
+"""What a loss's own reducer does to transformed losses.
+
+pytorch-metric-learning's reducers pick losses by value: AvgNonZeroReducer drops what is not above
+0.  SuperLoss is negative for every easy sample, so the picking is done on the raw losses and the
+averaging on the transformed ones:
+
+    raw (n,) -> plan(reducer) -> keep (n,), finish(transformed (n,)) -> scalar
+
+Reducers of other classes are taken to be linear in the losses they pick.  Their coefficients on
+the raw losses,  c_i = d reducer / d l_i,  are applied to the transformed ones.  On the CPU Euler's
+identity  sum c_i l_i = reducer(l)  shows whether that is so; a reducer that fails it is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pytorch_metric_learning import reducers as pml_reducers
+
+from bspml.errors import InputError
+from bspml.shapes import Bool, Float, Tensor
+
+_EULER_TOLERANCE = 1e-3  # rounding of a float32 sum over a million pairs stays well below
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a reducer treats one sub-loss.
+
+    Attributes:
+        keep: (n,) the losses that enter; None: all.
+        finish: (n,) transformed losses to what the reducer returns.
+    """
+
+    keep: Bool[Tensor, " n"] | None
+    finish: Callable[[Tensor], Any]
+
+
+def reducer_for(reducer: Any, name: str) -> Any:
+    """The reducer that handles the sub-loss `name`."""
+    if isinstance(reducer, pml_reducers.MultipleReducers):
+        held = dict(reducer.reducers.items())  # a ModuleDict has no `get`
+        return held.get(name, reducer.default_reducer)
+    return reducer
+
+
+def check_reducer(reducer: Any, loss_name: str) -> None:
+    """Refuse reducers whose way of combining sub-losses cannot be followed.
+
+    Raises:
+        InputError: a subclass of MultipleReducers with a `forward` of its own, or no reducer.
+    """
+    if not isinstance(reducer, pml_reducers.BaseReducer):
+        raise InputError(
+            f"`loss` ({loss_name}) must have a reducer of pytorch-metric-learning; "
+            f"got {type(reducer).__name__}. Derive yours from its BaseReducer."
+        )
+    multiple = pml_reducers.MultipleReducers
+    if isinstance(reducer, multiple) and type(reducer).forward is not multiple.forward:
+        raise InputError(
+            f"`loss` ({loss_name}) has the reducer {type(reducer).__name__}, which combines "
+            "sub-losses in its own `forward`; override `sub_loss_reduction` instead."
+        )
+
+
+def make_plan(
+    reducer: Any,
+    name: str,
+    info: dict[str, Any],
+    raw: Float[Tensor, " n"],
+    embeddings: Tensor,
+    labels: Any,
+    active_only: bool = False,
+) -> Plan:
+    """How `reducer` treats the sub-loss `name` with raw losses `raw`.
+
+    Args:
+        reducer: the loss's own, for this sub-loss.
+        name: of the sub-loss.
+        info: its entry in the loss dictionary.
+        raw: (n,) the losses before any transform, n at least 1.
+        embeddings: (B, D), as reducers get them.
+        labels: (B,) or None, likewise.
+        active_only: leave out losses that are 0 whatever the reducer (its divisor does).
+
+    Raises:
+        InputError: on the CPU: a reducer that is not linear in the losses it picks.
+    """
+    kind = type(reducer)
+    keep = raw > 0 if active_only else None
+
+    def call(losses: Tensor) -> Any:
+        return reducer({name: {**info, "losses": losses}}, embeddings, labels)
+
+    if kind in (pml_reducers.ThresholdReducer, pml_reducers.AvgNonZeroReducer):
+        keep = _within(raw, reducer.low, reducer.high)
+        return Plan(keep, lambda losses: _mean(losses, keep))
+    if kind is pml_reducers.MeanReducer:
+        return Plan(keep, lambda losses: _mean(losses, keep))
+    if kind is pml_reducers.SumReducer:
+        return Plan(keep, lambda losses: _kept(losses, keep).sum())
+    if kind is pml_reducers.DivisorReducer:
+        return Plan(keep, lambda losses: _divide(_kept(losses, keep).sum(), info["divisor"]))
+    known = (
+        pml_reducers.DivisorReducer,  # and what is derived from it: a sum over a given number
+        pml_reducers.ClassWeightedReducer,
+        pml_reducers.DoNothingReducer,
+    )
+    if isinstance(reducer, known):
+        return Plan(keep, lambda losses: call(_kept(losses, keep)))
+    slopes = _slopes(call, raw, kind.__name__)
+    return Plan(slopes != 0, lambda losses: (_kept(losses, slopes != 0) * slopes).sum())
+
+
+def _within(raw: Tensor, low: float | None, high: float | None) -> Bool[Tensor, " n"]:
+    """Strictly between, as pytorch-metric-learning's ThresholdReducer compares."""
+    keep = torch.ones_like(raw, dtype=torch.bool)
+    if low is not None:
+        keep = keep & (raw > low)
+    if high is not None:
+        keep = keep & (raw < high)
+    return keep
+
+
+def _kept(losses: Tensor, keep: Bool[Tensor, " n"] | None) -> Tensor:
+    # A mask, not an index: picking by index would wait for the device.
+    return losses if keep is None else torch.where(keep, losses, 0)
+
+
+def _mean(losses: Tensor, keep: Bool[Tensor, " n"] | None) -> Tensor:
+    """Mean of the kept; 0, with a gradient of 0, if none is."""
+    if keep is None:
+        return losses.mean()
+    return _kept(losses, keep).sum() / keep.sum().clamp(min=1)
+
+
+def _divide(total: Tensor, divisor: Any) -> Tensor:
+    if not isinstance(divisor, Tensor):  # sending it to the device would wait for the device
+        return total / divisor if divisor else total * 0
+    return torch.where(divisor != 0, total, 0) / torch.where(divisor != 0, divisor, 1)
+
+
+def _slopes(call: Callable[[Tensor], Any], raw: Tensor, reducer_name: str) -> Tensor:
+    """(n,) the coefficients of a reducer that is linear in the losses it picks."""
+    with torch.enable_grad():
+        leaf = raw.detach().clone().requires_grad_()
+        value = call(leaf)
+        if not isinstance(value, Tensor) or value.numel() != 1:
+            raise InputError(
+                f"the loss's reducer {reducer_name} must return one number; got "
+                f"{type(value).__name__}. Use one of pytorch-metric-learning, or MeanReducer."
+            )
+        found = None
+        if value.requires_grad:
+            (found,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
+    slopes = torch.zeros_like(raw) if found is None else found
+    if raw.device.type == "cpu":  # elsewhere looking would wait for the device
+        parts = slopes * raw.detach()
+        off = (parts.sum() - value.detach().sum()).abs()
+        if off > _EULER_TOLERANCE * (parts.abs().sum() + value.detach().abs().sum()):
+            raise InputError(
+                f"the loss's reducer {reducer_name} is not linear in the losses it picks, so it "
+                "cannot be followed after a transform. Use MeanReducer, or reduce yourself: "
+                "loss.set_reducer(DoNothingReducer()) before wrapping."
+            )
+    return slopes
