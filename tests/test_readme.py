@@ -4,6 +4,7 @@ import logging
 import re
 from pathlib import Path
 
+DOCS = Path(__file__).parent.parent / "docs"
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
@@ -19,7 +20,10 @@ def test_python_blocks_run_in_order(capsys):
 
 def test_every_reference_is_listed():
     sources = (Path(__file__).parent.parent / "bspml").rglob("*.py")
-    text = README + "".join(path.read_text(encoding="utf-8") for path in sources)
-    cited = set(re.findall(r"\[((?:[A-Z][A-Za-z-]+ )+(?:MS )?\d{4})\]", text))
-    listed = set(re.findall(r"^- \[(.+?)\]", README, flags=re.MULTILINE))
+    pages = [path for path in DOCS.glob("*.md") if path.name != "references.md"]
+    text = README + "".join(path.read_text(encoding="utf-8") for path in [*sources, *pages])
+    cited = set(re.findall(r"\[((?:[A-Z&][A-Za-zć-]* )+\d{4})\]", text))
+    assert len(cited) > 30
+    list_of_all = (DOCS / "references.md").read_text(encoding="utf-8")
+    listed = set(re.findall(r"^- \[(.+?)\]", list_of_all, flags=re.MULTILINE))
     assert cited <= listed, cited - listed
