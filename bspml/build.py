@@ -45,14 +45,19 @@ def make_network(config: Config, width: int, pretrained: bool = True) -> nn.Modu
         pretrained: False leaves the file of weights out, for a network that gets its state from
             a checkpoint: the file need not be there any more.
     """
+    settings = config.network
+    options = {"hidden": settings.hidden} if settings.name == "mlp" else {}
     network = build_network(
-        config.network.name,
-        config.network.embedding_size,
+        settings.name,
+        settings.embedding_size,
         in_channels=width,
-        weights=config.network.weights if pretrained else None,
+        weights=settings.weights if pretrained else None,
         seed=config.seed,
+        pooling=settings.pooling,
+        freeze_batchnorm=settings.freeze_batchnorm,
+        **options,
     )
-    if config.network.freeze:
+    if settings.freeze:
         freeze_backbone(network)
     return network
 

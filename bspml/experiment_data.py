@@ -7,7 +7,7 @@ a frozen backbone, extracted once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -179,10 +179,29 @@ def _load(config: Config) -> RetrievalData:
         )
     except InputError as err:
         raise ConfigError(f"`data`: {err}") from None
-    if settings.subset is None:
-        return data
-    splits = [_first_classes(split, config) for split in data.splits]
+    # Features of the whole splits first: whatever part of them is used, they are made once.
+    splits = [_with_features(split, config) for split in data.splits]
+    if settings.subset is not None:
+        splits = [_first_classes(split, config) for split in splits]
     return RetrievalData.of(data.name, splits, data.ks, data.notes)
+
+
+def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
+    settings = config.data
+    if settings.features is None:
+        return split
+    from bspml.feature_cache import cached_features
+
+    features = cached_features(
+        split,
+        settings.features,
+        weights=settings.features_weights,
+        image_size=settings.image_size,
+        crop_boxes=settings.crop_boxes,
+        cache=settings.cache,
+        num_workers=config.workers,
+    )
+    return replace(split, features=features)
 
 
 def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
@@ -213,13 +232,6 @@ def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
     if split.features is not None:
         return split.features.float()
     size, channels = image_shape(config)
-    if settings.features is not None:
-        from bspml.feature_cache import cached_features
-
-        return cached_features(
-            split, settings.features, settings.features_weights, settings.image_size,
-            settings.crop_boxes, settings.cache, device=None, num_workers=config.workers,
-        )  # fmt: skip
     pixels = split.pixels
     if pixels is not None and pixels.is_floating_point() and pixels.shape[1:] == (
         channels, size, size,
@@ -242,10 +254,10 @@ def image_shape(config: Config) -> tuple[int, int]:
 
 def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:
     settings = config.data
-    photos = split.content == "photo" and settings.features is None and split.features is None
+    photos = split.content == "photo" and split.features is None
     if not (photos if settings.augment is None else settings.augment):
         return inputs
-    if not photos and (settings.features is not None or split.features is not None):
+    if split.features is not None:
         raise ConfigError(
             "`data.augment` shows random views of images, but the network sees features; set it "
             "to null."

@@ -190,6 +190,9 @@ class NetworkConfig(Section):
     embedding_size: Annotated[int, Field(ge=1, le=65_536)] = 128
     weights: FilePath | None = None  # state dict, from other data; null: from scratch
     freeze: bool = False  # train the last linear layer only
+    freeze_batchnorm: bool = False  # keep the batch statistics of the file of weights
+    pooling: Literal["avg", "gem"] | None = None  # of a backbone's last maps; null: its own
+    hidden: Whole = 0  # mlp: width of a hidden layer; 0: one linear layer
 
     @field_validator("name")
     @classmethod
@@ -202,6 +205,20 @@ class NetworkConfig(Section):
             raise ValueError(
                 "`network.freeze` is true, but `network.weights` is null: a network from scratch "
                 "would never learn; name a file of weights, or set network.freeze to false"
+            )
+        if self.freeze_batchnorm and self.weights is None and self.name != "efficientnet-lite0":
+            raise ValueError(
+                "`network.freeze_batchnorm` is true, but `network.weights` is null: there are no "
+                "statistics to keep; name a file of weights, or set it to false"
+            )
+        if self.pooling is not None and self.name in ("small-conv", "mlp"):
+            raise ValueError(
+                f"`network.pooling` is {self.pooling}, but {self.name} has none to choose; set it "
+                "to null"
+            )
+        if self.hidden and self.name != "mlp":
+            raise ValueError(
+                f"`network.hidden` is {self.hidden}, but only mlp reads it; set it to 0"
             )
         return self
 

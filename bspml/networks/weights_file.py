@@ -1,0 +1,91 @@
+"""Files of weights, which come from anywhere: read as tensors, never as code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from bspml.errors import DataError, MissingDependencyError
+from bspml.files import is_special
+
+_WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the state dict
+_PARALLEL = "module."  # what torch's DataParallel puts before every name
+
+
+def load_weights(
+    net: nn.Module, file: str | os.PathLike[str], replaced: Sequence[str] = ()
+) -> None:
+    """Put the tensors of `file` into `net`, each name and shape as it must be.
+
+    Args:
+        net: changed in place.
+        file: a state dict saved with `torch.save`, alone or under the key `state_dict` or `model`,
+            or a .safetensors file.
+        replaced: dotted names of modules that will not be used, such as a classifier that gives
+            way to another: what the file says of them, or does not, is ignored.
+
+    Raises:
+        DataError: missing, damaged, holds more than tensors, or is of another network; names it.
+        MissingDependencyError: a .safetensors file without the package that reads it.
+    """
+    path = Path(file)
+    state = _unwrapped(_read(path), net)
+    if isinstance(state, Mapping):
+        unused = tuple(f"{name}." for name in replaced)
+        state = {k: v for k, v in state.items() if not str(k).startswith(unused)}
+        state |= {k: v for k, v in net.state_dict().items() if k.startswith(unused)}
+    try:
+        net.load_state_dict(state)
+    except (RuntimeError, TypeError, AttributeError) as err:
+        reason = " ".join(str(err).split())[:300]
+        raise DataError(f"`weights`: {path} does not fit {type(net).__name__}: {reason}") from err
+
+
+def _read(path: Path) -> Any:
+    if is_special(path):
+        raise DataError(f"`weights`: {path} is a pipe or a device, not a file.")
+    try:
+        if path.suffix == ".safetensors":
+            return _read_safetensors(path)
+        return torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError as err:
+        raise DataError(f"`weights`: there is no file {path}.") from err
+    except MissingDependencyError:
+        raise
+    except Exception as err:  # damaged bytes can lead the unpickler into any error at all
+        reason = f"{type(err).__name__}: {' '.join(str(err).split())[:200]}"
+        raise DataError(
+            f"`weights`: {path} is damaged, or holds more than tensors ({reason}). "
+            "Save `model.state_dict()` with torch.save."
+        ) from err
+
+
+def _read_safetensors(path: Path) -> Any:
+    try:
+        reader = importlib.import_module("safetensors.torch")
+    except ImportError as err:
+        raise MissingDependencyError(
+            f"`weights`: {path} needs safetensors, which is not installed; "
+            "`pip install safetensors`."
+        ) from err
+    return reader.load_file(path)
+
+
+def _unwrapped(state: Any, net: nn.Module) -> Any:
+    """The state dict inside what a training script saved."""
+    for key in _WRAPPERS:
+        if isinstance(state, Mapping) and isinstance(state.get(key), Mapping):
+            state = state[key]
+    if isinstance(state, Mapping) and _parallel(state) and not _parallel(net.state_dict()):
+        return {k.removeprefix(_PARALLEL): v for k, v in state.items()}
+    return state
+
+
+def _parallel(state: Mapping[Any, Any]) -> bool:
+    return all(isinstance(k, str) and k.startswith(_PARALLEL) for k in state)

@@ -1,0 +1,122 @@
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.utils.data import Dataset, TensorDataset
+
+from bspml.errors import DataError, InputError
+from bspml.networks import build_network, embed
+
+
+def pixels(*shape, seed=0):
+    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+class Pairs(Dataset):
+    def __init__(self, x, extra):
+        self.x, self.extra = x, extra
+
+    def __len__(self):
+        return len(self.x)
+
+    def __getitem__(self, i):
+        return (self.x[i], *([i] * self.extra)) if self.extra else self.x[i]
+
+
+def test_embeddings_of_tensors_and_data_sets_are_those_of_one_evaluation_pass():
+    net = build_network("small-conv", 16)
+    x = pixels(11, 1, 24, 24)
+    net.eval()
+    expected = net(x).detach()
+    net.train()
+    for data in (x, TensorDataset(x), Pairs(x, 0), Pairs(x, 1), Pairs(x, 2)):
+        out = embed(net, data, batch_size=4)
+        torch.testing.assert_close(out, expected, rtol=1e-4, atol=1e-5)
+        assert out.dtype == torch.float32
+        assert out.device.type == "cpu"
+        assert not out.requires_grad
+
+
+def test_the_result_can_be_used_by_autograd():
+    out = embed(build_network("small-conv", 4), pixels(3, 1, 24, 24))
+    weight = torch.ones(4, requires_grad=True)
+    (out @ weight).sum().backward()
+    torch.testing.assert_close(weight.grad, out.sum(0))
+
+
+def test_embed_leaves_model_and_global_state_as_they_were():
+    net = build_network("small-conv", 4)
+    net.train()
+    net.blocks[1].eval()  # a frozen part stays frozen
+    modes = [m.training for m in net.modules()]
+    before = copy.deepcopy(net.state_dict())
+    state = torch.get_rng_state()
+    embed(net, pixels(6, 1, 24, 24), batch_size=4)
+    assert [m.training for m in net.modules()] == modes
+    assert all(torch.equal(before[k], v) for k, v in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), state)
+    with pytest.raises(InputError):
+        embed(net, pixels(6, 1, 4, 4))
+    assert [m.training for m in net.modules()] == modes
+
+
+def test_half_precision_outputs_come_back_as_float32():
+    net = nn.Linear(3, 2).to(torch.bfloat16)
+    assert embed(net, pixels(4, 3).to(torch.bfloat16)).dtype == torch.float32
+
+
+def test_a_model_without_parameters_runs_on_the_cpu():
+    assert torch.equal(embed(nn.Flatten(), torch.ones(3, 2, 2)), torch.ones(3, 4))
+
+
+def test_progress_is_shown_on_stderr_only_when_asked(capsys):
+    net, x = nn.Flatten(), torch.ones(3, 2, 2)
+    embed(net, x)
+    assert capsys.readouterr() == ("", "")
+    embed(net, x, batch_size=1, progress=True)
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "embed" in err
+    assert "3/3" in err
+
+
+def test_embed_refuses_nothing_and_shapes_that_are_not_rows():
+    net = nn.Flatten()
+    for empty in (torch.empty(0, 2, 2), TensorDataset(torch.empty(0, 2, 2))):
+        with pytest.raises(InputError, match="`data` must hold at least one sample"):
+            embed(net, empty)
+    with pytest.raises(InputError, match=r"\(B, D\) = \(3, D\); got \(3, 2, 2\)"):
+        embed(nn.Identity(), torch.ones(3, 2, 2))
+    with pytest.raises(InputError, match="`batch_size` must be a whole number"):
+        embed(net, torch.ones(3, 2), batch_size=0)
+
+
+def test_progress_can_be_a_function_that_counts(capsys):
+    seen = []
+    embed(nn.Flatten(), torch.ones(5, 2, 2), batch_size=2, progress=seen.append)
+    assert seen == [2, 2, 1]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_a_loader_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    embed(nn.Flatten(), TensorDataset(torch.ones(3, 2, 2)))
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+class Damaged(Dataset):
+    def __len__(self):
+        return 3
+
+    def __getitem__(self, i):
+        if i == 1:
+            raise DataError("b.png: is missing.")
+        return torch.ones(2)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_errors_of_the_data_keep_their_words(workers):
+    with pytest.raises(DataError) as caught:
+        embed(nn.Flatten(), Damaged(), num_workers=workers)
+    assert str(caught.value) == "b.png: is missing."

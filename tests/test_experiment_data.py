@@ -1,0 +1,157 @@
+"""Experiments on other data than glyphs: folders, galleries, features, published noise lists."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import bspml
+from bspml.config import load_config
+from bspml.errors import ConfigError
+from bspml.experiment import run_experiment
+from bspml.experiment_data import load_data
+from bspml.records import RecordLog, RunFolder, read_json
+
+QUICK = [
+    "training.epochs=2",
+    "curriculum.warmup_epochs=1",
+    "sampler.classes_per_batch=4",
+    "evaluation.ks=[1, 2]",
+    "evaluation.clustering=false",
+    "network.embedding_size=8",
+]
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    """8 classes of 6 little photographs; a class has a hue, a photograph a shade."""
+    root = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for c in range(8):
+        (root / f"class {c}").mkdir()
+        for i in range(6):
+            pixels = rng.integers(0, 60, (20, 24, 3)) + 150 * (np.array([1, 2, 4]) & (c + 1) > 0)
+            Image.fromarray(pixels.astype(np.uint8)).save(root / f"class {c}" / f"{i}.jpg")
+    return root
+
+
+def folder_settings(root, *more):
+    common = ["data.name=folder", f"data.root={root}", "data.image_size=16", "noise.rate=0.2"]
+    return load_config(None, [*QUICK, *common, "sampler.classes_per_batch=3", *more])
+
+
+def test_a_folder_of_photographs_trains_with_random_views_and_pictures(photos, tmp_path):
+    config = folder_settings(photos, "training.methods=[multi-similarity, bspml]")
+    data = load_data(config)
+    assert (data.width, len(data.codes), len(data.test_labels)) == (3, 24, 24)
+    assert data.images.shape == (24, 3, 16, 16)  # small: decoded once
+    data.views.set_epoch(0)
+    first = data.views[0]
+    assert not torch.equal(first, data.images[0])
+    data.views.set_epoch(1)
+    assert not torch.equal(first, data.views[0])
+    result = run_experiment(config, RunFolder.create(tmp_path / "run"))
+    assert data.pictures()[3].shape == (96, 96, 3)
+    assert (result.folder.figures / "lowest_weights.png").is_file()
+    assert (result.folder.path / "report.html").is_file()
+    model = bspml.load(result.folder.path).model
+    assert model(torch.rand(2, 3, 16, 16)).shape == (2, 8)
+
+
+def test_the_fingerprint_follows_files_and_labels(photos, tmp_path):
+    before = load_data(folder_settings(photos)).fingerprint
+    assert load_data(folder_settings(photos)).fingerprint == before
+    assert load_data(folder_settings(photos, "seed=1")).fingerprint != before  # other wrong labels
+    copy = shutil.copytree(photos, tmp_path / "copy")
+    assert load_data(folder_settings(copy)).fingerprint == before
+    Image.new("RGB", (24, 20)).save(copy / "class 0" / "0.jpg")
+    assert load_data(folder_settings(copy)).fingerprint != before
+
+
+def test_queries_are_searched_in_the_gallery(photos, tmp_path):
+    for number, name in enumerate(("train", "query", "gallery")):
+        for c in range(4) if name == "train" else range(4, 8):
+            rows = range(6) if name == "train" else range(3 * (number - 1), 3 * number)
+            (tmp_path / name / f"class {c}").mkdir(parents=True)
+            for i in rows:
+                shutil.copy(photos / f"class {c}" / f"{i}.jpg", tmp_path / name / f"class {c}")
+    config = folder_settings(tmp_path, "training.methods=[multi-similarity]")
+    data = load_data(config)
+    assert (len(data.test_labels), len(data.gallery_labels)) == (12, 12)
+    assert data.most_neighbours == 12
+    result = run_experiment(config, RunFolder.create(tmp_path / "run"), figures=False)
+    model = bspml.load(result.folder.path, "multi-similarity").model
+    with torch.no_grad():
+        found = bspml.evaluate(
+            model(data.test_images),
+            data.test_labels,
+            gallery=model(data.gallery_images),
+            gallery_labels=data.gallery_labels,
+            ks=(1,),
+        )
+    row = result.results["multi-similarity"]
+    assert row["Recall@1 %"] == pytest.approx(100 * found.recall_at_k[1])
+
+
+@pytest.fixture
+def features(tmp_path):
+    rng = np.random.default_rng(1)
+    labels = np.repeat([f"c{c}" for c in range(40)], 12)
+    rows = np.repeat(rng.standard_normal((40, 16)), 12, 0) + 0.3 * rng.standard_normal((480, 16))
+    splits = np.where(np.arange(480) < 240, "train", "test")
+    np.savez(tmp_path / "features.npz", embeddings=rows, labels=labels, splits=splits)
+    return tmp_path / "features.npz"
+
+
+def test_features_judge_the_labels_before_the_head_sees_one(features, tmp_path):
+    settings = [*QUICK, "data.name=features", f"data.root={features}", "network.name=mlp"]
+    config = load_config(None, [*settings, "training.methods=[bspml]"])
+    assert not config.cross_fitted
+    data = load_data(config)
+    result = run_experiment(config, RunFolder.create(tmp_path / "run"))
+    expected = bspml.SelfPacedCurriculum(bspml.SampleWeights(data.codes)).update(data.features)
+    records = RecordLog(result.folder.records).read()
+    assert records[-1].noise_rate == expected.noise_rate
+    assert read_json(result.folder.path / "suspects.json")["pictures"] == {}
+    assert bspml.load(result.folder.path).embed(data.features).shape == (240, 8)
+
+
+@pytest.mark.parametrize("kind", ["pair-flip", "small-cluster", "open-set", "instance-dependent"])
+def test_every_kind_of_noise_is_planted(features, kind):
+    settings = [*QUICK, "data.name=features", f"data.root={features}", "network.name=mlp"]
+    data = load_data(load_config(None, [*settings, f"noise.kind={kind}", "noise.rate=0.2"]))
+    assert data.noise_rate == pytest.approx(0.2, abs=0.03)
+    assert np.array_equal(data.labels != data.true_labels, data.is_noisy) or kind == "small-cluster"
+
+
+def test_validation_holds_training_classes_out_and_leaves_the_test_alone(features):
+    settings = [*QUICK, "data.name=features", f"data.root={features}", "network.name=mlp"]
+    data = load_data(load_config(None, [*settings, "data.validation=true"]))
+    names = {f"c{c}" for c in range(20)}
+    assert set(data.test_labels) < names
+    assert set(data.true_labels) == names - set(data.test_labels)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        (["network.name=mlp"], "the network would see images: mlp is the one for features"),
+        (["data.name=features"], "the network would see features"),
+        (["data.features_weights=w.pth"], "`data.features_weights` are the weights of"),
+        (["data.name=glyfs"], "did you mean `glyphs`"),
+        (["network.name=resnet50"], "must be one of small-conv, .*, torchvision:MODEL, timm:MODEL"),
+        (["network.pooling=gem"], "small-conv has none to choose"),
+        (["noise.kind=open-set", "noise.per_class=true"], "only symmetric and pair-flip read it"),
+        (["noise.kind=instance-dependent"], "needs features to look with"),
+        (["data.name=cub"], "`root` must name the folder of CUB"),
+        (["data.name=features", "network.name=mlp", "data.layout=csv"], "no option `layout`"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(settings, said):
+    def load():
+        return load_data(load_config(None, [*QUICK, *settings]))
+
+    with pytest.raises(ConfigError, match=said):
+        load()
