@@ -201,6 +201,12 @@ def noise(
     kind: Annotated[str, typer.Option(help="Kind of noise.")] = "symmetric",
     rate: Annotated[float, typer.Option(help="Share of labels to change.")] = 0.3,
     per_class: Annotated[bool, typer.Option(help="The same share of every class.")] = False,
+    keep_original: Annotated[
+        bool, typer.Option("--keep-original", help="A drawn label may come out as it was.")
+    ] = False,
+    by_chance: Annotated[
+        bool, typer.Option("--by-chance", help="Draw each sample with probability RATE.")
+    ] = False,
     output: Output = None,
     seed: Seed = None,
     json: Json = False,
@@ -208,7 +214,7 @@ def noise(
     """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
     from bspml.cli.noise import run_noise
 
-    run_noise(labels, kind, rate, per_class, output, seed or 0, json)
+    run_noise(labels, kind, rate, per_class, keep_original, by_chance, output, seed or 0, json)
 
 
 @app.command()

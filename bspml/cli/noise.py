@@ -18,7 +18,11 @@ KINDS: dict[str, Callable[..., noise.NoisyLabels]] = {
     "small-cluster": noise.small_cluster,
     "open-set": noise.open_set,
 }
-_PER_CLASS = ("symmetric", "pair-flip")
+_READ_BY = {
+    "per_class": ("symmetric", "pair-flip"),
+    "keep_original": ("symmetric",),
+    "exact": ("symmetric", "pair-flip"),
+}
 
 
 def run_noise(
@@ -26,26 +30,37 @@ def run_noise(
     kind: str,
     rate: float,
     per_class: bool,
+    keep_original: bool,
+    by_chance: bool,
     output: str | None,
     seed: int,
     as_json: bool,
 ) -> None:
-    """Write index, label, true_label, is_noisy as CSV."""
+    """Write index, label, true_label, is_noisy as CSV, or all with the transition matrix as .npz."""
     check_choice(kind, "--kind", list(KINDS))
-    if per_class and kind not in _PER_CLASS:
-        raise InputError(f"--per-class goes with {' and '.join(_PER_CLASS)}; got --kind {kind}.")
-    options = {"per_class": True} if per_class else {}
+    asked = {
+        "per_class": ("--per-class", per_class, True),
+        "keep_original": ("--keep-original", keep_original, True),
+        "exact": ("--by-chance", by_chance, False),
+    }
+    options = {}
+    for name, (flag, on, value) in asked.items():
+        if on and kind not in _READ_BY[name]:
+            raise InputError(f"{flag} goes with {' and '.join(_READ_BY[name])}; got --kind {kind}.")
+        if on:
+            options[name] = value
     given = read_labels(labels)
     noisy = KINDS[kind](given, rate, seed=seed, **options)
     path = Path(output or f"{Path(labels).stem}-{kind}-{rate:g}.csv")
-    write_labels(
-        path,
-        {
+    if path.suffix.lower() == ".npz":
+        noisy.save(path)
+    else:
+        columns = {
             "label": noisy.labels.tolist(),
             "true_label": given.tolist(),
             "is_noisy": [int(flag) for flag in noisy.is_noisy],
-        },
-    )
+        }
+        write_labels(path, columns)
     changed = int(noisy.is_noisy.sum())
     if as_json:
         print(json.dumps({"file": str(path), "changed": changed, "samples": len(given)}))

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import bspml
+from bspml import noise
 from bspml.cli import main
 from bspml.data.tables import read_embeddings, read_labels
 
@@ -208,6 +209,20 @@ def test_noise_writes_labels_the_truth_and_the_flags(capsys, points, kind):
     if kind == "symmetric":
         assert sum(r[1] != r[2] for r in rows) == 9 == sum(int(r[3]) for r in rows)
     assert read_labels(target).tolist() == [r[1] for r in rows]
+
+
+def test_noise_takes_the_conventions_of_the_papers(capsys, points):
+    file, target = points / "y.csv", points / "noisy.npz"
+    options = ["--keep-original", "--by-chance", "--rate", "0.5", "-o", target]
+    assert run(capsys, "noise", file, *options)[0] == 0
+    saved = noise.load(target)
+    given = read_labels(file)
+    expected = noise.symmetric(given, 0.5, keep_original=True, exact=False)
+    assert saved.labels.tolist() == expected.labels.tolist()
+    assert read_labels(target).tolist() == expected.labels.tolist()
+    code, _, err = run(capsys, "noise", file, "--kind", "open-set", "--by-chance")
+    assert code == 2
+    assert "--by-chance goes with symmetric and pair-flip; got --kind open-set" in err
 
 
 def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
