@@ -36,7 +36,7 @@ def run_noise(
     seed: int,
     as_json: bool,
 ) -> None:
-    """Write index, label, true_label, is_noisy as CSV, or all with the transition matrix as .npz."""
+    """Write index, label, true_label, is_noisy as CSV; as .npz with the matrix."""
     check_choice(kind, "--kind", list(KINDS))
     asked = {
         "per_class": ("--per-class", per_class, True),
