@@ -61,10 +61,10 @@ GRID: dict[str, list[Settings]] = {
     ],
 }
 CHOSEN: dict[str, Settings] = {
-    "multi-similarity": {"lam": 0.1},
-    "contrastive": {"lam": 3.0},
-    "triplet": {"lam": 0.1},
-    "normalized-softmax": {"beta": 8.0, "lam": 0.5},
+    "multi-similarity": {"lam": 0.01},
+    "contrastive": {"lam": 1.0},
+    "triplet": {"lam": 0.1, "smoothing": "sample"},
+    "normalized-softmax": {"beta": 16.0, "lam": 0.5},
 }
 
 
