@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import Labels, check_embeddings, check_reference_weights
+from bspml.checks import Labels, check_embeddings, check_reference_weights, normalize_rows
 from bspml.contrastive import (
     ContrastiveStatistics,
     References,
@@ -138,8 +138,7 @@ def _soft_means(rows: Tensor, c: int, reference: References, a: float) -> np.nda
     weights = torch.from_numpy(reference.weights[start:stop])
     sums = []
     for block in working_precision(rows).split(max(1, _BLOCK_VALUES // int(stop - start))):
-        norms = block.norm(dim=1, keepdim=True)
-        exponentials = ((block @ columns.T / norms - 1) * a).exp_()
+        exponentials = ((normalize_rows(block) @ columns.T - 1) * a).exp_()
         sums.append(exponentials.double().cpu() @ weights)
     return 1 + np.log(torch.cat(sums).numpy() / reference.totals[c]) / a
 

@@ -17,7 +17,8 @@ which vanishes for many classes of many samples:
    classes with share rho = pi / (C - 1), and these do not reach its upper tail.  With
    r = #{p > .75} / (.25 N) this gives r = pi / (1 - rho), that is  pi = r / (1 + r / (C - 1)).
 3. Small classes.  A clean sample whose classmates are all wrong looks wrong as well.  With n
-   samples a class it happens with probability pi^(n - 1) and more; `_looks_wrong` solves for pi.
+   samples a class it happens with probability pi^(n - 1) and more; `bspml.tail_count` solves for
+   pi.
 
 The null is one of labels wrong AT RANDOM: confusions between similar classes look right to it, so
 the estimate is a lower bound for those.  `bspml.confusions` gives the other bound.
@@ -29,20 +30,30 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.optimize import brentq
-from scipy.stats import chi2
 
 from bspml.checks import check_number
-from bspml.contrastive import SUPPORT_EDGES, ContrastiveStatistics
+from bspml.contrastive import ContrastiveStatistics
 from bspml.errors import InputError
+from bspml.rate_words import noise_sentence
 from bspml.shapes import Float, Tensor
+from bspml.tail_count import TAIL, TailCount
 
-__all__ = ["NoiseEstimate", "estimate_noise", "keep_q_values", "label_p_values"]
+__all__ = [
+    "NoiseEstimate",
+    "estimate_noise",
+    "keep_q_values",
+    "label_p_values",
+    "no_estimate",
+    "why_unjudgeable",
+]
 
-TAIL = 0.75  # p-values above it are taken to come from wrong labels
 PI_CAP = 0.95  # the rate used in q-values
 FEW_CLASSES = 100  # below it the null's share of true classes (up to 1 %) is taken out for q
-FEWEST_LABELS = 10  # below it the interval is (0, 1)
+_ALONE = "no class has a second sample of positive weight to compare with."
+_ALIKE = (
+    "the embeddings fit all labels alike, as if they were all in one place. Did the model that "
+    "made them collapse?"
+)
 SMALL_CLASSES = 6.0  # mean references a class below which the estimate carries a warning
 
 
@@ -58,6 +69,9 @@ class NoiseEstimate:
         upper_bound: at most this share, or None when confusions were not looked at.
         p_values: (N,) float64, NaN where the label cannot be judged.
         q_values: (N,) float64, likewise.  Promised for random errors only.
+        supported_rate: share of labels that look wrong beyond what clean labels of weak features
+            explain: `noise_rate` where the interval excludes 0, else what is left of it without
+            the clean labels that may have reached the tail.
         num_testable: labels that could be judged.
         notes: what was corrected or cannot be had, in words.
     """
@@ -69,6 +83,7 @@ class NoiseEstimate:
     upper_bound: float | None
     p_values: Float[Tensor, " N"]
     q_values: Float[Tensor, " N"]
+    supported_rate: float
     num_testable: int
     notes: tuple[str, ...]
 
@@ -76,19 +91,8 @@ class NoiseEstimate:
     def sentence(self) -> str:
         """The estimate in one sentence, for reports."""
         if self.num_testable == 0:
-            return "No label could be judged: no class has a second sample to compare with."
-        low, high = (_percent(v) for v in self.interval)
-        at_random = f"{_percent(self.noise_rate)} % of the labels are wrong at random"
-        if self.upper_bound is None:
-            return (
-                f"At least {at_random} (95 % interval {low} to {high} %); "
-                "confusions between similar classes come on top."
-            )
-        return (
-            f"Between {_percent(self.lower_bound)} and {_percent(self.upper_bound)} % of the "
-            f"labels are wrong: at least {at_random} (95 % interval {low} to {high} %), "
-            "and confusions between similar classes come on top."
-        )
+            return f"No label could be judged: {self.notes[0]}"
+        return noise_sentence(self.noise_rate, self.interval, self.upper_bound)
 
 
 def estimate_noise(
@@ -115,14 +119,13 @@ def estimate_noise(
     """
     if confusions_upper is not None:
         confusions_upper = check_number(confusions_upper, "confusions_upper", 0, 1)
-    p = label_p_values(stats)
     num_testable = int(stats.testable.sum())
     if num_testable == 0:
-        nothing = ("No class has a second sample of positive weight.",)
-        return NoiseEstimate(0.0, (0.0, 1.0), 0.0, 0.0, 1.0, p, p.clone(), 0, nothing)
+        return no_estimate(stats, _ALONE)
+    p = label_p_values(stats)
     tested = p[stats.testable].numpy()
     storey = min(1.0, float((tested > TAIL).mean() / (1 - TAIL)))
-    count = _TailCount.of(stats)
+    count = TailCount.of(stats)
     rate, interval = count.rate(), count.interval()
     num_classes = count.num_classes
     corrected = correct_few_classes and num_classes < FEW_CLASSES
@@ -136,8 +139,40 @@ def estimate_noise(
         upper_bound=None if confusions_upper is None else max(high, confusions_upper),
         p_values=p,
         q_values=keep_q_values(p_for_q, rate),
+        supported_rate=count.supported_rate(),
         num_testable=num_testable,
         notes=_notes(stats, count, interval, corrected),
+    )
+
+
+def why_unjudgeable(stats: ContrastiveStatistics) -> str:
+    """Why no label can be judged, in a sentence; '' where some can.
+
+    Embeddings that are all in one place fit every label alike: all difficulties, of given labels
+    and of random ones, lie in one bin of the histogram, or in two where it ends at that point.
+    """
+    if not stats.testable.any():
+        return _ALONE
+    own = stats.own_bin[stats.testable].numpy()
+    occupied = np.flatnonzero(stats.null)
+    apart = max(own.max(), occupied[-1]) - min(own.min(), occupied[0]) if len(occupied) else 0
+    return _ALIKE if apart <= 1 else ""
+
+
+def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
+    """The answer where no label can be judged: any rate is possible, and the notes say why."""
+    nothing = torch.full((len(stats.codes),), float("nan"), dtype=torch.float64)
+    return NoiseEstimate(
+        noise_rate=0.0,
+        interval=(0.0, 1.0),
+        storey=0.0,
+        lower_bound=0.0,
+        upper_bound=1.0,
+        p_values=nothing,
+        q_values=nothing.clone(),
+        supported_rate=0.0,
+        num_testable=0,
+        notes=(reason,),
     )
 
 
@@ -200,137 +235,9 @@ def _decontaminated_p_values(
     return _from_bins(stats, np.maximum.accumulate(np.clip(wrong, smallest, 1.0)))
 
 
-@dataclass(frozen=True)
-class _TailCount:
-    """What the estimate rests on: how many support-matched p-values lie in the upper tail."""
-
-    tail: float  # number of p > TAIL
-    tested: int
-    leak: float  # by how much p-values of clean labels seem to reach the tail, in counts
-    dispersion: float  # variance of `tail` over its mean
-    sizes: np.ndarray  # (C,) references per class, classes without any left out
-    judged_are_references: float  # share of judged samples that are their own class's references
-
-    @property
-    def num_classes(self) -> int:
-        return len(self.sizes)
-
-    @classmethod
-    def of(cls, stats: ContrastiveStatistics) -> _TailCount:
-        p = _support_matched_p_values(stats)
-        tested = stats.testable.numpy()
-        codes, p = stats.codes.numpy()[tested], p[tested]
-        sizes = stats.class_support.numpy()
-        in_tail = p > TAIL
-        tail, middle = in_tail.sum(), (p > 0.5).sum()
-        dispersion = _dispersion(codes, in_tail, sizes[sizes > 0])
-        # Wrong labels have uniform p: the middle holds (1 - .5) / (1 - TAIL) times their tail
-        # count.  What it holds beyond that is clean labels that fit badly.  If these fade by a
-        # third or more from the middle to the tail, twice the excess bounds what reaches the
-        # tail.  About .7 standard errors on top, as chance may hide the excess.
-        excess = middle * (1 - TAIL) / 0.5 - tail
-        leak = 2 * max(0.0, excess) + 0.5 * np.sqrt(max(tail, 1) * dispersion)
-        self_counted = (stats.class_support[stats.codes] - stats.support).numpy()[tested].mean()
-        return cls(
-            float(tail), len(p), float(leak), dispersion, sizes[sizes > 0], float(self_counted)
-        )
-
-    def rate(self) -> float:
-        return self._solve(self.tail)
-
-    def interval(self) -> tuple[float, float]:
-        """Poisson limits of the over-dispersed count, the low one less the leak, as rates."""
-        if self.tested < FEWEST_LABELS:
-            return 0.0, 1.0
-        scaled = self.tail / self.dispersion
-        low = self.dispersion * chi2.ppf(0.025, 2 * scaled) / 2 if self.tail else 0.0
-        high = self.dispersion * chi2.ppf(0.975, 2 * (scaled + 1)) / 2
-        rate = self.rate()
-        ends = self._solve(max(0.0, low - self.leak)), self._solve(high)
-        return min(ends[0], rate), max(ends[1], rate)
-
-    def _solve(self, tail: float) -> float:
-        ratio = tail / ((1 - TAIL) * self.tested)
-        ratio = ratio / (1 + ratio / (self.num_classes - 1))
-        if ratio <= 0:
-            return 0.0
-        largest = 0.999
-        if _looks_wrong(largest, self) <= ratio:
-            return 1.0
-        return float(brentq(lambda pi: _looks_wrong(pi, self) - ratio, 0.0, largest, xtol=1e-6))
-
-
-def _support_matched_p_values(stats: ContrastiveStatistics) -> np.ndarray:
-    """(N,) p-values against the null of classes with as many references as the label has.
-
-    A wrong sample that lands in a class at random finds there, without itself, what the class
-    holds: so `support`, which leaves the sample out, is matched with `class_support`, which has
-    nobody to leave out.  A stratum without null values borrows the nearest one that has some.
-    """
-    totals = stats.null_by_support.sum(1)
-    filled = np.flatnonzero(totals)
-    strata = np.arange(len(SUPPORT_EDGES))
-    nearest = filled[np.abs(filled[None] - strata[:, None]).argmin(1)]
-    below = (1 + np.cumsum(stats.null_by_support, 1)) / (1 + totals[:, None])  # (G, bins)
-    stratum = np.searchsorted(SUPPORT_EDGES, stats.support.numpy(), side="right") - 1
-    bins = stats.own_bin.numpy()
-    p = below[nearest[np.maximum(stratum, 0)], np.maximum(bins, 0)]
-    return np.where(bins >= 0, p, np.nan)
-
-
-def _dispersion(codes: np.ndarray, in_tail: np.ndarray, sizes: np.ndarray) -> float:
-    """How much more the tail count varies than a Poisson count, at least 1.
-
-    Samples of one class share its references, so they fall into the tail together: the sum over
-    classes of squared residuals measures it (cluster-robust variance).  The null's own sampling
-    adds up to three times the rate over C - 1, and tiny classes vary by another 1 / size.
-    """
-    tail = in_tail.sum()
-    per_class = np.bincount(codes)
-    expected = per_class * tail / len(codes)
-    clusters = max(2, (per_class > 0).sum())
-    variance = ((np.bincount(codes, in_tail) - expected) ** 2).sum() * clusters / (clusters - 1)
-    ratio = tail / ((1 - TAIL) * len(codes))
-    rate = min(1.0, ratio / (1 + ratio / (len(sizes) - 1)))
-    null_noise = 1 + 3 * rate / (len(sizes) - 1)
-    return float(max(1.0, variance / max(tail, 1)) * null_noise * (1 + 1 / sizes.mean()))
-
-
-def _looks_wrong(pi: float, count: _TailCount) -> float:
-    """Share of testable samples that look wrong at noise rate pi, wrong or lonely ones.
-
-    A class of n true members keeps Bin(n, 1 - pi) of them and receives about Poisson(n pi)
-    strangers.  A clean sample with no true classmate left but with strangers looks wrong; with
-    neither it is untestable.
-    """
-    n = _true_sizes(count.sizes.astype(float), pi)
-    share = n / n.sum()
-    no_strangers = np.exp(-n * pi)
-    alone = pi ** np.maximum(n - count.judged_are_references, 0)
-    clean_testable = 1 - alone * no_strangers
-    wrong_testable = 1 - pi**n * no_strangers
-    lonely = alone * (1 - no_strangers)
-    looks_wrong = share @ ((1 - pi) * lonely + pi * wrong_testable)
-    return float(
-        looks_wrong / max(share @ ((1 - pi) * clean_testable + pi * wrong_testable), 1e-12)
-    )
-
-
-def _true_sizes(sizes: np.ndarray, pi: float) -> np.ndarray:
-    """Class sizes before the noise: the given ones drawn towards their mean.
-
-    Noise at rate pi alone spreads equal classes of size n with variance n pi (1 - pi) + n pi;
-    what varies beyond it is real.
-    """
-    mean, variance = sizes.mean(), sizes.var()
-    by_noise = mean * pi * (2 - pi)
-    real = max(0.0, 1 - by_noise / variance) if variance > 0 else 0.0
-    return np.maximum(1.01, mean + np.sqrt(real) * (sizes - mean))
-
-
 def _notes(
     stats: ContrastiveStatistics,
-    count: _TailCount,
+    count: TailCount,
     interval: tuple[float, float],
     corrected: bool,
 ) -> tuple[str, ...]:
@@ -362,7 +269,3 @@ def _notes(
             "few for a sharper answer, and q-values are no better than the rate behind them."
         )
     return tuple(notes)
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bspml.cells import bare_cell, integers, parse_labels, protected_cell
+from bspml.cells import bare_cell, integers, parse_labels, plain_labels, protected_cell
 
 
 @given(st.text(alphabet="'=+-@ \t017.,eEnaif", max_size=6))
@@ -29,9 +29,43 @@ def test_text_that_python_would_read_as_a_number_keeps_its_class(cells):
     assert len(np.unique(labels)) == 2
 
 
-def test_whole_numbers_are_int64_and_longer_ones_text():
+def test_whole_numbers_are_int64_or_uint64_and_longer_ones_text():
     assert integers(["0", "-12", " 3 "]).tolist() == [0, -12, 3]
-    assert integers([str(2**63 - 1)]).tolist() == [2**63 - 1]
-    assert integers([str(2**63)]) is None
+    for number, kind in ((2**63 - 1, np.int64), (2**63, np.uint64), (2**64 - 1, np.uint64)):
+        assert integers([str(number), "7"]).tolist() == [number, 7]
+        assert integers([str(number)]).dtype == kind
+    assert integers([str(2**64)]) is None
+    assert integers([str(2**63), "-1"]) is None
+    assert integers([str(-(2**63) - 1)]) is None
     assert integers(["9" * 5000]) is None
     assert parse_labels(["1", "'2"]).tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize("text", ["\ufeff5", "\xa05", "\x1c5", "5\x85", "\u180e7", "٣", ".5 m"])
+def test_numbers_between_any_white_space_are_protected(text):
+    assert protected_cell(text) == f"'{text}"
+    assert bare_cell(f"'{text}") == text
+
+
+@pytest.mark.parametrize("text", ["ınf", "falſe", "\U00011f505", "\u200b5", "5\u2009km"])
+def test_what_only_looks_like_a_number_is_left_alone(text):
+    assert protected_cell(text) == text
+
+
+@pytest.mark.parametrize(
+    ("labels", "dtype"),
+    [
+        (np.array([True, False]), np.int64),
+        (np.array([1, 255], np.uint8), np.int64),
+        (np.array([1, -2], ">i4"), np.int64),
+        (np.array([1, 2], np.uint64), np.int64),
+        (np.array([1, 2**63], np.uint64), np.uint64),
+        (np.array([1, 2**63], ">u8"), np.uint64),
+        (np.array([], np.uint64), np.int64),
+        (np.array(["a"], ">U1"), "<U1"),
+    ],
+)
+def test_labels_have_one_form(labels, dtype):
+    plain = plain_labels(labels)
+    assert plain.dtype == np.dtype(dtype)
+    assert plain.tolist() == labels.tolist()

@@ -128,3 +128,16 @@ def test_other_embeddings_than_those_of_the_statistics_are_refused():
     stats = contrastive_statistics(embeddings, labels)
     with pytest.raises(InputError, match="those `stats` was computed from, 50 rows; got 49"):
         plausible_confusions(embeddings[1:], stats)
+
+
+@pytest.mark.parametrize("scale", [1e-24, 1e-36, 1e18])
+def test_the_scale_of_float32_rows_changes_nothing(scale):
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(6), 12)
+    x = (rng.standard_normal((6, 8))[codes] + 0.8 * rng.standard_normal((72, 8))).astype(np.float32)
+    labels = np.where(rng.random(72) < 0.2, (codes + 1) % 6, codes)
+    plain = plausible_confusions(x, contrastive_statistics(x, labels))
+    scaled = x * np.float32(scale)  # squared, these vanish or overflow
+    found = plausible_confusions(scaled, contrastive_statistics(scaled, labels))
+    assert found.upper_bound == pytest.approx(plain.upper_bound, abs=1e-3)
+    assert found.p_values.numpy() == pytest.approx(plain.p_values.numpy(), abs=0.05)

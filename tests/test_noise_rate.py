@@ -6,7 +6,13 @@ import torch
 
 from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
-from bspml.noise_rate import estimate_noise, keep_q_values, label_p_values
+from bspml.noise_rate import (
+    estimate_noise,
+    keep_q_values,
+    label_p_values,
+    no_estimate,
+    why_unjudgeable,
+)
 
 NAN = float("nan")
 
@@ -172,6 +178,55 @@ def test_untestable_samples_are_left_out_and_said():
     assert "2 of 120 samples are alone in their class" in estimate.notes[0]
 
 
+def test_clean_classes_that_overlap_support_no_rate():
+    # Hardly separated: the estimate is above 0, its interval is not.
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        labels = np.repeat(np.arange(20), 30)
+        x = rng.standard_normal((20, 16))[labels] + 2.5 * rng.standard_normal((600, 16))
+        estimate = estimate_noise(contrastive_statistics(x, labels))
+        assert estimate.noise_rate > 0.05
+        assert estimate.interval[0] == 0
+        assert estimate.supported_rate < 0.01
+        assert ", maybe none" in estimate.sentence
+        assert "t least" not in estimate.sentence
+
+
+def test_the_supported_rate_is_the_rate_where_labels_are_surely_wrong():
+    embeddings, labels, _ = _noisy(20, 40, 0.3)
+    estimate = estimate_noise(contrastive_statistics(embeddings, labels))
+    assert estimate.interval[0] > 0
+    assert estimate.supported_rate == estimate.noise_rate
+
+
+def test_few_wrong_labels_that_stand_out_are_supported_although_there_may_be_none():
+    embeddings, labels, _ = _noisy(5, 12, 0.2)
+    estimate = estimate_noise(contrastive_statistics(embeddings, labels))
+    assert estimate.interval[0] == 0
+    assert 0.05 < estimate.supported_rate < estimate.noise_rate
+
+
+@pytest.mark.parametrize(
+    ("x", "labels", "reason"),
+    [
+        (np.eye(5), np.arange(5), "second sample"),
+        (np.ones((40, 3)), np.arange(40) % 4, "all labels alike"),
+        (np.full((40, 3), -0.7), np.arange(40) % 2, "all labels alike"),
+        (np.eye(4)[np.arange(40) % 4], np.arange(40) % 4, ""),
+        (np.eye(2)[np.arange(40) % 2], np.arange(40) // 2 % 2, ""),
+    ],
+)
+def test_embeddings_in_one_place_tell_nothing(x, labels, reason):
+    x = x + 1e-7 * np.random.default_rng(0).standard_normal(x.shape)
+    stats = contrastive_statistics(x, labels)
+    assert reason in why_unjudgeable(stats)
+    assert bool(why_unjudgeable(stats)) == bool(reason)
+    nothing = no_estimate(stats, "why.")
+    assert (nothing.interval, nothing.upper_bound, nothing.noise_rate) == ((0, 1), 1, 0)
+    assert nothing.p_values.isnan().all()
+    assert nothing.sentence == "No label could be judged: why."
+
+
 def test_nothing_testable_says_nothing_instead_of_failing():
     stats = contrastive_statistics(np.eye(5), np.arange(5))
     estimate = estimate_noise(stats)
@@ -191,12 +246,17 @@ def test_the_sentence_says_lower_bound_or_both_bounds():
     stats = contrastive_statistics(embeddings, labels)
     alone = estimate_noise(stats)
     assert alone.upper_bound is None
-    assert alone.sentence.startswith("At least ")
-    assert "confusions between similar classes come on top" in alone.sentence
+    low, high = (
+        f"{100 * end:.1f}" if end < 0.0995 else f"{100 * end:.0f}" for end in alone.interval
+    )
+    assert alone.sentence == (
+        f"The best estimate of labels wrong at random is {100 * alone.noise_rate:.0f} % "
+        f"(95 % interval {low} to {high} %); confusions between similar classes come on top."
+    )
     both = estimate_noise(stats, confusions_upper=0.6)
     assert both.upper_bound == 0.6
     assert both.lower_bound == both.interval[0]
-    assert "and 60 % of the labels are wrong" in both.sentence
+    assert both.sentence.startswith(f"Between {low} and 60 % of the labels are wrong: the best ")
     assert estimate_noise(stats, confusions_upper=0.0).upper_bound == alone.interval[1]
 
 

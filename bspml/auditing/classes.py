@@ -1,6 +1,7 @@
 """Classes that look like two, and classes that look like another one.
 
-Both questions are about samples the audit keeps (weight above 0), by their similarities S.
+Both questions are about samples the audit compares with (all but the share of the noise rate that
+fits worst), by their similarities S.
 
 Two: split the class by 2-means; rho is the share of its scatter between the halves.  A class that
 is one cloud gives about the rho of Gaussian samples of the same size and covariance [Liu 2008,
@@ -19,6 +20,9 @@ samples prove little, so `same_distance`, D relative to its median over all clas
 
 from __future__ import annotations
 
+import hashlib
+import math
+from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,6 +44,11 @@ _SMALLEST_HALF = 0.1
 _SIMULATIONS = 30
 _EXCHANGES = 399
 _LARGEST = 128  # samples of a class looked at; more tell little more
+# Of a projection of size 600, so one is 1.5e-4 of a row's length; irrational, as rows of whole
+# numbers would be left without a fraction.
+_PERIODS = 8 * math.sqrt(2)
+_GOLDEN = 0.6180339887498949  # its multiples spread evenly over [0, 1)
+_BLOCK = 4096
 
 
 @dataclass(frozen=True)
@@ -73,8 +82,9 @@ def examine_classes(
 ) -> ClassFindings:
     """Ask both questions of every class.
 
-    Memory O(C x D) and a few thousand values per class; the random draws depend on class sizes and
-    `seed` only, so renaming classes changes nothing.
+    Memory O(C x D) and a few thousand values per class.  Random draws depend on class sizes and
+    `seed`, and samples are drawn and ordered by their rows alone, so neither renaming classes
+    nor reordering samples changes anything.
 
     Args:
         rows: of norm 1 or 0.
@@ -86,14 +96,15 @@ def examine_classes(
     """
     kept = kept & (rows != 0).any(1).numpy()
     members = groups(np.where(kept, codes, -1))
-    sample = {c: _some(m, seed) for c, m in members.items()}
+    keys = _keys(rows, seed)
+    sample = {c: m[np.argsort(keys[m], kind="stable")][:_LARGEST] for c, m in members.items()}
     two_score = np.full(num_classes, np.nan)
     draws = _Draws(seed)
     for c, chosen in sorted(sample.items(), key=lambda item: len(item[1])):
         if len(chosen) >= _FEWEST_TO_SPLIT:
             two_score[c] = _two_score(rows[chosen].double(), draws)
-    nearest = _most_frequent(codes[kept], other_class[kept], num_classes)
-    distance, p = _compare(rows, members, sample, nearest, draws)
+    nearest = _most_frequent(codes[kept], other_class[kept], keys[kept], num_classes)
+    distance, p = _compare(rows, members, sample, keys, nearest, draws)
     same = (p > SAME_P) & (distance < SAME_DISTANCE)
     return ClassFindings(
         two_score=two_score,
@@ -105,11 +116,23 @@ def examine_classes(
     )
 
 
-def _some(members: np.ndarray, seed: int) -> np.ndarray:
-    if len(members) <= _LARGEST:
-        return members
-    rng = np.random.default_rng([seed, len(members)])
-    return np.sort(rng.choice(members, _LARGEST, replace=False))
+def _keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
+    """(N,) in [0, 1): draws samples, and orders them, by nothing but their rows and the seed.
+
+    The fractional part of a random projection: without relation to where a row lies, and yet
+    hardly moved by a rounding of it.  Exact, as rows are multiples of 2^-24 and the projection's
+    weights whole, so neither place nor block matters.  Equal rows are told apart by their number.
+    """
+    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
+    projection = torch.from_numpy(weights).double()
+    places = torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
+    seen: Counter[bytes] = Counter()
+    number = np.empty(len(rows))
+    for i, row in enumerate(rows.numpy()):
+        content = hashlib.blake2b((row + np.float32(0)).tobytes(), digest_size=16).digest()
+        number[i] = seen[content]  # -0 became 0
+        seen[content] += 1
+    return (_PERIODS * places + _GOLDEN * number) % 1
 
 
 class _Draws:
@@ -203,12 +226,16 @@ def _between(gram: Tensor, side: Tensor) -> Tensor:
 # --- same -----------------------------------------------------------------------------------------
 
 
-def _most_frequent(codes: np.ndarray, other: np.ndarray, num_classes: int) -> np.ndarray:
-    """(C,) the class most often best otherwise; of equally frequent ones, the first seen."""
+def _most_frequent(
+    codes: np.ndarray, other: np.ndarray, keys: np.ndarray, num_classes: int
+) -> np.ndarray:
+    """(C,) the class most often best otherwise; of equally frequent ones, by the lowest key."""
     judged = np.flatnonzero(other >= 0)
-    key = codes[judged] * num_classes + other[judged]
-    pair, first, votes = np.unique(key, return_index=True, return_counts=True)
-    order = np.lexsort((first, -votes, pair // num_classes))
+    voted = codes[judged] * num_classes + other[judged]
+    pair, place, votes = np.unique(voted, return_inverse=True, return_counts=True)
+    lowest = np.full(len(pair), np.inf)
+    np.minimum.at(lowest, place.reshape(-1), keys[judged])
+    order = np.lexsort((lowest, -votes, pair // num_classes))
     owner = pair[order] // num_classes
     classes, start = np.unique(owner, return_index=True)
     nearest = np.full(num_classes, -1, np.int64)
@@ -220,6 +247,7 @@ def _compare(
     rows: Tensor,
     members: dict[int, np.ndarray],
     sample: dict[int, np.ndarray],
+    keys: np.ndarray,
     nearest: np.ndarray,
     draws: _Draws,
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -235,7 +263,11 @@ def _compare(
     p[~np.isnan(distance)] = 0.0
     distance /= max(np.nanmedian(distance), 1e-12)
     for c in np.flatnonzero(distance < SAME_DISTANCE).tolist():
-        p[c] = _exchange_p(rows, sample[c], sample[int(nearest[c])], draws)
+        # An order that no name decides, so that (c, k) and (k, c) get the same answer.
+        first, second = sorted(
+            (sample[c], sample[int(nearest[c])]), key=lambda some: (len(some), keys[some[0]])
+        )
+        p[c] = _exchange_p(rows, first, second, draws)
     return distance, p
 
 
@@ -247,9 +279,6 @@ def _distance(sum_c: Tensor, n: int, sum_k: Tensor, m: int) -> float:
 
 def _exchange_p(rows: Tensor, first: np.ndarray, second: np.ndarray, draws: _Draws) -> float:
     """Share of exchanges, the given one included, whose D is at least the given one's."""
-    # An order that no name decides, so that (c, k) and (k, c) get the same answer.
-    if (len(first), first[0]) > (len(second), second[0]):
-        first, second = second, first
     n, m = len(first), len(second)
     pooled = rows[np.concatenate([first, second])].double()
     gram = pooled @ pooled.T

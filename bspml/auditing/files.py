@@ -1,80 +1,92 @@
-"""An audit's folder: the table, classes, copies, summary, the arrays, and the page.
-
-audit.json is written first and marks the folder as an audit's, so that a run's summary.json or
-somebody's own audit.csv is never written over.
-"""
+"""An audit as files: the table, classes, copies, summary, the arrays, and the page; and back."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import io
-import json
-import zipfile
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bspml.auditing.folder import (
+    MARK,
+    check_folder,
+    check_identity,
+    complete_mark,
+    is_audit_folder,
+    write_together,
+)
 from bspml.auditing.report import AuditReport, column
-from bspml.data.decisions import protected_cell
+from bspml.cells import protected_cell
+from bspml.data.tables import FAULTS
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files import atomic_write, is_special
-from bspml.records import read_json, write_json
+from bspml.files import Content, is_special
+from bspml.records.plain import to_json
 
 __all__ = ["MARK", "is_audit_folder", "load_report", "save_report"]
 
-MARK = "audit.json"
-_FORMAT = "bspml audit 1"
 _ARRAYS = (
     "labels", "names", "p_values", "q_values", "weights", "margins", "suggested_labels",
     "other_labels", "testable", "own_neighbours", "other_neighbours",
 )  # fmt: skip
-_SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes")
-_FILES = (
-    "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "duplicates.csv", "summary.json",
-    "report.html",
-)  # fmt: skip
+_SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
+_NUMBERS = ("p_values", "q_values", "weights", "margins")
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")
 
 
-def is_audit_folder(folder: Path) -> bool:
-    """Whether `save_report` wrote to this folder."""
-    if is_special(folder / MARK):
-        return False
-    try:
-        return json.loads((folder / MARK).read_text("utf-8")).get("format") == _FORMAT
-    except (OSError, ValueError, AttributeError):
-        return False
-
-
 def save_report(
-    report: AuditReport, folder: Path, images: Any, texts: Sequence[str] | None, title: str
+    report: AuditReport,
+    folder: Path,
+    images: Any = None,
+    texts: Sequence[str] | None = None,
+    title: str | None = None,
+    replacing: bool = False,
 ) -> list[Path]:
-    """See `AuditReport.save`."""
+    """See `AuditReport.save`; `replacing`: corrected labels in the folder will be made anew."""
     from bspml.auditing.page_data import page_data
+    from bspml.report.page import page_fields
 
-    _prepare(folder)
+    title = title or report.title or "Audit of labels"
+    if texts is None and report.texts is not None:
+        texts = report.texts.tolist()
     data = page_data(report, folder, images, texts, title)
-    scalars = {name: getattr(report, name) for name in _SCALARS}
-    write_json(folder / MARK, {"format": _FORMAT, **scalars})
+    check_folder(folder, report.labels, replacing)
+    scalars = {name: getattr(report, name) for name in _SCALARS} | {"title": title}
     arrays = {name: getattr(report, name) for name in _ARRAYS}
     arrays |= _columns("classes", report.classes) | _columns("duplicates", report.duplicates)
+    if texts is not None:
+        arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
+    fields = page_fields(data)
+    identity = _identity(arrays, {"scalars": scalars, "page": fields})
     table = report.table()
-    written = [
-        atomic_write(folder / "audit.npz", lambda file: np.savez_compressed(file, **arrays)),
-        _write_csv(folder / "audit.csv", table),
-        atomic_write(folder / "audit.parquet", _parquet(table)),
-        _write_csv(folder / "classes.csv", report.classes),
-        _write_csv(folder / "duplicates.csv", report.duplicates),
-        write_json(folder / "summary.json", report.summary()),
-    ]
+    contents: dict[str, Content] = {
+        "audit.npz": lambda file: np.savez_compressed(file, audit=np.array(identity), **arrays),
+        "audit.csv": _csv(table),
+        "audit.parquet": _parquet(table),
+        "classes.csv": _csv(report.classes),
+        "duplicates.csv": _csv(report.duplicates),
+        "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
+        "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
+    }
     page = _page(data)
-    if page is None:
-        (folder / "report.html").unlink(missing_ok=True)  # an older audit's
-        return written
-    return [*written, atomic_write(folder / "report.html", page)]
+    if page is not None:
+        contents["report.html"] = page
+    return write_together(folder, contents, scalars, identity)
+
+
+def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
+    """A hash of everything an audit says: the same audit has the same one."""
+    content = hashlib.sha256(to_json(rest).encode("utf-8", "surrogatepass"))
+    for name, values in sorted(arrays.items()):
+        content.update(f"{name} {values.dtype} {values.shape}".encode())
+        content.update(np.ascontiguousarray(values).tobytes())
+    return content.hexdigest()[:16]
 
 
 def _page(data: Any) -> str | None:
@@ -87,21 +99,6 @@ def _page(data: Any) -> str | None:
         return None
 
 
-def _prepare(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as err:
-        raise RunError(
-            f"{folder}: the folder of the audit cannot be made ({err.strerror or err}); choose "
-            "another."
-        ) from err
-    taken = [name for name in (MARK, *_FILES) if (folder / name).exists()]
-    if taken and not is_audit_folder(folder):
-        raise RunError(
-            f"{folder / taken[0]}: exists already and is not an audit's; choose another folder."
-        )
-
-
 def _columns(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
     return {
         f"{prefix}.{name}": values.to_numpy(str)
@@ -111,12 +108,12 @@ def _columns(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
     }
 
 
-def _write_csv(path: Path, table: pd.DataFrame) -> Path:
+def _csv(table: pd.DataFrame) -> str:
     shown = table.copy()
     for name in _FOREIGN:
         if name in shown and shown[name].dtype.kind not in "iub":
             shown[name] = column([protected_cell(str(v)) if str(v) else "" for v in shown[name]])
-    return atomic_write(path, shown.to_csv(index=False, lineterminator="\r\n"))
+    return str(shown.to_csv(index=False, lineterminator="\r\n"))
 
 
 def _parquet(table: pd.DataFrame) -> bytes:
@@ -132,27 +129,78 @@ def _parquet(table: pd.DataFrame) -> bytes:
 
 def load_report(folder: Path) -> AuditReport:
     """See `AuditReport.load`."""
-    if not is_audit_folder(folder):
-        raise RunError(f"{folder}: is not the folder of an audit (no {MARK} of one in it).")
-    scalars = read_json(folder / MARK)
+    mark = complete_mark(folder)
+    with _reading(folder / MARK):
+        scalars: dict[str, Any] = {
+            **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
+            **{n: _text(mark[n]) for n in ("sentence", "title")},
+            "interval": _pair(mark["interval"]),
+            "notes": tuple(_text(note) for note in mark["notes"]),
+        }
     path = folder / "audit.npz"
     if is_special(path):
         raise RunError(f"{path}: is a pipe or a device. Run the audit again.")
-    try:
+    pictures = _pictures(folder, mark)
+    with _reading(path):
         with np.load(path, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
+        identity = str(arrays.pop("audit", ""))
         tables = {}
         for prefix in ("classes", "duplicates"):
             names = [name for name in arrays if name.startswith(f"{prefix}.")]
             columns = {name.partition(".")[2]: column(arrays.pop(name)) for name in names}
             tables[prefix] = pd.DataFrame(columns)
-        return AuditReport(
-            **{name: arrays[name] for name in _ARRAYS},
-            **{name: scalars[name] for name in ("noise_rate", "lower_bound", "upper_bound")},
-            interval=tuple(scalars["interval"]),
-            sentence=scalars["sentence"],
-            notes=tuple(scalars["notes"]),
-            **tables,
-        )
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as err:
-        raise RunError(f"{path}: cannot be read ({err}). Run the audit again.") from err
+        arrays = {name: arrays[name] for name in (*_ARRAYS, "texts") if name in arrays}
+        report = AuditReport(**arrays, **scalars, **tables, pictures=pictures)
+        _check(report)
+    check_identity(folder, identity, mark)
+    return report
+
+
+@contextlib.contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """One sentence for whatever damaged or edited contents raise."""
+    try:
+        yield
+    except (*FAULTS, TypeError, AttributeError, MemoryError) as err:
+        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
+        raise RunError(f"{path}: cannot be read ({reason}). Run the audit again.") from err
+
+
+def _pair(values: Any) -> tuple[float, float]:
+    low, high = values
+    return float(low), float(high)
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{MARK} holds {value!r:.40} where text should be")
+    return value
+
+
+def _check(report: AuditReport) -> None:
+    """Raise a ValueError if the arrays are not those of N samples."""
+    n = len(report.labels)
+    for name in (*_ARRAYS, "texts"):
+        values = getattr(report, name)
+        wide = name.endswith("_neighbours")
+        if values is not None and (values.ndim != 1 + wide or len(values) != n):
+            raise ValueError(f"`{name}` has the shape {values.shape}, for {n} samples")
+        if name in _NUMBERS and values.dtype.kind != "f":
+            raise ValueError(f"`{name}` holds no numbers")
+        if wide and (values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()):
+            raise ValueError(f"`{name}` names samples that do not exist")
+    for table, needed in ((report.classes, "looks_like"), (report.duplicates, "different_label")):
+        if needed not in table:
+            raise ValueError(f"a table lacks the column `{needed}`")
+
+
+def _pictures(folder: Path, mark: Mapping[str, Any]) -> dict[int, str]:
+    """{sample: the picture that the folder's page has of it}; links start from here."""
+    from bspml.report.page import load_page, pictures_of
+
+    data = load_page(folder / "page.json", mark["id"])
+    return {
+        i: image if image.startswith("data:") else os.fspath(folder / image)
+        for i, image in pictures_of(data).items()
+    }

@@ -43,7 +43,8 @@ def page_data(
 
     if texts is not None and len(texts) != len(report):
         raise InputError(f"`texts` must be one per sample, {len(report)}; got {len(texts)}.")
-    samples = _Samples(report, Pictures(images, report.names, folder), texts)
+    pictures = Pictures(images, report.names, folder, report.pictures)
+    samples = _Samples(report, pictures, texts)
     return PageData(
         title=title,
         sentence=report.sentence,

@@ -5,16 +5,19 @@ from __future__ import annotations
 import base64
 import io
 import os
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bspml.data.folder import to_mode
+from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
+from bspml.files import is_special
 
-__all__ = ["Pictures"]
+__all__ = ["Pictures", "check_pictures"]
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -29,14 +32,21 @@ class Pictures:
         images: None; a folder that `names` are files in; or pixels (N, channels, H, W) in [0, 1].
         names: (N,) text.
         page_folder: folder of the page, from where links start.
+        known: {sample: data URI or path} to show where `images` is None.
 
     Raises:
         InputError: pixels of another shape.
         DataError: no such folder, or none of the names is a file in it.
     """
 
-    def __init__(self, images: Any, names: np.ndarray, page_folder: Path) -> None:
-        self.names, self.page_folder = names, page_folder
+    def __init__(
+        self,
+        images: Any,
+        names: np.ndarray,
+        page_folder: Path,
+        known: Mapping[int, str] | None = None,
+    ) -> None:
+        self.names, self.page_folder, self.known = names, page_folder, known or {}
         self.spent = 0
         self.pixels: torch.Tensor | None = None
         self.root: Path | None = None
@@ -44,6 +54,8 @@ class Pictures:
         if images is None:
             return
         if isinstance(images, str | os.PathLike):
+            if not os.fspath(images):
+                raise DataError("the name of the folder of images is empty; name one.")
             self.root = Path(images)
             self._check_root()
             return
@@ -56,15 +68,21 @@ class Pictures:
 
     def _check_root(self) -> None:
         assert self.root is not None
-        if not self.root.is_dir():
+        if not self._is_folder():
             raise DataError(f"{self.root}: no such folder of images.")
         if not any(self._file(i) for i in range(len(self.names))):
-            first = next((name for name in self.names if name), None)
+            first = next((str(name) for name in self.names if name), None)
             hint = f"the first is {first!r}" if first else "the samples have no names"
             raise DataError(
                 f"{self.root}: none of the samples' names is a file in it; {hint}. Names are paths "
                 "relative to the folder of images."
             )
+
+    def _is_folder(self) -> bool:
+        try:
+            return self.root is not None and self.root.is_dir()
+        except (OSError, ValueError):  # too long, or not a file name here
+            return False
 
     def __call__(self, sample_index: int) -> str | None:
         """Data URI, relative path, or None."""
@@ -77,6 +95,9 @@ class Pictures:
             if self.spent >= _BUDGET:
                 return None
             return self._embed(_from_pixels(self.pixels[sample_index]), "PNG")
+        if self.root is None:
+            image = self.known.get(sample_index)
+            return image if image is None or image.startswith("data:") else self._link(image)
         path = self._file(sample_index)
         if path is None:
             return None
@@ -84,6 +105,9 @@ class Pictures:
             small = _from_file(path)
             if small is not None:
                 return self._embed(small, "JPEG")
+        return self._link(path)
+
+    def _link(self, path: str | Path) -> str | None:
         try:
             return Path(os.path.relpath(path, self.page_folder)).as_posix()
         except ValueError:  # another drive
@@ -109,6 +133,17 @@ class Pictures:
         return f"data:image/{kind.lower()};base64,{text}"
 
 
+def check_pictures(images: Any, names: Sequence[str] | None, n: int) -> None:
+    """Refuse what `Pictures` would, before anything is made of it.
+
+    Raises:
+        InputError: pixels of another shape.
+        DataError: no such folder, or none of the names is a file in it.
+    """
+    texts = np.array([str(name) for name in names], dtype=str) if names is not None else None
+    Pictures(images, np.full(n, "") if texts is None else texts, Path())
+
+
 def _from_pixels(pixels: torch.Tensor) -> Any:
     from PIL import Image
 
@@ -120,13 +155,18 @@ def _from_pixels(pixels: torch.Tensor) -> Any:
 
 def _from_file(path: Path) -> Any | None:
     """A small RGB image, or None if the file cannot be read as one."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
+    if is_special(path):
+        return None
     try:
-        with Image.open(path) as image:
-            image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
-            small = to_mode(image, "RGB")
+        with warnings.catch_warnings():
+            # What decoders remark on damaged files is not for whoever asked about labels.
+            warnings.simplefilter("ignore")
+            with Image.open(path) as image:
+                image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
+                small = to_mode(image, "RGB")
         small.thumbnail((_SIDE, _SIDE))
         return small
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError, ValueError):
+    except Exception:  # decoders raise what they like on damage: SyntaxError, zlib.error
         return None

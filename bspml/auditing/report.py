@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ class AuditReport:
     Attributes:
         noise_rate: estimated share of labels wrong at random, in [0, 1].
         interval: its 95 % interval.
-        lower_bound: at least this share of the labels is wrong.
+        lower_bound: at least this share of the labels is wrong: the interval's low end.
         upper_bound: at most this share, confusions between similar classes included.
         sentence: all of that in one sentence.
         notes: what was corrected or cannot be had, in words.
@@ -33,7 +33,8 @@ class AuditReport:
             it cannot be judged.
         q_values: (N,) float64; keeping those below x keeps a share of about x of randomly wrong
             labels.
-        weights: (N,) float64, 0 for the share `noise_rate` of the labels that fit worst, else 1.
+        weights: (N,) float64, 0 for the labels that fit worst, else 1: a share `noise_rate` of
+            them, or fewer where the interval reaches down to 0 (a note says so).
         margins: (N,) float64, how much better the best other class fits than the label, in
             similarity; above 0 it is the suggested one.
         suggested_labels: (N,) the best fitting class, the given label included.
@@ -45,6 +46,9 @@ class AuditReport:
             two_score, looks_like, same_p, same_distance, nearest_class.
         duplicates: a row per pair of copies: kind, first, second, similarity, different_label,
             group.
+        texts: (N,) to read on the page, or None.
+        title: of the page, '' for none yet.
+        pictures: {sample: data URI or path} of the page the report was loaded with.
     """
 
     noise_rate: float
@@ -66,6 +70,9 @@ class AuditReport:
     other_neighbours: np.ndarray = field(repr=False)
     classes: pd.DataFrame = field(repr=False)
     duplicates: pd.DataFrame = field(repr=False)
+    texts: np.ndarray | None = field(default=None, repr=False)
+    title: str = field(default="", repr=False)
+    pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -159,35 +166,38 @@ class AuditReport:
         folder: str | os.PathLike[str],
         images: Any = None,
         texts: Sequence[str] | None = None,
-        title: str = "Audit of labels",
+        title: str | None = None,
     ) -> list[Path]:
         """Write audit.csv and .parquet (`table`), classes.csv, duplicates.csv, summary.json, the
-        arrays (audit.npz), and report.html if Jinja2 is installed.
+        arrays (audit.npz), what the page shows (page.json), and report.html if Jinja2 is installed.
+
+        All files change together: a process killed in between leaves a folder that `load` refuses.
 
         Args:
             folder: made if it is not there; files of an earlier audit in it are replaced.
             images: for the page: a folder that `names` are files in, or a tensor
-                (N, channels, H, W) in [0, 1].
-            texts: for the page: N texts.
-            title: of the page.
+                (N, channels, H, W) in [0, 1]; a loaded report has the pictures it was loaded with.
+            texts: for the page: N texts; `self.texts` if None.
+            title: of the page; `self.title` if None.
 
         Returns:
             The files written.
 
         Raises:
-            RunError: the folder holds files of these names that no audit wrote, or cannot be
-                written.
+            RunError: the folder holds files of these names that no audit wrote, or corrected
+                labels of other data, or cannot be written.
         """
         from bspml.auditing.files import save_report
+        from bspml.auditing.folder import named_folder
 
-        return save_report(self, Path(folder), images, texts, title)
+        return save_report(self, named_folder(folder), images, texts, title)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> AuditReport:
         """Read what `save` wrote.
 
         Raises:
-            RunError: not an audit's folder, or damaged.
+            RunError: not an audit's folder, damaged, or an audit was interrupted in it.
         """
         from bspml.auditing.files import load_report
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import typer
 
 from bspml.auditing import AuditReport, audit
-from bspml.auditing.files import is_audit_folder
+from bspml.auditing.files import save_report
+from bspml.auditing.folder import CORRECTED, check_folder, is_audit_folder, named_folder
+from bspml.auditing.pictures import check_pictures
 from bspml.checks import check_device, check_number
 from bspml.cli.audit_source import AuditSource, Options, read_source
+from bspml.cli.streams import note, put
 from bspml.data.decisions import (
     CorrectedLabels,
     Decision,
@@ -23,7 +27,6 @@ from bspml.errors import InputError
 from bspml.records.plain import to_json
 
 EXCEEDED = 3
-CORRECTED = "labels-corrected.csv"
 _SHOWN = 10  # suspects on the terminal
 
 
@@ -37,9 +40,9 @@ def run_audit(
     names: str | None,
     backbone: str | None,
     weights: str | None,
-    seed: int,
+    seed: int | None,
     device: str | None,
-    workers: int,
+    workers: int | None,
     as_json: bool,
     quiet: bool,
 ) -> None:
@@ -48,54 +51,106 @@ def run_audit(
         check_number(fail_above, "--fail-above", 0, 1)
     decisions = None if apply is None else read_decisions(apply)
     caution = ""
-    if is_audit_folder(Path(what)):
-        if labels or backbone or weights:
-            raise InputError(
-                f"{what} is the folder of an earlier audit, which has labels and embeddings "
-                "behind it; leave LABELS, --backbone and --weights out."
-            )
-        folder = Path(output or what)
-        report = AuditReport.load(what)
-        # Only the decisions are new, unless the page shall be made anew.
-        files = [] if output is None and images is None else report.save(folder, images)
+    if _is_audit(what):
+        options = {
+            "LABELS": labels, "--names": names, "--backbone": backbone, "--weights": weights,
+            "--seed": seed or None, "--device": device, "--workers": workers or None,
+        }  # fmt: skip
+        folder = named_folder(what if output is None else output)
+        report, files = _again(what, folder, options, images, decisions, output is not None)
     else:
-        chosen = check_device(device or "auto")
+        chosen = check_device("auto" if device is None else device)
         hushed = quiet or as_json
-        options = Options(labels, images, names, backbone, weights, chosen, workers, hushed)
-        source = read_source(what, options)
+        wanted = Options(labels, images, names, backbone, weights, chosen, workers or 0, hushed)
+        source = read_source(what, wanted)
         caution = source.caution
-        if decisions is not None:
-            apply_decisions(source.labels, decisions)  # refuse before the work, not after
-        folder = Path(output or f"{Path(what).resolve().stem}-audit")
-        report, files = _audit(source, folder, seed, what, hushed)
+        usual = f"{Path(what).resolve().stem}-audit"
+        folder = named_folder(usual if output is None else output)
+        _refuse_before_the_work(source, folder, decisions)
+        report, files = _audit(source, folder, seed or 0, what, hushed, decisions is not None)
     corrected = None
     if decisions is not None:
         corrected = apply_decisions(report.labels, decisions, report.weights)
         files = [*files, write_corrected(folder / CORRECTED, corrected)]
     if as_json:
-        print(_as_json(report, folder, files, caution, decisions))
+        put(_as_json(report, folder, files, caution, decisions))
     else:
-        _print(report, folder, files, caution, corrected, quiet)
-    if fail_above is not None and report.noise_rate > fail_above:
-        print(
-            f"bspml: the noise rate {report.noise_rate:.3f} is above --fail-above {fail_above:g}",
-            file=sys.stderr,
+        put(_shown(report, folder, files, corrected, quiet))
+        _remarks(files, caution if corrected is None and quiet else "")
+    if fail_above is not None:
+        _judge(report, fail_above)
+
+
+def _is_audit(what: str) -> bool:
+    return bool(what) and is_audit_folder(Path(what))
+
+
+def _again(
+    what: str,
+    folder: Path,
+    options: Mapping[str, object],
+    images: str | None,
+    decisions: list[Decision] | None,
+    elsewhere: bool,
+) -> tuple[AuditReport, list[Path]]:
+    """An earlier audit, and the files written anew."""
+    given = [name for name, value in options.items() if value is not None]
+    if given:
+        raise InputError(
+            f"{what} is the folder of an earlier audit, which has labels, names and embeddings "
+            f"behind it: it does not go with {', '.join(given)}. Leave that out, or audit the "
+            "embeddings again."
+        )
+    report = AuditReport.load(what)
+    if decisions is not None:
+        apply_decisions(report.labels, decisions)  # refuse before anything is written
+    if not elsewhere and images is None:
+        return report, []  # only the decisions are new
+    return report, save_report(report, folder, images, replacing=decisions is not None)
+
+
+def _refuse_before_the_work(
+    source: AuditSource, folder: Path, decisions: list[Decision] | None
+) -> None:
+    if decisions is not None:
+        apply_decisions(source.labels, decisions)
+    check_folder(folder, source.labels, replacing=decisions is not None)
+    check_pictures(source.images, source.names, len(source.labels))
+
+
+def _audit(
+    source: AuditSource, folder: Path, seed: int, what: str, hushed: bool, replacing: bool
+) -> tuple[AuditReport, list[Path]]:
+    if not hushed:
+        note(f"auditing {len(source.labels)} labels of {_plain(what)}")
+    try:
+        report = audit(source.embeddings, source.labels, source.names, seed=seed)
+    except InputError as err:
+        raise InputError(f"{what}: {err}") from err
+    if source.caution:
+        # The page and the summary must say it too.
+        report = replace(report, notes=(source.caution, *report.notes))
+    title = f"Audit of {_plain(Path(what).name)}"
+    return report, save_report(report, folder, source.images, source.texts, title, replacing)
+
+
+def _judge(report: AuditReport, fail_above: float) -> None:
+    """Exit with 3 if the best estimate is above; nothing judged is no good news either."""
+    if not report.testable.any():
+        raise InputError(
+            f"--fail-above {fail_above:g} cannot be answered. {report.sentence} Give embeddings "
+            "that tell the classes apart, with two samples a class or more."
+        )
+    if report.noise_rate > fail_above:
+        low, high = report.interval
+        note(
+            f"bspml: the noise rate {report.noise_rate:.3f} (95 % interval {low:.3f} to "
+            f"{high:.3f}) is above --fail-above {fail_above:g}"
         )
         raise typer.Exit(EXCEEDED)
 
 
-def _audit(
-    source: AuditSource, folder: Path, seed: int, what: str, hushed: bool
-) -> tuple[AuditReport, list[Path]]:
-    if not hushed:
-        print(f"auditing {len(source.labels)} labels of {_plain(what)}", file=sys.stderr)
-    report = audit(source.embeddings, source.labels, source.names, seed=seed)
-    if source.caution:
-        # The page and the summary must say it too.
-        notes = (source.caution, *report.notes)
-        report = AuditReport(**{**vars(report), "notes": notes})
-    title = f"Audit of {_plain(Path(what).name)}"
-    return report, report.save(folder, source.images, source.texts, title)
+# --- words ----------------------------------------------------------------------------------------
 
 
 def _as_json(
@@ -116,61 +171,70 @@ def _as_json(
     )
 
 
-def _print(
+def _shown(
     report: AuditReport,
     folder: Path,
     files: list[Path],
-    caution: str,
     corrected: CorrectedLabels | None,
     quiet: bool,
-) -> None:
-    print(report.sentence)
+) -> str:
+    lines = [report.sentence]
     if not quiet:
         found = report.summary()
-        for note in report.notes:
-            print(f"note: {note}")
-        print(
-            f"\n{found['samples']} samples in {found['classes']} classes: {found['flagged']} "
-            f"labels look wrong, {found['fit_another_class_better']} fit another class better.\n"
+        lines += [f"note: {_plain(text, None)}" for text in report.notes]
+        lines += [
+            "",
+            f"{found['samples']} samples in {found['classes']} classes: {found['flagged']} labels "
+            f"look wrong, {found['fit_another_class_better']} fit another class better.",
             f"Copies: {found['exact_duplicates']} exact and {found['near_duplicates']} near pairs, "
-            f"{found['duplicates_with_different_labels']} under different labels.\n"
+            f"{found['duplicates_with_different_labels']} under different labels.",
             f"Classes: {found['classes_that_look_like_two']} look like two, "
-            f"{found['classes_that_look_like_another']} look the same as another."
-        )
-        _print_suspects(report)
+            f"{found['classes_that_look_like_another']} look the same as another.",
+            *_suspects(report),
+        ]
     if corrected is not None:
         said = {word: int((corrected.decisions == word).sum()) for word in ("right", "wrong")}
-        print(
-            f"\n{folder / CORRECTED}: {said['right']} labels confirmed, {said['wrong']} wrong "
-            f"({int(((corrected.decisions == 'wrong') & (corrected.weights > 0)).sum())} with a "
-            "new label)"
-        )
-    elif quiet and caution:
-        print(f"note: {caution}", file=sys.stderr)
-    written = [path.name for path in files if path.name not in (CORRECTED, "audit.npz")]
-    if written:
-        print(f"\n{folder}: {', '.join(written)}")
-        if "report.html" not in written:
-            print("no page: it needs Jinja2, `pip install bspml[report]`", file=sys.stderr)
+        renamed = int(((corrected.decisions == "wrong") & (corrected.weights > 0)).sum())
+        lines += [
+            "",
+            f"{folder / CORRECTED}: {said['right']} labels confirmed, {said['wrong']} wrong "
+            f"({renamed} with a new label)",
+        ]
+    written = _for_people(files)
+    return "\n".join([*lines, "", f"{folder}: {', '.join(written)}"] if written else lines)
 
 
-def _print_suspects(report: AuditReport) -> None:
+def _for_people(files: list[Path]) -> list[str]:
+    return [path.name for path in files if path.name not in (CORRECTED, "audit.npz", "page.json")]
+
+
+def _remarks(files: list[Path], caution: str) -> None:
+    if caution:
+        note(f"note: {caution}")
+    written = _for_people(files)
+    if written and "report.html" not in written:
+        note("no page: it needs Jinja2, `pip install bspml[report]`")
+
+
+def _suspects(report: AuditReport) -> list[str]:
     order = report.order()
     doubtful = order[(report.flagged | (report.margins > 0))[order]][:_SHOWN]
     if len(doubtful) == 0:
-        return
-    print(f"\nMost suspicious:\n{'index':>8}  {'margin':>6}  {'p':>7}  label -> suggested  (name)")
+        return []
+    lines = ["", "Most suspicious:"]
+    lines += [f"{'index':>8}  {'margin':>6}  {'p':>7}  label -> suggested  (name)"]
     for i in doubtful.tolist():
         name = f"  ({_plain(report.names[i])})" if report.names[i] else ""
-        print(
+        lines.append(
             f"{i:>8}  {report.margins[i]:>6.3f}  {report.p_values[i]:>7.1g}  "
             f"{_plain(report.labels[i])} -> {_plain(report.suggested_labels[i])}{name}"
         )
+    return lines
 
 
-def _plain(text: str | np.generic) -> str:
-    """One short line that a terminal shows and does not obey."""
+def _plain(text: str | np.generic, most: int | None = 60) -> str:
+    """One line that a terminal shows and does not obey, of `most` characters at most."""
     shown = "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)
     )
-    return shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return shown if most is None or len(shown) <= most else f"{shown[: most - 3]}..."

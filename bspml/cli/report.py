@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 from bspml.errors import RunError
 from bspml.files import atomic_write
 from bspml.records import RunFolder
-from bspml.report.page import PageData, load_page, render_page
+from bspml.report.page import PageData, is_page, load_page, render_page
 from bspml.report.run_page import run_page
 
 _SAVED = "page.json"
+_PAGE = "report.html"
 
 
 def run_report(what: str, as_json: bool) -> None:
     """Write report.html into the folder and print its path."""
-    data = _read(Path(what))
-    path = atomic_write(Path(what) / "report.html", render_page(data))
+    folder = Path(what)
+    data = _read(folder)
+    if os.path.lexists(folder / _PAGE) and not is_page(folder / _PAGE):
+        raise RunError(
+            f"{folder / _PAGE}: exists already and is not a page that bspml made; move it away."
+        )
+    path = atomic_write(folder / _PAGE, render_page(data))
     if as_json:
         print(json.dumps({"file": str(path), "suspects": len(data.suspects)}))
     else:
@@ -25,11 +32,28 @@ def run_report(what: str, as_json: bool) -> None:
 
 
 def _read(folder: Path) -> PageData:
-    if (folder / _SAVED).is_file():
-        return load_page(folder / _SAVED)
+    from bspml.auditing.folder import complete_mark, is_audit_folder
+
+    if is_audit_folder(folder):
+        return load_page(folder / _SAVED, complete_mark(folder)["id"])
     try:
-        return run_page(RunFolder.open(folder))
+        run = RunFolder.open(folder)
     except RunError as err:
+        if _is_file(folder / _SAVED):  # of `save_page`
+            return load_page(folder / _SAVED)
         if folder.is_dir() and not (folder / "config.yaml").exists():
             raise RunError(f"{err} An audit's folder holds {_SAVED}.") from err
         raise
+    if not run.records.is_file():
+        raise RunError(
+            f"{folder}: holds no records of a run ({run.records.name}): it is not a run's folder, "
+            "or the run did not come to its first round."
+        )
+    return run_page(run)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False

@@ -5,7 +5,9 @@ label (the label decided on, as a safeguard) and new_label (for a wrong one).  T
 has index, label, weight, decision: a right label has weight 1 for good, a wrong one weight 0, or
 weight 1 for good under its new label; every other sample keeps the weight it had.
 
-Cells follow the spreadsheets' convention, see `bspml.cells`.
+Cells follow the spreadsheets' convention, see `bspml.cells`.  A label in them is taken as it
+stands where it is a class of the data, and without the spaces around it only where it is none and
+that is one.
 """
 
 from __future__ import annotations
@@ -13,16 +15,23 @@ from __future__ import annotations
 import csv
 import io
 import os
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bspml.cells import bare_cell, label_cells, parse_labels, protected_cell
+from bspml.cells import (
+    bare_cell,
+    fitting_integers,
+    label_cells,
+    plain_labels,
+    protected_cell,
+    whole_number,
+)
 from bspml.checks import some_of
+from bspml.data.columns import labels_in
 from bspml.errors import DataError, InputError
 from bspml.files import atomic_write, is_special
 
@@ -41,7 +50,6 @@ __all__ = [
 
 DECISIONS = ("right", "wrong", "unsure")
 _CORRECTED = ("index", "label", "weight", "decision")
-_INTEGER = re.compile(r"[+-]?\d{1,18}")
 
 
 @dataclass(frozen=True)
@@ -51,8 +59,9 @@ class Decision:
     Attributes:
         index: the sample.
         verdict: "right", "wrong" or "unsure".
-        new_label: the right label where the given one is wrong and a person said so, else ''.
-        label: the label decided on, '' if the file does not say.
+        new_label: the right label where the given one is wrong and a person said so, else ''; as
+            it stands in the file.
+        label: the label decided on, '' if the file does not say; likewise.
         where: file and line, for messages.
     """
 
@@ -103,25 +112,35 @@ def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
                 f"{where}: sample {made.index} is {_said(made)}, but {before.where} says "
                 f"{_said(before)}. Keep one of the two lines."
             )
+        if before.label and made.label and before.label != made.label:
+            raise DataError(
+                f"{where}: sample {made.index} has the label {made.label!r}, but {before.where} "
+                f"says {before.label!r}. Keep one of the two lines."
+            )
+        decisions[made.index] = before if before.label else made
     return [decisions[index] for index in sorted(decisions)]
 
 
 def _parse(where: str, row: dict[str, str]) -> Decision:
     index, verdict = row["index"].strip(), row["decision"].strip().lower()
-    new_label = bare_cell(row.get("new_label", "")).strip()
-    if not _INTEGER.fullmatch(index):
+    number = whole_number(index)
+    if number is None:
         raise DataError(f"{where}: `index` must be a whole number; got {index!r}.")
     if verdict not in DECISIONS:
         raise DataError(
             f"{where}: `decision` must be one of {', '.join(DECISIONS)}; got {verdict!r}."
         )
-    label = bare_cell(row.get("label", ""))
-    if new_label and verdict != "wrong" and new_label != label.strip():
+    label, new_label = (bare_cell(row.get(name, "")) for name in ("label", "new_label"))
+    if "\0" in label + new_label:
+        raise DataError(f"{where}: a label holds the character NUL, which no label can hold.")
+    if not new_label.strip():
+        new_label = ""
+    if new_label and verdict != "wrong" and new_label.strip() != label.strip():
         raise DataError(
             f"{where}: sample {index} has the new label {new_label!r}, but its label is "
             f"{verdict}. Say wrong, or empty `new_label`."
         )
-    return Decision(int(index), verdict, new_label if verdict == "wrong" else "", label, where)
+    return Decision(number, verdict, new_label if verdict == "wrong" else "", label, where)
 
 
 def _said(decision: Decision) -> str:
@@ -132,63 +151,86 @@ def apply_decisions(labels: Any, decisions: list[Decision], weights: Any = None)
     """Put decisions into labels and weights.
 
     Args:
-        labels: (N,) integers or text, as given.
+        labels: (N,) integers or text, as given; booleans count as 0 and 1.
         decisions: of `read_decisions`.
         weights: (N,) in [0, 1] of the samples nobody decided on; 1 if None.
 
     Raises:
         InputError: not one weight per label.
         DataError: an index that is not in the data, a decision about another label than the
-            sample has, or a new label that is the old one or of another kind; names file and line.
+            sample has, or a new label that is the old one, of another kind, or a number that
+            does not fit beside the others; names file and line.
     """
-    corrected = np.asarray(labels).copy()
-    n = len(corrected)
+    given = plain_labels(np.asarray(labels))
+    n = len(given)
     kept = np.ones(n) if weights is None else np.asarray(weights, np.float64).copy()
     if kept.shape != (n,):
         raise InputError(f"`weights` must be one per label, ({n},); got {kept.shape}.")
     verdicts = np.full(n, "", dtype="<U6")
-    as_text = corrected.dtype.kind not in "iub"
-    new_labels: dict[int, str] = {}
+    as_text = given.dtype.kind not in "iu"
+    known = {str(label) for label in np.unique(given)}
+    # Python's own values: an array of fixed width would cut a longer label or number off.
+    corrected = given.astype(str).tolist() if as_text else given.tolist()
     for made in decisions:
-        _check_sample(made, corrected)
+        _check_sample(made, corrected, known)
+        new_label = _resolved(made, known, as_text)
+        if new_label == corrected[made.index]:
+            raise DataError(
+                f"{made.where}: sample {made.index} is wrong, but its new label "
+                f"{str(new_label)!r} is the old one. Say right, or give another label."
+            )
         verdicts[made.index] = made.verdict
         if made.verdict == "right":
             kept[made.index] = 1.0
         elif made.verdict == "wrong":
-            kept[made.index] = 1.0 if made.new_label else 0.0
-        if made.new_label:
-            if not as_text and not _INTEGER.fullmatch(made.new_label):
-                raise DataError(
-                    f"{made.where}: the labels are whole numbers; got the new label "
-                    f"{made.new_label!r}."
-                )
-            new_labels[made.index] = made.new_label
-    if as_text:
-        # A fixed-width array would cut a longer new label off.
-        corrected = corrected.astype(object)
-    for index, new_label in new_labels.items():
-        corrected[index] = new_label if as_text else int(new_label)
-    return CorrectedLabels(corrected.astype(str) if as_text else corrected, kept, verdicts)
+            kept[made.index] = 0.0 if new_label is None else 1.0
+        if new_label is not None:
+            corrected[made.index] = new_label
+    return CorrectedLabels(_as_array(corrected, decisions, as_text), kept, verdicts)
 
 
-def _check_sample(made: Decision, labels: np.ndarray) -> None:
+def _check_sample(made: Decision, labels: Sequence[Any], known: set[str]) -> None:
     if not 0 <= made.index < len(labels):
         raise DataError(
             f"{made.where}: there is no sample {made.index}; the data has {len(labels)}, 0 to "
             f"{len(labels) - 1}."
         )
-    given = str(labels[made.index])
-    # Whoever writes the file may leave a label's own leading apostrophe unprotected.
-    if made.label and given.strip() not in (made.label.strip(), f"'{made.label.strip()}"):
+    given, said = str(labels[made.index]), made.label
+    # Whoever writes the file may strip a label, or leave its own leading apostrophe unprotected.
+    loose = given.strip() in (said.strip(), f"'{said.strip()}")
+    if said and said != given and (said in known or not loose):
         raise DataError(
             f"{made.where}: sample {made.index} has the label {given!r} here, the decision was "
-            f"about {made.label!r}. Are these decisions about other data?"
+            f"about {said!r}. Are these decisions about other data?"
         )
-    if made.new_label and made.new_label == given.strip():
+
+
+def _resolved(made: Decision, known: set[str], as_text: bool) -> Any:
+    """The new label as the data writes it, None for none."""
+    if not made.new_label:
+        return None
+    bare = made.new_label.strip()
+    if as_text:
+        return bare if bare in known and made.new_label not in known else made.new_label
+    number = whole_number(bare)
+    if number is None:
         raise DataError(
-            f"{made.where}: sample {made.index} is wrong, but its new label {given!r} is the old "
-            "one. Say right, or give another label."
+            f"{made.where}: the labels are whole numbers; got the new label {made.new_label!r}."
         )
+    return number
+
+
+def _as_array(corrected: list[Any], decisions: list[Decision], as_text: bool) -> np.ndarray:
+    if as_text:
+        return np.array(corrected, dtype=str)
+    whole = fitting_integers(corrected)
+    if whole is None:
+        far = max((made for made in decisions if made.new_label), key=lambda m: len(m.new_label))
+        raise DataError(
+            f"{far.where}: the new label {far.new_label[:40]} and the other labels do not fit into "
+            "64 bits together. Choose a smaller number."
+        )
+    return whole
 
 
 # --- the corrected file ---------------------------------------------------------------------------
@@ -211,7 +253,7 @@ def is_corrected(path: str | os.PathLike[str]) -> bool:
     if path.suffix.lower() != ".csv" or not path.is_file():
         return False
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
+        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
             header = {name.strip().lower() for name in next(csv.reader(file), [])}
     except (OSError, UnicodeDecodeError, csv.Error):
         return False  # whoever reads it in earnest says what is wrong
@@ -248,8 +290,15 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
         )
     cells, weights, verdicts = zip(*(by_index[i] for i in range(len(rows))), strict=True)
     return CorrectedLabels(
-        parse_labels(cells), np.array(weights, np.float64), np.array(verdicts, dtype="<U6")
+        _label_column(path, cells), np.array(weights, np.float64), np.array(verdicts, dtype="<U6")
     )
+
+
+def _label_column(path: Path, cells: Sequence[str]) -> np.ndarray:
+    try:
+        return labels_in(cells)
+    except DataError as err:
+        raise DataError(f"{path}: {err}") from err
 
 
 def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
@@ -265,6 +314,11 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
                 raise DataError(
                     f"{path}: has no column `{missing[0]}`; expected {', '.join(needed)}, got "
                     f"{', '.join(names) or 'an empty file'}."
+                )
+            double = [n for n in (*needed, "label", "new_label") if names.count(n) > 1]
+            if double:
+                raise DataError(
+                    f"{path}: has {names.count(double[0])} columns `{double[0]}`; keep one."
                 )
             reader.fieldnames = names
             empty = True

@@ -1,9 +1,15 @@
 "use strict";
 // CSV as bspml writes and reads it: RFC 4180, UTF-8, labels that survive a spreadsheet.
 const csv = (() => {
-  // The same marks as bspml's tables: a leading apostrophe says 'text, not a formula or a number'.
+  // The same marks as bspml's tables (bspml/cells.py), spelled out alike: a leading apostrophe says
+  // 'text, not a formula or a number'.
   const FORMULA = /^[=+\-@'\t\r\n＝＋－＠]/u;
-  const NUMBER = /^(?:\s*\p{Nd}[\p{Nd}.,_]*(?:[eE][+-]?\p{Nd}*)?\s*|\s*\.\p{Nd}.*|nan|inf|true|false)$/iu;
+  const SPACE = String.raw`[\t-\r\x1c-\x20\x85\xa0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*`;
+  const DIGIT = String.raw`(?:(?![\u{10000}-\u{10ffff}])\p{Nd})`;
+  const NUMBER = new RegExp(
+    `^(?:${SPACE}${DIGIT}(?:${DIGIT}|[.,_])*(?:[eE][+\\-]?${DIGIT}*)?${SPACE}`
+    + `|${SPACE}\\.${DIGIT}[\\s\\S]*`
+    + "|[nN][aA][nN]|[iI][nN][fF]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$", "u");
   const protect = (text) =>
     !text || FORMULA.test(text.replace(/^ +/, "")) || NUMBER.test(text) ? `'${text}` : text;
   const bare = (text) =>

@@ -245,24 +245,72 @@
 
   // Labels as the file wrote them to their numbers here; undefined for an unknown one.
   const byLabelText = new Map(labels.map((label, id) => [label, id]));
+  const byTrimmed = new Map(labels.map((label, id) => [label.trim(), id]));
+  // As it stands; without spaces around it only where it is no class and that is one.
+  const classOf = (text) => byLabelText.get(text) ?? byTrimmed.get(text.trim());
+  // With the table of classes, the page knows all labels and how many samples there are.
+  const total = classes.reduce((sum, entry) => sum + entry.support, 0);
+
+  // As `bspml audit --apply` reads them: index and decision are needed, label and new_label not.
+  function rowsOf(text) {
+    const [head = [], ...rows] = csv.parse(text.replace(/^\ufeff/, ""));
+    const names = head.map((name) => name.trim().toLowerCase());
+    const column = COLUMNS.map((name) => names.indexOf(name));
+    if (column[0] < 0 || column[2] < 0) throw new Error(`expected the columns ${COLUMNS.join(", ")}; got ${head.slice(0, 8).join(", ") || "nothing"}`);
+    return rows.map((cells) => {
+      const [index, label, decision, newLabel] = column.map((place) => cells[place] ?? "");
+      return [index.trim(), label, decision.trim().toLowerCase(), newLabel];
+    });
+  }
+
+  const fits = (said, own) => said === own || (!byLabelText.has(said) && said.trim() === own.trim());
+
+  // Why these must be decisions about other data, or "".
+  function contradiction(rows) {
+    for (const [index, label] of rows) {
+      if (!/^\d+$/.test(index)) continue;
+      const suspect = bySample.get(Number(index)), said = csv.bare(label);
+      if (total && Number(index) >= total) return `there is no sample ${index} here`;
+      if (said === "") continue;
+      if (suspect !== undefined && !fits(said, labels[labelOf(suspects[suspect])])) return `sample ${index} is labelled ${shown[labelOf(suspects[suspect])]} here, ${show(said)} in the file`;
+      if (total && classOf(said) === undefined) return `there is no class ${show(said)} here, which sample ${index} has in the file`;
+    }
+    return "";
+  }
 
   function fromCsv(text) {
-    const [head = [], ...rows] = csv.parse(text);
-    const column = COLUMNS.map((name) => head.indexOf(name));
-    if (column.some((place) => place < 0)) throw new Error(`expected the columns ${COLUMNS.join(", ")}; got ${head.slice(0, 8).join(", ") || "nothing"}`);
+    const rows = rowsOf(text), other = contradiction(rows);
+    if (other) throw new Error(`${other}; are these decisions about other data?`);
     const report = { loaded: 0, elsewhere: 0, refused: 0 };
-    for (const cells of rows) {
-      const [index, label, decision, newLabel] = column.map((place) => cells[place] ?? "");
+    for (const [index, label, decision, newLabel] of rows) {
       if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) { report.refused++; continue; }
       const suspect = bySample.get(Number(index));
-      const id = newLabel === "" ? -1 : byLabelText.get(csv.bare(newLabel));
+      // A label that is right or unsure may be repeated as the new one.
+      const id = newLabel === "" || decision !== "wrong" ? -1 : classOf(csv.bare(newLabel));
       if (suspect === undefined) {
         elsewhere.set(Number(index), [index, label, decision, newLabel]);
         report.elsewhere++;
-      } else if (csv.bare(label) !== labels[labelOf(suspects[suspect])] || id === undefined) report.refused++;
+      } else if (id === undefined || id === labelOf(suspects[suspect])) report.refused++;
       else { decide(suspect, decision, id, false); report.loaded++; }
     }
+    if (report.elsewhere) { unsaved = true; if (!keeping) keeping = setTimeout(keep, 400); }
+    offerToForget();
     return report;
+  }
+
+  function offerToForget() {
+    $("forget").hidden = elsewhere.size === 0;
+    $("forget").textContent = `Forget ${many(elsewhere.size, "decision")} about samples not on this page`;
+  }
+
+  function forget() {
+    const count = elsewhere.size;
+    elsewhere.clear();
+    unsaved = true;
+    keep();
+    offerToForget();
+    $("save").focus();
+    say(`${many(count, "decision")} forgotten`);
   }
 
   function save() {
@@ -278,7 +326,7 @@
       const report = fromCsv(csv.decode(new Uint8Array(await file.arrayBuffer())));
       const parts = [`${many(report.loaded, "decision")} loaded`];
       if (report.elsewhere) parts.push(`${report.elsewhere} about samples not on this page kept for saving`);
-      if (report.refused) parts.push(`${report.refused} left out: another label, or not a decision`);
+      if (report.refused) parts.push(`${report.refused} left out: no such class, or not a decision`);
       say(parts.join("; "));
     } catch (error) { say(`${file.name} was not loaded: ${error.message}.`); }
   }
@@ -563,6 +611,7 @@
     });
     $("undo").addEventListener("click", undo);
     $("save").addEventListener("click", save);
+    $("forget").addEventListener("click", forget);
     $("load").addEventListener("click", () => $("file").click());
     $("file").addEventListener("change", async () => {
       const [file] = $("file").files;

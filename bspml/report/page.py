@@ -21,12 +21,24 @@ from typing import Any
 from urllib.parse import quote
 
 from bspml.errors import MissingDependencyError, RunError
+from bspml.files import is_special
 from bspml.records import EpochRecord, read_json, write_json
+from bspml.report.page_check import check_page
 from bspml.report.svg import BARS, class_bars_svg, curves_svg, histogram_svg
 
-__all__ = ["PageData", "image_url", "load_page", "render_page", "save_page"]
+__all__ = [
+    "PageData",
+    "image_url",
+    "is_page",
+    "load_page",
+    "page_fields",
+    "pictures_of",
+    "render_page",
+    "save_page",
+]
 
 _HERE = Path(__file__).parent
+_KEY = "bspml-decisions-"  # of what a browser keeps for a page
 _DATA_IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp|bmp|avif);base64,[A-Za-z0-9+/]+={0,2}")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]*:")
 
@@ -69,22 +81,39 @@ def save_page(data: PageData, path: str | os.PathLike[str]) -> Path:
     Raises:
         RunError: the file cannot be written.
     """
-    return write_json(path, _fields(data))
+    return write_json(path, page_fields(data))
 
 
-def load_page(path: str | os.PathLike[str]) -> PageData:
+def load_page(path: str | os.PathLike[str], audit: str | None = None) -> PageData:
     """Read what `save_page` wrote.
 
+    Args:
+        path: the file.
+        audit: the audit it must belong to, if any.
+
     Raises:
-        RunError: missing, or not such a file.
+        RunError: missing, not such a file, damaged, or of another audit.
     """
     values = read_json(path)
+    found = values.pop("audit", None) if isinstance(values, dict) else None
+    if audit is not None and found != audit:
+        raise RunError(f"{path}: is of another audit than the files beside it; run it again.")
     known = {f.name for f in dataclasses.fields(PageData)}
     if not isinstance(values, dict) or not {"title", "sentence"} <= values.keys() <= known:
         raise RunError(
             f"{path}: is not a saved page; expected a JSON object with title and sentence and at "
             f"most {', '.join(sorted(known))}. Run the audit again."
         )
+    check_page(values, path)
+    curves = values.get("curves", [])
+    if not isinstance(curves, list) or not all(isinstance(entry, dict) for entry in curves):
+        raise RunError(f"{path}: curves is not a list of records. Make it again.")
+    try:
+        values["curves"] = [_record(entry) for entry in curves]
+    except RunError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError) as err:
+        raise RunError(f"{path}: curves holds no records of a run ({err}).") from err
     values["facts"] = [(name, value) for name, value in values.get("facts", ())]
     return PageData(**values)
 
@@ -152,6 +181,26 @@ def image_url(image: str | None) -> str | None:
         return None
 
 
+def pictures_of(data: PageData) -> dict[int, str]:
+    """{sample: its picture}, of all samples that the page shows."""
+    shown = [entry for s in data.suspects for entry in (s, *s["own"], *s["other"])]
+    pairs = [(entry["index"], entry.get("image")) for entry in shown]
+    for pair in data.duplicates:
+        pairs += [(pair["a"], pair.get("image_a")), (pair["b"], pair.get("image_b"))]
+    return {int(index): image for index, image in pairs if image}
+
+
+def is_page(path: str | os.PathLike[str]) -> bool:
+    """Whether this file was made by `render_page`."""
+    if is_special(path):
+        return False
+    try:
+        content = Path(path).read_bytes()
+    except OSError:
+        return False
+    return f'"{_KEY}'.encode() in content
+
+
 def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
@@ -162,7 +211,8 @@ def _safe(text: str) -> Any:
     return Markup(text)
 
 
-def _fields(data: PageData) -> dict[str, Any]:
+def page_fields(data: PageData) -> dict[str, Any]:
+    """`data` as plain values."""
     values = {f.name: getattr(data, f.name) for f in dataclasses.fields(data)}
     values["curves"] = [
         dataclasses.asdict(r) if isinstance(r, EpochRecord) else r for r in data.curves
@@ -239,7 +289,7 @@ def _payload(data: PageData) -> dict[str, Any]:
     ]
     identity = [data.title, [[int(s["index"]), str(s["label"])] for s in data.suspects]]
     return {
-        "key": "bspml-decisions-" + hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24],
+        "key": _KEY + hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24],
         "integers": data.integer_labels,
         "labels": labels.values,
         "images": images.values,

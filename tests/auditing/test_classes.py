@@ -10,6 +10,7 @@ from bspml.auditing.classes import (
     _distance,
     _Draws,
     _exchange_p,
+    _keys,
     _most_frequent,
     _mutual,
     _two_means,
@@ -83,7 +84,6 @@ def test_exchange_p_agrees_with_all_exchanges(rng):
     everything = np.mean([distance(s) >= given - 1e-12 for s in combinations(range(10), 5)])
     p = _exchange_p(rows, np.arange(5), np.arange(5, 10), _Draws(0))
     assert p == pytest.approx(everything, abs=4 * np.sqrt(0.25 / 400))
-    assert p == _exchange_p(rows, np.arange(5, 10), np.arange(5), _Draws(0))
 
 
 def test_the_given_exchange_counts_itself():
@@ -152,8 +152,10 @@ def test_small_and_constant_classes_get_no_answer(rng):
 def test_most_frequent_other_class_by_hand():
     codes = np.array([0, 0, 0, 1, 1, 2])
     other = np.array([2, 1, 2, 2, 0, -1])
-    # Of class 1's one vote each, the first seen counts; class 2 has none.
-    assert _most_frequent(codes, other, 3).tolist() == [2, 2, -1]
+    # Of class 1's one vote each, that of the lower key counts; class 2 has none.
+    keys = np.array([0.9, 0.9, 0.9, 0.4, 0.5, 0.0])
+    assert _most_frequent(codes, other, keys, 3).tolist() == [2, 2, -1]
+    assert _most_frequent(codes, other, 1 - keys, 3).tolist() == [2, 0, -1]
 
 
 def test_large_classes_are_sampled(rng):
@@ -161,3 +163,54 @@ def test_large_classes_are_sampled(rng):
     codes[codes == 1] = 0
     found = examine(x, np.unique(codes, return_inverse=True)[1])
     assert found.looks_like_two.tolist() == [True, False]
+
+
+def test_the_order_of_samples_changes_nothing(rng):
+    # Classes larger than what is looked at, overlapping, so that another choice is another answer.
+    x, codes = clouds(rng, classes=4, each=300, dim=6, spread=0.6)
+    codes[codes == 3] = rng.integers(0, 4, (codes == 3).sum())
+    plain = examine(x, codes)
+    for _ in range(3):
+        order = rng.permutation(len(codes))
+        found = examine(x[order], codes[order])
+        assert found.two_score == pytest.approx(plain.two_score, rel=1e-9)
+        assert found.same_p.tolist() == plain.same_p.tolist()
+        assert found.nearest.tolist() == plain.nearest.tolist()
+        assert found.looks_like.tolist() == plain.looks_like.tolist()
+
+
+def test_the_scale_of_float32_rows_changes_hardly_anything(rng):
+    x, codes = clouds(rng, classes=4, each=300, dim=6, spread=0.6)
+    x = x.astype(np.float32)
+    plain, scaled = examine(x, codes), examine(x * np.float32(7.3), codes)
+    assert scaled.two_score == pytest.approx(plain.two_score, abs=0.1)
+    assert scaled.looks_like_two.tolist() == plain.looks_like_two.tolist()
+    assert scaled.nearest.tolist() == plain.nearest.tolist()
+
+
+def test_many_copies_of_few_rows_are_drawn_from_evenly():
+    x = np.repeat(np.eye(3), 200, 0)
+    keys = _keys(torch.from_numpy(x).float(), 0)
+    assert len(np.unique(keys)) == 600
+    drawn = np.bincount(np.argsort(keys)[:128] // 200, minlength=3)
+    assert drawn.min() > 35
+    assert examine(x, np.repeat([0, 0, 1], 200)).looks_like_two.tolist() == [True, False]
+
+
+def test_keys_are_uniform_and_know_nothing_of_place(rng):
+    rows = unit_rows(torch.from_numpy(rng.standard_normal((4000, 8))))
+    keys = _keys(rows, 0)
+    assert np.histogram(keys, 10, (0, 1))[0] == pytest.approx(400, abs=90)
+    assert np.abs(np.corrcoef(keys, rows.numpy().T)[0, 1:]).max() < 0.06
+    order = rng.permutation(4000)
+    assert (_keys(rows[order], 0) == keys[order]).all()
+    assert not (_keys(rows, 1) == keys).any()
+
+
+def test_both_of_a_pair_are_compared_alike(rng):
+    x, codes = clouds(rng, classes=6, each=40)
+    halves = np.flatnonzero(codes == 5)[::2]
+    codes[halves] = 6
+    found = examine(x, codes)
+    assert found.looks_like[[5, 6]].tolist() == [6, 5]
+    assert found.same_p[5] == found.same_p[6]

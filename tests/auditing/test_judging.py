@@ -171,6 +171,64 @@ def test_a_class_left_out_of_the_second_pass_keeps_its_first_margins():
     assert (margin[~gone] == second.margin.numpy()[~gone]).all()
 
 
+@pytest.mark.parametrize("labels", [list("aabb") * 10, [0, 1] * 20])
+def test_embeddings_in_one_place_give_no_answer_and_no_suspects(labels):
+    report = bspml.audit(np.ones((40, 3)), labels)
+    assert "No label could be judged: the embeddings fit all labels alike" in report.sentence
+    assert (report.interval, report.upper_bound) == ((0, 1), 1)
+    assert not report.testable.any()
+    assert not report.flagged.any()
+    assert np.isnan(report.margins).all()
+    assert (report.suggested_labels == np.array(labels)).all()
+    assert set(report.verdicts()) == {"cannot be judged"}
+
+
+def test_labels_without_flags_are_left_out_as_references_all_the_same():
+    # Three classes leave a wide interval: none is surely wrong, and yet a fifth is.
+    codes = np.repeat(np.arange(3), 200)
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((3, 8))[codes] + 0.5 * rng.standard_normal((600, 8))
+    given, _ = noisy(codes, 0.2, seed=8)
+    report = bspml.audit(x, given)
+    stats = contrastive_statistics(x, given)
+    references = keep_weights(stats, estimate_noise(stats), report.noise_rate)
+    second = contrastive_statistics(x, given, references)
+    assert report.interval[0] == 0
+    assert report.flagged.sum() < (references == 0).sum()
+    assert (report.suggested_labels == second.classes[second.best_class.numpy()]).all()
+    assert not report.classes["looks_like_two"].any()
+
+
+def test_clean_classes_that_overlap_have_no_flags_and_a_note():
+    codes = np.repeat(np.arange(20), 30)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((20, 16))[codes] + 2.5 * rng.standard_normal((600, 16))
+    report = bspml.audit(x, codes)
+    assert report.noise_rate > 0.05
+    assert report.interval[0] == 0
+    assert report.flagged.mean() < 0.01
+    assert any("only 0.0 % of the labels get weight 0" in note for note in report.notes)
+    assert report.summary()["interval"] == list(report.interval)
+
+
+@pytest.mark.parametrize(
+    ("labels", "kind"),
+    [
+        (np.array([True, False] * 10), "i"),
+        (np.array([3, 200] * 10, dtype=np.uint8), "i"),
+        (np.array([3, -2] * 10, dtype=">i2"), "i"),
+        (np.array([3, 2**63] * 10, dtype=np.uint64), "u"),
+        (np.array(["b", "a"] * 10, dtype=">U3"), "U"),
+    ],
+)
+def test_labels_of_every_width_and_byte_order_come_back_in_the_machines_own(labels, kind):
+    report = bspml.audit(np.eye(2)[np.arange(20) % 2] + 0.01 * np.eye(20, 2), labels)
+    assert report.labels.dtype.kind == kind
+    assert report.labels.dtype.isnative
+    assert report.labels.dtype.itemsize == 8 or kind == "U"
+    assert report.labels.tolist() == labels.tolist()
+
+
 def test_only_singletons_give_no_answer_but_a_report():
     report = bspml.audit(np.eye(5), list("abcde"))
     assert not report.testable.any()
@@ -190,6 +248,7 @@ def test_only_singletons_give_no_answer_but_a_report():
         ({"labels": ["a", "b", None, "a", "b", "a"]}, "mix of NoneType, str"),
         ({"embeddings": np.ones(6)}, r"must be \(N, D\)"),
         ({"embeddings": np.full((6, 2), np.nan)}, "hold NaN or infinity"),
+        ({"labels": ["a", "", "b", "a", "b", "a"]}, "must not be empty; rows 1 are"),
         ({"names": ["x"]}, "one text per sample, 6; got 1"),
         ({"names": "abcdef"}, "got a single text"),
         ({"a": 0}, "`a` must be in"),
@@ -208,10 +267,9 @@ def test_equal_p_values_are_kept_by_difficulty():
     x, codes = clouds(classes=3, each=5)
     stats = contrastive_statistics(x, codes, null_bins=16)  # coarse: many equal p
     estimate = estimate_noise(stats)
-    forced = type(estimate)(**{**vars(estimate), "noise_rate": 0.4})
-    weights = keep_weights(stats, forced)
+    weights = keep_weights(stats, estimate, 0.4)
     assert weights.sum() == 9
-    key = list(zip(forced.p_values.tolist(), stats.difficulty.tolist(), strict=True))
+    key = list(zip(estimate.p_values.tolist(), stats.difficulty.tolist(), strict=True))
     assert max(key[i] for i in np.flatnonzero(weights)) <= min(
         key[i] for i in np.flatnonzero(weights == 0)
     )

@@ -91,6 +91,28 @@ def test_a_heavy_page_links_to_the_rest(tmp_path, monkeypatch):
     assert pixels(1) is None
 
 
+@pytest.mark.parametrize("place", range(8, 60, 8))
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF"])
+def test_a_picture_damaged_anywhere_is_a_link_at_worst(tmp_path, kind, place):
+    whole = io.BytesIO()
+    Image.new("RGB", (16, 16), (9, 99, 9)).save(whole, kind)
+    damaged = bytearray(whole.getvalue())
+    damaged[place : place + 4] = b"\xf8\xf3\x89\x85"
+    (tmp_path / "a").write_bytes(damaged)
+    shown = Pictures(tmp_path, np.array(["a"]), tmp_path)(0)
+    assert shown == "a" or shown.startswith("data:image/jpeg")
+
+
+def test_a_picture_that_stops_early_is_a_link(tmp_path):
+    whole = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(whole, "PNG")
+    damaged = bytearray(whole.getvalue())
+    damaged[35] -= 1  # 256 bytes fewer than there are: Pillow answers with a SyntaxError
+    (tmp_path / "a.png").write_bytes(damaged)
+    assert Pictures(tmp_path, np.array(["a.png"]), tmp_path)(0) == "a.png"
+
+
 def test_samples_without_pictures_have_none(report, tmp_path):
     data = page_data(report, tmp_path)
     assert all(s["image"] is None and s["text"] is None for s in data.suspects)

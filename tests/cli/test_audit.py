@@ -1,8 +1,12 @@
 """`bspml audit` from files to files: sources, exit codes, decisions."""
 
+import contextlib
 import csv
+import io
 import json
 import os
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +16,7 @@ import pytest
 import torch
 from PIL import Image
 
+import bspml
 from bspml.cli import main
 from bspml.cli.audit_source import Options, feature_network, read_source
 from bspml.errors import InputError
@@ -73,6 +78,7 @@ def test_json_is_the_summary_and_the_only_output(case, capsys):
     assert (code, err) == (0, "")
     found = json.loads(out)
     saved = json.loads(Path("found/summary.json").read_text())
+    assert len(saved.pop("audit")) == 16
     assert found == saved | {"caution": None, "folder": "found", "decisions": None} | {
         "files": found["files"]
     }
@@ -226,7 +232,7 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
     monkeypatch.setattr("bspml.run.load", lambda path: run_)
     data = SimpleNamespace(images=images, labels=labels)
-    monkeypatch.setattr("bspml.build.load_data", lambda config: data)
+    monkeypatch.setattr("bspml.experiment_data.load_data", lambda config: data)
     code, out, _ = run(capsys, "run")
     assert code == 0
     assert "note: This network was trained on these labels, so it is no honest judge" in out
@@ -285,3 +291,194 @@ def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(case, capsys, n
     else:
         assert (code, err.count("\n")) == (2, 1)
         assert name in err or "is a folder of images" in err  # no mark of an audit: just a folder
+
+
+# --- what must not be lost, ignored or waited for -------------------------------------------------
+
+
+def save_case(case):
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels, names=[f"{i}.png" for i in range(60)])
+    return x, labels
+
+
+def test_report_makes_the_page_of_an_audit_again(case, capsys):
+    save_case(case)
+    run(capsys, "data.npz", "-o", "found")
+    page = Path("found/report.html").read_bytes()
+    Path("found/report.html").unlink()
+    assert main(["report", "found"]) == 0
+    assert Path("found/report.html").read_bytes() == page
+    assert "found/report.html: Between" in capsys.readouterr().out
+
+
+def test_a_new_audit_of_other_data_does_not_keep_old_decisions(case, capsys):
+    x, labels = save_case(case)
+    Path("d.csv").write_text("index,decision\n3,wrong\n")
+    assert run(capsys, "data.npz", "-o", "found", "--apply", "d.csv")[0] == 0
+    assert run(capsys, "data.npz", "-o", "found")[0] == 0  # the same labels
+    np.savez("other.npz", embeddings=x, labels=np.roll(labels, 1))
+    code, _, err = run(capsys, "other.npz", "-o", "found")
+    assert code == 2
+    assert "labels-corrected.csv: holds decisions about other labels" in err
+    assert run(capsys, "other.npz", "-o", "found", "--apply", "d.csv")[0] == 0  # made anew
+
+
+def test_options_that_an_earlier_audit_cannot_follow_are_refused(case, capsys):
+    save_case(case)
+    run(capsys, "data.npz", "-o", "found")
+    for option in ("--names", "--seed", "--device", "--workers", "--backbone", "--weights"):
+        code, _, err = run(capsys, "found", option, "2")
+        assert (code, err.count("\n")) == (2, 1)
+        assert f"does not go with {option}" in err
+    code, _, err = run(capsys, "data.npz", "--workers", "2")
+    assert (code, "does not go with --workers" in err) == (2, True)
+
+
+def test_images_for_an_earlier_audit_leave_its_texts_and_title(case, capsys):
+    x, labels = case
+    frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(5)]).assign(label=labels)
+    frame = frame.assign(name=[f"{i}.png" for i in range(60)], text="some words")
+    frame.to_csv("data.csv", index=False)
+    run(capsys, "data.csv", "-o", "found")
+    Path("pictures").mkdir()
+    for i in range(60):
+        Image.new("RGB", (8, 8)).save(f"pictures/{i}.png")
+    assert run(capsys, "found", "--images", "pictures")[0] == 0
+    page = Path("found/report.html").read_text("utf-8")
+    assert "some words" in page
+    assert "Audit of data.csv" in page
+    assert "data:image/jpeg" in page
+
+
+def test_a_broken_picture_is_a_link_and_not_the_end(case, capsys):
+    save_case(case)
+    Path("pictures").mkdir()
+    whole = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(whole, "PNG")
+    broken = bytearray(whole.getvalue())
+    broken[35] -= 1  # 256 bytes fewer than there are: Pillow answers with a SyntaxError
+    for i in range(60):
+        Path(f"pictures/{i}.png").write_bytes(broken)
+    assert run(capsys, "data.npz", "--images", "pictures")[0] == 0
+
+
+def test_what_cannot_be_judged_does_not_pass_a_threshold(case, capsys):
+    x, labels = case
+    np.savez("one.npz", embeddings=np.ones_like(x), labels=labels)
+    np.savez("alone.npz", embeddings=x, labels=[f"{i}" for i in range(60)])
+    for name in ("one.npz", "alone.npz"):
+        code, out, _ = run(capsys, name)
+        assert code == 0
+        assert out.startswith("No label could be judged: ")
+        code, out, err = run(capsys, name, "--fail-above", "0.5", "--quiet")
+        assert code == 2
+        assert "--fail-above 0.5 cannot be answered. No label could be judged" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data.npz", "-o", "x" * 300], "name too long"),
+        (["data.npz", "-o", "a\0b"], "null byte"),
+        (["data.npz", "-o", ""], "name of the audit's folder is empty"),
+        (["data.npz", "-o", "data.npz"], "data.npz is a file"),
+        (["data.npz", "-o", "taken"], "audit.csv: exists already and is not an audit's"),
+        (["data.npz", "-o", "corrected"], "labels-corrected.csv: exists already and is not"),
+        (["data.npz", "--images", "none"], "none: no such folder of images"),
+        (["data.npz", "--images", ""], "folder of images is empty"),
+        (["data.npz", "--names", ""], "the file of names is empty"),
+        (["x" * 300 + ".npz"], "File name too long"),
+        (["a\0b.npz"], "no such file"),
+        ([""], "EMBEDDINGS is empty"),
+        (["nan.npy", "y.npy"], "nan.npy: `embeddings` must be finite; rows 7 hold"),
+        (["x.npy", "same.npy"], "same.npy: all 60 labels are 'a'"),
+        (["zero.npy", "y.npy"], "zero.npy: "),
+    ],
+)
+def test_mistakes_are_found_before_the_work_and_name_the_file(
+    case, capsys, monkeypatch, arguments, message
+):
+    x, labels = save_case(case)
+    np.save("x.npy", x)
+    np.save("y.npy", labels)
+    np.save("same.npy", np.full(60, "a"))
+    np.save("zero.npy", np.zeros_like(x))
+    np.save("nan.npy", np.where(np.arange(60)[:, None] == 7, np.nan, x))
+    for folder, name in (("taken", "audit.csv"), ("corrected", "labels-corrected.csv")):
+        Path(folder).mkdir()
+        Path(folder, name).write_text("precious")
+    before = sorted(Path().rglob("*"))
+    if "zero.npy" not in arguments:
+        monkeypatch.setattr("bspml.cli.audit.audit", lambda *_, **__: pytest.fail("worked"))
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert sorted(Path().rglob("*")) == before
+    assert Path("corrected/labels-corrected.csv").read_text() == "precious"
+
+
+def test_nothing_of_an_audit_folder_changes_when_decisions_are_refused(case, capsys):
+    save_case(case)
+    run(capsys, "data.npz", "-o", "found")
+    before = Path("found/page.json").read_bytes()
+    Path("d.csv").write_text("index,decision\n99,right\n")
+    Path("pictures").mkdir()
+    Image.new("L", (8, 8)).save("pictures/3.png")
+    assert run(capsys, "found", "--apply", "d.csv", "--images", "pictures")[0] == 2
+    assert Path("found/page.json").read_bytes() == before
+
+
+@pytest.fixture
+def deaf():
+    """Makes streams whose reader is gone."""
+    made = []
+
+    def stream():
+        reading, writing = os.pipe()
+        os.close(reading)
+        made.append(os.fdopen(writing, "w"))
+        return made[-1]
+
+    yield stream
+    for each in made:
+        with contextlib.suppress(OSError):
+            each.close()
+
+
+@pytest.mark.parametrize("as_json", [[], ["--json"]])
+def test_a_reader_that_went_away_changes_no_exit_code(case, monkeypatch, deaf, as_json):
+    save_case(case)
+    monkeypatch.setattr("sys.stdout", deaf())
+    above = ["--fail-above", "0.01", *as_json]
+    assert main(["audit", "data.npz", "-o", "found", *above]) == 3
+    monkeypatch.setattr("sys.stdout", deaf())
+    assert main(["audit", "found", *above]) == 3
+    monkeypatch.setattr("sys.stdout", deaf())
+    assert main(["audit", "found", *as_json]) == 0
+
+
+def test_an_audit_needs_nobody_at_stderr(case, capsys, monkeypatch, deaf):
+    save_case(case)
+    for stream in (None, deaf()):
+        monkeypatch.setattr("sys.stderr", stream)
+        assert main(["audit", "data.npz", "-o", "found"]) == 0
+        assert capsys.readouterr().out.startswith("Between ")
+        assert main(["audit", "data.npz", "-o", "found", "--fail-above", "0.01"]) == 3
+        assert "--fail-above" not in capsys.readouterr().out
+
+
+@pytest.mark.skipif(os.name != "posix", reason="a pipe of a POSIX shell")
+def test_a_pipeline_sees_what_the_audit_found(case, capsys):
+    save_case(case)
+    run(capsys, "data.npz", "-o", "found")
+    program = f"{sys.executable} -c 'import sys; from bspml.cli import main; sys.exit(main())'"
+    command = f"set -o pipefail; {program} audit found --fail-above 0.01 | true"
+    here = {**os.environ, "PYTHONPATH": str(Path(bspml.__file__).parents[1])}
+    done = subprocess.run(
+        ["bash", "-c", command], check=False, capture_output=True, text=True, env=here
+    )
+    assert done.returncode == 3
+    assert done.stderr.count("\n") == 1
+    assert "above --fail-above 0.01" in done.stderr

@@ -1,14 +1,20 @@
 """Decisions of a person: read, applied, written, and refused by line."""
 
+import csv
+import io
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bspml.cells import plain_labels
 from bspml.data.decisions import (
     CorrectedLabels,
     apply_decisions,
     bare_cell,
+    is_corrected,
+    label_cells,
     protected_cell,
     read_corrected,
     read_decisions,
@@ -22,7 +28,7 @@ from bspml.errors import DataError, InputError
 def write(tmp_path):
     def write(text, name="decisions.csv"):
         path = tmp_path / name
-        path.write_text(text, encoding="utf-8", newline="")
+        path.write_text(text, encoding="utf-8", errors="surrogatepass", newline="")
         return path
 
     return write
@@ -62,6 +68,14 @@ def test_a_byte_order_mark_capitals_extra_columns_and_repetition_are_fine(write)
         ("index,decision\n1.5,right\n", "line 2: `index` must be a whole number; got '1.5'"),
         ("index,decision\n0,right,3\n", "line 2: expected 2 cells"),
         ("index,decision\n0\n", "line 2: expected 2 cells"),
+        ("index,decision\n\u0661,right\n", "line 2: `index` must be a whole number"),
+        ("index,index,decision\n0,1,right\n", "has 2 columns `index`; keep one"),
+        ("index,decision,label,label\n0,right,a,b\n", "has 2 columns `label`"),
+        ("index,decision,new_label\n0,wrong,a\0b\n", "NUL"),
+        (
+            "index,decision,label\n0,wrong,a\n0,wrong,\n0,wrong,dog\n",
+            "line 4: sample 0 has the label 'dog', but .*line 2 says 'a'",
+        ),
         (
             "index,decision\n0,right\n5,wrong\n0,wrong\n",
             "line 4: sample 0 is wrong, but .* line 2 says right",
@@ -171,3 +185,83 @@ def test_protection_is_undone(text):
 def test_damaged_corrected_files_are_refused(write, text, message):
     with pytest.raises(DataError, match=message):
         read_corrected(write(text))
+
+
+# --- labels as they stand ------------------------------------------------------------------------
+
+
+def decided(write, labels, index, label, new_label):
+    """The page's own line, read and applied."""
+    text = io.StringIO()
+    cells = label_cells(plain_labels(np.array([label, new_label], dtype=np.asarray(labels).dtype)))
+    csv.writer(text).writerows(
+        [["index", "label", "decision", "new_label"], [index, cells[0], "wrong", cells[1]]]
+    )
+    return apply_decisions(labels, read_decisions(write(text.getvalue())))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array([True, False, True]),
+        np.array([7, 250, 7], np.uint8),
+        np.array([7, -120, 7], np.int8),
+        np.array([7, 2**62, 7]),
+        np.array([7, 2**64 - 1, 7], np.uint64),
+        np.array([7, 9, 7], ">i8"),
+        *(
+            np.array(pair)
+            for pair in (
+                ["c0", "c0 ", "c0"], ["\ufeff5", "5", "5"], ["=1", "'=1", "=1"],
+                ["nan", "NaN", "x"],
+                ["\x1c5", "\x85b", "b"], ["a\ud800", "a\udcff", "b"], ["\xa0q", "q", "q"],
+            )
+        ),
+    ],
+)  # fmt: skip
+def test_whatever_the_page_writes_is_applied_and_read_back(tmp_path, write, labels):
+    for index in (0, 1):
+        old, new = labels[index], labels[1 - index]
+        corrected = decided(write, labels, index, old, new)
+        expected = labels.astype(object)
+        expected[index] = new
+        assert corrected.labels.tolist() == expected.tolist()
+        path = write_corrected(tmp_path / "corrected.csv", corrected)
+        assert is_corrected(path)
+        for back in (read_corrected(path).labels, read_labels(path)):
+            assert back.tolist() == corrected.labels.tolist()
+
+
+@pytest.mark.parametrize(
+    ("new_label", "taken"),
+    [("c1 ", "c1 "), (" c0", "c0"), ("\u3000c1\t", "c1"), (" new one", " new one"), ("q", "q")],
+)
+def test_a_new_label_loses_spaces_only_where_it_is_no_class_with_them(write, new_label, taken):
+    labels = np.array(["c2", "c0", "c1", "c1 ", "\xa0q"])
+    path = write(f"index,decision,new_label\n0,wrong,{new_label}\n")
+    assert apply_decisions(labels, read_decisions(path)).labels[0] == taken
+
+
+def test_the_label_decided_on_may_be_stripped_but_not_be_another_class(write):
+    path = write("index,label,decision\n0,c0,right\n")
+    assert apply_decisions(np.array(["c0 ", "c1"]), read_decisions(path)).weights[0] == 1
+    with pytest.raises(DataError, match="sample 0 has the label 'c0 ' here"):
+        apply_decisions(np.array(["c0 ", "c0"]), read_decisions(path))
+
+
+@pytest.mark.parametrize("spelled", ["007", "+5", "1_0", "5.0", "٣"])
+def test_a_number_has_one_spelling(write, spelled):
+    made = read_decisions(write(f"index,decision,new_label\n0,wrong,{spelled}\n"))
+    with pytest.raises(DataError, match="the labels are whole numbers; got the new label"):
+        apply_decisions(np.array([1, 2]), made)
+
+
+def test_numbers_become_as_wide_as_they_must_or_are_refused(write):
+    made = read_decisions(write("index,decision,new_label\n0,wrong,300\n1,wrong,-1\n"))
+    assert apply_decisions(np.array([7, 8], np.uint8), made).labels.tolist() == [300, -1]
+    made = read_decisions(write(f"index,decision,new_label\n0,wrong,{2**63}\n"))
+    assert apply_decisions(np.array([7, 8]), made).labels.tolist() == [2**63, 8]
+    for labels, new in (([7, -1], 2**63), ([7, 8], 2**64), ([7, 8], -(2**63) - 1)):
+        made = read_decisions(write(f"index,decision,new_label\n0,wrong,{new}\n"))
+        with pytest.raises(DataError, match=r"line 2: the new label .* do not fit into 64 bits"):
+            apply_decisions(np.array(labels), made)

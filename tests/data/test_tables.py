@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bspml.data.tables import read_embeddings, read_labels, write_labels
+from bspml.data.tables import read_embeddings, read_labels, read_texts, write_labels
 from bspml.errors import DataError
 
 WORDS = np.array(["cat", "dog", "a,b", "x\ny", "ñ"])
@@ -285,3 +285,109 @@ def test_labels_in_a_file_are_one_a_sample(tmp_path):
     np.save(tmp_path / "y.npy", np.array([[1], [2]]))
     with pytest.raises(DataError, match=r"y\.npy: `labels` must be one label per sample"):
         read_labels(tmp_path / "y.npy")
+
+
+@pytest.mark.parametrize("column", ["text", "caption", "sentence", "name"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_columns_of_text_are_no_dimensions(tmp_path, column, suffix):
+    frame = pd.DataFrame({"d0": [1.5, 2.5], column: ["hello", "there"], "label": ["a", "b"]})
+    write = getattr(frame, f"to_{suffix}")
+    write(path := tmp_path / f"e.{suffix}", index=False)
+    assert read_embeddings(path).tolist() == [[1.5], [2.5]]
+
+
+@pytest.mark.parametrize(
+    "odd", [["0.5", "0.7"], ["x", "y"], [True, False], pd.to_datetime(["2020-01-01"] * 2)]
+)
+def test_a_dimension_is_never_dropped_in_silence(tmp_path, odd):
+    frame = pd.DataFrame({"D0": odd, "d1": [1.0, 2.0], "label": ["a", "b"]})
+    frame.to_parquet(tmp_path / "e.parquet")
+    with pytest.raises(DataError, match=r"e\.parquet: its columns 'D0' hold no numbers"):
+        read_embeddings(tmp_path / "e.parquet")
+    if odd[0] == "x":
+        frame.to_csv(tmp_path / "e.csv", index=False)
+        with pytest.raises(DataError, match=r"e\.csv: a cell is not a number: column 'd0' has 'x'"):
+            read_embeddings(tmp_path / "e.csv")
+
+
+@pytest.mark.parametrize("value", [1e39, 1e-42])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+@pytest.mark.filterwarnings("error")
+def test_numbers_that_float32_does_not_hold_stay_float64(tmp_path, value, suffix):
+    frame = pd.DataFrame({"d0": [value, value], "d1": [1.0, 2.0]})
+    getattr(frame, f"to_{suffix}")(path := tmp_path / f"e.{suffix}", index=False)
+    assert read_embeddings(path).tolist() == [[value, 1], [value, 2]]
+    frame["d0"] = 0.5
+    getattr(frame, f"to_{suffix}")(path, index=False)
+    assert read_embeddings(path).dtype == np.float32
+
+
+@pytest.mark.parametrize("suffix", ["npy", "csv", "parquet"])
+def test_rows_that_are_not_finite_are_named_with_their_file(tmp_path, suffix):
+    E = np.array([[1.0, 2], [np.nan, 1]])
+    path = tmp_path / f"e.{suffix}"
+    if suffix == "npy":
+        np.save(path, E)
+    else:
+        getattr(pd.DataFrame(E, columns=["d0", "d1"]), f"to_{suffix}")(path, index=False)
+    with pytest.raises(
+        DataError, match=rf"e\.{suffix}: (.*rows 1 hold NaN|a cell is not a number)"
+    ):
+        read_embeddings(path)
+
+
+@pytest.mark.parametrize("suffix", ["npy", "npz", "csv", "txt", "parquet"])
+@pytest.mark.parametrize("empty", ["", " \u2003"])
+def test_an_empty_label_is_refused_in_every_kind_of_file(tmp_path, suffix, empty):
+    path = tmp_path / f"y.{suffix}"
+    labels = np.array(["a", empty, "b"])
+    if suffix in ("npy", "npz"):
+        np.save(path, labels) if suffix == "npy" else np.savez(path, labels=labels)
+    elif suffix == "txt":
+        path.write_text("\n".join(labels), "utf-8")
+    else:
+        getattr(pd.DataFrame({"label": labels}), f"to_{suffix}")(path, index=False)
+    with pytest.raises(DataError, match="row 2 has an empty label"):
+        read_labels(path)
+
+
+@pytest.mark.parametrize("missing", ["nan", "None", "NULL", "<NA>"])
+@pytest.mark.parametrize("name", ["y.csv", "y.txt"])
+def test_something_missing_among_numbers_is_no_class(tmp_path, missing, name):
+    for numbers in (["1", "2"], ["1.0", "2.0"]):
+        path = lines(tmp_path / name, numbers[0], missing, numbers[1])
+        with pytest.raises(DataError, match=f"row 2 has the label '{missing}' where all others"):
+            read_labels(path)
+    assert read_labels(lines(tmp_path / name, "a", missing, "2")).tolist() == ["a", missing, "2"]
+    # Said to be text, as bspml writes it.
+    told = lines(tmp_path / "y.csv", "label", "'1", f"'{missing}", "'2")
+    assert len(set(read_labels(told))) == 3
+
+
+@pytest.mark.parametrize("name", ["y.csv", "y.txt"])
+def test_names_that_are_no_text_survive_in_labels(tmp_path, name):
+    labels = ["a\ud800", "b\udcff", "\U0001f600"]
+    (tmp_path / name).write_bytes("\n".join(labels).encode("utf-8", "surrogatepass"))
+    assert read_labels(tmp_path / name).tolist() == labels
+
+
+@pytest.mark.parametrize("dtype", ["?", "u1", ">i4", "i8"])
+def test_integer_labels_are_int64(tmp_path, dtype):
+    np.save(tmp_path / "y.npy", np.array([1, 0, 1], dtype))
+    labels = read_labels(tmp_path / "y.npy")
+    assert (labels.dtype, labels.tolist()) == (np.int64, [1, 0, 1])
+    large = np.array([2**63 + 1, 2**64 - 1], np.uint64)
+    np.save(tmp_path / "y.npy", large)
+    assert read_labels(tmp_path / "y.npy").tolist() == large.tolist()
+
+
+@pytest.mark.parametrize("read", [read_labels, read_embeddings, read_texts])
+def test_an_array_named_like_an_archive_is_one_line(tmp_path, read):
+    np.save(tmp_path / "y.npy", np.zeros((2, 2)))
+    (tmp_path / "y.npy").rename(tmp_path / "y.npz")
+    with pytest.raises(DataError, match=r"y\.npz: is a single array; name it \.npy"):
+        read(tmp_path / "y.npz")
+    with pytest.raises(DataError, match=r"the name of the file of .* is empty"):
+        read("")
+    with pytest.raises(DataError, match="cannot be read"):
+        read("x" * 300 + ".npz")

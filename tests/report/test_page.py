@@ -318,7 +318,7 @@ def test_a_runs_page_says_what_its_records_say(run):
     finish(run)
     data = run_page(run)
     assert data.sentence.startswith(
-        "At least 25 % of the labels are wrong at random (95 % interval 20 to 30 %)"
+        "The best estimate of labels wrong at random is 25 % (95 % interval 20 to 30 %)"
     )
     assert ("Samples", "4") in data.facts
     assert ("Truly wrong", "25 %") in data.facts
@@ -387,7 +387,7 @@ def test_the_command_writes_the_page_of_a_run_and_of_an_audit(run, tmp_path, cap
     assert main(["report", str(run.path), "--json"]) == 0
     done = json.loads(capsys.readouterr().out)
     assert done["suspects"] == 2
-    assert "At least 25 %" in (run.path / "report.html").read_text("utf-8")
+    assert "wrong at random is 25 %" in (run.path / "report.html").read_text("utf-8")
     audit = tmp_path / "audit"
     audit.mkdir()
     save_page(PageData("t", "An audit."), audit / "page.json")
@@ -395,6 +395,80 @@ def test_the_command_writes_the_page_of_a_run_and_of_an_audit(run, tmp_path, cap
     assert "An audit." in (audit / "report.html").read_text("utf-8")
     assert main(["report", str(tmp_path)]) == 2
     assert "page.json" in capsys.readouterr().err
+
+
+def test_a_stray_page_does_not_replace_a_runs(run):
+    finish(run)
+    save_page(PageData("t", "An audit."), run.path / "page.json")
+    assert main(["report", str(run.path)]) == 0
+    assert "An audit." not in (run.path / "report.html").read_text("utf-8")
+
+
+def test_somebodys_page_or_project_is_left_alone(run, tmp_path, capsys):
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / "config.yaml").write_text("site: mine\n")
+    assert main(["report", str(project)]) == 2
+    assert "holds no records of a run" in capsys.readouterr().err
+    assert [path.name for path in project.iterdir()] == ["config.yaml"]
+    (run.path / "report.html").write_text("my own page")
+    assert main(["report", str(run.path)]) == 2
+    assert (
+        "report.html: exists already and is not a page that bspml made" in capsys.readouterr().err
+    )
+    assert (run.path / "report.html").read_text() == "my own page"
+
+
+GOOD = {
+    "index": 0, "label": "a", "image": None, "text": None, "name": "", "suggested": "b",
+    "margin": 0.1, "p": 0.5, "q": None, "weight": 0.0, "own": [], "other": [],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"suspects": 5}, "suspects"),
+        ({"suspects": [{}]}, r"suspects\[0\].index"),
+        ({"suspects": [GOOD, {**GOOD, "index": "x"}]}, r"suspects\[1\].index"),
+        ({"suspects": [{**GOOD, "margin": "x"}]}, r"suspects\[0\].margin"),
+        ({"suspects": [{**GOOD, "own": None}]}, r"suspects\[0\].own"),
+        ({"suspects": [{**GOOD, "other": [{"index": 1}]}]}, r"suspects\[0\].other"),
+        ({"histogram": 5}, "histogram"),
+        ({"histogram": {"counts": [], "null_level": 1}}, "histogram.counts"),
+        ({"histogram": {"counts": [1], "null_level": "x"}}, "histogram.null_level"),
+        ({"pictures": []}, "pictures"),
+    ],
+)
+def test_an_edited_file_of_a_run_is_one_line(run, capsys, change, message):
+    finish(run)
+    kept = {"histogram": None, "suspects": [GOOD], "pictures": {}}
+    write_json(run.path / "suspects.json", kept)
+    assert main(["report", str(run.path)]) == 0
+    write_json(run.path / "suspects.json", kept | change)
+    with pytest.raises(RunError, match=rf"suspects\.json: .*{message}"):
+        run_page(run)
+    assert main(["report", str(run.path)]) == 2
+
+
+@pytest.mark.parametrize("content", ["[]", "{}", '{"name": "x", "true_noise_rate": "x"}'])
+def test_an_edited_summary_is_one_line(run, content):
+    run.summary.write_text(content)
+    with pytest.raises(RunError, match=r"summary\.json: is not a run's summary"):
+        run_page(run)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"facts": 5}, {"facts": [["a"]]}, {"suspects": [1]}, {"classes": [{}]}, {"title": None},
+        {"curves": [{"a": 1}]}, {"curves": 5}, {"duplicates": [{"a": 1}]}, {"integer_labels": "x"},
+    ],
+)  # fmt: skip
+def test_an_edited_page_is_one_line(tmp_path, change):
+    path = write_json(tmp_path / "page.json", {"title": "t", "sentence": "s"} | change)
+    with pytest.raises(RunError, match=rf"page\.json: {next(iter(change))}"):
+        load_page(path)
 
 
 def test_the_command_does_not_import_torch(run):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bspml.cells import protected_cell
+from bspml.report import page
 from bspml.report.page import PageData, render_page
 
 if os.environ.get("BSPML_NO_BROWSER") == "1":
@@ -322,8 +323,8 @@ def test_a_loaded_file_keeps_what_is_not_on_the_page_and_names_what_does_not_fit
     tab = visit(animals())
     file = tmp_path / "earlier.csv"
     file.write_text(
-        "\ufeffindex,label,decision,new_label\n10,cat,right,\n11,horse,wrong,\n12,cow,maybe,\n"
-        '99,"a,b",unsure,\n13,ant,wrong,unicorn\n',
+        "\ufeffindex,label,decision,new_label\n10,cat,right,\n11,dog,wrong,dog\n12,cow,maybe,\n"
+        '49,"cow ",unsure,\n13,ant,wrong,unicorn\n',
         encoding="utf-8",
     )
     tab.set_input_files("#file", file)
@@ -332,11 +333,87 @@ def test_a_loaded_file_keeps_what_is_not_on_the_page_and_names_what_does_not_fit
     assert "3 left out" in tab.inner_text("#status")
     assert [tuple(row.values()) for row in saved(tab)[1]] == [
         ("10", "cat", "right", ""),
-        ("99", "a,b", "unsure", ""),
+        ("49", "cow ", "unsure", ""),
     ]
     file.write_text("label\ncat\n")
     tab.set_input_files("#file", file)
     tab.wait_for_selector("#status:has-text('expected the columns index, label, decision')")
+
+
+@pytest.mark.parametrize(
+    ("row", "why"),
+    [
+        ("11,horse,wrong,", "sample 11 is labelled dog here, horse in the file"),
+        ("49,horse,wrong,cat", "there is no class horse here, which sample 49 has in the file"),
+        ("50,cat,right,", "there is no sample 50 here"),
+    ],
+)
+def test_decisions_about_other_data_are_refused_as_a_whole(visit, tmp_path, row, why):
+    tab = visit(animals())  # five classes of ten samples
+    file = tmp_path / "other.csv"
+    file.write_text(f"index,label,decision,new_label\n10,cat,right,\n{row}\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector(f"#status:has-text('other.csv was not loaded: {why}; are these')")
+    assert tab.inner_text("#progress") == "none decided"
+    assert saved(tab)[1] == []
+    assert tab.locator("#forget").is_hidden()
+
+
+def test_decisions_about_samples_elsewhere_can_be_forgotten_for_good(visit, tmp_path):
+    tab = visit(animals())
+    file = tmp_path / "other.csv"
+    file.write_text("index,label,decision,new_label\n10,cat,right,\n3,cow,wrong,\n4,ant,right,\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('2 about samples not on this page')")
+    tab.reload()
+    assert [row["index"] for row in saved(tab)[1]] == ["3", "4", "10"]
+    button = tab.locator("#forget")
+    assert button.inner_text() == "Forget 2 decisions about samples not on this page"
+    button.click()
+    assert button.is_hidden()
+    assert [row["index"] for row in saved(tab)[1]] == ["10"]
+    tab.reload()
+    assert [row["index"] for row in saved(tab)[1]] == ["10"]
+
+
+def test_a_file_of_index_and_decision_is_enough(visit, tmp_path):
+    tab = visit(animals())
+    file = tmp_path / "short.csv"
+    file.write_text("note,Decision, INDEX \nx,Wrong, 10\ny,right,11\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('2 decisions loaded')")
+    assert [tuple(row.values()) for row in saved(tab)[1]] == [
+        ("10", "cat", "wrong", ""),
+        ("11", "dog", "right", ""),
+    ]
+    file.write_text("index,label,new_label\n10,cat,dog\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('expected the columns')")
+
+
+def test_the_page_protects_the_same_cells_as_bspml(visit):
+    """Every code point below U+10000, alone, before and after a digit and a point."""
+    script = (Path(page.__file__).parent / "csv.js").read_text("utf-8")
+    tab = visit(animals())
+    tab.goto("about:blank")  # the page itself lets no other script run
+    forms = ("{}", "{}5", "5{}", " {}5", ".{}", "5e{}", "na{}", "{}rue", "fal{}e", ".5{}", "5,{}")
+    found = tab.evaluate(
+        """([script, forms]) => {
+            const csv = (0, eval)(script + "; csv");
+            return forms.map((form) => {
+                const hits = [];
+                for (let c = 0; c < 0x10000; c++) {
+                    const text = form.replace("{}", () => String.fromCharCode(c));
+                    if (csv.protect(text) !== text) hits.push(c);
+                }
+                return hits;
+            });
+        }""",
+        [script, list(forms)],
+    )
+    for form, hits in zip(forms, found, strict=True):
+        texts = [form.replace("{}", chr(c)) for c in range(0x10000)]
+        assert hits == [c for c, text in enumerate(texts) if protected_cell(text) != text], form
 
 
 def test_decisions_survive_closing_the_page_and_stay_with_their_suspects(visit):

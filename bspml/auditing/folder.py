@@ -1,0 +1,221 @@
+"""An audit's folder: whose files are in it, and how all of them change together.
+
+audit.json marks the folder as an audit's, so that a run's summary.json or somebody's own audit.csv
+is never written over.  An audit is written beside its place first and then moved in.  While files
+move, the mark says so, and it names the audit that audit.npz, page.json and summary.json must be
+of: a process killed in between leaves a folder that is refused, never a mixture that is believed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bspml.errors import RunError, UserError
+from bspml.files import Content, atomic_write, is_leftover, is_special
+from bspml.records import read_json, write_json
+
+__all__ = [
+    "CORRECTED",
+    "FILES",
+    "MARK",
+    "check_folder",
+    "check_identity",
+    "complete_mark",
+    "is_audit_folder",
+    "named_folder",
+    "write_together",
+]
+
+MARK = "audit.json"
+CORRECTED = "labels-corrected.csv"
+FILES = (
+    "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "duplicates.csv", "summary.json",
+    "page.json", "report.html",
+)  # fmt: skip
+_FORMAT = "bspml audit 1"
+
+
+def is_audit_folder(folder: Path) -> bool:
+    """Whether an audit wrote to this folder, complete or not."""
+    return bool(_mark(folder))
+
+
+def _mark(folder: Path) -> dict[str, Any]:
+    """What the mark says, {} without one."""
+    if is_special(folder / MARK):
+        return {}
+    try:
+        found = json.loads((folder / MARK).read_text("utf-8", errors="surrogatepass"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
+
+
+def complete_mark(folder: Path) -> dict[str, Any]:
+    """The mark of an audit that was written to its end.
+
+    Raises:
+        RunError: not an audit's folder, or an audit was interrupted while it wrote there.
+    """
+    found = _mark(folder)
+    if not found:
+        raise RunError(f"{folder}: is not the folder of an audit (no {MARK} of one in it).")
+    missing = [name for name in ("audit.npz", "page.json") if not (folder / name).exists()]
+    if found.get("state") != "complete" or missing:
+        raise _interrupted(folder)
+    if (folder / "summary.json").is_file():
+        summary = read_json(folder / "summary.json")
+        check_identity(folder, summary.get("audit") if isinstance(summary, dict) else None, found)
+    return found
+
+
+def check_identity(folder: Path, identity: Any, mark: Mapping[str, Any]) -> None:
+    """Raise a RunError unless a file of `identity` belongs to the audit that the mark names."""
+    if identity != mark.get("id"):
+        raise _interrupted(folder)
+
+
+def _interrupted(folder: Path) -> RunError:
+    return RunError(
+        f"{folder}: the audit in it was interrupted, or its files are of different audits; run it "
+        "again."
+    )
+
+
+def named_folder(name: str | os.PathLike[str]) -> Path:
+    """`name` as a path; an empty one, which would be the current folder, is refused."""
+    if not os.fspath(name):
+        raise RunError("the name of the audit's folder is empty; name one.")
+    return Path(name)
+
+
+def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> None:
+    """Refuse a folder that an audit of `labels` must not or cannot write to; changes nothing.
+
+    Args:
+        folder: to write to; need not exist.
+        labels: (N,) of the audit.
+        replacing: the corrected labels in it will be made anew.
+
+    Raises:
+        RunError: files in it are not an audit's, something is in the way, it cannot be made, or
+            its corrected labels are of other data.
+    """
+    try:
+        _check_can_be_made(folder)
+        taken = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
+    except (OSError, ValueError) as err:  # ValueError: a null byte
+        if isinstance(err, RunError):
+            raise
+        raise _cannot_be_made(folder, err) from err
+    if taken and not is_audit_folder(folder):
+        raise RunError(
+            f"{folder / taken[0]}: exists already and is not an audit's; choose another folder."
+        )
+    for name in taken:
+        if is_special(folder / name) or (folder / name).is_dir():
+            raise RunError(f"{folder / name}: is in the way of the file of that name; remove it.")
+    if CORRECTED in taken and not replacing and not _are_of(folder / CORRECTED, labels):
+        raise RunError(
+            f"{folder / CORRECTED}: holds decisions about other labels than these; move it away, "
+            "or choose another folder."
+        )
+
+
+def _check_can_be_made(folder: Path) -> None:
+    if "\0" in os.fspath(folder):
+        raise ValueError("a null byte in its name")
+    there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+    if not there.is_dir():
+        raise RunError(
+            f"{folder}: the folder of the audit cannot be made ({there} is a file); choose another."
+        )
+    limit = os.pathconf(there, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    if any(len(os.fsencode(part)) > limit for part in folder.parts):
+        raise RunError(
+            f"{str(folder)[:60]}...: the folder of the audit cannot be made (name too long); "
+            "choose another."
+        )
+    if not os.access(there, os.W_OK | os.X_OK):
+        raise RunError(
+            f"{folder}: the folder of the audit cannot be made (no permission to write to "
+            f"{there}); choose another."
+        )
+
+
+def _cannot_be_made(folder: Path, err: Exception) -> RunError:
+    reason = getattr(err, "strerror", None) or err
+    return RunError(f"{folder}: the folder of the audit cannot be made ({reason}); choose another.")
+
+
+def _are_of(path: Path, labels: np.ndarray) -> bool:
+    """Whether corrected labels are these but for the ones a person called wrong."""
+    from bspml.data.decisions import (
+        read_corrected,
+    )  # needs torch, which a look at the mark does not
+
+    try:
+        corrected = read_corrected(path)
+    except UserError:
+        return False
+    kept = corrected.decisions != "wrong"
+    return len(kept) == len(labels) and np.array_equal(
+        corrected.labels[kept].astype(str), labels[kept].astype(str)
+    )
+
+
+def write_together(
+    folder: Path, contents: Mapping[str, Content], mark: Mapping[str, Any], identity: str
+) -> list[Path]:
+    """Make the files of `FILES` those of one audit; those without content are removed.
+
+    `check_folder` comes first.
+
+    Returns:
+        The files written, but for the mark.
+
+    Raises:
+        RunError: something cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (OSError, ValueError) as err:
+        raise _cannot_be_made(folder, err) from err
+    _remove_leftovers(folder)
+    aside = folder / f".{secrets.token_hex(8)}.tmp"
+    marked = {"format": _FORMAT, "id": identity, **mark}
+    try:
+        aside.mkdir()
+        for name, content in contents.items():
+            atomic_write(aside / name, content)
+        write_json(folder / MARK, {"format": _FORMAT, "id": identity, "state": "writing"})
+        for name in FILES:
+            if name in contents:
+                (aside / name).replace(folder / name)
+            else:
+                (folder / name).unlink(missing_ok=True)  # an older audit's
+        write_json(folder / MARK, {**marked, "state": "complete"})
+    except OSError as err:
+        if isinstance(err, RunError):
+            raise
+        raise RunError(
+            f"{folder}: the audit cannot be written ({err.strerror or err}); run it again."
+        ) from err
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    return [folder / name for name in FILES if name in contents]
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Files of an audit that was killed while it wrote beside their place."""
+    for path in folder.iterdir():
+        if is_leftover(path) and path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)

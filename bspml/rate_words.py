@@ -1,0 +1,43 @@
+"""The noise rate in words, the same in an audit and on a run's page."""
+
+from __future__ import annotations
+
+__all__ = ["noise_sentence", "percent"]
+
+_SHOWS_AS_NONE = 0.0005
+
+
+def percent(share: float) -> str:
+    """A share in per cent: two figures, one decimal below 10 %.
+
+    Example:
+        >>> percent(0.304), percent(0.0304), percent(0)
+        ('30', '3.0', '0')
+    """
+    if share == 0:
+        return "0"
+    return f"{100 * share:.1f}" if share < 0.0995 else f"{100 * share:.0f}"
+
+
+def noise_sentence(
+    rate: float, interval: tuple[float, float] | None = None, upper_bound: float | None = None
+) -> str:
+    """The estimate in one sentence.
+
+    The point estimate is called one: nobody is promised that as many labels are wrong.
+
+    Args:
+        rate: best estimate of the share of labels wrong at random, in [0, 1].
+        interval: its 95 % interval, where known.
+        upper_bound: at most this share is wrong, confusions included, where known.
+    """
+    maybe_none = interval is not None and interval[0] < _SHOWS_AS_NONE
+    inside = ""
+    if interval is not None:
+        inside = f" (95 % interval {percent(interval[0])} to {percent(interval[1])} %)"
+    estimate = f"best estimate of labels wrong at random is {percent(rate)} %{inside}"
+    on_top = "confusions between similar classes come on top"
+    if interval is None or upper_bound is None:
+        return f"The {estimate}{', maybe none' if maybe_none else ''}; {on_top}."
+    range_ = f"Between {percent(interval[0])} and {percent(upper_bound)} % of the labels are wrong"
+    return f"{range_}{', maybe none' if maybe_none else ''}: the {estimate}, and {on_top}."
