@@ -165,7 +165,10 @@ def test_inputs_are_left_alone_and_arrays_are_taken():
         ({"sample_weights": ["a"] * 4}, r"`sample_weights` must be \(N,\) = \(4,\) numbers.*str"),
         ({"embeddings": [["a"]] * 4}, r"`embeddings` must be a float array.*Stack the vectors"),
         ({"embeddings": torch.ones(4)}, r"`embeddings` must be \(N, D\)"),
-        ({"sample_weights": [1.0, 1.0, 1.0, 1.5]}, r"must be in \[0, 1\]; rows 3 are not, the first is 1.5"),
+        (
+            {"sample_weights": [1.0, 1.0, 1.0, 1.5]},
+            r"must be in \[0, 1\]; rows 3 are not, the first is 1.5",
+        ),
         ({"sample_weights": torch.ones(4, 1)}, r"must be \(N,\) = \(4,\).*got \(4, 1\)"),
         ({"block_size": 0}, r"`block_size` must be a whole number of at least 1"),
     ],

@@ -252,7 +252,10 @@ def audit(
     ] = None,
     fail_above: Annotated[
         Optional[float],  # noqa: UP045
-        typer.Option(metavar="RATE", help="Exit with 3 if the noise rate is above this."),
+        typer.Option(
+            metavar="RATE",
+            help="Exit with 3 if the best estimate is above this, with 2 if nothing can be judged.",
+        ),
     ] = None,
     images: Annotated[
         Optional[str],  # noqa: UP045
@@ -280,8 +283,8 @@ def audit(
     from bspml.cli.audit import run_audit
 
     run_audit(
-        what, labels, output, apply, fail_above, images, names, backbone, weights, seed or 0,
-        device, workers or 0, json, quiet,
+        what, labels, output, apply, fail_above, images, names, backbone, weights, seed,
+        device, workers, json, quiet,
     )  # fmt: skip
 
 

@@ -11,14 +11,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
 
 from bspml.cli.streams import note
 from bspml.data.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.data.folder import ImageFolder
 from bspml.data.tables import read_embeddings, read_labels, read_texts
 from bspml.errors import DataError, InputError
-from bspml.networks import PretrainedNet, build_network, embed
+from bspml.networks import embed, feature_network
 
 __all__ = ["AuditSource", "Options", "feature_network", "read_source"]
 
@@ -212,37 +211,3 @@ def _folder_labels(folder: ImageFolder, what: str) -> np.ndarray:
             f"{loose[0]!r}. Put them into a folder per class, or give LABELS."
         )
     return folder.labels
-
-
-def feature_network(backbone: str, weights: str | None) -> nn.Module:
-    """A pretrained backbone that returns its features, without a last layer.
-
-    Raises:
-        InputError: unknown backbone, or weights missing.
-    """
-    family, _, model = backbone.partition(":")
-    if backbone != "efficientnet-lite0" and (family != "torchvision" or not model):
-        raise InputError(
-            f"--backbone must be efficientnet-lite0 or torchvision:MODEL; got {backbone!r}."
-        )
-    if family == "torchvision" and weights is None:
-        raise InputError(
-            f"--backbone {backbone} needs --weights FILE, a state dict saved with torch.save: "
-            "untrained features judge nothing, and bspml downloads nothing."
-        )
-    network = build_network(backbone, 1, weights=weights)
-    assert isinstance(network, PretrainedNet)
-    inner = network.backbone
-    # build_network replaced the classifier by a random layer of the size asked for: the last one.
-    last = [name for name, module in inner.named_modules() if isinstance(module, nn.Linear)][-1]
-    parent, _, leaf = last.rpartition(".")
-    setattr(inner.get_submodule(parent), leaf, _Same())
-    return network.eval()
-
-
-class _Same(nn.Module):
-    """Features as they are."""
-
-    def forward(self, features: Tensor) -> Tensor:
-        """(B, F) to (B, F)."""
-        return features.flatten(1)

@@ -115,9 +115,9 @@ def test_fail_above_exits_3_and_only_then(case, capsys):
         (["images"], "say what shall embed them, --backbone"),
         (
             ["images", "--backbone", "resnet"],
-            "--backbone must be efficientnet-lite0 or torchvision",
+            "`backbone` must be efficientnet-lite0",
         ),
-        (["images", "--backbone", "torchvision:resnet18"], "needs --weights FILE"),
+        (["images", "--backbone", "torchvision:resnet18"], "needs `weights`, a file"),
     ],
 )
 def test_mistakes_exit_2_with_one_line(case, capsys, arguments, message):

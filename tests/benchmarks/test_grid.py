@@ -1,0 +1,384 @@
+"""The grid runner of benchmarks/: cells, resuming, failures, results, tables."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from types import SimpleNamespace
+from xml.etree import ElementTree
+
+import pandas as pd
+import pytest
+
+from bspml.config import load_config
+from bspml.errors import ConfigError
+from bspml.records import RecordLog, RunFolder
+
+REPOSITORY = Path(__file__).parents[2]
+GRIDS = sorted((REPOSITORY / "configs" / "benchmarks").glob("*.yaml"))
+
+# Two classes a batch, two steps: what is tested is the runner.
+TINY = """
+name: tiny
+seeds: [0, 1]
+common:
+  data: {subset: 4}
+  network: {embedding_size: 8}
+  sampler: {classes_per_batch: 2, samples_per_class: 2}
+  training: {epochs: 2, batches_per_epoch: 2}
+  evaluation: {ks: [1, 2], clustering: false}
+datasets:
+  glyphs: {title: Glyphs_4 & more}
+methods: [multi-similarity, contrastive]
+noise:
+  - {kind: none}
+  - {kind: symmetric, rates: [0.3]}
+untrained: true
+tables: [table1, table2]
+"""
+
+
+@pytest.fixture
+def grid(monkeypatch):
+    """The modules of benchmarks/, which import each other as scripts do."""
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
+    names = ("grid", "grid_file", "grid_run", "grid_results", "grid_tables", "published", "figures")
+    return SimpleNamespace(**{name: importlib.import_module(name) for name in names})
+
+
+@pytest.fixture
+def tiny(tmp_path):
+    path = tmp_path / "tiny.yaml"
+    path.write_text(TINY)
+    return path
+
+
+def run(grid, path, *more):
+    return grid.grid.main([str(path), "--out", str(path.parent / "out"), *more])
+
+
+def smaller(path, methods="[multi-similarity]", noise="- {kind: none}"):
+    """The tiny grid with one seed."""
+    text = TINY.replace("seeds: [0, 1]", "seeds: [0]")
+    text = text.replace("methods: [multi-similarity, contrastive]", f"methods: {methods}")
+    start, end = text.index("noise:\n") + 7, text.index("untrained")
+    path.write_text(f"{text[:start]}  {noise}\n{text[end:]}")
+    return path
+
+
+# --- expansion ------------------------------------------------------------------------------------
+
+
+def test_a_grid_is_every_method_noise_and_seed_and_one_untrained_cell(grid, tiny):
+    cells = grid.grid_file.read_grid(tiny).cells
+    found = {(c.method, c.noise, c.rate, c.seed) for c in cells}
+    expected = {
+        (method, kind, rate, seed)
+        for method in ("multi-similarity", "contrastive")
+        for kind, rate in (("none", 0.0), ("symmetric", 0.3))
+        for seed in (0, 1)
+    } | {("untrained", "none", 0.0, 0)}
+    assert found == expected
+    assert len(cells) == len(found) == len({c.name for c in cells})
+    cell = next(c for c in cells if c.method == "contrastive" and c.rate and c.seed)
+    assert cell.config.training.methods == ("contrastive",)
+    assert (cell.config.noise.rate, cell.config.seed) == (0.3, 1)
+    assert cell.config.data.subset == 4
+
+
+def test_varied_settings_multiply_and_those_of_a_method_stay_its_own(grid):
+    tree = {
+        "name": "vary",
+        "datasets": {"glyphs": {}},
+        "vary": {"network.embedding_size": [8, 16]},
+        "methods": ["contrastive", {"name": "rdml", "vary": {"eta": [1, 2, 3]}}],
+    }
+    cells = grid.grid_file.expand(tree, "here").cells
+    assert len(cells) == 2 + 2 * 3
+    eta = "hyperparameters.rdml.eta"
+    found = {
+        (c.varied[eta], c.config.hyperparameters["rdml"]["eta"], c.config.network.embedding_size)
+        for c in cells
+        if c.method == "rdml"
+    }
+    assert found == {(eta, eta, size) for eta in (1, 2, 3) for size in (8, 16)}
+    assert all(eta not in c.varied for c in cells if c.method == "contrastive")
+
+
+def test_the_run_folder_follows_the_settings_but_not_the_machine(grid, tiny):
+    def names(**settings):
+        dotted = {key.replace("__", "."): value for key, value in settings.items()}
+        return {c.name for c in grid.grid_file.read_grid(tiny, None, dotted).cells}
+
+    assert names() == names(data__root="elsewhere", device="cuda:1", threads=2, data__cache="x")
+    assert not names() & names(optimizer__lr=0.5)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "says"),
+    [
+        ("seeds:", "sedes:", "no key `sedes`"),
+        ("[table1, table2]", "[table3]", "there are table1"),
+        ("contrastive]", "contrastiv]", "did you mean `contrastive`"),
+        ("embedding_size: 8", "embeding_size: 8", "did you mean `embedding_size`"),
+        ("{kind: none}", "{rates: [0.1]}", "needs `kind`"),
+    ],
+)
+def test_a_mistake_in_the_file_is_named_with_the_file(grid, tiny, old, new, says):
+    tiny.write_text(TINY.replace(old, new))
+    with pytest.raises(ConfigError, match=says) as caught:
+        grid.grid_file.read_grid(tiny)
+    assert str(tiny) in str(caught.value)
+
+
+@pytest.mark.parametrize("path", GRIDS, ids=lambda path: path.stem)
+def test_every_grid_file_of_the_repository_expands(grid, path, tmp_path):
+    found = grid.grid_file.read_grid(path, tmp_path)
+    assert found.cells
+    assert any(cell.method == "untrained" for cell in found.cells)
+    choosing = path.stem.startswith("choose")
+    # Settings are chosen on held-out training classes, and tables are not.
+    assert all(cell.config.data.validation == choosing for cell in found.cells)
+
+
+# --- running --------------------------------------------------------------------------------------
+
+
+def test_finished_cells_are_read_and_not_run_again(grid, tiny, monkeypatch, capsys):
+    assert run(grid, smaller(tiny)) == 0
+    results = pd.read_parquet(tiny.parent / "out" / "tiny.parquet")
+    assert results.status.tolist() == ["finished"] * 2
+    assert results.recall_at_1.between(0, 1).all()
+    assert results.published_set.isna().all()
+    monkeypatch.setattr(grid.grid_run, "run_experiment", None)  # calling it would fail
+    monkeypatch.setattr(grid.grid_run, "evaluate", None)
+    assert run(grid, tiny) == 0
+    again = pd.read_csv(tiny.parent / "out" / "tiny.csv")
+    assert again.recall_at_1.tolist() == pytest.approx(results.recall_at_1.tolist())
+    assert run(grid, tiny, "--dry-run") == 0
+    assert "0 of 2 cells to run" in capsys.readouterr().out
+
+
+def test_an_interrupted_cell_goes_on_to_the_same_numbers(grid, tiny, tmp_path, monkeypatch):
+    smaller(tiny, noise="- {kind: symmetric, rates: [0.3]}")
+    cell = next(c for c in grid.grid_file.read_grid(tiny).cells if c.method != "untrained")
+    assert grid.grid_run.run_cell(cell, tmp_path / "whole").error is None
+
+    def stop(self, record):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("bspml.method_run.Silent.record", stop)
+    with pytest.raises(KeyboardInterrupt):
+        grid.grid_run.run_cell(cell, tmp_path / "cut")
+    monkeypatch.undo()
+    folder = RunFolder(tmp_path / "cut" / cell.name)
+    assert not folder.finished
+    assert len(RecordLog(folder.records)) == 1
+    assert grid.grid_run.run_cell(cell, tmp_path / "cut").error is None
+    curves = [
+        [(r.epoch, r.loss, r.recall_at_k) for r in RecordLog(RunFolder(path).records).read()]
+        for path in (folder.path, tmp_path / "whole" / cell.name)
+    ]
+    assert len(curves[0]) == 2
+    assert curves[0] == curves[1]
+
+
+def test_a_failing_cell_is_reported_and_the_others_finish(grid, tiny, capsys):
+    # More neighbours than there are: only the data tell.
+    smaller(tiny, "[{name: contrastive, config: {evaluation: {ks: [999999]}}}, multi-similarity]")
+    assert run(grid, tiny) == 1
+    printed = capsys.readouterr()
+    assert "FAILED" in printed.out
+    assert "999999" in printed.err
+    results = pd.read_parquet(tiny.parent / "out" / "tiny.parquet").set_index("method").status
+    assert results.to_dict() == {
+        "untrained": "finished", "contrastive": "failed", "multi-similarity": "finished",
+    }  # fmt: skip
+    assert "1 of the grid's 3 cells are missing" in (tiny.parent / "out" / "tiny.md").read_text()
+
+
+def test_an_unforeseen_error_fails_its_cell_only(grid, tiny, monkeypatch, capsys):
+    def broken(*args, **kwargs):
+        raise ZeroDivisionError("by nothing")
+
+    monkeypatch.setattr(grid.grid_run, "run_experiment", broken)
+    assert run(grid, smaller(tiny)) == 1
+    assert "ZeroDivisionError: by nothing" in capsys.readouterr().err
+
+
+def test_a_run_under_other_defaults_is_not_taken_for_the_cell(grid, tiny, capsys):
+    assert run(grid, smaller(tiny)) == 0
+    cell = grid.grid_file.read_grid(tiny).cells[1]
+    saved = RunFolder(tiny.parent / "out" / cell.name).config
+    saved.write_text(saved.read_text().replace("epsilon: 0.1", "epsilon: 0.2"))
+    assert load_config(saved).loss.epsilon == 0.2
+    assert run(grid, tiny) == 1
+    assert "other defaults" in capsys.readouterr().err
+
+
+def test_a_dry_run_prints_every_cell_and_runs_none(grid, tiny, capsys):
+    assert run(grid, tiny, "--dry-run", "--jobs", "2") == 0
+    printed = capsys.readouterr().out
+    assert all(c.name in printed for c in grid.grid_file.read_grid(tiny).cells)
+    assert "9 of 9 cells to run" in printed
+    assert not (tiny.parent / "out").exists()
+
+
+def test_a_dry_run_can_time_a_short_cell(grid, tiny, capsys):
+    assert run(grid, smaller(tiny), "--dry-run", "--time") == 0
+    printed = capsys.readouterr().out
+    assert printed.count("about") == 3
+    assert "unknown" not in printed
+
+
+def test_only_and_set_refuse_what_is_not_there(grid, tiny, capsys):
+    assert run(grid, tiny, "--only", "nobody") == 2
+    assert "nobody" in capsys.readouterr().err
+    assert run(grid, tiny, "--set", "nonsense") == 2
+    assert run(grid, tiny, "--jobs", "0") == 2
+
+
+# --- tables and figures, from results made up -----------------------------------------------------
+
+
+def rows(methods=("untrained", "bspml-paper"), published=None, **more):
+    """Two seeds a method; Recall@1 0.5 and 0.6 at no noise, less under 30 %."""
+    made = []
+    for method in methods:
+        for seed in (0, 1):
+            for kind, rate in (("none", 0.0), ("symmetric", 0.3)):
+                if method == "untrained" and (seed or rate):
+                    continue
+                recall = 0.5 + 0.1 * seed - rate / 2
+                made.append(
+                    {
+                        "dataset": "set", "title": "A_set", "method": method,
+                        "method_title": "BSPML (paper)", "noise": kind, "rate": rate, "seed": seed,
+                        **more, "embedding_size": 8, "split": "test", "published_set": published,
+                        "run": f"{method}{seed}{rate}", "status": "finished",
+                        "recall_at_1": recall, "recall_at_2": 0.75, "nmi": 0.4, "maw": 0.9,
+                        "sdaw": 0.1, "best_recall_at_1": recall + 0.05,
+                        "note": "pretrained, untrained" if method == "untrained" else "",
+                    }
+                )  # fmt: skip
+    return pd.DataFrame(made)
+
+
+def test_table_1_has_mean_deviation_and_an_untrained_row(grid):
+    (table,) = grid.grid_tables.make_tables("table1", rows(), pd.DataFrame())
+    assert table.head == ["method", "R@1", "R@2", "NMI"]
+    # 0.5 and 0.6: mean 55, deviation 10 / sqrt(2)
+    assert table.rows == [
+        ["Pretrained, untrained", "50.0", "75.0", "40.0"],
+        ["BSPML (paper)", "55.0 ± 7.1", "75.0 ± 0.0", "40.0 ± 0.0"],
+    ]
+    assert table.best == {(1, 1), (1, 2), (1, 3)}
+
+
+def test_table_2_names_the_last_and_the_best_epoch_apart(grid):
+    (table,) = grid.grid_tables.make_tables("table2", rows(), pd.DataFrame())
+    assert table.head[1:] == [
+        "labels as they are, last epoch", "labels as they are, best epoch",
+        "symmetric 30%, last epoch", "symmetric 30%, best epoch",
+    ]  # fmt: skip
+    assert table.rows[1][1:] == ["55.0 ± 7.1", "60.0 ± 7.1", "40.0 ± 7.1", "45.0 ± 7.1"]
+    assert table.rows[0][1:] == ["50.0"] * 4
+    assert any("oracle" in note for note in table.notes)
+
+
+def test_a_published_value_stands_beside_the_same_data_set_only(grid):
+    def shown(published):
+        results = rows(published=published)
+        made = [
+            t
+            for k in ("table1", "table2")
+            for t in grid.grid_tables.make_tables(k, results, results)
+        ]
+        return "\n".join(map(grid.grid_tables.to_markdown, made))
+
+    assert "(50.6)" in shown("cub")  # table 1, R@1 of BSPML on CUB
+    assert "(48.74 ± 0.19)" in shown("cub")  # table 2, 30 %
+    assert "Zhang" not in shown(None)
+    assert "(59.6)" in shown("cars196")
+    assert "(50.6)" not in shown("cars196")
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (["data.name=cub", "network.name=torchvision:resnet18"], "cub"),
+        (["data.name=cub", "data.incomplete=true"], None),
+        (["data.name=cub", "data.validation=true"], None),
+        (["data.name=cub", "data.subset=50"], None),
+        (["data.name=omniglot"], None),
+        (["data.name=table"], None),
+    ],
+)
+def test_a_part_of_a_data_set_is_another_data_set(grid, settings, expected):
+    assert grid.published.published_set(load_config(overrides=settings)) == expected
+
+
+def test_the_printed_tables_are_whole(grid):
+    published = grid.published
+    for name in ("cub", "cars196", "in-shop", "sop"):
+        table = published.table_1(name)
+        assert list(table) == list(published.METHODS)
+        for row in table.values():
+            recalls = [row[key] for key in row if key != "NMI"]
+            assert len(recalls) == 6
+            assert recalls == sorted(recalls)  # Recall@K rises with K
+    for name in ("cub", "cars196", "in-shop"):
+        by_rate = published.table_2(name)
+        assert list(by_rate) == [0.1, 0.2, 0.3]
+        for method in published.METHODS:
+            values = [by_rate[rate][method][0] for rate in by_rate]
+            assert values == sorted(values, reverse=True)  # and falls with the noise
+            assert values[0] < published.table_1(name)[method]["R@1"]
+    assert published.table_2("sop") == {}  # not printed
+
+
+def test_latex_escapes_what_would_be_commands(grid):
+    table = grid.grid_tables.Table("50% of a_b & \\c ~ {d} #1 $", ["m^2", "±"], [["a_b", "1 ± 2"]])
+    text = grid.grid_tables.to_latex(table)
+    caption = r"50\% of a\_b \& \textbackslash{}c \textasciitilde{} \{d\} \#1 \$"
+    assert rf"\caption{{{caption}}}" in text
+    assert r"m\textasciicircum{}2 & $\pm$ \\" in text
+    assert r"a\_b & 1 $\pm$ 2 \\" in text
+    assert grid.grid_tables.to_markdown(table).count(r"a\_b") == 2
+
+
+def test_the_choice_carries_a_curve_to_whole_epochs(grid):
+    base = rows(("contrastive",), **{"vary optimizer.lr": 0.1}).iloc[:1]
+    parts = [base.assign(epoch=e, recall_at_1=r) for e, r in ((0.7, 0.1), (1.4, 0.2), (2.1, 0.6))]
+    curves = pd.concat([rows(("untrained",)).assign(epoch=0), *parts])
+    (table,) = grid.grid_tables.make_tables("choice", rows(), curves)
+    # At epoch 1 the round that ended at 0.7 is the last one measured, at 2 that of 1.4.
+    assert table.rows == [
+        ["Untrained", "0", "50.00", "1"],
+        ["0.1", "1", "10.00", "1"],
+        ["0.1", "2", "20.00", "1"],
+    ]
+    assert table.best == {(2, 2)}
+
+
+def test_figures_come_from_the_results_file_alone(grid, tmp_path):
+    age, balance = (f"vary hyperparameters.bspml-paper.{key}" for key in ("age", "balance"))
+    weights = pd.concat(
+        [rows(("bspml-paper",), **{age: a, balance: b}) for a in (1.0, 2.0) for b in (0.0, 10.0)]
+    )
+    sizes = pd.concat([rows(**{"vary network.embedding_size": size}) for size in (64, 512)])
+    files = []
+    for name, frame in (("weights", weights), ("sizes", sizes)):
+        grid.grid_results.write_frame(frame, tmp_path / name)
+        files.append(str(tmp_path / f"{name}.parquet"))
+    assert grid.figures.main([*files, "--out", str(tmp_path / "figures")]) == 0
+    expected = {
+        "figure3_maw_set.svg": ("age λ", "MAW at the last epoch", "balance μ = 10"),
+        "figure4_sdaw_set.svg": ("age λ", "SDAW at the last epoch"),
+        "figure5_recall_set.svg": ("embedding size", "Recall@1 (%), last epoch", "BSPML (paper)"),
+    }
+    for name, words in expected.items():
+        text = " ".join(ElementTree.parse(tmp_path / "figures" / name).getroot().itertext())
+        assert all(word in text for word in words)
+    grid.grid_results.write_frame(rows(), tmp_path / "plain")
+    assert grid.figures.main([str(tmp_path / "plain.csv")]) == 2
