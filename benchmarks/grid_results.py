@@ -1,0 +1,101 @@
+"""What the finished cells of a grid say, one row a cell, and one a cell and epoch; as files."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from grid_file import UNTRAINED, Cell, Grid
+from published import published_set
+
+from bspml import methods
+from bspml.evaluation.selection import select_epochs
+from bspml.files import atomic_write
+from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
+
+VARIED = "vary "  # before the dotted key, in columns of what the grid varies
+
+# Of the last record, as fractions or counts.
+_LAST = (
+    "epoch", "maw", "sdaw", "age", "noise_rate", "detection_auroc", "detection_precision",
+    "detection_recall",
+)  # fmt: skip
+_MEASURED = ("map_at_r", "r_precision", "nmi", "ami")
+
+
+def result_rows(grid: Grid, out: Path, failed: Iterable[str] = ()) -> pd.DataFrame:
+    """One row a cell.
+
+    Columns: what the cell is (dataset, title, method, method_title, noise, rate, seed, one a varied
+    setting (`VARIED` and its key), embedding_size, epochs, split, published_set, run), its status
+    (finished, failed, missing), and of finished ones the metrics as fractions: of the last epoch by
+    their names; `best_*` of the epoch that is best on the test classes, an oracle; `selected_*` of
+    the one that validation classes choose, where the run recorded them; seconds of training.
+    """
+    failed = set(failed)
+    return pd.DataFrame([_row(cell, out, failed) for cell in grid.cells])
+
+
+def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
+    """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1."""
+    rows = []
+    for cell in grid.cells:
+        folder = RunFolder(out / cell.name)
+        for record in RecordLog(folder.records).read() if folder.finished else ():
+            if record.recall_at_k:
+                recall = record.recall_at_k.get(1)
+                rows.append(_identity(cell) | {"epoch": record.epoch, "recall_at_1": recall})
+    return pd.DataFrame(rows)
+
+
+def write_frame(frame: pd.DataFrame, path: Path) -> None:
+    """`path`.parquet and `path`.csv, each whole."""
+    content = io.BytesIO()
+    frame.to_parquet(content, index=False)
+    atomic_write(path.with_name(path.name + ".parquet"), content.getvalue())
+    atomic_write(path.with_name(path.name + ".csv"), frame.to_csv(index=False))
+
+
+def _identity(cell: Cell) -> dict[str, Any]:
+    config = cell.config
+    return {
+        "dataset": cell.dataset,
+        "title": cell.title,
+        "method": cell.method,
+        "method_title": "Untrained" if cell.method == UNTRAINED else methods.title(cell.method),
+        "noise": cell.noise,
+        "rate": cell.rate,
+        "seed": cell.seed,
+        **{VARIED + key: value for key, value in cell.varied.items()},
+        "embedding_size": config.network.embedding_size,
+        "epochs": config.training.epochs,
+        "split": "validation" if config.data.validation else "test",
+        "published_set": published_set(config),
+        "run": cell.name,
+    }
+
+
+def _row(cell: Cell, out: Path, failed: set[str]) -> dict[str, Any]:
+    row, folder = _identity(cell), RunFolder(out / cell.name)
+    if not folder.finished:
+        return row | {"status": "failed" if cell.name in failed else "missing"}
+    records = RecordLog(folder.records).read()
+    evaluated = [record for record in records if record.recall_at_k]
+    last = records[-1]
+    row |= {"status": "finished"} | _metrics(evaluated[-1])
+    row |= {key: getattr(last, key) for key in _LAST} | {"note": "; ".join(last.notes)}
+    row["estimated_noise_rate"] = row.pop("noise_rate")
+    row["true_noise_rate"] = read_json(folder.summary).get("true_noise_rate")
+    row["seconds"] = sum(record.seconds or 0.0 for record in records)
+    for kind, found in select_epochs(evaluated).items():
+        if kind != "last" and found is not None and cell.method != UNTRAINED:
+            row |= {f"{kind}_epoch": found.epoch, f"{kind}_recall_at_1": found.value}
+    return row
+
+
+def _metrics(record: EpochRecord) -> dict[str, Any]:
+    recalls = {f"recall_at_{k}": value for k, value in record.recall_at_k.items()}
+    return recalls | {key: getattr(record, key) for key in _MEASURED}

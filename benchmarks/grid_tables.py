@@ -1,0 +1,312 @@
+"""Tables of a grid's results, in Markdown and LaTeX, the published value beside the measured one.
+
+    table1   Recall@K and NMI on the labels as they are, a table a data set
+    table2   Recall@1 by noise, a table a data set
+    varied   Recall@1, MAW and SDAW by the settings that the grid varies
+    choice   Recall@1 by setting and epoch, over all methods: to choose settings by
+
+Cells are means over the seeds ± their deviation (n - 1); the number of seeds stands below.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+from grid_file import UNTRAINED
+from grid_results import VARIED
+from published import table_1, table_2
+
+from bspml.evaluation.selection import CHOSEN_BY
+
+_MISSING = "–"
+_BOLD = "Bold: the largest of its column, but for the untrained row and clean-only."
+_EPOCHS = {"recall_at_1": "last", "best_recall_at_1": "best", "selected_recall_at_1": "selected"}
+
+
+@dataclass
+class Table:
+    """Cells as text, the first column to the left; `notes` below.
+
+    Attributes:
+        best: {(row, column)} of the largest measured value of a column, the references left out.
+    """
+
+    caption: str
+    head: list[str]
+    rows: list[list[str]]
+    notes: list[str] = field(default_factory=list)
+    best: set[tuple[int, int]] = field(default_factory=set)
+
+
+# --- as text --------------------------------------------------------------------------------------
+
+
+def to_markdown(table: Table) -> str:
+    """A caption, the table, and its notes."""
+    rows = [
+        [f"**{_md(c)}**" if (i, j) in table.best else _md(c) for j, c in enumerate(row)]
+        for i, row in enumerate(table.rows)
+    ]
+    rule = [":--", *["--:"] * (len(table.head) - 1)]
+    lines = [[_md(c) for c in table.head], rule, *rows]
+    text = "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    notes = "".join(f"\n{_md(note)}  " for note in table.notes)
+    return f"**{_md(table.caption)}**\n\n{text}\n{notes}\n"
+
+
+def to_latex(table: Table) -> str:
+    """A `table` environment with booktabs rules (`\\usepackage{booktabs}`)."""
+    rows = [
+        [rf"\textbf{{{_tex(c)}}}" if (i, j) in table.best else _tex(c) for j, c in enumerate(row)]
+        for i, row in enumerate(table.rows)
+    ]
+    lines = [r"\begin{table}", r"\centering", rf"\caption{{{_tex(table.caption)}}}"]
+    lines += [rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}", r"\toprule"]
+    lines += [" & ".join(map(_tex, table.head)) + r" \\", r"\midrule"]
+    lines += [" & ".join(row) + r" \\" for row in rows]
+    lines += [r"\bottomrule", r"\end{tabular}"]
+    lines += [rf"\par\footnotesize {_tex(note)}" for note in table.notes]
+    return "\n".join([*lines, r"\end{table}", ""])
+
+
+_TEX = {
+    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "±": r"$\pm$", "–": "--", "<": r"$<$", ">": r"$>$", "|": r"$|$", "−": "$-$",
+}  # fmt: skip
+
+
+def _tex(text: str) -> str:
+    return "".join(_TEX.get(c, c if c.isprintable() else " ") for c in text)
+
+
+def _md(text: str) -> str:
+    line = "".join(c if c.isprintable() else " " for c in text)
+    return re.sub(r"([\\|*_`<])", r"\\\1", line)
+
+
+# --- the tables -----------------------------------------------------------------------------------
+
+
+def make_tables(kind: str, results: pd.DataFrame, curves: pd.DataFrame) -> list[Table]:
+    """The tables of one kind; none where the results hold nothing for them."""
+    if results.empty or "recall_at_1" not in results:
+        return []
+    if kind == "choice":
+        return _choice(curves)
+    finished = results[results.status == "finished"]
+    make: Callable[[pd.DataFrame], Table | None]
+    make = {"table1": _table1, "table2": _table2, "varied": _varied}[kind]
+    made = [make(own) for _, own in finished.groupby("dataset", sort=False)]
+    return [table for table in made if table is not None and table.rows]
+
+
+def _table1(own: pd.DataFrame) -> Table | None:
+    clean = own[own.rate == 0]
+    if (clean.method == UNTRAINED).all():
+        return None
+    printed = table_1(_published(own))
+    recalls = [c for c in clean if re.fullmatch(r"recall_at_\d+", c) and clean[c].notna().any()]
+    recalls.sort(key=lambda c: int(c.rpartition("_")[2]))
+    columns = {c: f"R@{c.rpartition('_')[2]}" for c in recalls} | {"nmi": "NMI"}
+    table = _start(clean, f"{_titled(clean)}: retrieval and clustering (%), labels as they are")
+    table.head += list(columns.values())
+    values: list[list[float]] = []
+    for method, rows in clean.groupby("method", sort=False):
+        line, means = [_label(rows)], []
+        for column, short in columns.items():
+            known = printed.get(str(method), {}).get(short)
+            beside = None if known is None else f"{known:.1f}"
+            line.append(_cell(rows[column], 1, beside))
+            means.append(_mean(rows[column], method))
+        table.rows.append(line)
+        values.append(means)
+    table.best = _largest(values)
+    table.notes.append(_BOLD)
+    if printed:
+        table.notes.append("In brackets: table 1 of [Zhang 2023], another backbone and schedule.")
+    return table
+
+
+def _table2(own: pd.DataFrame) -> Table | None:
+    printed = table_2(_published(own))
+    trained = own[own.method != UNTRAINED]
+    noises = list(trained[["noise", "rate"]].drop_duplicates().itertuples(index=False, name=None))
+    noises.sort(key=lambda pair: (pair[1] > 0, *pair))
+    epochs = {c: w for c, w in _EPOCHS.items() if c in own and trained[c].notna().any()}
+    table = _start(own, f"{_titled(own)}: Recall@1 (%) under label noise")
+    table.head += [
+        f"{'labels as they are' if rate == 0 else f'{noise} {rate:.0%}'}, {word} epoch"
+        for noise, rate in noises
+        for word in epochs.values()
+    ]
+    values, any_printed = [], False
+    for method, rows in own.groupby("method", sort=False):
+        line, means = [_label(rows)], []
+        for noise, rate in noises:
+            # Features that nobody trained do not know of the noise.
+            here = (
+                rows if method == UNTRAINED else rows[(rows.noise == noise) & (rows.rate == rate)]
+            )
+            for column in epochs:
+                known = None
+                if noise == "symmetric" and column == "recall_at_1":
+                    known = printed.get(rate, {}).get(str(method))
+                any_printed |= known is not None
+                values_here = here[column] if column in here else pd.Series(dtype=float)
+                if method == UNTRAINED:
+                    values_here = here["recall_at_1"]
+                beside = None if known is None else f"{known[0]:.2f} ± {known[1]:.2f}"
+                line.append(_cell(values_here, 1, beside))
+                means.append(_mean(values_here, method))
+        table.rows.append(line)
+        values.append(means)
+    table.best = _largest(values)
+    table.notes.append(_BOLD)
+    if len(epochs) > 1:
+        table.notes += [f"{word}: {CHOSEN_BY[word]}." for word in epochs.values()]
+    if any_printed:
+        table.notes.append("In brackets: table 2 of [Zhang 2023], another backbone and schedule.")
+    return table
+
+
+def _varied(own: pd.DataFrame) -> Table | None:
+    axes = varied_columns(own)
+    trained = own[own.method != UNTRAINED]
+    if not axes or trained.empty:
+        return None
+    table = _start(own, f"{_titled(own)}: by {' and '.join(map(_axis, axes))}")
+    table.head += [*map(_axis, axes), "noise", "Recall@1 %", "MAW", "SDAW"]
+    untrained = own[own.method == UNTRAINED]
+    if not untrained.empty:
+        blank = [_MISSING] * (len(axes) + 1)
+        recall = _cell(untrained.recall_at_1, 1, None)
+        table.rows.append([_label(untrained), *blank, recall, _MISSING, _MISSING])
+    for key, rows in trained.groupby(["method", *axes, "noise", "rate"], sort=False, dropna=False):
+        settings = [_MISSING if v != v or v is None else f"{v:g}" for v in key[1 : 1 + len(axes)]]
+        noise = "none" if key[-1] == 0 else f"{key[-2]} {key[-1]:.0%}"
+        line = [_label(rows), *settings, noise, _cell(rows.recall_at_1, 1, None)]
+        table.rows.append(line + [_cell(rows[c], 3, None, scale=1.0) for c in ("maw", "sdaw")])
+    return table
+
+
+def _choice(curves: pd.DataFrame) -> list[Table]:
+    """Settings x epochs: the mean over methods, noise and seeds, and each method's own best."""
+    tables = []
+    for _, both in curves.groupby("dataset", sort=False):
+        own, axes = both[both.method != UNTRAINED], varied_columns(both)
+        if own.empty or not axes:
+            continue
+        table = Table(
+            f"{_titled(own)}: Recall@1 (%), {own.split.iloc[0]} classes, by setting and epoch",
+            [*map(_axis, axes), "epoch", "mean over methods", "methods"],
+            [],
+        )
+        untrained = both[both.method == UNTRAINED]
+        if not untrained.empty:
+            shown = f"{100 * untrained.recall_at_1.mean():.2f}"
+            blank = [_MISSING] * (len(axes) - 1)
+            table.rows.append(["Untrained", *blank, "0", shown, f"{len(untrained)}"])
+        means = _by_whole_epoch(own).groupby([*axes, "epoch", "method"], dropna=False)
+        means = means.recall_at_1.mean()
+        groups = means.groupby(level=[*axes, "epoch"], dropna=False)
+        values = groups.mean()
+        first = len(table.rows)
+        for key, value in values.items():
+            count = int(groups.size().loc[key])
+            table.rows.append([*(f"{part:g}" for part in key), f"{100 * value:.2f}", f"{count}"])
+        table.best = {(first + int(values.to_numpy().argmax()), len(axes) + 1)}
+        for method, mine in means.groupby(level="method"):
+            top = mine.idxmax()
+            where = ", ".join(
+                f"{_axis(axis)} {part:g}" for axis, part in zip(axes, top, strict=False)
+            )
+            words = f"best {100 * mine.max():.2f} at {where}, epoch {top[-2]:g}"
+            table.notes.append(f"{method}: {words}.")
+        tables.append(table)
+    return tables
+
+
+def _by_whole_epoch(own: pd.DataFrame) -> pd.DataFrame:
+    """One row a run and whole epoch: what was last measured until then.
+
+    A curriculum that drops samples has shorter rounds, which end inside an epoch.
+    """
+    parts = []
+    for _, run in own.groupby("run", sort=False):
+        run = run.sort_values("epoch")
+        whole = np.arange(1, math.floor(run.epoch.max() + 1e-6) + 1)
+        last = np.searchsorted(run.epoch.to_numpy(), whole + 1e-6) - 1
+        parts.append(run.iloc[last[last >= 0]].assign(epoch=whole[last >= 0]))
+    return pd.concat(parts)
+
+
+def varied_columns(frame: pd.DataFrame) -> list[str]:
+    """The columns of what the grid varies; those that no row of `frame` has are left out."""
+    return [c for c in frame.columns if c.startswith(VARIED) and frame[c].notna().any()]
+
+
+def _axis(column: str) -> str:
+    return column.removeprefix(VARIED).removeprefix("hyperparameters.")
+
+
+# --- cells ----------------------------------------------------------------------------------------
+
+
+def _start(own: pd.DataFrame, caption: str) -> Table:
+    seeds = own[own.method != UNTRAINED].groupby("method").seed.nunique()
+    few = f"{seeds.min()}" if seeds.nunique() <= 1 else f"{seeds.min()} to {seeds.max()}"
+    notes = [f"Mean ± deviation over {few} seeds, last epoch."] if len(seeds) else []
+    if few == "1":
+        notes = ["One seed, last epoch."]
+    if (own.split == "validation").any():
+        notes.append("On held-out training classes, not on the test classes.")
+    return Table(caption, ["method"], [], notes)
+
+
+def _titled(own: pd.DataFrame) -> str:
+    return str(own.title.iloc[0])
+
+
+def _label(rows: pd.DataFrame) -> str:
+    if rows.method.iloc[0] == UNTRAINED:
+        note = rows.note.iloc[0] if "note" in rows else ""
+        return str(note or "pretrained, untrained").capitalize()
+    return str(rows.method_title.iloc[0])
+
+
+def _published(own: pd.DataFrame) -> str | None:
+    """The data set of the paper, if every row is of the whole of it."""
+    sets = own.published_set.unique().tolist()
+    return sets[0] if len(sets) == 1 and isinstance(sets[0], str) else None
+
+
+def _mean(values: pd.Series, method: object) -> float:
+    """What competes for bold: neither the untrained row nor what knows the truth does."""
+    competes = method not in (UNTRAINED, "clean-only") and values.notna().any()
+    return float(values.mean()) if competes else math.nan
+
+
+def _largest(values: Sequence[Sequence[float]]) -> set[tuple[int, int]]:
+    best = set()
+    for j, column in enumerate(zip(*values, strict=True)):
+        known = [(v, i) for i, v in enumerate(column) if v == v]
+        top = max(known)[0] if known else math.nan
+        best |= {(i, j + 1) for v, i in known if round(1000 * v) == round(1000 * top)}
+    return best
+
+
+def _cell(values: pd.Series, digits: int, beside: str | None, scale: float = 100.0) -> str:
+    known = values.dropna().astype(float) * scale
+    if known.empty:
+        text = _MISSING
+    elif len(known) == 1:
+        text = f"{known.iloc[0]:.{digits}f}"
+    else:
+        text = f"{known.mean():.{digits}f} ± {known.std(ddof=1):.{digits}f}"
+    return text if beside is None else f"{text} ({beside})"
