@@ -147,7 +147,9 @@ def _finish(axes: Axes, own: pd.DataFrame) -> None:
     trained = own[own.method != UNTRAINED]
     seeds = trained.seed.nunique()
     noise = f"{trained.noise.iloc[0]} noise {trained.rate.iloc[0]:.0%}"
-    axes.set_title(plain_text(f"{own.title.iloc[0]}, {noise}, {seeds} seed{"s" * (seeds > 1)}", 60), fontsize=9)
+    axes.set_title(
+        plain_text(f"{own.title.iloc[0]}, {noise}, {seeds} seed{'s' * (seeds > 1)}", 60), fontsize=9
+    )
     axes.legend(fontsize=8)
 
 
