@@ -167,15 +167,21 @@ def IMAE(  # noqa: N802 -- its name in the paper
 
 def unwrap(loss: LossT) -> LossT:
     """Take the transform off again: the loss gets its own reducer and cross-entropy back."""
-    for one in _inside(loss):
-        if isinstance(getattr(one, "reducer", None), TransformReducer):
-            for key, hook in list(one._forward_pre_hooks.items()):
-                if isinstance(hook, _CallWatcher):
-                    del one._forward_pre_hooks[key]
-                    one._forward_pre_hooks_with_kwargs.pop(key, None)
-            restore_logits(one)
-            one.reducer = one.reducer.inner
+    for one in dict.fromkeys(_inside(loss)):
+        if isinstance(one, pml_losses.BaseMetricLossFunction):
+            if isinstance(one.reducer, TransformReducer):
+                one.reducer = one.reducer.inner
+            _clean(one)
     return loss
+
+
+def _clean(loss: nn.Module) -> None:
+    """Take off what a wrapper put beside the reducer; `set_reducer` leaves it behind."""
+    for key, hook in list(loss._forward_pre_hooks.items()):
+        if isinstance(hook, _CallWatcher):
+            del loss._forward_pre_hooks[key]
+            loss._forward_pre_hooks_with_kwargs.pop(key, None)
+    restore_logits(loss)
 
 
 # ---------------------------------------------------------------------- what all three share
@@ -222,8 +228,10 @@ def _wrap(
             f"`sample_weights` must be a SampleWeights or None; got "
             f"{type(sample_weights).__name__}. Make one with SampleWeights(labels)."
         )
-    found = _inside(loss)
+    found = list(dict.fromkeys(_inside(loss)))  # a loss may stand in a container twice
     entries = [_check(one, wrapper) for one in found]
+    for one in found:
+        _clean(one)
     reducers = []
     try:
         for one, entry in zip(found, entries, strict=True):

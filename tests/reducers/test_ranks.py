@@ -1,6 +1,9 @@
 """Two processes: one tau for both."""
 
+import json
 import socket
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -13,7 +16,7 @@ from bspml.reducers.tau import RunningTau
 BATCHES = [([2.0, 4.0], [9.0]), ([5.0], [7.0, 7.5, 8.0]), ([1.0], [])]  # (rank 0, rank 1)
 
 
-def on_a_rank(rank, port, results):
+def on_a_rank(rank, port):
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
         "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
@@ -39,8 +42,8 @@ def on_a_rank(rank, port, results):
             float(local.reducer.state_dict()[k])
             for k in sorted(k for k in local.reducer.state_dict() if k.endswith("average"))
         ]
-    results[rank] = found
     torch.distributed.destroy_process_group()
+    return found
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +51,15 @@ def ranks():
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    context = torch.multiprocessing.get_context("spawn")
-    with context.Manager() as manager:
-        results = manager.dict()
-        torch.multiprocessing.spawn(on_a_rank, (port, results), nprocs=2)
-        return results[0], results[1]
+    # This file as a script: the test package cannot be imported by name everywhere.
+    command = [sys.executable, __file__, str(port)]
+    processes = [
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True)
+        for rank in range(2)
+    ]
+    outputs = [process.communicate(timeout=120)[0] for process in processes]
+    assert [process.returncode for process in processes] == [0, 0]
+    return tuple(json.loads(output.splitlines()[-1]) for output in outputs)
 
 
 def test_tau_is_the_same_on_both_ranks(ranks):
@@ -64,3 +71,7 @@ def test_tau_is_that_of_one_process_with_the_joint_batch(ranks):
         tau = RunningTau(mode)
         expected = [float(tau.update(torch.tensor([*a, *b]))) for a, b in BATCHES]
         assert ranks[0][mode] == pytest.approx(expected, rel=1e-12)
+
+
+if __name__ == "__main__":
+    print(json.dumps(on_a_rank(int(sys.argv[2]), int(sys.argv[1]))))
