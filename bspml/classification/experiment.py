@@ -227,6 +227,11 @@ def _load_states(
 def _check_length(saved: Any, config: ClassificationConfig, folder: RunFolder) -> None:
     """Most runs may go on for longer; not where the length decides what was learnt so far."""
     then, now = saved["training"]["epochs"], config.training.epochs
+    if now < then:
+        raise ConfigError(
+            f"{folder.config}: `training.epochs` is {now}, but the run was begun with {then}. It "
+            "may be made longer, not shorter; put that back, or start a new run."
+        )
     why = {
         "the cosine schedule stretches over all of them": config.schedule.name == "cosine",
         "the labels were corrected by a network of that many": config.training.relabel,

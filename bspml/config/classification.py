@@ -195,7 +195,7 @@ class SampleLossConfig(Section):
     tau: Literal["ema", "mean", "log-classes"] | float = "ema"  # superloss; a number is constant
     momentum: float = Field(default=0.9, ge=0, lt=1)  # of tau ema
     q: Fraction = 0.7  # gce and truncated-gce
-    k: Annotated[float, Field(gt=0, le=1)] = 0.5  # truncated-gce: no gradient up to this p
+    k: Annotated[float, Field(gt=0, lt=1)] = 0.5  # truncated-gce: no gradient up to this p
     truncate_after: Whole = 5  # truncated-gce: epochs of plain gce first, as p starts below k
     T: Positive = 8.0  # imae
     beta: NotNegative = 8.0  # gr

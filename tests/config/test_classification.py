@@ -135,3 +135,8 @@ def test_a_mistake_is_one_line_that_names_the_key(overrides, message):
     with pytest.raises(ConfigError, match=message) as caught:
         load_experiment(None, overrides)
     assert "\n" not in str(caught.value)
+
+
+def test_a_truncation_at_one_would_leave_no_gradient():
+    with pytest.raises(ConfigError, match=r"loss\.k"):
+        load_experiment(None, [CLASSES, "loss.name=truncated-gce", "loss.k=1"])

@@ -1,6 +1,7 @@
 """Two processes: one tau for both."""
 
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -53,8 +54,9 @@ def ranks():
         port = probe.getsockname()[1]
     # This file as a script: the test package cannot be imported by name everywhere.
     command = [sys.executable, __file__, str(port)]
+    where = {**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), "."])}
     processes = [
-        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True)
+        subprocess.Popen([*command, str(rank)], stdout=subprocess.PIPE, text=True, env=where)
         for rank in range(2)
     ]
     outputs = [process.communicate(timeout=120)[0] for process in processes]
