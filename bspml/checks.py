@@ -297,8 +297,6 @@ def check_number(
     try:
         if isinstance(value, str | bytes):
             raise TypeError("text is not read as a number")
-        if isinstance(value, bool | np.bool_) or getattr(value, "dtype", None) == torch.bool:
-            raise TypeError("a truth value is none either")
         number = float(value)
     except OverflowError:
         number = math.inf if value > 0 else -math.inf  # an integer beyond float64
