@@ -13,19 +13,22 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from bspml.config.schema import (
-    Config,
+from bspml.config.common import (
     Count,
+    DeviceName,
     FilePath,
     Fraction,
     NotNegative,
-    OptimizerConfig,
     Positive,
+    RunName,
     Section,
     Seed,
-    UnknownNameError,
     Whole,
+    check_name,
+    check_planted,
+    fill_noise,
 )
+from bspml.config.schema import OptimizerConfig
 
 Task = Literal["classification", "regression"]
 
@@ -59,12 +62,6 @@ _READS: dict[str, tuple[str, ...]] = {
 _DEFAULT_LAM = {"gr": 0.5, "superloss": 0.25}
 
 
-def _check_name(value: str, names: tuple[str, ...]) -> str:
-    if value not in names:
-        raise UnknownNameError(value, names)
-    return value
-
-
 class ImageSetConfig(Section):
     """Which images, how many of them, and whether the test split may be looked at."""
 
@@ -77,7 +74,7 @@ class ImageSetConfig(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_name(value, IMAGE_SETS)
+        return check_name(value, IMAGE_SETS)
 
     @model_validator(mode="after")
     def _consistent(self) -> ImageSetConfig:
@@ -113,32 +110,16 @@ class TargetNoiseConfig(Section):
     @field_validator("kind")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_name(value, tuple(dict.fromkeys(CLASS_NOISE + TARGET_NOISE)))
+        return check_name(value, tuple(dict.fromkeys(CLASS_NOISE + TARGET_NOISE)))
 
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        filled = dict(given)
-        if filled.get("labels_file") is not None:
-            filled.setdefault("kind", "none")
-        if filled.get("kind") == "none":
-            filled.setdefault("rate", 0.0)
-        return filled
+        return fill_noise(given, ("labels_file",))
 
     @model_validator(mode="after")
     def _consistent(self) -> TargetNoiseConfig:
-        if self.kind == "none" and self.rate > 0:
-            raise ValueError(
-                f"`noise.rate` is {self.rate:g}, but `noise.kind` is none; "
-                "set noise.rate to 0, or name a kind of noise"
-            )
-        if self.labels_file is not None and self.kind != "none":
-            raise ValueError(
-                f"`noise.labels_file` already gives the labels; `noise.kind` {self.kind} would "
-                "change them once more; set noise.kind to none"
-            )
+        check_planted(self.kind, self.rate, {"labels_file": self.labels_file})
         if self.label_set is not None and self.labels_file is None:
             raise ValueError(
                 "`noise.label_set` names labels inside `noise.labels_file`, which is null; give "
@@ -174,7 +155,7 @@ class HeadConfig(Section):
     def _known(cls, value: str) -> str:
         if value.startswith("torchvision:"):
             return value
-        return _check_name(value, (*CLASSIFIERS, "torchvision:MODEL"))
+        return check_name(value, (*CLASSIFIERS, "torchvision:MODEL"))
 
     @model_validator(mode="after")
     def _consistent(self) -> HeadConfig:
@@ -204,7 +185,7 @@ class SampleLossConfig(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_name(value, tuple(dict.fromkeys(CLASS_LOSSES + VALUE_LOSSES)))
+        return check_name(value, tuple(dict.fromkeys(CLASS_LOSSES + VALUE_LOSSES)))
 
     @field_validator("tau", mode="before")
     @classmethod
@@ -297,9 +278,9 @@ class ClassificationConfig(Section):
     """
 
     task: Task = "classification"
-    name: str = "digits"
+    name: RunName = "digits"
     seed: Seed = 0
-    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
+    device: DeviceName = "auto"  # auto, cpu, cuda, cuda:N or mps
     # On a CPU; null: one for mlp and small-conv, else as many as torch takes.
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
     data: ImageSetConfig = ImageSetConfig()
@@ -327,16 +308,6 @@ class ClassificationConfig(Section):
         """Whether the plain loss is trained too."""
         wanted = self.training.baseline
         return self.loss != self.plain_loss if wanted is None else wanted
-
-    @field_validator("name")
-    @classmethod
-    def _folder_name(cls, value: str) -> str:
-        return Config._folder_name(value)
-
-    @field_validator("device")
-    @classmethod
-    def _known_device(cls, value: str) -> str:
-        return Config._known_device(value)
 
     @model_validator(mode="before")
     @classmethod

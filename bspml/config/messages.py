@@ -10,7 +10,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from bspml.config.schema import Config, UnknownNameError
+from bspml.config.common import UnknownNameError
+from bspml.config.schema import Config
 
 Location = tuple[int | str, ...]
 

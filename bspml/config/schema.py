@@ -6,18 +6,25 @@ sets `curriculum.age` under the automatic preset believes that it does something
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    field_validator,
-    model_validator,
+from pydantic import Field, field_validator, model_validator
+
+from bspml.config.common import (
+    Count,
+    DeviceName,
+    FilePath,
+    Fraction,
+    NotNegative,
+    Positive,
+    RunName,
+    Section,
+    Seed,
+    Whole,
+    check_name,
+    check_planted,
+    fill_noise,
 )
 
 # Names that exist.  A new data set, network or kind of noise is added here and where it is built.
@@ -38,48 +45,13 @@ _PAPER_LOSS = {"base": 1.0, "weighting": "paper", "skip_zero": False}
 
 _LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
 
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Whole = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
-FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
-
-
-class Section(BaseModel):
-    """A group of keys: frozen, no unknown keys, no silent conversions (true is not 1)."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        validate_default=True,
-    )
-
-
-class UnknownNameError(ValueError):
-    """A name that no registry knows; `names` are the ones that exist."""
-
-    def __init__(self, value: str, names: tuple[str, ...]):
-        super().__init__(f"must be one of {', '.join(names)}; got {value[:60]!r}")
-        self.value, self.names = value, names
-
 
 def _check_network(value: str, names: tuple[str, ...]) -> str:
     """Refuse what is neither among `names` nor FAMILY:MODEL."""
     family, colon, model = value.partition(":")
     if family in FAMILIES and colon and model:
         return value
-    return _check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))
-
-
-def _check_name(value: str, names: tuple[str, ...]) -> str:
-    """Refuse a `value` outside `names`; pydantic turns the ValueError into a finding."""
-    if value not in names:
-        raise UnknownNameError(value, names)
-    return value
+    return check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))
 
 
 class DataConfig(Section):
@@ -107,7 +79,7 @@ class DataConfig(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_name(value, DATASETS)
+        return check_name(value, DATASETS)
 
     @field_validator("features")
     @classmethod
@@ -143,38 +115,17 @@ class NoiseConfig(Section):
     @model_validator(mode="before")
     @classmethod
     def _resolve(cls, given: Any) -> Any:
-        if not isinstance(given, Mapping):
-            return given
-        filled = dict(given)
-        if filled.get("labels_file") is not None or filled.get("list_file") is not None:
-            filled.setdefault("kind", "none")
-        if filled.get("kind") == "none":
-            filled.setdefault("rate", 0.0)
-        return filled
+        return fill_noise(given, ("labels_file", "list_file"))
 
     @field_validator("kind")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_name(value, NOISE_KINDS)
+        return check_name(value, NOISE_KINDS)
 
     @model_validator(mode="after")
     def _consistent(self) -> NoiseConfig:
-        if self.kind == "none" and self.rate > 0:
-            raise ValueError(
-                f"`noise.rate` is {self.rate:g}, but `noise.kind` is none; "
-                "set noise.rate to 0, or name a kind of noise"
-            )
         files = {"labels_file": self.labels_file, "list_file": self.list_file}
-        given = [name for name, file in files.items() if file is not None]
-        if len(given) == 2:
-            raise ValueError(
-                "`noise.labels_file` and `noise.list_file` both give the labels; set one to null"
-            )
-        if given and self.kind != "none":
-            raise ValueError(
-                f"`noise.{given[0]}` already gives the labels; `noise.kind` {self.kind} would "
-                "change them once more; set noise.kind to none"
-            )
+        check_planted(self.kind, self.rate, files)
         if self.per_class and self.kind not in ("symmetric", "pair-flip"):
             raise ValueError(
                 f"`noise.per_class` is true, but only symmetric and pair-flip read it; "
@@ -374,9 +325,9 @@ class EvaluationConfig(Section):
 class Config(Section):
     """One experiment.  `Config()` is the main job: glyphs, 30 % symmetric noise, from scratch."""
 
-    name: str = "glyphs"
+    name: RunName = "glyphs"
     seed: Seed = 0
-    device: str = "auto"  # auto, cpu, cuda, cuda:N or mps
+    device: DeviceName = "auto"  # auto, cpu, cuda, cuda:N or mps
     workers: Annotated[int, Field(ge=0, le=256)] = 0
     # On a CPU; null: one for small-conv, else as many as torch takes.
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
@@ -390,7 +341,9 @@ class Config(Section):
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     # Of methods other than multi-similarity, bspml and clean-only: {method: {name: value}}.
-    hyperparameters: dict[str, dict[str, float | int | bool | str | None]] = {}
+    hyperparameters: dict[str, dict[str, float | int | bool | str | None]] = Field(
+        default_factory=dict
+    )
 
     @property
     def noise_seed(self) -> int:
@@ -430,24 +383,6 @@ class Config(Section):
         if preset == "paper" and isinstance(loss, Mapping):
             return {**given, "loss": {**_PAPER_LOSS, **loss}}
         return given
-
-    @field_validator("name")
-    @classmethod
-    def _folder_name(cls, value: str) -> str:
-        # The name becomes a folder under runs/: no separators, no hidden or parent folders.
-        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,99}", value):
-            raise ValueError(
-                "must be letters, digits and _ . + = - (at most 100, no leading dot or hyphen), "
-                f"since it names the run's folder; got {value[:40]!r}"
-            )
-        return value
-
-    @field_validator("device")
-    @classmethod
-    def _known_device(cls, value: str) -> str:
-        if not re.fullmatch(r"auto|cpu|mps|cuda(:\d{1,3})?", value):
-            raise ValueError(f"must be auto, cpu, cuda, cuda:N or mps; got {value[:40]!r}")
-        return value
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
