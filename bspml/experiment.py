@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
-
 from bspml.build import (
     make_curriculum,
     make_method,
@@ -19,23 +17,16 @@ from bspml.build import (
     make_sampler,
     make_weights,
 )
-from bspml.checkpoints import State
 from bspml.checks import check_device
-from bspml.config import Config, dump_config
-from bspml.errors import ConfigError, InputError, UserError
+from bspml.config import Config
+from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData, load_data
-from bspml.files import atomic_write
-from bspml.method_run import MethodRun, Narrator, Silent
+from bspml.method_run import MethodRun
+from bspml.narration import Narrator, Silent
 from bspml.outputs import write_outputs
 from bspml.records import RecordLog, RunFolder
 from bspml.report.tables import Results
-from bspml.resuming import (
-    check_rounds,
-    check_unchanged,
-    has_checkpoint,
-    load_method,
-    usable_threads,
-)
+from bspml.resuming import check_rounds, load_states, run_folder, set_threads
 
 
 @dataclass(frozen=True)
@@ -82,17 +73,8 @@ def run_experiment(
     narrator = narrator or Silent()
     data = load_data(config) if data is None else data
     check_experiment(config, data, pretrained=not resume)
-    with folder.locked():
-        if not resume:
-            folder.refuse_if_used()
-        try:
-            if not resume:
-                atomic_write(folder.config, dump_config(config))
-            log = _train(config, folder, resume, narrator, data)
-        except UserError:
-            if not resume and not any(has_checkpoint(folder, m) for m in config.training.methods):
-                folder.discard()
-            raise
+    with run_folder(folder, config, config.training.methods, resume):
+        log = _train(config, folder, resume, narrator, data)
         results = write_outputs(config, data, folder, log.read(), figures)
     return ExperimentResult(results, folder, data.noise_rate)
 
@@ -133,7 +115,7 @@ def _train(
 ) -> RecordLog:
     """Every method, one after the other, inside the lock."""
     methods, log = list(config.training.methods), RecordLog(folder.records)
-    states = _load_states(config, folder, methods, data) if resume else {}
+    states = load_states(folder, methods, config, data.fingerprint) if resume else {}
     runs = [
         MethodRun(method, config, data, folder, log, narrator, method not in states)
         for method in methods
@@ -149,43 +131,9 @@ def _train(
     # Records written after the last checkpoint will be written again.
     log.truncate(known)
     narrator.begin(config, folder)
-    _choose_threads(config)
-    _set_threads(states, narrator)
+    # The steps of a small network are shorter than the time two threads wait for each other: two
+    # trained glyphs four times slower than one.
+    set_threads(config.threads, config.network.name == "small-conv", states, narrator.say)
     for run in runs:
         run.train(run.method in states)
     return log
-
-
-def _load_states(
-    config: Config, folder: RunFolder, methods: list[str], data: ExperimentData
-) -> dict[str, State]:
-    folder.remove_leftovers()
-    states = {}
-    for method in methods:
-        if has_checkpoint(folder, method):
-            states[method] = load_method(folder, method)
-            # Before the data: that the noise was changed, say, is clearer than "other data".
-            check_unchanged(states[method]["config"], config, folder.config)
-            load_method(folder, method, data.fingerprint)
-    return states
-
-
-def _choose_threads(config: Config) -> None:
-    # The steps of a small network are shorter than the time two threads wait for each other: two
-    # trained glyphs four times slower than one.
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    elif config.network.name == "small-conv":
-        torch.set_num_threads(1)
-
-
-def _set_threads(states: dict[str, State], narrator: Narrator) -> None:
-    # Sums on a CPU are split by threads: the same bits need the same number of them.
-    for state in states.values():
-        saved, threads = state["threads"], usable_threads(state["threads"])
-        if threads < saved:
-            narrator.say(
-                f"{state['method']}: saved with {saved} threads, goes on with the {threads} of "
-                "this machine; the last bits may differ"
-            )
-        torch.set_num_threads(threads)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
@@ -23,43 +23,11 @@ from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.errors import CheckpointError
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment_data import ExperimentData, Inputs
+from bspml.narration import Narrator
 from bspml.networks import embed
 from bspml.records import EpochRecord, RecordLog, RunFolder
 from bspml.resuming import method_state
 from bspml.trainers import AlternatingTrainer, RoundRecord
-
-
-@runtime_checkable
-class Narrator(Protocol):
-    """Shows a person what happens; the command line has one, tests have a silent one."""
-
-    def begin(self, config: Config, folder: RunFolder) -> None:
-        """Everything is checked; training starts now."""
-
-    def say(self, line: str) -> None:
-        """A line that stays."""
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Progress inside a round."""
-
-    def record(self, record: EpochRecord) -> None:
-        """A finished round."""
-
-
-class Silent:
-    """A narrator that says nothing."""
-
-    def begin(self, config: Config, folder: RunFolder) -> None:
-        """Nothing."""
-
-    def say(self, line: str) -> None:
-        """Nothing."""
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Nothing."""
-
-    def record(self, record: EpochRecord) -> None:
-        """Nothing."""
 
 
 class MethodRun:

@@ -1,9 +1,10 @@
-"""What of an interrupted run is checked before it goes on: its checkpoints and configuration."""
+"""A run folder around a training, and what is checked before an interrupted run goes on."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,9 @@ from pydantic import BaseModel
 
 from bspml import checkpoints
 from bspml.checkpoints import State
-from bspml.errors import CheckpointError, ConfigError
+from bspml.config import dump_config
+from bspml.errors import CheckpointError, ConfigError, UserError
+from bspml.files import atomic_write
 from bspml.records import EpochRecord, RunFolder
 
 # What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
@@ -123,6 +126,84 @@ def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:
             f"{path}: was written after {rounds} rounds, but the records hold {known} of "
             f"{state['method']}. The two files are not of one run; start a new one."
         )
+
+
+@contextmanager
+def run_folder(
+    folder: RunFolder, config: BaseModel, methods: Sequence[str], resume: bool
+) -> Iterator[None]:
+    """Hold the folder while its methods are trained.
+
+    A new run must find it unused, and leaves nothing if a user's mistake ends it before the first
+    checkpoint.
+
+    Raises:
+        RunError: another process is training this run, or the folder is used.
+    """
+    with folder.locked():
+        if not resume:
+            folder.refuse_if_used()
+        try:
+            if not resume:
+                atomic_write(folder.config, dump_config(config))
+            yield
+        except UserError:
+            if not resume and not any(has_checkpoint(folder, method) for method in methods):
+                folder.discard()
+            raise
+
+
+def load_states(
+    folder: RunFolder,
+    methods: Sequence[str],
+    config: BaseModel,
+    fingerprint: str,
+    check: Callable[[Mapping[str, Any]], None] = lambda saved: None,
+) -> dict[str, State]:
+    """The state of every method that has a checkpoint, of this configuration and these data.
+
+    `check` looks at a checkpoint's configuration, too, after `check_unchanged`.
+    """
+    folder.remove_leftovers()
+    states = {}
+    for method in methods:
+        if has_checkpoint(folder, method):
+            states[method] = load_method(folder, method)
+            # Before the data: that the noise was changed, say, is clearer than "other data".
+            check_unchanged(states[method]["config"], config, folder.config)
+            check(states[method]["config"])
+            load_method(folder, method, fingerprint)
+    return states
+
+
+def set_threads(
+    threads: int | None,
+    one_is_faster: bool,
+    states: Mapping[str, State],
+    say: Callable[[str], None],
+) -> None:
+    """Give torch the threads asked for, or those of the checkpoints to go on from.
+
+    Sums on a CPU are split by threads: the same bits need the same number of them.
+
+    Args:
+        threads: asked for, or None.
+        one_is_faster: whether one is enough where None is asked for.
+        states: of the interrupted methods.
+        say: told where this machine has fewer.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    elif one_is_faster:
+        torch.set_num_threads(1)
+    for method, state in states.items():
+        saved, usable = state["threads"], usable_threads(state["threads"])
+        if usable < saved:
+            say(
+                f"{method}: saved with {saved} threads, goes on with the {usable} of this machine; "
+                "the last bits may differ"
+            )
+        torch.set_num_threads(usable)
 
 
 def usable_threads(saved: int) -> int:

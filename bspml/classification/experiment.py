@@ -8,8 +8,10 @@ checkpoints.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any
 
 import torch
 
@@ -22,56 +24,18 @@ from bspml.classification.networks import make_network, one_thread_is_faster
 from bspml.classification.outputs import Results, final_results, write_samples, write_summary
 from bspml.classification.scoring import predict, score
 from bspml.classification.training import Epoch, Trainer
-from bspml.config import ClassificationConfig, dump_config
+from bspml.config import ClassificationConfig
 from bspml.config.classification import SampleLossConfig
-from bspml.errors import CheckpointError, ConfigError, UserError
+from bspml.errors import CheckpointError, ConfigError
 from bspml.evaluation.detection import noise_detection
-from bspml.files import atomic_write
+from bspml.narration import Narrator, Silent
 from bspml.records import EpochRecord, RecordLog, RunFolder
-from bspml.resuming import (
-    check_rounds,
-    check_unchanged,
-    has_checkpoint,
-    load_method,
-    method_state,
-    usable_threads,
-)
+from bspml.resuming import check_rounds, load_states, method_state, run_folder, set_threads
 from bspml.shapes import Tensor
 
 __all__ = ["ClassificationResult", "check_experiment", "load_data", "methods_of", "run_experiment"]
 
 _RELABELLED = "-relabelled"
-
-
-@runtime_checkable
-class Narrator(Protocol):
-    """Shows a person what happens; see `bspml.experiment.Narrator`."""
-
-    def begin(self, config: Any, folder: RunFolder) -> None:
-        """Everything is checked; training starts now."""
-
-    def say(self, line: str) -> None:
-        """A line that stays."""
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Progress inside an epoch."""
-
-    def record(self, record: EpochRecord) -> None:
-        """A finished epoch."""
-
-
-class _Silent:
-    def begin(self, config: Any, folder: RunFolder) -> None:
-        pass
-
-    def say(self, line: str) -> None:
-        pass
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        pass
-
-    def record(self, record: EpochRecord) -> None:
-        pass
 
 
 @dataclass(frozen=True)
@@ -157,21 +121,12 @@ def run_experiment(
         RunError: a file cannot be written, another process is training this run, or the training
             diverged.
     """
-    narrator = narrator or _Silent()
+    narrator = narrator or Silent()
     data = load_data(config) if data is None else data
     check_experiment(config, data)
-    with folder.locked():
-        if not resume:
-            folder.refuse_if_used()
-        try:
-            if not resume:
-                atomic_write(folder.config, dump_config(config))
-            return _run(config, folder, resume, narrator, data)
-        except UserError:
-            names = [method.name for method in methods_of(config)]
-            if not resume and not any(has_checkpoint(folder, name) for name in names):
-                folder.discard()
-            raise
+    names = [method.name for method in methods_of(config)]
+    with run_folder(folder, config, names, resume):
+        return _run(config, folder, resume, narrator, data)
 
 
 def _run(
@@ -182,8 +137,11 @@ def _run(
     data: TaskData,
 ) -> ClassificationResult:
     """Every method, one after the other, inside the lock."""
-    log = RecordLog(folder.records)
-    states = _load_states(config, folder, data) if resume else {}
+    log, states = RecordLog(folder.records), {}
+    if resume:
+        names = [method.name for method in methods_of(config)]
+        length = partial(_check_length, config=config, folder=folder)
+        states = load_states(folder, names, config, data.fingerprint, length)
     known = max((state["records"] for state in states.values()), default=0)
     kept = log.first(known)
     for name, state in states.items():
@@ -191,7 +149,7 @@ def _run(
     # Records written after the last checkpoint will be written again.
     log.truncate(known)
     narrator.begin(config, folder)
-    _set_threads(config, states, narrator)
+    set_threads(config.threads, one_thread_is_faster(config), states, narrator.say)
     outputs: dict[str, Tensor] = {}
     losses: dict[str, SampleLoss] = {}
     for method in methods_of(config):
@@ -208,23 +166,9 @@ def _run(
     return ClassificationResult(results, folder, data.noise_rate)
 
 
-def _load_states(
-    config: ClassificationConfig, folder: RunFolder, data: TaskData
-) -> dict[str, State]:
-    folder.remove_leftovers()
-    states = {}
-    for method in methods_of(config):
-        if has_checkpoint(folder, method.name):
-            state = load_method(folder, method.name)
-            # Before the data: that the noise was changed, say, is clearer than "other data".
-            check_unchanged(state["config"], config, folder.config)
-            _check_length(state["config"], config, folder)
-            load_method(folder, method.name, data.fingerprint)
-            states[method.name] = state
-    return states
-
-
-def _check_length(saved: Any, config: ClassificationConfig, folder: RunFolder) -> None:
+def _check_length(
+    saved: Mapping[str, Any], config: ClassificationConfig, folder: RunFolder
+) -> None:
     """Most runs may go on for longer; not where the length decides what was learnt so far."""
     then, now = saved["training"]["epochs"], config.training.epochs
     if now < then:
@@ -252,24 +196,6 @@ def _check_rounds(state: State, kept: list[EpochRecord], folder: RunFolder, name
             f"{path}: holds no position of a classification training. Start the run anew."
         )
     check_rounds(state, kept, path)
-
-
-def _set_threads(
-    config: ClassificationConfig, states: dict[str, State], narrator: Narrator
-) -> None:
-    if config.threads is not None:
-        torch.set_num_threads(config.threads)
-    elif one_thread_is_faster(config):
-        torch.set_num_threads(1)
-    # Sums on a CPU are split by threads: the same bits need the same number of them.
-    for name, state in states.items():
-        saved, threads = state["threads"], usable_threads(state["threads"])
-        if threads < saved:
-            narrator.say(
-                f"{name}: saved with {saved} threads, goes on with the {threads} of this machine; "
-                "the last bits may differ"
-            )
-        torch.set_num_threads(threads)
 
 
 def _network(config: ClassificationConfig, data: TaskData) -> torch.nn.Module:
