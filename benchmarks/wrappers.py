@@ -30,6 +30,7 @@ from bspml import noise
 from bspml.data.glyphs import Glyphs
 from bspml.data.sampler import PKSampler
 from bspml.evaluation.retrieval import evaluate
+from bspml.experiment_data import held_out_classes
 from bspml.networks import build_network, embed
 from bspml.reducers import GradientRescaling, SuperLoss
 from bspml.weights.state import SampleWeights
@@ -85,10 +86,7 @@ def split(arguments: argparse.Namespace) -> tuple[tuple[Tensor, np.ndarray], ...
     if not arguments.validation:
         test = Glyphs("test", root=arguments.root)
         return (train.images, labels), (test.images, test.labels.numpy())
-    # The quarter that `bspml train data.validation=true` holds out.
-    classes = np.unique(labels)
-    chosen = np.random.default_rng(0).permutation(len(classes))[: max(2, len(classes) // 4)]
-    held = np.isin(labels, classes[chosen])
+    held = held_out_classes(labels)
     kept = np.unique(labels[~held], return_inverse=True)[1]
     return (train.images[~held], kept), (train.images[held], labels[held])
 

@@ -380,3 +380,19 @@ def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
             f"{float(weights[rows[0]]):g}."
         )
     return weights
+
+
+def check_rows(rows: Any, n: int) -> Tensor:
+    """Return a choice of samples, (R,) integers or an (N,) bool mask, as (R,) int64 row numbers.
+
+    Raises:
+        InputError, SampleIndexError: a mask of another length, or rows outside [0, n).
+    """
+    chosen = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    if chosen.dtype == np.bool_:
+        if chosen.shape != (n,):
+            raise InputError(f"`rows` must have one flag per sample, ({n},); got {chosen.shape}.")
+        chosen = np.flatnonzero(chosen)
+    elif chosen.size == 0:
+        chosen = np.empty(0, np.int64)  # an empty list reads as floats
+    return check_sample_index(chosen, n, None, "rows")

@@ -133,7 +133,7 @@ def load_data(config: Config) -> ExperimentData:
     found = _load(config)
     train, test, gallery = found.train, found.test, found.gallery
     if config.data.validation:
-        held_out = _held_out(train.labels)
+        held_out = held_out_classes(train.labels)
         train, test, gallery = train.take(~held_out), train.take(held_out), None
     inputs = [_inputs(config, split) for split in (train, test, gallery)]
     true_labels = train.labels
@@ -217,8 +217,8 @@ def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
     return split.take(np.isin(split.labels, kept))
 
 
-def _held_out(labels: np.ndarray) -> np.ndarray:
-    """(N,) bool: the samples of a fixed random quarter of the classes."""
+def held_out_classes(labels: np.ndarray) -> np.ndarray:
+    """(N,) bool: the samples of a fixed random quarter of the classes, for `data.validation`."""
     classes = np.unique(labels)
     chosen = np.random.default_rng(0).permutation(len(classes))[: max(2, len(classes) // 4)]
     return np.isin(labels, classes[chosen])

@@ -112,6 +112,13 @@ def _print_result(result: Any, as_json: bool, files: str) -> None:
     print(f"\nrun folder: {result.folder.path}  ({files})")
 
 
+def labels_in_words(noise: Any, what: str) -> str:
+    """Where a section of noise takes its labels from, such as '30% symmetric label noise'."""
+    if noise.labels_file:
+        return f"labels of {noise.labels_file}"
+    return "labels as they are" if noise.kind == "none" else f"{noise.rate:.0%} {noise.kind} {what}"
+
+
 class Terminal:
     """A bar inside each round and a line after it, both on stderr."""
 
@@ -123,17 +130,10 @@ class Terminal:
 
     def begin(self, config: Any, folder: RunFolder) -> None:
         """One line: what is trained on what, and where."""
-        noise = config.noise
-        planted = (
-            f"labels of {noise.labels_file}"
-            if noise.labels_file
-            else f"{noise.rate:.0%} {noise.kind} label noise"
-            if noise.kind != "none"
-            else "labels as they are"
-        )
-        if noise.decisions_file:
-            planted += f", decisions of {noise.decisions_file}"
-        self.say(f"{config.name}: {config.data.name}, {planted}, seed {config.seed}; {folder.path}")
+        labels = labels_in_words(config.noise, "label noise")
+        if config.noise.decisions_file:
+            labels += f", decisions of {config.noise.decisions_file}"
+        self.say(f"{config.name}: {config.data.name}, {labels}, seed {config.seed}; {folder.path}")
 
     def say(self, line: str) -> None:
         """A line that stays."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from bspml.cli.train import Terminal
+from bspml.cli.train import Terminal, labels_in_words
 from bspml.records import EpochRecord, RunFolder
 
 
@@ -15,16 +15,9 @@ class ClassifierTerminal(Terminal):
 
     def begin(self, config: Any, folder: RunFolder) -> None:
         """One line: what is trained on what, and where."""
-        noise = config.noise
-        planted = (
-            f"labels of {noise.labels_file}"
-            if noise.labels_file
-            else f"{noise.rate:.0%} {noise.kind} noise"
-            if noise.kind != "none"
-            else "labels as they are"
-        )
+        labels = labels_in_words(config.noise, "noise")
         self.say(
-            f"{config.name}: {config.task} of {config.data.name}, {planted}, seed {config.seed}; "
+            f"{config.name}: {config.task} of {config.data.name}, {labels}, seed {config.seed}; "
             f"{folder.path}"
         )
 

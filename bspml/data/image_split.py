@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_number, check_sample_index, check_whole, encode_labels
+from bspml.checks import check_number, check_rows, check_whole, encode_labels
 from bspml.errors import InputError
 from bspml.shapes import Float
 
@@ -52,16 +52,7 @@ class ImageSplit:
 
         `classes` stay as they are, also those of which no sample is left.
         """
-        rows = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
-        if rows.dtype == np.bool_:
-            if rows.shape != (len(self),):
-                raise InputError(
-                    f"`rows` must have one flag per sample, ({len(self)},); got {rows.shape}."
-                )
-            rows = np.flatnonzero(rows)
-        elif rows.size == 0:
-            rows = np.empty(0, np.int64)  # an empty list reads as floats
-        index = check_sample_index(rows, len(self), None, "rows").numpy()
+        index = check_rows(rows, len(self)).numpy()
         return replace(self, images=self.images[index], labels=self.labels[index])
 
     def float_images(self) -> Float[Tensor, "N channels H W"]:

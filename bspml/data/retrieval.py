@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_choice, check_sample_index, check_whole, encode_labels
+from bspml.checks import check_choice, check_rows, check_whole, encode_labels
 from bspml.data.split_images import FileImages, MemoryImages, SplitImages
 from bspml.data.transforms import CONTENTS, View, Whole, standard_view
 from bspml.errors import DataError, InputError
@@ -135,16 +135,7 @@ class RetrievalSplit:
 
     def take(self, rows: Any) -> RetrievalSplit:
         """The samples of these rows: (R,) integers, in their order, or an (N,) bool mask."""
-        rows = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
-        if rows.dtype == np.bool_:
-            if rows.shape != (len(self),):
-                raise InputError(
-                    f"`rows` must have one flag per sample, ({len(self)},); got {rows.shape}."
-                )
-            rows = np.flatnonzero(rows)
-        elif rows.size == 0:
-            rows = np.empty(0, np.int64)  # an empty list reads as floats
-        index = check_sample_index(rows, len(self), None, "rows")
+        index = check_rows(rows, len(self))
         picked = index.numpy()
         return replace(
             self,
