@@ -63,6 +63,8 @@ def label_cells(labels: np.ndarray) -> list[str]:
     """(N,) labels as CSV cells; text that a spreadsheet would not leave alone is protected."""
     if labels.dtype.kind in "iub":
         return [str(int(label)) for label in labels]
+    if labels.dtype.kind == "f":  # of a regression: numbers, and to remain numbers
+        return [f"{label:.6g}" for label in labels]
     return [protected_cell(str(label)) for label in labels]
 
 

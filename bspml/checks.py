@@ -79,7 +79,7 @@ def _kind(value: Any) -> str:
         return f"a tensor of {value.dtype}, {value.layout}, on {value.device}"
     if isinstance(value, np.ndarray):
         return f"an array of {value.dtype}" + " with masked entries" * np.ma.is_masked(value)
-    return f"{value!r:.40}" if isinstance(value, str | None) else type(value).__name__
+    return f"{value!r:.40}" if isinstance(value, str | bool | None) else type(value).__name__
 
 
 def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
@@ -297,6 +297,8 @@ def check_number(
     try:
         if isinstance(value, str | bytes):
             raise TypeError("text is not read as a number")
+        if isinstance(value, bool | np.bool_) or getattr(value, "dtype", None) == torch.bool:
+            raise TypeError("a truth value is none either")
         number = float(value)
     except OverflowError:
         number = math.inf if value > 0 else -math.inf  # an integer beyond float64

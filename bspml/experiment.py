@@ -26,7 +26,7 @@ from bspml.narration import Narrator, Silent
 from bspml.outputs import write_outputs
 from bspml.records import RecordLog, RunFolder
 from bspml.report.tables import Results
-from bspml.resuming import check_rounds, load_states, run_folder, set_threads
+from bspml.resuming import check_none_missing, check_rounds, load_states, run_folder, set_threads
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,7 @@ def _train(
     kept = log.first(known)
     for method, state in states.items():
         check_rounds(state, kept, folder.checkpoint(method))
+    check_none_missing(folder, methods, states, kept)
     # Records written after the last checkpoint will be written again.
     log.truncate(known)
     narrator.begin(config, folder)

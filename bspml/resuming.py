@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from bspml import checkpoints
 from bspml.checkpoints import State
 from bspml.config import dump_config
+from bspml.config.reading import parse_yaml
 from bspml.errors import CheckpointError, ConfigError, UserError
 from bspml.files import atomic_write
 from bspml.records import EpochRecord, RunFolder
@@ -128,6 +129,43 @@ def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:
         )
 
 
+def check_none_missing(
+    folder: RunFolder, methods: Sequence[str], states: Mapping[str, State], kept: list[EpochRecord]
+) -> None:
+    """A method whose records other checkpoints know of must still have its own.
+
+    It would be trained again, and its records would stand in the log twice.
+
+    Args:
+        folder: of the run.
+        methods: its methods.
+        states: of those that have a checkpoint.
+        kept: all records that a checkpoint knows of.
+
+    Raises:
+        CheckpointError: names the checkpoint that is gone.
+    """
+    for method in methods:
+        known = sum(record.method == method for record in kept)
+        if known and method not in states:
+            raise CheckpointError(
+                f"{folder.checkpoint(method)}: is missing, but the records hold {known} rounds of "
+                f"{method}. Put the file back, or start a new run."
+            )
+
+
+def _check_complete(file: Path, config: BaseModel) -> None:
+    """A run writes every key; one that is missing would silently be at its default."""
+    written = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    there = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
+    for key, _ in _flat(config.model_dump(mode="json")):
+        if key not in there:
+            raise ConfigError(
+                f"{file}: `{key}` is missing, which every run writes: the file was cut or edited. "
+                "Put it back, or start a new run."
+            )
+
+
 @contextmanager
 def run_folder(
     folder: RunFolder, config: BaseModel, methods: Sequence[str], resume: bool
@@ -163,8 +201,13 @@ def load_states(
     """The state of every method that has a checkpoint, of this configuration and these data.
 
     `check` looks at a checkpoint's configuration, too, after `check_unchanged`.
+
+    Raises:
+        ConfigError: the folder's configuration was cut, or is not that of a checkpoint.
+        CheckpointError: a checkpoint is damaged, or of other data.
     """
     folder.remove_leftovers()
+    _check_complete(folder.config, config)
     states = {}
     for method in methods:
         if has_checkpoint(folder, method):

@@ -30,7 +30,14 @@ from bspml.errors import CheckpointError, ConfigError
 from bspml.evaluation.detection import noise_detection
 from bspml.narration import Narrator, Silent
 from bspml.records import EpochRecord, RecordLog, RunFolder
-from bspml.resuming import check_rounds, load_states, method_state, run_folder, set_threads
+from bspml.resuming import (
+    check_none_missing,
+    check_rounds,
+    load_states,
+    method_state,
+    run_folder,
+    set_threads,
+)
 from bspml.shapes import Tensor
 
 __all__ = ["ClassificationResult", "check_experiment", "load_data", "methods_of", "run_experiment"]
@@ -138,14 +145,15 @@ def _run(
 ) -> ClassificationResult:
     """Every method, one after the other, inside the lock."""
     log, states = RecordLog(folder.records), {}
+    names = [method.name for method in methods_of(config)]
     if resume:
-        names = [method.name for method in methods_of(config)]
         length = partial(_check_length, config=config, folder=folder)
         states = load_states(folder, names, config, data.fingerprint, length)
     known = max((state["records"] for state in states.values()), default=0)
     kept = log.first(known)
     for name, state in states.items():
         _check_rounds(state, kept, folder, name)
+    check_none_missing(folder, names, states, kept)
     # Records written after the last checkpoint will be written again.
     log.truncate(known)
     narrator.begin(config, folder)

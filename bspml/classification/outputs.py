@@ -109,11 +109,9 @@ def write_summary(
 
 
 def _labels(data: TaskData, targets: Tensor) -> np.ndarray:
-    """Names of classes, integers where all are whole numbers; others of a regression as text."""
+    """Names of classes, or integers where those are numbers; the numbers of a regression."""
     if not data.classes:
-        if bool((targets == targets.round()).all()):
-            return targets.long().numpy()
-        return np.array([f"{value:.6g}" for value in targets.tolist()])
+        return targets.numpy()
     names = np.array(data.classes)
     if all(name.isdecimal() for name in data.classes):
         names = names.astype(np.int64)

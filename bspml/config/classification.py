@@ -59,6 +59,7 @@ _READS: dict[str, tuple[str, ...]] = {
     "gr": ("beta", "lam", "g"),
     "superloss": ("base", "lam", "tau", "momentum"),
 }
+_FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
 _DEFAULT_LAM = {"gr": 0.5, "superloss": 0.25}
 
 
@@ -212,12 +213,33 @@ class SampleLossConfig(Section):
                 )
         if self.name == "superloss" and self.lam == 0:
             raise ValueError("`loss.lam` of superloss must be more than 0; got 0")
+        self._check_float32()
         if self.name == "superloss" and self.tau != "ema" and self.momentum != 0.9:
             raise ValueError(
                 f"`loss.momentum` is {self.momentum:g}, but only `loss.tau` ema reads it; leave it "
                 "at 0.9"
             )
         return self
+
+    def _check_float32(self) -> None:
+        """Refuse what the training, in float32, could not compute with."""
+        if isinstance(self.tau, float) and abs(self.tau) > _FLOAT32_MAX:
+            raise ValueError(
+                f"`loss.tau` is {self.tau:g}, which float32 cannot hold; use a smaller number"
+            )
+        if self.name not in ("imae", "gr"):
+            return
+        key, beta, lam, g = "beta", self.beta, self.strength, self.g
+        if self.name == "imae":
+            key, beta, lam, g = "T", self.T, 1.0, "exp"
+        focus = lam / (1 + lam)
+        largest = beta * focus**lam * (1 - focus)
+        if largest > (math.log(_FLOAT32_MAX) if g == "exp" else _FLOAT32_MAX):
+            raise ValueError(
+                f"`loss.{key}` is {beta:g}, which gives weights of up to "
+                f"{'exp of ' if g == 'exp' else ''}{largest:.4g}, beyond float32; choose a smaller "
+                "one, the papers use up to 24"
+            )
 
     @property
     def strength(self) -> float:

@@ -70,7 +70,7 @@ class WeightCurve:
     @classmethod
     def imae(cls, T: float = 8.0) -> WeightCurve:
         """e^{T p (1 - p)} [Wang IMAE 2019, eq. (10)]."""
-        return cls(check_number(T, "T", 0), 1, "exp")
+        return cls(check_rescaling(T, 1, "exp", torch.float64, beta_name="T")[0], 1, "exp")
 
     def __call__(self, p: float | Tensor) -> Float[Tensor, "*S"]:
         """w(p), see `gr_weight`."""

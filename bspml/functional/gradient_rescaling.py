@@ -95,13 +95,19 @@ def imae(logits: Tensor, labels: Tensor, T: float = 8.0) -> Float[Tensor, " B"]:
 
     Source: [Wang IMAE 2019, eq. (10, 11)]; the paper takes T = 8 with noise, 0.5 without.
     """
-    T = check_number(T, "T", 0)
-    return gr_cross_entropy(logits, labels, beta=T, lam=1.0, g="exp")
+    gap = label_gap(logits, labels)
+    T, lam = check_rescaling(T, 1.0, "exp", gap.dtype, beta_name="T")
+    return _Rescaled.apply(gap, T, lam, "exp")
 
 
-def check_rescaling(beta: float, lam: float, g: str, dtype: torch.dtype) -> tuple[float, float]:
-    """`beta` and `lam` as floats, if the largest weight they give fits the type."""
-    beta, lam = check_number(beta, "beta", 0), check_number(lam, "lam", 0)
+def check_rescaling(
+    beta: float, lam: float, g: str, dtype: torch.dtype, beta_name: str = "beta"
+) -> tuple[float, float]:
+    """`beta` and `lam` as floats, if the largest weight they give fits the type.
+
+    `beta_name` is what the caller's argument is called.
+    """
+    beta, lam = check_number(beta, beta_name, 0), check_number(lam, "lam", 0)
     check_choice(g, "g", MAPPINGS)
     focus = lam / (1 + lam)
     largest = beta * focus**lam * (1 - focus)
@@ -109,7 +115,7 @@ def check_rescaling(beta: float, lam: float, g: str, dtype: torch.dtype) -> tupl
     limit = math.log(limit) if g == "exp" else limit
     if largest > limit:
         raise InputError(
-            f"`beta` = {beta:g} overflows {dtype}: at p = {focus:g} the weight would be "
+            f"`{beta_name}` = {beta:g} overflows {dtype}: at p = {focus:g} the weight would be "
             f"{'exp of ' if g == 'exp' else ''}{largest:g}. Choose a smaller one; the papers use "
             "up to 24."
         )

@@ -85,20 +85,27 @@ class GradientRescalingReducer(TransformReducer):
         return f"beta={self.beta:g}, lam={self.lam:g}, g={self.g}, kind={self.kind}"
 
 
-def check_emphasis(beta: Any, lam: Any, g: Any) -> tuple[float, float, str]:
+def check_emphasis(
+    beta: Any, lam: Any, g: Any, beta_name: str = "beta"
+) -> tuple[float, float, str]:
     """beta, lam and g if their weights are finite numbers in float32.
+
+    Args:
+        beta, lam, g: as for the reducer.
+        beta_name: what the caller's argument is called.
 
     Raises:
         InputError: out of range, or weights too large to compute with.
     """
-    beta = check_number(beta, "beta", low=0.0)
+    beta = check_number(beta, beta_name, low=0.0)
     lam = check_number(lam, "lam", low=0.0)
     g = check_choice(g, "g", ("exp", "identity"))
     exponent = beta * _largest_emphasis(lam)
     if g == "exp" and exponent > _LARGEST_EXPONENT:
+        given = f"with `lam`={lam:g} " if beta_name == "beta" else ""  # IMAE has no lam
         raise InputError(
-            f"`beta`={beta:g} gives weights of up to e^{exponent:.0f}, beyond float32; "
-            f"with `lam`={lam:g} it must be at most {_LARGEST_EXPONENT / exponent * beta:.4g}."
+            f"`{beta_name}`={beta:g} gives weights of up to e^{exponent:.0f}, beyond float32; "
+            f"{given}it must be at most {_LARGEST_EXPONENT / exponent * beta:.4g}."
         )
     return beta, lam, g
 

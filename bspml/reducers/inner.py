@@ -7,14 +7,15 @@ averaging on the transformed ones:
     raw (n,) -> plan(reducer) -> keep (n,), finish(transformed (n,)) -> scalar
 
 Reducers of other classes are taken to be linear in the losses they pick.  Their coefficients on
-the raw losses,  c_i = d reducer / d l_i,  are applied to the transformed ones.  On the CPU Euler's
-identity  sum c_i l_i = reducer(l)  shows whether that is so; a reducer that fails it is refused.
+the raw losses,  c_i = d reducer / d l_i,  are applied to the transformed ones.  On the CPU a
+reducer is refused that fails Euler's identity  sum c_i l_i = reducer(l)  or whose c_i change with
+l.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -33,16 +34,29 @@ class Plan:
     Attributes:
         keep: (n,) the losses that enter; None: all.
         finish: (n,) transformed losses to what the reducer returns.
+        empty: nothing enters, so nothing has a gradient, not even NaN times 0.  Always False on
+            an accelerator, where looking would wait for it.
     """
 
     keep: Bool[Tensor, " n"] | None
     finish: Callable[[Tensor], Any]
+    empty: bool = False
 
 
-def reducer_for(reducer: Any, name: str) -> Any:
-    """The reducer that handles the sub-loss `name`."""
+def reducer_for(reducer: Any, name: str, sub_losses: tuple[str, ...] = ()) -> Any:
+    """The reducer that handles the sub-loss `name`.
+
+    Args:
+        reducer: the loss's own.
+        name: key of the loss dictionary.
+        sub_losses: the keys of the loss's data.  A single one takes the reducer held for `loss`
+            where none is held for it: SmoothAPLoss says `ap_loss`, and its reducers are set for
+            `loss`.
+    """
     if isinstance(reducer, pml_reducers.MultipleReducers):
         held = dict(reducer.reducers.items())  # a ModuleDict has no `get`
+        if name not in held and sub_losses == (name,) and "loss" in held:
+            return held["loss"]
         return held.get(name, reducer.default_reducer)
     return reducer
 
@@ -89,6 +103,24 @@ def make_plan(
     Raises:
         InputError: on the CPU: a reducer that is not linear in the losses it picks.
     """
+    plan = _plan(reducer, name, info, raw, embeddings, labels, active_only)
+    if raw.device.type != "cpu" or isinstance(reducer, pml_reducers.DoNothingReducer):
+        return plan
+    nothing = plan.keep is not None and not bool(plan.keep.any())
+    if isinstance(reducer, pml_reducers.DivisorReducer):
+        nothing = nothing or not bool(info["divisor"] != 0)
+    return replace(plan, empty=nothing)
+
+
+def _plan(
+    reducer: Any,
+    name: str,
+    info: dict[str, Any],
+    raw: Float[Tensor, " n"],
+    embeddings: Tensor,
+    labels: Any,
+    active_only: bool,
+) -> Plan:
     kind = type(reducer)
     keep = raw > 0 if active_only else None
 
@@ -145,6 +177,7 @@ def _divide(total: Tensor, divisor: Any) -> Tensor:
 
 def _slopes(call: Callable[[Tensor], Any], raw: Tensor, reducer_name: str) -> Tensor:
     """(n,) the coefficients of a reducer that is linear in the losses it picks."""
+    checked = raw.device.type == "cpu"  # elsewhere looking would wait for the device
     with torch.enable_grad():
         leaf = raw.detach().clone().requires_grad_()
         value = call(leaf)
@@ -155,15 +188,39 @@ def _slopes(call: Callable[[Tensor], Any], raw: Tensor, reducer_name: str) -> Te
             )
         found = None
         if value.requires_grad:
-            (found,) = torch.autograd.grad(value.sum(), leaf, allow_unused=True)
-    slopes = torch.zeros_like(raw) if found is None else found
-    if raw.device.type == "cpu":  # elsewhere looking would wait for the device
+            (found,) = torch.autograd.grad(
+                value.sum(), leaf, allow_unused=True, create_graph=checked
+            )
+        bent = checked and found is not None and _changes(found, leaf)
+    slopes = torch.zeros_like(raw) if found is None else found.detach()
+    if checked:
         parts = slopes * raw.detach()
         off = (parts.sum() - value.detach().sum()).abs()
-        if off > _EULER_TOLERANCE * (parts.abs().sum() + value.detach().abs().sum()):
+        if bent or off > _EULER_TOLERANCE * (parts.abs().sum() + value.detach().abs().sum()):
             raise InputError(
                 f"the loss's reducer {reducer_name} is not linear in the losses it picks, so it "
                 "cannot be followed after a transform. Use MeanReducer, or reduce yourself: "
                 "loss.set_reducer(DoNothingReducer()) before wrapping."
             )
     return slopes
+
+
+def _changes(slopes: Tensor, leaf: Tensor) -> bool:
+    """Whether the coefficients are functions of the losses, as those of a mean square's root are.
+
+    Args:
+        slopes: (n,) coefficients at `leaf`, with their graph.
+        leaf: (n,) losses.
+    """
+    if not slopes.requires_grad:
+        return False
+    size = leaf.detach().abs()
+    ramp = torch.arange(len(leaf), dtype=leaf.dtype, device=leaf.device).cos()
+    step = ramp * (size + size.mean())
+    try:
+        (change,) = torch.autograd.grad(slopes, leaf, step, allow_unused=True)
+    except RuntimeError:  # somebody's own function, which has one derivative only
+        return False
+    if change is None:
+        return False
+    return bool(change.abs().sum() > _EULER_TOLERANCE * slopes.detach().abs().sum())

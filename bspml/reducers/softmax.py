@@ -22,6 +22,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.functional import gr_cross_entropy
+from bspml.reducers.catalogue import entry_of
 from bspml.shapes import Float, Int, Tensor
 
 
@@ -103,6 +104,20 @@ _WRITTEN_OUT = (
     (pml_losses.ProxyNCALoss, "nca_computation", _ProxyNCA),
     (pml_losses.SoftTripleLoss, "compute_loss", _SoftTriple),
 )
+
+
+def num_classes_of(loss: Any) -> int | None:
+    """How many classes a softmax loss has logits for; None: it is another loss, or unknown."""
+    entry = entry_of(loss)
+    if entry is None or entry.kind != "logits":
+        return None
+    proxies = getattr(loss, "proxies", None)  # of ProxyNCALoss: (C, D)
+    if isinstance(proxies, Tensor):
+        return len(proxies)
+    found = getattr(loss, "num_classes", None)
+    if not found and isinstance(getattr(loss, "W", None), Tensor):
+        found = loss.W.shape[1]  # of NormalizedSoftmaxLoss: (D, C); it records a number of 0
+    return found if isinstance(found, int) else None
 
 
 def rescale_logits(loss: Any, beta: float, lam: float, g: str) -> bool:

@@ -179,7 +179,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             terms = self._terms(loss_dict, embeddings, labels, call)
             transformed = self.transform(terms, embeddings)
             results = {
-                term.name: _finish(term, losses)
+                term.name: self._finish(term, losses, embeddings)
                 for term, (losses, _) in zip(terms, transformed, strict=True)
             }
             self._remember(terms, [source for _, source in transformed])
@@ -235,7 +235,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 f"{indices.shape[1]} indices under {name!r}; they must be as many."
             )
         plan = make_plan(
-            reducer_for(self.inner, name),
+            self._reducer_for(name),
             name,
             info,
             raw,
@@ -251,6 +251,14 @@ class TransformReducer(pml_reducers.MultipleReducers):
             raw = torch.where(plan.keep, raw, 0)
         return Term(name, info, raw, weights, indices, keys, plan)
 
+    def _reducer_for(self, name: str) -> Any:
+        return reducer_for(self.inner, name, self.installed.sub_losses)
+
+    def _finish(self, term: Term, losses: Tensor, embeddings: Tensor) -> Any:
+        if term.plan.empty:
+            return self.zero_loss(embeddings).to(losses.dtype)
+        return term.plan.finish(losses if term.weights is None else losses * term.weights)
+
     def _sum(
         self, loss_dict: dict[str, Any], results: dict[str, Any], embeddings: Tensor, labels: Any
     ) -> Tensor:
@@ -261,7 +269,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             elif isinstance(info["losses"], Tensor) and info["losses"].numel() == 0:
                 value = self.zero_loss(embeddings)
             else:
-                value = reducer_for(self.inner, name)({name: info}, embeddings, labels)
+                value = self._reducer_for(name)({name: info}, embeddings, labels)
             parts.append(value.reshape(()))
         if len(parts) == 1 and not isinstance(self.inner, pml_reducers.MultipleReducers):
             return parts[0]
@@ -318,10 +326,6 @@ class TransformReducer(pml_reducers.MultipleReducers):
         Divided by the largest confidence the transform can give; 1 where no batch met the sample.
         """
         return (self.sample_confidences() / self.peak).nan_to_num(nan=1.0).clamp(0, 1)
-
-
-def _finish(term: Term, losses: Tensor) -> Any:
-    return term.plan.finish(losses if term.weights is None else losses * term.weights)
 
 
 def _of_rows(

@@ -19,10 +19,11 @@ from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from torch import Tensor, nn
 
 from bspml.errors import InputError
+from bspml.functional.arguments import refuse_outside
 from bspml.reducers.catalogue import CATALOGUE, KINDS, LossEntry, entry_of, kind_of
 from bspml.reducers.gradient_rescaling import DELTA, GradientRescalingReducer, check_emphasis
 from bspml.reducers.inner import check_reducer
-from bspml.reducers.softmax import rescale_logits, restore_logits
+from bspml.reducers.softmax import num_classes_of, rescale_logits, restore_logits
 from bspml.reducers.superloss import SuperLossReducer
 from bspml.reducers.transform import Call, Installed, TransformReducer
 from bspml.weights.state import SampleWeights
@@ -133,17 +134,7 @@ def GradientRescaling(  # noqa: N802 -- reads as the loss it makes
         RescaledCrossEntropy()
     """
     numbers = check_emphasis(beta, lam, g)
-
-    def install(one: nn.Module, entry: LossEntry, facts: Installed) -> TransformReducer:
-        used = _kind(one, entry, kind)
-        weights = _weights_for(one, sample_weights)
-        # The reducer first: what could be refused is refused before the loss is touched.
-        reducer = GradientRescalingReducer(one.reducer, facts, *numbers, used, delta, weights)
-        if used == "logits" and not rescale_logits(one, *numbers):
-            reducer.kind = "log-probability"
-        return reducer
-
-    return _wrap(loss, "GradientRescaling", install, sample_weights)
+    return _rescale(loss, "GradientRescaling", numbers, kind, delta, sample_weights)
 
 
 def IMAE(  # noqa: N802 -- its name in the paper
@@ -162,7 +153,30 @@ def IMAE(  # noqa: N802 -- its name in the paper
     Returns:
         The same object.
     """
-    return GradientRescaling(loss, beta=T, lam=1.0, g="exp", sample_weights=sample_weights)
+    numbers = check_emphasis(T, 1.0, "exp", beta_name="T")
+    return _rescale(loss, "IMAE", numbers, None, DELTA, sample_weights)
+
+
+def _rescale(
+    loss: LossT,
+    wrapper: str,
+    numbers: tuple[float, float, str],
+    kind: str | None,
+    delta: float | int,
+    sample_weights: Any,
+) -> LossT:
+    """Gradient rescaling under the name `wrapper`; `numbers` are beta, lam and g."""
+
+    def install(one: nn.Module, entry: LossEntry, facts: Installed) -> TransformReducer:
+        used = _kind(one, entry, kind, wrapper)
+        weights = _weights_for(one, sample_weights)
+        # The reducer first: what could be refused is refused before the loss is touched.
+        reducer = GradientRescalingReducer(one.reducer, facts, *numbers, used, delta, weights)
+        if used == "logits" and not rescale_logits(one, *numbers):
+            reducer.kind = "log-probability"
+        return reducer
+
+    return _wrap(loss, wrapper, install, sample_weights)
 
 
 def unwrap(loss: LossT) -> LossT:
@@ -193,8 +207,8 @@ class _CallWatcher:
     pytorch-metric-learning's losses do not know `sample_index`; a loss that does gets it too.
     """
 
-    def __init__(self, reducer: TransformReducer, passes_on: bool) -> None:
-        self.reducer, self.passes_on = reducer, passes_on
+    def __init__(self, reducer: TransformReducer, passes_on: bool, num_classes: int | None) -> None:
+        self.reducer, self.passes_on, self.num_classes = reducer, passes_on, num_classes
 
     def __call__(
         self, loss: nn.Module, args: tuple, kwargs: dict[str, Any]
@@ -206,6 +220,15 @@ class _CallWatcher:
                 "not wrapped with. Pass `sample_weights=` when wrapping."
             )
         embeddings = args[0] if args else kwargs.get("embeddings")
+        labels = args[1] if len(args) > 1 else kwargs.get("labels")
+        if self.num_classes is not None and isinstance(labels, Tensor):
+            refuse_outside(
+                labels,
+                (labels >= 0) & (labels < self.num_classes),
+                "labels",
+                f"lie in [0, {self.num_classes}), the classes of this loss",
+                "Number the classes from 0 and drop samples without a label.",
+            )
         references = args[3] if len(args) > 3 else kwargs.get("ref_emb")
         ref_rows = None
         if isinstance(references, Tensor) and references is not embeddings:
@@ -244,7 +267,8 @@ def _wrap(
         reducer.train(one.training)
         one.reducer = reducer
         knows_index = _carries_weights(one) or "BSPMLLoss" in _names(one)
-        one.register_forward_pre_hook(_CallWatcher(reducer, knows_index), with_kwargs=True)
+        watcher = _CallWatcher(reducer, knows_index, num_classes_of(one))
+        one.register_forward_pre_hook(watcher, with_kwargs=True)
     return loss
 
 
@@ -277,15 +301,20 @@ def _check(loss: Any, wrapper: str) -> LossEntry:
     entry = entry_of(loss)
     if entry is None:
         entry = LossEntry(sub_losses=tuple(loss._sub_loss_names()))
-    reason = entry.refused or (entry.refused_gr if wrapper == "GradientRescaling" else "")
+    reason = entry.refused or ("" if wrapper == "SuperLoss" else entry.refused_gr)
     if reason:
         raise InputError(f"{wrapper} cannot wrap {name}: {reason}.")
     check_reducer(loss.reducer, name)
     return entry
 
 
-def _kind(loss: Any, entry: LossEntry, asked: str | None) -> str:
+def _kind(loss: Any, entry: LossEntry, asked: str | None, wrapper: str) -> str:
     known = kind_of(loss, entry)
+    if known is None and wrapper == "IMAE":
+        raise InputError(
+            f"IMAE does not know {type(loss).__name__}: use GradientRescaling(loss, beta=T, lam=1, "
+            f"kind=), `kind` one of {', '.join(KINDS)} (how its gradient depends on its value)."
+        )
     if known is None and asked is None:
         raise InputError(
             f"GradientRescaling does not know {type(loss).__name__}: pass `kind=`, one of "

@@ -240,6 +240,36 @@ def test_a_checkpoint_without_a_position_is_refused(finished, tmp_path):
         run_experiment(load_experiment(folder.config), folder, resume=True)
 
 
+def test_a_missing_checkpoint_of_a_finished_method_is_named(finished, tmp_path):
+    folder = copied(finished, tmp_path)
+    folder.checkpoint("ce").unlink()
+    before = folder.records.read_bytes()
+    with pytest.raises(CheckpointError, match=r"checkpoint-ce\.pt: is missing, .* 4 rounds of ce"):
+        run_experiment(load_experiment(folder.config), folder, resume=True)
+    assert folder.records.read_bytes() == before
+
+
+@pytest.mark.parametrize("share", [0.0, 0.3, 0.5, 0.8, 0.9])
+def test_a_configuration_that_was_cut_does_not_go_on_with_defaults(regression, tmp_path, share):
+    folder = copied(regression, tmp_path)
+    lines = folder.config.read_text().splitlines(keepends=True)
+    kept = "".join(lines[: int(share * len(lines))]) or "{}"
+    folder.config.write_text(kept)
+    config = load_experiment(folder.config) if "task" in kept else load_experiment(None, SMALL)
+    for method in methods_of(config):  # the configuration alone must tell
+        folder.checkpoint(method.name).unlink(missing_ok=True)
+    with pytest.raises(ConfigError, match="is missing, which every run writes"):
+        run_experiment(config, folder, resume=True)
+
+
+def test_the_targets_of_a_regression_are_bare_numbers_in_every_table(regression):
+    for name in ("weights.csv", "predictions.csv"):
+        with (regression.folder.path / name).open() as file:
+            rows = list(csv.DictReader(file))
+        wrong = [float(row["label"]) != float(row["true_label"]) for row in rows]
+        assert np.mean(wrong) == pytest.approx(regression.noise_rate, abs=0.01)
+
+
 def test_a_used_folder_is_refused(finished, tmp_path):
     folder = copied(finished, tmp_path)
     with pytest.raises(RunError, match="exists already and is not empty"):

@@ -16,6 +16,7 @@ from bspml.functional import (
     gr_cross_entropy,
     imae_variance,
 )
+from bspml.functional.gradient_rescaling import imae
 
 
 def variance_by_quadrature(weight):
@@ -131,3 +132,13 @@ def test_arguments_outside_their_range_are_refused():
         emphasis_spread(torch.zeros(0))
     with pytest.raises(InputError, match="`weights` must hold one loss per element"):
         emphasis_spread(torch.tensor(1.0))
+
+
+def test_imae_refuses_too_large_a_t_in_its_own_name():
+    logits, labels = torch.zeros(2, 3), torch.tensor([0, 1])
+    with pytest.raises(InputError, match="`T` = 400 overflows"):
+        imae(logits, labels, T=400)
+    with pytest.raises(InputError, match="`T` = 4000 overflows"):
+        WeightCurve.imae(4000)
+    with pytest.raises(InputError, match="`T` must be in"):
+        imae(logits, labels, T=-1)

@@ -1,9 +1,11 @@
 import pytest
 import torch
+from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import reducers as pml_reducers
+from pytorch_metric_learning.regularizers import LpRegularizer
 
 from bspml.errors import InputError
-from bspml.reducers import SuperLoss, TransformReducer
+from bspml.reducers import IMAE, GradientRescaling, SuperLoss, TransformReducer
 from bspml.reducers.catalogue import CATALOGUE
 from bspml.reducers.inner import make_plan
 from bspml.reducers.wrapping import _facts
@@ -149,3 +151,59 @@ def test_combining_by_sub_loss_reduction_is_kept(kit):
         2 * SuperLoss(half, tau=0.5)(embeddings, labels),
         SuperLoss(whole, tau=0.5)(embeddings, labels),
     )
+
+
+class RootMeanSquare(pml_reducers.MeanReducer):
+    """Not linear, although twice the losses give twice the value."""
+
+    def element_reduction(self, losses, *_):
+        return losses.square().mean().sqrt()
+
+
+def test_a_reducer_that_only_scales_like_a_linear_one_is_refused_by_name(kit):
+    embeddings, labels = kit.batch()
+    loss = SuperLoss(kit.make("NCALoss", reducer=RootMeanSquare()))
+    with pytest.raises(InputError, match="RootMeanSquare is not linear in the losses it picks"):
+        loss(embeddings, labels)
+
+
+@pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling, IMAE])
+@pytest.mark.parametrize("embeddings", [torch.ones(8, 4), torch.zeros(8, 4)])
+def test_a_batch_that_nothing_of_enters_has_no_gradient_not_even_nan(wrapper, embeddings):
+    """All embeddings alike: the noise of a signal is 0, its ratio's derivative infinite."""
+    embeddings = embeddings.clone().requires_grad_()
+    loss = wrapper(pml_losses.SignalToNoiseRatioContrastiveLoss())
+    value = loss(embeddings, torch.arange(8) // 2)
+    (gradient,) = torch.autograd.grad(value, embeddings)
+    assert value == 0
+    assert not gradient.any()
+
+
+def test_a_divisor_of_zero_gives_zero_with_a_gradient(kit):
+    class Undivided(pml_losses.BaseMetricLossFunction):
+        def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
+            rows, losses = torch.arange(len(embeddings)), (embeddings * 0).sqrt().sum(1)
+            info = {"losses": losses, "indices": rows, "reduction_type": "element", "divisor": 0}
+            return {"loss": info}
+
+    embeddings, labels = kit.batch()
+    loss = SuperLoss(Undivided(reducer=pml_reducers.DivisorReducer()))
+    value, gradient = kit.value_and_gradient(loss, embeddings, labels)
+    assert value == 0
+    assert not gradient.any()
+
+
+@pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
+def test_beside_a_regulariser_smooth_ap_keeps_the_reducer_it_was_given(wrapper, kit):
+    """Its sub-loss is called ap_loss, and pytorch-metric-learning sets reducers for `loss`."""
+    embeddings, labels = kit.batch()
+    values = []
+    for reducer in (pml_reducers.SumReducer(), pml_reducers.MeanReducer()):
+        loss = kit.make(
+            "SmoothAPLoss",
+            reducer=reducer,
+            embedding_regularizer=LpRegularizer(),
+            embedding_reg_weight=0.0,
+        )
+        values.append(wrapper(loss)(embeddings, labels))
+    torch.testing.assert_close(values[0], 12 * values[1])

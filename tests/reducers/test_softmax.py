@@ -7,7 +7,7 @@ from pytorch_metric_learning.losses import SoftTripleLoss
 
 from bspml.errors import InputError
 from bspml.functional import gr_cross_entropy
-from bspml.reducers import GradientRescaling, unwrap
+from bspml.reducers import IMAE, GradientRescaling, SuperLoss, unwrap
 from bspml.reducers.catalogue import CATALOGUE
 
 SOFTMAX = [name for name, entry in CATALOGUE.items() if entry.kind == "logits"]
@@ -106,3 +106,17 @@ def test_a_subclass_with_a_method_of_its_own_is_rescaled_by_its_value(kit):
     loss = GradientRescaling(Mine(num_classes=4, embedding_size=6).double())
     assert loss.reducer.kind == "log-probability"
     assert loss(embeddings, labels).isfinite()
+
+
+@pytest.mark.parametrize("label", [-100, -1, 4])
+@pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling, IMAE])
+@pytest.mark.parametrize("name", SOFTMAX)
+def test_a_label_outside_the_classes_is_refused(name, wrapper, label, kit):
+    """-100 is ignored by torch's cross-entropy: its loss of 0 would be the most trusted."""
+    embeddings, labels = kit.batch()
+    labels[5] = label
+    loss = wrapper(kit.make(name))
+    with pytest.raises(InputError, match=rf"`labels` must lie in \[0, 4\).*got {label} .*5"):
+        loss(embeddings, labels)
+    with pytest.raises(InputError, match=r"`labels` must lie in \[0, 4\)"):
+        loss(embeddings, labels=labels)
