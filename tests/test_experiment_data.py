@@ -38,8 +38,9 @@ def photos(tmp_path_factory):
 
 
 def folder_settings(root, *more):
-    common = ["data.name=folder", f"data.root={root}", "data.image_size=16", "noise.rate=0.2"]
-    return load_config(None, [*QUICK, *common, "sampler.classes_per_batch=3", *more])
+    common = ["data.name=folder", f"data.root={root}", "data.image_size=16"]
+    planted = ["noise.kind=symmetric", "noise.rate=0.2", "sampler.classes_per_batch=3"]
+    return load_config(None, [*QUICK, *common, *planted, *more])
 
 
 def test_a_folder_of_photographs_trains_with_random_views_and_pictures(photos, tmp_path):

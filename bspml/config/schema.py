@@ -32,6 +32,7 @@ DATASETS = (
     *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
     *("folder", "table", "features"),
 )
+OWN_DATA = ("folder", "table", "features")  # a person's own: nobody knows which labels are right
 NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
 FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
 NOISE_KINDS = (
@@ -96,6 +97,11 @@ class DataConfig(Section):
         return self
 
     @property
+    def is_own(self) -> bool:
+        """Whether these are a person's own data: which labels are right is not known."""
+        return self.name in OWN_DATA
+
+    @property
     def holds_features(self) -> bool:
         """Whether the network sees features instead of images."""
         return self.name == "features" or self.features is not None
@@ -104,7 +110,7 @@ class DataConfig(Section):
 class NoiseConfig(Section):
     """Wrong labels put into the training split, or a file that holds the labels to train on."""
 
-    kind: str = "symmetric"
+    kind: str = "symmetric"  # folder, table, features: none, unless it is asked for
     rate: Fraction = 0.3  # share of labels changed
     per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
     seed: Seed | None = None  # null: the experiment's seed
@@ -370,6 +376,17 @@ class Config(Section):
 
     @model_validator(mode="before")
     @classmethod
+    def _no_noise_of_ours(cls, given: Any) -> Any:
+        """Nothing is planted into a person's own data unless they ask for it."""
+        if not isinstance(given, Mapping) or _named(given.get("data")) not in OWN_DATA:
+            return given
+        settings = given.get("noise", {})
+        if isinstance(settings, Mapping) and "kind" not in settings:
+            return {**given, "noise": {**settings, "kind": "none"}}
+        return given
+
+    @model_validator(mode="before")
+    @classmethod
     def _preset_loss(cls, given: Any) -> Any:
         """Fill in what the paper's preset means for the loss, under what is said outright."""
         if not isinstance(given, Mapping):
@@ -392,6 +409,11 @@ class Config(Section):
                     f"`hyperparameters.{method}`: {method} is not among `training.methods`; add "
                     "it there, or remove its hyper-parameters"
                 )
+        if self.data.is_own and self.noise.kind != "none" and self.noise.decisions_file:
+            raise ValueError(
+                f"`noise.kind` {self.noise.kind} would change the labels of your own data that "
+                "`noise.decisions_file` is about; set noise.kind to none, or decisions_file to null"
+            )
         # Twice that many epochs on half the data: as many passes over all of it.
         warms_up = self.cross_fitted and "bspml" in self.training.methods
         if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
@@ -412,3 +434,8 @@ class Config(Section):
                 "features, and for nothing else"
             )
         return self
+
+
+def _named(section: Any) -> Any:
+    """The `name` of a section that may still be a mapping."""
+    return section.get("name") if isinstance(section, Mapping) else getattr(section, "name", None)

@@ -1,7 +1,7 @@
 import pydantic
 import pytest
 
-from bspml.config import Config, config_from_mapping
+from bspml.config import Config, NoiseConfig, config_from_mapping
 from bspml.errors import ConfigError
 
 
@@ -33,6 +33,19 @@ def test_no_noise_and_a_label_file_imply_rate_zero():
     assert config_from_mapping({"noise": {"kind": "none"}}).noise.rate == 0
     noise = config_from_mapping({"noise": {"labels_file": "given.csv"}}).noise
     assert (noise.kind, noise.rate) == ("none", 0)
+
+
+@pytest.mark.parametrize("name", ["folder", "table", "features"])
+def test_nothing_is_planted_into_your_own_data_unless_asked_for(name):
+    network = {"name": "mlp"} if name == "features" else {}
+    tree = {"data": {"name": name}, "network": network}
+    assert config_from_mapping(tree).noise == NoiseConfig(kind="none", rate=0.0)
+    asked = config_from_mapping({**tree, "noise": {"kind": "symmetric"}}).noise
+    assert (asked.kind, asked.rate) == ("symmetric", 0.3)
+    with pytest.raises(ConfigError, match=r"`noise\.rate` is 0\.2, but `noise\.kind` is none"):
+        config_from_mapping({**tree, "noise": {"rate": 0.2}})
+    with pytest.raises(ConfigError, match=r"your own data that `noise\.decisions_file` is about"):
+        config_from_mapping({**tree, "noise": {"kind": "symmetric", "decisions_file": "d.csv"}})
 
 
 def test_the_noise_seed_follows_the_experiments_unless_given():
