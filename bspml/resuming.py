@@ -25,6 +25,7 @@ CHANGEABLE = (
     "device",
     "workers",
     "data.root",
+    "data.cache",
     "training.epochs",
     "training.checkpoint_every",
     "evaluation",

@@ -113,10 +113,14 @@ def _print_result(result: Any, as_json: bool, files: str) -> None:
 
 
 def labels_in_words(noise: Any, what: str) -> str:
-    """Where a section of noise takes its labels from, such as '30% symmetric label noise'."""
-    if noise.labels_file:
-        return f"labels of {noise.labels_file}"
-    return "labels as they are" if noise.kind == "none" else f"{noise.rate:.0%} {noise.kind} {what}"
+    """Where a section of noise takes its labels from: '30% symmetric label noise planted'."""
+    # The noise of a classification has no list.
+    file = noise.labels_file or getattr(noise, "list_file", None)
+    if file:
+        return f"labels of {file}"
+    if noise.kind == "none":
+        return "labels as they are"
+    return f"{noise.rate:.0%} {noise.kind} {what} planted"
 
 
 class Terminal:

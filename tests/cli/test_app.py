@@ -13,6 +13,8 @@ import pytest
 import bspml
 from bspml import noise
 from bspml.cli import main
+from bspml.cli.train import labels_in_words
+from bspml.config import config_from_mapping
 from bspml.data.tables import read_embeddings, read_labels
 
 # A run of seconds.
@@ -110,6 +112,8 @@ def test_a_warning_is_one_line_without_the_place_in_our_code(capsys, points):
 _BROKEN_OUTPUT = """
 import errno, sys
 from bspml.cli import main
+from bspml.cli.train import labels_in_words
+from bspml.config import config_from_mapping
 
 class Broken:
     def write(self, text): pass
@@ -229,6 +233,20 @@ def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
     assert run(capsys, "noise", points / "y.csv", "--kind", "loud")[0] == 2
     code, _, err = run(capsys, "noise", points / "y.csv", "--rate", "1.5")
     assert (code, "`rate`" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"kind": "none"}, "labels as they are"),
+        ({}, "30% symmetric label noise planted"),
+        ({"labels_file": "l.txt"}, "labels of l.txt"),
+        ({"list_file": "list.csv"}, "labels of list.csv"),
+    ],
+)
+def test_the_line_that_opens_a_run_says_where_its_labels_are_from(section, said):
+    noise = config_from_mapping({"noise": section}).noise
+    assert labels_in_words(noise, "label noise") == said
 
 
 def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypatch):
