@@ -144,8 +144,9 @@ def make_curriculum(
     if parts.curriculum_kind == "fixed-clean":
         if data.is_noisy is None:
             raise ConfigError(
-                f"`training.methods`: {parts.name} trains on the clean samples, but which they are "
-                "is not known; leave it out."
+                f"`training.methods`: {parts.name} trains on the samples whose labels are right, "
+                f"and of {config.data.name} data nobody knows which they are, unless `noise.kind` "
+                "plants wrong labels; leave it out."
             )
         weights.update(~torch.from_numpy(data.is_noisy))
         return FixedCurriculum(weights)

@@ -54,8 +54,9 @@ class ExperimentData:
         views: what training looks at: `images`, or random views of them.
         labels: (N,) training labels as given, possibly wrong; names of classes.
         codes: (N,) the same as 0..C-1.
-        true_labels: (N,) the truth where the data set knows it, else None.
-        is_noisy: (N,) bool, or None.
+        true_labels: (N,) the truth, or None where nobody knows it: in a person's own data, unless
+            wrong labels were planted or listed, and then it is their labels before that.
+        is_noisy: (N,) bool, or None where the truth is not known.
         test_images: (M, ...) like `images`; the queries where there is a gallery.
         test_labels: (M,) class names; disjoint from the training classes.
         fingerprint: changes when images or labels do.
@@ -144,14 +145,15 @@ def load_data(config: Config) -> ExperimentData:
         corrected = decided.labels.astype(str)
         is_noisy = np.where(corrected == given, is_noisy, corrected != true_labels)
         given = corrected
+    known = not config.data.is_own or config.noise.kind != "none" or bool(config.noise.list_file)
     codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=inputs[0],
         views=_views(config, train, inputs[0]),
         labels=given,
         codes=codes,
-        true_labels=true_labels,
-        is_noisy=is_noisy,
+        true_labels=true_labels if known else None,
+        is_noisy=is_noisy if known else None,
         test_images=inputs[1],
         test_labels=test.labels,
         fingerprint=fingerprint(_identity(train, inputs[0]), _what_is_learned(given, decided)),

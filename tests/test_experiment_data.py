@@ -10,9 +10,9 @@ from PIL import Image
 import bspml
 from bspml.config import load_config
 from bspml.errors import ConfigError
-from bspml.experiment import run_experiment
+from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
-from bspml.records import RecordLog, RunFolder, read_json
+from bspml.records import RecordLog, RunFolder, read_json, read_weights
 
 QUICK = [
     "training.epochs=2",
@@ -127,12 +127,53 @@ def test_every_kind_of_noise_is_planted(features, kind):
     assert np.array_equal(data.labels != data.true_labels, data.is_noisy) or kind == "small-cluster"
 
 
+def test_the_truth_about_your_own_data_is_not_known(photos, features, tmp_path):
+    own = ["noise.kind=none", "noise.rate=0"]
+    as_features = ["data.name=features", f"data.root={features}", "network.name=mlp"]
+    for config in (folder_settings(photos, *own), load_config(None, [*QUICK, *as_features])):
+        data = load_data(config)
+        assert (data.true_labels, data.is_noisy, data.noise_rate) == (None, None, None)
+    (tmp_path / "d.csv").write_text("index,label,decision\n0,class 0,wrong\n")
+    decided = folder_settings(photos, *own, f"noise.decisions_file={tmp_path / 'd.csv'}")
+    assert load_data(decided).is_noisy is None
+    planted = load_data(folder_settings(photos))
+    assert planted.noise_rate == pytest.approx(5 / 24)
+    assert np.array_equal(planted.labels != planted.true_labels, planted.is_noisy)
+
+
+def test_without_the_truth_nothing_is_said_of_it(photos, tmp_path):
+    config = folder_settings(photos, "noise.kind=none", "noise.rate=0", "training.methods=[bspml]")
+    folder = run_experiment(config, RunFolder.create(tmp_path / "run")).folder
+    assert all(record.detection_auroc is None for record in RecordLog(folder.records).read())
+    assert read_json(folder.summary)["true_noise_rate"] is None
+    table = read_weights(folder.weights)
+    assert (table.is_noisy, table.true_labels) == (None, None)
+    page = (folder.path / "report.html").read_text("utf-8")
+    assert "Truly wrong" not in page
+    assert "AUROC" not in page
+
+
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("clean-only", "clean-only trains on the samples whose labels are right, and of folder"),
+        ("prism", "prism needs the noise rate.*`hyperparameters.prism.noise_rate`"),
+        ("spms", "spms needs .*`hyperparameters.spms.target_maw`"),
+    ],
+)
+def test_a_method_that_needs_the_truth_is_refused_by_name(photos, method, said):
+    settings = ["noise.kind=none", "noise.rate=0", f"training.methods=[{method}]"]
+    config = folder_settings(photos, *settings)
+    with pytest.raises(ConfigError, match=said):
+        check_experiment(config, load_data(config))
+
+
 def test_validation_holds_training_classes_out_and_leaves_the_test_alone(features):
     settings = [*QUICK, "data.name=features", f"data.root={features}", "network.name=mlp"]
     data = load_data(load_config(None, [*settings, "data.validation=true"]))
     names = {f"c{c}" for c in range(20)}
     assert set(data.test_labels) < names
-    assert set(data.true_labels) == names - set(data.test_labels)
+    assert set(data.labels) == names - set(data.test_labels)
 
 
 @pytest.mark.parametrize(

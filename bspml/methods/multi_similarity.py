@@ -95,7 +95,7 @@ def _pace(
             raise InputError(
                 f"{name} needs `hyper.age` or `hyper.target_maw`, or the noise rate to derive one "
                 "from: the paper prints none of them. Pass hyper={'target_maw': 0.7} for 30 % "
-                "wrong labels."
+                f"wrong labels; in a configuration it is `hyperparameters.{name}.target_maw`."
             )
         target = min(1 - noise_rate, _LARGEST_MAW)
         note = (
@@ -140,7 +140,13 @@ def _clean_only(context: MethodContext, hyper: Values) -> MethodParts:
 
 def _prism(context: MethodContext, hyper: Values) -> MethodParts:
     weights, rate = context.weights, hyper["noise_rate"]
-    rate = check_noise_rate(context.noise_rate if rate is None else rate)
+    rate = context.noise_rate if rate is None else rate
+    if rate is None:
+        raise InputError(
+            "prism needs the noise rate, which is not known here: pass hyper={'noise_rate': 0.3} "
+            "for 30 % wrong labels; in a configuration it is `hyperparameters.prism.noise_rate`."
+        )
+    rate = check_noise_rate(rate)
     size = hyper["memory_size"]
     if size is None:
         size = _DEFAULT_MEMORY if weights is None else len(weights)
