@@ -62,11 +62,33 @@ def make_network(config: Config, width: int, pretrained: bool = True) -> nn.Modu
     return network
 
 
+def classes_per_batch(config: Config, codes: Tensor) -> int:
+    """`sampler.classes_per_batch`, or as many classes as a person's own data have, if fewer.
+
+    Raises:
+        ConfigError: a known data set has fewer, or there are fewer than two.
+    """
+    wanted, counts = config.sampler.classes_per_batch, torch.bincount(codes)
+    pairs = int((counts > 1).sum())  # a sample alone in its class has no positive
+    there = pairs if pairs > 1 else len(counts)
+    if len(counts) < 2:
+        raise ConfigError(
+            f"`data`: the training has {len(counts)} class, and its samples must be told from "
+            "those of another one. Add a class."
+        )
+    if wanted > len(counts) and not config.data.is_own:
+        raise ConfigError(
+            f"`sampler.classes_per_batch` is {wanted}, but the training has {len(counts)} "
+            f"classes; set sampler.classes_per_batch={len(counts)} or less."
+        )
+    return min(wanted, there) if config.data.is_own else wanted
+
+
 def make_sampler(config: Config, codes: Tensor) -> PKSampler:
     """The sampler of P x K batches over samples of these (N,) classes."""
     return PKSampler(
         codes,
-        config.sampler.classes_per_batch,
+        classes_per_batch(config, codes),
         config.sampler.samples_per_class,
         config.training.batches_per_epoch,
         config.seed,
