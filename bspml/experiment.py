@@ -23,6 +23,7 @@ from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData, load_data
 from bspml.method_run import MethodRun
 from bspml.narration import Narrator, Silent
+from bspml.opening import opening_lines
 from bspml.outputs import write_outputs
 from bspml.records import RecordLog, RunFolder
 from bspml.report.tables import Results
@@ -132,6 +133,8 @@ def _train(
     # Records written after the last checkpoint will be written again.
     log.truncate(known)
     narrator.begin(config, folder)
+    for line in opening_lines(config, data):
+        narrator.say(line)
     # The steps of a small network are shorter than the time two threads wait for each other: two
     # trained glyphs four times slower than one.
     set_threads(config.threads, config.network.name == "small-conv", states, narrator.say)

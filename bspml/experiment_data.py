@@ -27,6 +27,7 @@ from bspml.data.decisions import (
     read_decisions,
 )
 from bspml.data.noise_lists import read_noise_list
+from bspml.data.own_labels import OwnLabels, own_labels
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.tables import read_labels
 from bspml.errors import ConfigError, DataError, InputError
@@ -65,6 +66,7 @@ class ExperimentData:
         split: the training split that `images` come from, for names and pictures.
         decided: what a person said about single labels, or None.
         notes: what a reader of the results should know.
+        test_names: what each test sample is called, or None.
     """
 
     images: Inputs
@@ -82,11 +84,17 @@ class ExperimentData:
     split: RetrievalSplit | None = None
     decided: CorrectedLabels | None = None
     notes: tuple[str, ...] = ()
+    test_names: tuple[str, ...] | None = None
 
     @property
     def noise_rate(self) -> float | None:
         """True share of wrong labels, where known."""
         return None if self.is_noisy is None else float(self.is_noisy.mean())
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What each training sample is called, such as its path; None where nothing is known."""
+        return None if self.split is None else self.split.names
 
     @property
     def features(self) -> Tensor | None:
@@ -136,15 +144,22 @@ def load_data(config: Config) -> ExperimentData:
     if config.data.validation:
         held_out = held_out_classes(train.labels)
         train, test, gallery = train.take(~held_out), train.take(held_out), None
+    told = _told(config, replace(found, train=train, test=test, gallery=gallery))
+    if told is not None:
+        train, test = told.data.train, told.data.test
     inputs = [_inputs(config, split) for split in (train, test, gallery)]
     true_labels = train.labels
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    given, is_noisy, notes = _training_labels(config, train, features)
-    decided = _decisions(config, given)
-    if decided is not None:
-        corrected = decided.labels.astype(str)
-        is_noisy = np.where(corrected == given, is_noisy, corrected != true_labels)
-        given = corrected
+    if told is not None:
+        given, decided, notes = train.labels, told.decided, told.notes
+        is_noisy = np.zeros(len(given), dtype=bool)
+    else:
+        given, is_noisy, notes = _training_labels(config, train, features)
+        decided = _decisions(config, given)
+        if decided is not None:
+            corrected = decided.labels.astype(str)
+            is_noisy = np.where(corrected == given, is_noisy, corrected != true_labels)
+            given = corrected
     known = not config.data.is_own or config.noise.kind != "none" or bool(config.noise.list_file)
     codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
@@ -163,6 +178,7 @@ def load_data(config: Config) -> ExperimentData:
         split=train,
         decided=decided,
         notes=(*found.notes, *notes),
+        test_names=test.names,
     )
 
 
@@ -280,6 +296,16 @@ def _identity(split: RetrievalSplit, inputs: Inputs) -> Any:
 # --- labels ---------------------------------------------------------------------------------------
 
 
+def _told(config: Config, data: RetrievalData) -> OwnLabels | None:
+    """A person's own data under the labels they corrected; None where they gave none."""
+    settings = config.noise
+    files = (settings.labels_file, settings.decisions_file)
+    if not config.data.is_own or settings.list_file is not None or files == (None, None):
+        return None
+    _check_one_source(config)
+    return own_labels(data, *files)
+
+
 def _training_labels(
     config: Config, split: RetrievalSplit, features: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
@@ -323,17 +349,24 @@ def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noi
 def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
     """A person's verdicts: in a file of their own, or in the corrected labels made from one."""
     settings = config.noise
-    file = settings.labels_file
-    corrected = file if file is not None and is_corrected(file) else None
+    corrected = _check_one_source(config)
     if settings.decisions_file is not None:
-        if corrected is not None:
-            raise DataError(
-                f"{settings.labels_file} already holds decisions; put those of "
-                f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
-                "`noise.decisions_file` out."
-            )
         return apply_decisions(given, read_decisions(settings.decisions_file))
     return None if corrected is None else read_corrected(corrected)
+
+
+def _check_one_source(config: Config) -> str | None:
+    """The file of corrected labels, if there is one; it must be the only file with decisions."""
+    settings = config.noise
+    file = settings.labels_file
+    corrected = file if file is not None and is_corrected(file) else None
+    if corrected is not None and settings.decisions_file is not None:
+        raise DataError(
+            f"{settings.labels_file} already holds decisions; put those of "
+            f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
+            "`noise.decisions_file` out."
+        )
+    return corrected
 
 
 def _what_is_learned(given: np.ndarray, decided: CorrectedLabels | None) -> np.ndarray:

@@ -107,7 +107,8 @@ def embed_named(run: Run, what: str) -> tuple[Tensor, np.ndarray, list[str]]:
         data = load_data(run.config)
         images = data.images if what == "train" else data.test_images
         labels = data.labels if what == "train" else data.test_labels
-        return run.embed(images), labels, [f"{what}/{i}" for i in range(len(labels))]
+        names = data.names if what == "train" else data.test_names
+        return run.embed(images), labels, list(names or (f"{what}/{i}" for i in range(len(labels))))
     if run.config.data.holds_features:
         raise RunError(
             f"{what}: the network of this run takes features, not images; embed one of its splits, "

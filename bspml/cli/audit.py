@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -23,6 +23,8 @@ from bspml.data.decisions import (
     read_decisions,
     write_corrected,
 )
+from bspml.data.own_labels import located
+from bspml.data.retrieval import Origin
 from bspml.errors import InputError
 from bspml.records.plain import to_json
 
@@ -70,7 +72,10 @@ def run_audit(
         report, files = _audit(source, folder, seed or 0, what, hushed, decisions is not None)
     corrected = None
     if decisions is not None:
-        corrected = apply_decisions(report.labels, decisions, report.weights)
+        decisions, passed = _placed(decisions, report.labels, report.names)
+        for sentence in passed:
+            note(f"note: {sentence}")
+        corrected = apply_decisions(report.labels, decisions, report.weights, report.names)
         files = [*files, write_corrected(folder / CORRECTED, corrected)]
     if as_json:
         put(_as_json(report, folder, files, caution, decisions))
@@ -103,7 +108,8 @@ def _again(
         )
     report = AuditReport.load(what)
     if decisions is not None:
-        apply_decisions(report.labels, decisions)  # refuse before anything is written
+        # Refuse before anything is written.
+        apply_decisions(report.labels, _placed(decisions, report.labels, report.names)[0])
     if not elsewhere and images is None:
         return report, []  # only the decisions are new
     return report, save_report(report, folder, images, replacing=decisions is not None)
@@ -113,9 +119,19 @@ def _refuse_before_the_work(
     source: AuditSource, folder: Path, decisions: list[Decision] | None
 ) -> None:
     if decisions is not None:
-        apply_decisions(source.labels, decisions)
+        names = source.names or ()
+        apply_decisions(source.labels, _placed(decisions, source.labels, names)[0])
     check_folder(folder, source.labels, replacing=decisions is not None)
     check_pictures(source.images, source.names, len(source.labels))
+
+
+def _placed(
+    decisions: list[Decision], labels: np.ndarray, names: Sequence[str] | np.ndarray
+) -> tuple[list[Decision], list[str]]:
+    """The decisions at the samples they name, and notes; by their index where they name none."""
+    if not all(made.name for made in decisions) or len(names) == 0 or not all(names):
+        return decisions, []
+    return located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
 
 
 def _audit(

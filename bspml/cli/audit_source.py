@@ -168,9 +168,11 @@ def _of_run(what: str, options: Options) -> AuditSource:
     )  # fmt: skip
     run = load(what)
     data = load_data(run.config)
-    names = [f"train/{i}" for i in range(len(data.labels))]
+    names = data.names or [f"train/{i}" for i in range(len(data.labels))]
     # Some runs take features, and some read their images from files.
     images = data.images if getattr(data.images, "ndim", 0) == 4 else None
+    if images is None and data.split is not None and data.split.paths is not None:
+        images = os.fspath(data.split.root)
     embeddings = run.embed(data.images)
     return AuditSource(embeddings, data.labels, names, images=images, caution=_TRAINED_ON_THEM)
 
@@ -204,6 +206,12 @@ def _of_images(what: str, options: Options) -> AuditSource:
 
 
 def _folder_labels(folder: ImageFolder, what: str) -> np.ndarray:
+    splits = sorted(set(folder.labels) & {"train", "test", "query", "gallery"})
+    if len(splits) > 1 and splits == sorted(set(folder.labels)):
+        raise DataError(
+            f"{what}: {' and '.join(splits)} are splits, not classes: the labels are the folders "
+            f"inside them. Audit one of them, such as {Path(what) / splits[-1]}."
+        )
     loose = [path for path, label in zip(folder.paths, folder.labels, strict=True) if not label]
     if loose:
         raise DataError(

@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
 
@@ -78,17 +77,8 @@ def present(data: RetrievalData) -> RetrievalData:
 
 def halves(data: RetrievalData) -> RetrievalData:
     """Train and test put together and parted anew, at half of the classes by name."""
-    labels = np.concatenate([data.train.labels, data.test.labels])
-    boxes = [split.boxes for split in (data.train, data.test) if split.boxes is not None]
-    everything = replace(
-        data.train,
-        labels=labels,
-        paths=(*(data.train.paths or ()), *(data.test.paths or ())) or None,
-        boxes=np.concatenate(boxes) if len(boxes) == 2 else None,
-        pixels=_joined(data.train.pixels, data.test.pixels),
-        features=_joined(data.train.features, data.test.features),
-    )
-    trains = half_of_classes(labels)
+    everything = data.train.joined(data.test)
+    trains = half_of_classes(everything.labels)
     note = "Not the official split: the first half of the classes that are there trains."
     return replace(
         data,
@@ -96,7 +86,3 @@ def halves(data: RetrievalData) -> RetrievalData:
         test=everything.part("test", ~trains),
         notes=(*data.notes, note),
     )
-
-
-def _joined(first: torch.Tensor | None, second: torch.Tensor | None) -> torch.Tensor | None:
-    return None if first is None or second is None else torch.cat([first, second])

@@ -1,9 +1,10 @@
 """What a person decided about single labels, and the corrected label file made from it.
 
 Decisions are a CSV file with the columns index, decision (right, wrong or unsure) and, if wanted,
-label (the label decided on, as a safeguard) and new_label (for a wrong one).  The corrected file
-has index, label, weight, decision: a right label has weight 1 for good, a wrong one weight 0, or
-weight 1 for good under its new label; every other sample keeps the weight it had.
+label (the label decided on, as a safeguard), new_label (for a wrong one) and name (of the sample,
+which finds it in data where its index is another).  The corrected file has index, label, weight,
+decision and, where they are known, name: a right label has weight 1 for good, a wrong one weight
+0, or weight 1 for good under its new label; every other sample keeps the weight it had.
 
 Cells follow the spreadsheets' convention, see `bspml.cells`.  A label in them is taken as it
 stands where it is a class of the data, and without the spaces around it only where it is none and
@@ -15,7 +16,7 @@ from __future__ import annotations
 import csv
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ __all__ = [
     "protected_cell",
     "read_corrected",
     "read_decisions",
+    "says_label",
     "write_corrected",
 ]
 
@@ -63,6 +65,7 @@ class Decision:
             it stands in the file.
         label: the label decided on, '' if the file does not say; likewise.
         where: file and line, for messages.
+        name: of the sample, '' if the file does not say.
     """
 
     index: int
@@ -70,6 +73,7 @@ class Decision:
     new_label: str
     label: str
     where: str
+    name: str = ""
 
 
 @dataclass(frozen=True)
@@ -80,12 +84,14 @@ class CorrectedLabels:
         labels: (N,) integers or text, new labels in place.
         weights: (N,) float64 in [0, 1].
         decisions: (N,) text: "right", "wrong", "unsure", or '' where nobody decided.
+        names: N names of the samples, or None.
         fixed: (N,) bool, the weight is a person's word and must not be learned.
     """
 
     labels: np.ndarray
     weights: np.ndarray
     decisions: np.ndarray
+    names: tuple[str, ...] | None = None
 
     @property
     def fixed(self) -> np.ndarray:
@@ -117,6 +123,11 @@ def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
                 f"{where}: sample {made.index} has the label {made.label!r}, but {before.where} "
                 f"says {before.label!r}. Keep one of the two lines."
             )
+        if before.name and made.name and before.name != made.name:
+            raise DataError(
+                f"{where}: sample {made.index} is {made.name!r}, but {before.where} says "
+                f"{before.name!r}. Are these decisions about different data?"
+            )
         decisions[made.index] = before if before.label else made
     return [decisions[index] for index in sorted(decisions)]
 
@@ -130,7 +141,7 @@ def _parse(where: str, row: dict[str, str]) -> Decision:
         raise DataError(
             f"{where}: `decision` must be one of {', '.join(DECISIONS)}; got {verdict!r}."
         )
-    label, new_label = (bare_cell(row.get(name, "")) for name in ("label", "new_label"))
+    label, new_label, name = (bare_cell(row.get(key, "")) for key in ("label", "new_label", "name"))
     if "\0" in label + new_label:
         raise DataError(f"{where}: a label holds the character NUL, which no label can hold.")
     if not new_label.strip():
@@ -140,20 +151,26 @@ def _parse(where: str, row: dict[str, str]) -> Decision:
             f"{where}: sample {index} has the new label {new_label!r}, but its label is "
             f"{verdict}. Say wrong, or empty `new_label`."
         )
-    return Decision(number, verdict, new_label if verdict == "wrong" else "", label, where)
+    return Decision(number, verdict, new_label if verdict == "wrong" else "", label, where, name)
 
 
 def _said(decision: Decision) -> str:
     return decision.verdict + (f" ({decision.new_label!r})" if decision.new_label else "")
 
 
-def apply_decisions(labels: Any, decisions: list[Decision], weights: Any = None) -> CorrectedLabels:
+def apply_decisions(
+    labels: Any,
+    decisions: list[Decision],
+    weights: Any = None,
+    names: Sequence[str] | np.ndarray | None = None,
+) -> CorrectedLabels:
     """Put decisions into labels and weights.
 
     Args:
         labels: (N,) integers or text, as given; booleans count as 0 and 1.
         decisions: of `read_decisions`.
         weights: (N,) in [0, 1] of the samples nobody decided on; 1 if None.
+        names: N names of the samples, if they have any, to go with the labels.
 
     Raises:
         InputError: not one weight per label.
@@ -186,7 +203,8 @@ def apply_decisions(labels: Any, decisions: list[Decision], weights: Any = None)
             kept[made.index] = 0.0 if new_label is None else 1.0
         if new_label is not None:
             corrected[made.index] = new_label
-    return CorrectedLabels(_as_array(corrected, decisions, as_text), kept, verdicts)
+    kept_names = tuple(map(str, names)) if names is not None and any(names) else None
+    return CorrectedLabels(_as_array(corrected, decisions, as_text), kept, verdicts, kept_names)
 
 
 def _check_sample(made: Decision, labels: Sequence[Any], known: set[str]) -> None:
@@ -196,13 +214,21 @@ def _check_sample(made: Decision, labels: Sequence[Any], known: set[str]) -> Non
             f"{len(labels) - 1}."
         )
     given, said = str(labels[made.index]), made.label
-    # Whoever writes the file may strip a label, or leave its own leading apostrophe unprotected.
-    loose = given.strip() in (said.strip(), f"'{said.strip()}")
-    if said and said != given and (said in known or not loose):
+    if not says_label(said, given, known):
         raise DataError(
             f"{made.where}: sample {made.index} has the label {given!r} here, the decision was "
             f"about {said!r}. Are these decisions about other data?"
         )
+
+
+def says_label(said: str, given: str, known: Container[str]) -> bool:
+    """Whether a decision about the label `said`, '' for any, is about one labelled `given`.
+
+    Whoever writes the file may strip a label, or leave its own leading apostrophe unprotected.
+    """
+    if not said or said == given:
+        return True
+    return said not in known and given.strip() in (said.strip(), f"'{said.strip()}")
 
 
 def _resolved(made: Decision, known: set[str], as_text: bool) -> Any:
@@ -237,13 +263,16 @@ def _as_array(corrected: list[Any], decisions: list[Decision], as_text: bool) ->
 
 
 def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) -> Path:
-    """Write index, label, weight, decision, atomically."""
+    """Write index, label, weight, decision and, where they are known, name, atomically."""
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(_CORRECTED)
     weights = [repr(float(weight)) for weight in corrected.weights]
     cells = label_cells(corrected.labels)
-    writer.writerows(zip(range(len(cells)), cells, weights, corrected.decisions, strict=True))
+    columns: list[Sequence[Any]] = [range(len(cells)), cells, weights, corrected.decisions.tolist()]
+    if corrected.names is not None:
+        columns.append([protected_cell(name) if name else "" for name in corrected.names])
+    writer.writerow((*_CORRECTED, "name")[: len(columns)])
+    writer.writerows(zip(*columns, strict=True))
     return atomic_write(path, text.getvalue())
 
 
@@ -268,7 +297,7 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
     """
     path = Path(path)
     rows = list(_rows(path, _CORRECTED))
-    by_index: dict[int, tuple[str, float, str]] = {}
+    by_index: dict[int, tuple[str, float, str, str]] = {}
     for where, row in rows:
         try:
             index, weight = int(row["index"]), float(row["weight"])
@@ -281,16 +310,20 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
                 f"{where}: `decision` must be empty or one of {', '.join(DECISIONS)}; got "
                 f"{row['decision']!r}."
             )
-        by_index[index] = (row["label"], weight, row["decision"])
+        name = bare_cell(row.get("name", ""))
+        by_index[index] = (row["label"], weight, row["decision"], name)
     missing = sorted(set(range(len(rows))) - set(by_index))
     if missing:
         raise DataError(
             f"{path}: `index` must hold 0 to {len(rows) - 1}, each once; {some_of(missing)} "
             "missing. Restore the rows."
         )
-    cells, weights, verdicts = zip(*(by_index[i] for i in range(len(rows))), strict=True)
+    cells, weights, verdicts, names = zip(*(by_index[i] for i in range(len(rows))), strict=True)
     return CorrectedLabels(
-        _label_column(path, cells), np.array(weights, np.float64), np.array(verdicts, dtype="<U6")
+        _label_column(path, cells),
+        np.array(weights, np.float64),
+        np.array(verdicts, dtype="<U6"),
+        names if any(names) else None,
     )
 
 
@@ -315,7 +348,7 @@ def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, 
                     f"{path}: has no column `{missing[0]}`; expected {', '.join(needed)}, got "
                     f"{', '.join(names) or 'an empty file'}."
                 )
-            double = [n for n in (*needed, "label", "new_label") if names.count(n) > 1]
+            double = [n for n in (*needed, "label", "new_label", "name") if names.count(n) > 1]
             if double:
                 raise DataError(
                     f"{path}: has {names.count(double[0])} columns `{double[0]}`; keep one."

@@ -2,7 +2,8 @@
 
 Accepted under the name `features`:
 
-- one .npz with arrays `embeddings` (or features), `labels` and `splits` (or split);
+- one .npz with arrays `embeddings` (or features), `labels`, `splits` (or split) and, if you like,
+  `names`;
 - one .parquet or .csv with columns `label`, `split` and the numbers, as `read_embeddings` reads it;
 - a folder with a file per split, train and test or train, query and gallery, each an .npz,
   .parquet or .csv as above without splits (what `bspml embed` writes), or `train.npy` beside
@@ -13,6 +14,7 @@ Without splits in a single file, the first half of the classes trains.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -21,7 +23,7 @@ import torch
 
 from bspml.data.path_table import by_split
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.data.tables import read_embeddings, read_labels, read_texts
+from bspml.data.tables import read_embeddings, read_labels, read_names, read_texts
 from bspml.errors import DataError
 
 SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder, with --root."
@@ -63,9 +65,13 @@ def _file(folder: Path, name: str) -> Path | None:
 def _read(path: Path, name: str) -> RetrievalSplit:
     features = torch.from_numpy(read_embeddings(path))
     labels = read_labels(_label_file(path)).astype(str)
+    names = None
+    with contextlib.suppress(DataError):  # of an archive that holds other things, too
+        names = read_names(path)
     if len(labels) != len(features):
         raise DataError(f"{path}: has {len(features)} features, but {len(labels)} labels.")
-    return RetrievalSplit(name, labels, features=features)
+    fitting = tuple(names) if names is not None and len(names) == len(labels) else None
+    return RetrievalSplit(name, labels, features=features, given_names=fitting)
 
 
 def _label_file(path: Path) -> Path:

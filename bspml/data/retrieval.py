@@ -26,6 +26,19 @@ _LARGEST = 16 * 2**30  # bytes of pixels that `decoded` takes into memory
 
 
 @dataclass(frozen=True, eq=False)
+class Origin:
+    """All that was read in one go, of which a split may be a part: a whole folder, table or file.
+
+    Attributes:
+        labels: (M,) class names, text, as they were read.
+        names: M names, such as paths, or None.
+    """
+
+    labels: np.ndarray
+    names: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class RetrievalSplit:
     """One split: labels, and either files, pixels in memory, or features.
 
@@ -39,6 +52,9 @@ class RetrievalSplit:
         pixels: (N, channels, H, W) uint8 0 to 255 or float 0 to 1, or None.
         features: (N, F) floats, or None.
         content: "photo", "tile" or "character", see `bspml.data.transforms.standard_view`.
+        given_names: N names of samples that have no paths, or None.
+        whole: what the split is a part of; filled in: the split itself unless taken from another.
+        whole_rows: (N,) int64, where each sample stands in it; likewise.
 
     Raises:
         InputError: another name, nothing to look at, or lengths that differ.
@@ -52,6 +68,9 @@ class RetrievalSplit:
     pixels: Tensor | None = None
     features: Tensor | None = None
     content: str = "photo"
+    given_names: tuple[str, ...] | None = None
+    whole: Origin | None = None
+    whole_rows: np.ndarray | None = None
 
     def __post_init__(self) -> None:
         check_choice(self.name, "name", NAMES)
@@ -69,6 +88,12 @@ class RetrievalSplit:
             raise InputError("A split needs `paths`, `pixels` or `features`.")
         if self.boxes is not None:
             parts["boxes"] = self.boxes
+        if self.given_names is not None:
+            parts["given_names"] = self.given_names
+        if self.whole is None:  # frozen
+            object.__setattr__(self, "whole", Origin(self.labels, self.names))
+            object.__setattr__(self, "whole_rows", np.arange(len(self.labels)))
+        parts["whole_rows"] = self.rows
         for name, part in parts.items():
             if len(part) != len(self.labels):
                 raise InputError(
@@ -77,6 +102,23 @@ class RetrievalSplit:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @property
+    def origin(self) -> Origin:
+        """All that was read in one go, of which this split is a part, or the whole."""
+        assert self.whole is not None
+        return self.whole
+
+    @property
+    def rows(self) -> np.ndarray:
+        """(N,) int64, where each sample stands in `origin`."""
+        assert self.whole_rows is not None
+        return self.whole_rows
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What each sample is called: its path, or the name given with it; None for neither."""
+        return self.given_names if self.paths is None else self.paths
 
     @property
     def classes(self) -> np.ndarray:
@@ -140,15 +182,37 @@ class RetrievalSplit:
         return replace(
             self,
             labels=self.labels[picked],
-            paths=None if self.paths is None else tuple(self.paths[i] for i in picked),
+            paths=_picked(self.paths, picked),
             boxes=None if self.boxes is None else self.boxes[picked],
             pixels=None if self.pixels is None else self.pixels[index],
             features=None if self.features is None else self.features[index],
+            given_names=_picked(self.given_names, picked),
+            whole_rows=self.rows[picked],
         )
 
     def part(self, name: str, rows: Any) -> RetrievalSplit:
         """These rows as the split `name`."""
         return replace(self.take(rows), name=name)
+
+    def joined(self, other: RetrievalSplit) -> RetrievalSplit:
+        """This split and, after it, another of the same root, as one.
+
+        Where both are parts of one origin, so is the whole; else it is its own origin.
+        """
+        together = self.origin is other.origin
+        boxes = [split.boxes for split in (self, other) if split.boxes is not None]
+        names = [split.given_names for split in (self, other) if split.given_names is not None]
+        return replace(
+            self,
+            labels=np.concatenate([self.labels, other.labels]),
+            paths=(*(self.paths or ()), *(other.paths or ())) or None,
+            boxes=np.concatenate(boxes) if len(boxes) == 2 else None,
+            pixels=_cat(self.pixels, other.pixels),
+            features=_cat(self.features, other.features),
+            given_names=(*names[0], *names[1]) if len(names) == 2 else None,
+            whole=self.origin if together else None,
+            whole_rows=np.concatenate([self.rows, other.rows]) if together else None,
+        )
 
     def decoded(
         self, image_size: int, channels: int = 3, crop_boxes: bool = False, whole: bool = False
@@ -177,6 +241,14 @@ class RetrievalSplit:
         for row in range(len(self)):
             pixels[row] = (images[row] * 255).round().to(torch.uint8)
         return replace(self, pixels=pixels, boxes=None)
+
+
+def _picked(names: tuple[str, ...] | None, rows: np.ndarray) -> tuple[str, ...] | None:
+    return None if names is None else tuple(names[i] for i in rows)
+
+
+def _cat(first: Tensor | None, second: Tensor | None) -> Tensor | None:
+    return None if first is None or second is None else torch.cat([first, second])
 
 
 @dataclass(frozen=True, eq=False)

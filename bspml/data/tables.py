@@ -32,7 +32,7 @@ import numpy as np
 
 from bspml.cells import plain_labels, protected_cell
 from bspml.checks import check_embeddings, encode_labels
-from bspml.data.columns import EMBEDDING_NAMES, INDEX, LABEL_COLUMNS, check_texts
+from bspml.data.columns import EMBEDDING_NAMES, INDEX, LABEL_COLUMNS, NAME_COLUMNS, check_texts
 from bspml.data.csv_tables import (
     csv_rows,
     label_column,
@@ -45,7 +45,7 @@ from bspml.data.parquet_tables import parquet_embeddings, parquet_labels, parque
 from bspml.errors import DataError
 from bspml.files import atomic_write, is_special
 
-__all__ = ["FAULTS", "read_embeddings", "read_labels", "read_texts", "write_labels"]
+__all__ = ["FAULTS", "read_embeddings", "read_labels", "read_names", "read_texts", "write_labels"]
 
 # What the parsers raise on files that are damaged, encrypted, or of another make.
 FAULTS = (
@@ -140,6 +140,12 @@ def read_texts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         ".parquet": parquet_texts,
     }
     return _read(path, readers, "names")
+
+
+def read_names(path: str | os.PathLike[str]) -> list[str] | None:
+    """The N names in the first column of names of such a file, or None; raises as `read_texts`."""
+    columns = read_texts(path)
+    return next((columns[name] for name in NAME_COLUMNS if name in columns), None)
 
 
 def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]) -> Path:

@@ -3,7 +3,7 @@
   const { labels, images, samples, suspects, classes, duplicates } = data;
   const $ = (id) => document.getElementById(id);
   const WORDS = { wrong: "label wrong", right: "label right", unsure: "unsure" };
-  const COLUMNS = ["index", "label", "decision", "new_label"];
+  const COLUMNS = ["index", "label", "decision", "new_label", "name"]; // name: where there are any
   const OVERSCAN = 4; // cards drawn above and below the window
 
   // -- text ----------------------------------------------------------------------------------
@@ -237,10 +237,11 @@
 
   function toCsv() {
     const rows = [...decisions].map(([i, { decision, label }]) =>
-      [indexOf(suspects[i]), protect(labels[labelOf(suspects[i])]), decision, label < 0 ? "" : protect(labels[label])]);
+      [indexOf(suspects[i]), protect(labels[labelOf(suspects[i])]), decision, label < 0 ? "" : protect(labels[label]), suspects[i].name && csv.protect(suspects[i].name)]);
     rows.push(...elsewhere.values());
     rows.sort((a, b) => Number(a[0]) - Number(b[0]));
-    return [COLUMNS, ...rows].map(csv.line).join("");
+    const width = rows.some((row) => row[4]) ? 5 : 4;
+    return [COLUMNS, ...rows].map((row) => csv.line(row.slice(0, width))).join("");
   }
 
   // Labels as the file wrote them to their numbers here; undefined for an unknown one.
@@ -258,8 +259,8 @@
     const column = COLUMNS.map((name) => names.indexOf(name));
     if (column[0] < 0 || column[2] < 0) throw new Error(`expected the columns ${COLUMNS.join(", ")}; got ${head.slice(0, 8).join(", ") || "nothing"}`);
     return rows.map((cells) => {
-      const [index, label, decision, newLabel] = column.map((place) => cells[place] ?? "");
-      return [index.trim(), label, decision.trim().toLowerCase(), newLabel];
+      const [index, label, decision, newLabel, name] = column.map((place) => cells[place] ?? "");
+      return [index.trim(), label, decision.trim().toLowerCase(), newLabel, name];
     });
   }
 
@@ -267,10 +268,12 @@
 
   // Why these must be decisions about other data, or "".
   function contradiction(rows) {
-    for (const [index, label] of rows) {
+    for (const [index, label, , , name] of rows) {
       if (!/^\d+$/.test(index)) continue;
       const suspect = bySample.get(Number(index)), said = csv.bare(label);
       if (total && Number(index) >= total) return `there is no sample ${index} here`;
+      const called = suspect === undefined ? "" : suspects[suspect].name;
+      if (name !== "" && called && csv.bare(name) !== called) return `sample ${index} is ${show(called)} here, ${show(csv.bare(name))} in the file`;
       if (said === "") continue;
       if (suspect !== undefined && !fits(said, labels[labelOf(suspects[suspect])])) return `sample ${index} is labelled ${shown[labelOf(suspects[suspect])]} here, ${show(said)} in the file`;
       if (total && classOf(said) === undefined) return `there is no class ${show(said)} here, which sample ${index} has in the file`;
@@ -282,13 +285,13 @@
     const rows = rowsOf(text), other = contradiction(rows);
     if (other) throw new Error(`${other}; are these decisions about other data?`);
     const report = { loaded: 0, elsewhere: 0, refused: 0 };
-    for (const [index, label, decision, newLabel] of rows) {
+    for (const [index, label, decision, newLabel, name] of rows) {
       if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) { report.refused++; continue; }
       const suspect = bySample.get(Number(index));
       // A label that is right or unsure may be repeated as the new one.
       const id = newLabel === "" || decision !== "wrong" ? -1 : classOf(csv.bare(newLabel));
       if (suspect === undefined) {
-        elsewhere.set(Number(index), [index, label, decision, newLabel]);
+        elsewhere.set(Number(index), [index, label, decision, newLabel, name]);
         report.elsewhere++;
       } else if (id === undefined || id === labelOf(suspects[suspect])) report.refused++;
       else { decide(suspect, decision, id, false); report.loaded++; }

@@ -174,6 +174,33 @@ def test_decisions_about_other_data_are_refused_before_the_work(case, capsys):
     assert not Path("data-audit").exists()
 
 
+def test_decisions_find_their_samples_by_name_in_data_that_grew(case, capsys):
+    x, labels = case
+    names = np.array([f"{i}.jpg" for i in range(60)])
+    np.savez("old.npz", embeddings=x[1:], labels=labels[1:], names=names[1:])
+    np.savez("data.npz", embeddings=x, labels=labels, names=names)
+    Path("decisions.csv").write_text(
+        f"index,label,decision,new_label,name\n4,{labels[5]},wrong,,5.jpg\n70,x,right,,gone.jpg\n"
+    )
+    code, _, err = run(capsys, "data.npz", "--apply", "decisions.csv")
+    assert code == 0
+    assert err.count("not in these data, the first is 'gone.jpg'") == 1
+    with Path("data-audit/labels-corrected.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [row["name"] for row in rows] == names.tolist()
+    assert [i for i, row in enumerate(rows) if row["decision"]] == [5]
+
+
+def test_splits_are_no_classes(case, capsys):
+    for name in ("train/cat", "test/dog"):
+        Path("pets", name).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(f"pets/{name}/1.png")
+    code, _, err = run(capsys, "pets", "--backbone", "efficientnet-lite0")
+    assert code == 2
+    assert "test and train are splits, not classes" in err
+    assert "Audit one of them, such as pets/train" in err
+
+
 def test_terminal_escapes_in_labels_are_shown_and_not_obeyed(case, capsys):
     x, labels = case
     labels = np.char.add(labels, "\x1b[2J\n")
@@ -231,7 +258,7 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     images = torch.from_numpy(x).reshape(60, 1, 1, 5).clamp(0, 1)
     run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
     monkeypatch.setattr("bspml.run.load", lambda path: run_)
-    data = SimpleNamespace(images=images, labels=labels)
+    data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
     monkeypatch.setattr("bspml.experiment_data.load_data", lambda config: data)
     code, out, _ = run(capsys, "run")
     assert code == 0

@@ -1,6 +1,7 @@
 """The page in a real Chromium, without network, as a person uses it."""
 
 import csv
+import dataclasses
 import io
 import os
 import shutil
@@ -188,6 +189,23 @@ def test_a_class_is_found_by_typing_and_by_clicking_and_the_list_sorts(visit):
     tab.click("#class-table tbody .link:has-text('cow')")
     assert shown(tab) == [13, 14, 12]
     assert focused(tab) == 13
+
+
+def test_the_names_of_samples_are_saved_and_must_be_those_of_the_page(visit, tmp_path):
+    data = animals()
+    named = [{**s, "name": f"{s['label']}/{s['index']}.jpg"} for s in data.suspects]
+    tab = visit(dataclasses.replace(data, suspects=named))
+    tab.keyboard.press("j")
+    tab.keyboard.press("w")
+    _, rows = saved(tab)
+    assert rows == [
+        {"index": "10", "label": "cat", "decision": "wrong", "new_label": "", "name": "cat/10.jpg"}
+    ]
+    file = tmp_path / "other.csv"
+    file.write_text("index,decision,name\n10,right,dog/1.jpg\n")
+    tab.set_input_files("#file", file)
+    wait_for(tab, "document.querySelector('#status').textContent.includes('not loaded')")
+    assert "sample 10 is cat/10.jpg here, dog/1.jpg in the file" in tab.inner_text("#status")
 
 
 def test_the_table_of_classes_sorts_by_each_column(visit):

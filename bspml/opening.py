@@ -1,0 +1,41 @@
+"""What a run says first: what it trains on, what is held out, what was changed about either."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bspml.build import classes_per_batch
+from bspml.config import Config
+from bspml.experiment_data import ExperimentData
+
+
+def opening_lines(config: Config, data: ExperimentData) -> list[str]:
+    """The lines under the one that names the experiment."""
+    lines = [sides(data)]
+    wanted, used = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
+    if used < wanted:
+        lines.append(
+            f"`sampler.classes_per_batch` is {wanted}; there are {used} classes to fill a batch "
+            f"with, so it has {used}"
+        )
+    return lines + [f"note: {note}" for note in data.notes]
+
+
+def sides(data: ExperimentData) -> str:
+    """'training on 20 of 40 classes (240 samples), 20 held out for the evaluation (240 samples)'.
+
+    Classes under the labels that are trained on, right or wrong.
+    """
+    trained, tested = np.unique(data.labels), np.unique(data.test_labels)
+    searched = "" if data.gallery_labels is None else f" in {len(data.gallery_labels):,}"
+    test = f"({len(data.test_labels):,} samples{searched})"
+    both = len(np.intersect1d(trained, tested))
+    if both:
+        return (
+            f"training on {len(trained):,} classes ({len(data.labels):,} samples), evaluated on "
+            f"{len(tested):,} classes {test}, {both:,} of them trained on"
+        )
+    return (
+        f"training on {len(trained):,} of {len(trained) + len(tested):,} classes "
+        f"({len(data.labels):,} samples), {len(tested):,} held out for the evaluation {test}"
+    )
