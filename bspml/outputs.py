@@ -114,6 +114,7 @@ def _write_table(
         flags=flags,
         is_noisy=data.is_noisy,
         true_labels=data.true_labels,
+        names=data.names,
     )
 
 
@@ -171,6 +172,7 @@ def _write_suspects(
         p_values=None if p_values is None else p_values.numpy(),
         noise_rate=state["curriculum"]["update"].get("noise_rate"),
         images=data.pictures(),
+        names=data.names,
         **extra,
     )
 

@@ -96,6 +96,66 @@ def test_queries_are_searched_in_the_gallery(photos, tmp_path):
     assert row["Recall@1 %"] == pytest.approx(100 * found.recall_at_k[1])
 
 
+class Lines:
+    """A narrator that keeps what it is told to say."""
+
+    def __init__(self):
+        self.said = []
+
+    def say(self, line):
+        self.said.append(line)
+
+    def begin(self, *_):
+        pass
+
+    step = record = begin
+
+
+def test_decisions_of_an_audit_of_the_whole_folder_are_trained_on(photos, tmp_path):
+    """24 of 48 photographs train; those of the other classes are decided on, too."""
+    rows = [
+        "3,class 0,wrong,class 1,class 0/3.jpg",
+        "4,class 0,wrong,class 7,class 0/4.jpg",
+        "47,class 7,wrong,class 2,class 7/5.jpg",
+        "46,class 7,wrong,,class 7/4.jpg",
+    ]
+    (tmp_path / "d.csv").write_text(
+        "index,label,decision,new_label,name\n" + "\n".join(rows) + "\n"
+    )
+    settings = ["noise.kind=none", "noise.rate=0", "training.methods=[bspml]"]
+    config = folder_settings(photos, *settings, f"noise.decisions_file={tmp_path / 'd.csv'}")
+    data = load_data(config)
+    assert data.names[3] == "class 0/3.jpg"
+    assert data.labels[data.names.index("class 0/3.jpg")] == "class 1"
+    assert data.labels[data.names.index("class 7/5.jpg")] == "class 2"
+    assert "class 0/4.jpg" not in data.names
+    assert data.test_labels[data.test_names.index("class 0/4.jpg")] == "class 7"
+    assert "class 7/4.jpg" not in data.test_names
+    assert data.images.shape[0] == len(data.labels) == 24
+    lines = Lines()
+    folder = run_experiment(config, RunFolder.create(tmp_path / "run"), narrator=lines).folder
+    assert lines.said[0] == (
+        "training on 4 of 8 classes (24 samples), 4 held out for the evaluation (23 samples)"
+    )
+    assert "2 samples change sides" in lines.said[1]
+    table = read_weights(folder.weights)
+    assert table.names == data.names
+    decided = {data.names[i] for i, flags in enumerate(table.flags) if "decided" in flags}
+    assert decided == {"class 0/3.jpg", "class 7/5.jpg"}
+    for suspect in read_json(folder.path / "suspects.json")["suspects"]:
+        assert suspect["name"] == data.names[suspect["index"]]
+
+
+def test_fewer_classes_than_a_batch_takes_make_smaller_batches(photos, features, tmp_path):
+    config = folder_settings(photos, "sampler.classes_per_batch=32", "noise.rate=0.1")
+    lines = Lines()
+    run_experiment(config, RunFolder.create(tmp_path / "run"), narrator=lines, figures=False)
+    assert "`sampler.classes_per_batch` is 32; there are 4 classes" in lines.said[1]
+    known = load_config(None, ["data.subset=5", "sampler.classes_per_batch=6"])
+    with pytest.raises(ConfigError, match=r"is 6, .* has 5 classes; set sampler.classes_per_bat"):
+        check_experiment(known, load_data(known))
+
+
 @pytest.fixture
 def features(tmp_path):
     rng = np.random.default_rng(1)

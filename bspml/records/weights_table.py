@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cells import label_cells, parse_labels
+from bspml.cells import bare_cell, label_cells, parse_labels, protected_cell
 from bspml.errors import InputError, RunError
 from bspml.files import atomic_write, is_special
 
 _COLUMNS = ("index", "label", "weight", "flags")
-_OPTIONAL = ("is_noisy", "true_label")
+_OPTIONAL = ("name", "is_noisy", "true_label")
 
 
 @dataclass(frozen=True)
@@ -34,6 +34,7 @@ class WeightsTable:
         flags: N tuples of words, such as ('untestable',).
         is_noisy: (N,) bool where the truth is known, else None.
         true_labels: (N,) like `labels` where the truth is known, else None.
+        names: N names of the samples, such as their files, where they are known, else None.
     """
 
     labels: np.ndarray
@@ -41,6 +42,7 @@ class WeightsTable:
     flags: tuple[tuple[str, ...], ...]
     is_noisy: np.ndarray | None = None
     true_labels: np.ndarray | None = None
+    names: tuple[str, ...] | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -54,8 +56,9 @@ def write_weights(
     flags: Sequence[Sequence[str]] | None = None,
     is_noisy: Any = None,
     true_labels: Any = None,
+    names: Sequence[str] | None = None,
 ) -> Path:
-    """Write the table, atomically: index, label, weight, flags[, is_noisy, true_label].
+    """Write the table, atomically: index, label, weight, flags[, name, is_noisy, true_label].
 
     Args:
         path: the CSV file (UTF-8).
@@ -64,6 +67,7 @@ def write_weights(
         flags: words about each sample, joined by ';'.
         is_noisy: (N,) bool, where known; written as 0 and 1.
         true_labels: (N,), where known.
+        names: N names of the samples, where known.
 
     Raises:
         InputError: columns of different lengths.
@@ -76,6 +80,8 @@ def write_weights(
         "weight": [str(w) for w in weights],
         "flags": [";".join(words) for words in flags] if flags is not None else [""] * len(weights),
     }
+    if names is not None:
+        columns["name"] = [protected_cell(name) if name else "" for name in names]
     if is_noisy is not None:
         columns["is_noisy"] = [str(int(noisy)) for noisy in _array(is_noisy)]
     if true_labels is not None:
@@ -117,6 +123,7 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
         true_labels=parse_labels([r["true_label"] for r in rows])
         if "true_label" in known
         else None,
+        names=tuple(bare_cell(r["name"]) for r in rows) if "name" in known else None,
     )
 
 

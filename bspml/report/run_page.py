@@ -48,6 +48,7 @@ def write_suspects(
     own: np.ndarray | None = None,
     other: np.ndarray | None = None,
     images: Any = None,
+    names: Sequence[str] | None = None,
     limit: int = 5000,
 ) -> Path:
     """Keep what the page shows of the samples of weight below 0.5, with small pictures of them.
@@ -64,6 +65,7 @@ def write_suspects(
         other: (N, k) nearest samples under the suggested label, -1 for none.
         images: N pictures (H, W) or (H, W, 3), as for `contact_sheet`: an array, or anything with a
             length and rows that makes them when they are asked for.
+        names: N names of the samples, where they are known.
         limit: suspects kept at most, the most suspicious.
 
     Raises:
@@ -71,7 +73,7 @@ def write_suspects(
         RunError: the file cannot be written.
     """
     columns = {"labels": labels, "p_values": p_values, "suggested": suggested, "margins": margins}
-    columns |= {"own": own, "other": other, "images": images}
+    columns |= {"own": own, "other": other, "images": images, "names": names}
     for name, column in columns.items():
         if column is not None and len(column) != len(weights):
             raise InputError(
@@ -92,7 +94,7 @@ def write_suspects(
     suspects = [
         {
             **sample(row),
-            "name": "",
+            "name": "" if names is None else names[row],
             "suggested": "" if suggested is None else str(suggested[row]),
             "margin": None if margins is None else float(margins[row]),
             "p": None if p_values is None else float(p_values[row]),
@@ -181,7 +183,8 @@ def _kept(path: Path, table: WeightsTable | None) -> dict[str, Any]:
                 "label": str(table.labels[row]),
                 "weight": float(table.weights[row]),
                 **dict.fromkeys(("margin", "p", "q", "image", "text")),
-                **{"name": "", "suggested": "", "own": [], "other": []},
+                **{"name": "" if table.names is None else table.names[row]},
+                **{"suggested": "", "own": [], "other": []},
             }
         )
     return {"histogram": None, "suspects": suspects}

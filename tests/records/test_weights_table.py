@@ -27,6 +27,7 @@ def test_the_table_reads_back_exactly(path):
         flags=[(), ("untestable",), ("a", "b"), (), ()],
         is_noisy=torch.tensor([True, False, False, True, False]),
         true_labels=np.array(["x", "y", "x", "=1", ""]),
+        names=["a/1.jpg", "=b.jpg", "", "2", "x"],
     )
     table = read_weights(path)
     assert table.labels.tolist() == [7, -1, 7, 3, 3]
@@ -34,6 +35,7 @@ def test_the_table_reads_back_exactly(path):
     assert table.flags == ((), ("untestable",), ("a", "b"), (), ())
     assert table.is_noisy.tolist() == [True, False, False, True, False]
     assert table.true_labels.tolist() == ["x", "y", "x", "=1", ""]
+    assert table.names == ("a/1.jpg", "=b.jpg", "", "2", "x")
 
 
 def test_a_person_reads_short_numbers(path):
