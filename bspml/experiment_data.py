@@ -7,6 +7,7 @@ a frozen backbone, extracted once.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -185,18 +186,35 @@ def load_data(config: Config) -> ExperimentData:
 # --- splits ---------------------------------------------------------------------------------------
 
 
-def _load(config: Config) -> RetrievalData:
+def _read(config: Config) -> RetrievalData:
+    """The data set as its files say, neither decoded nor shortened."""
     settings = config.data
     keys = ("layout", "label_column", "split_column", "content")
     options = {key: getattr(settings, key) for key in keys if getattr(settings, key) is not None}
     if settings.name == "glyphs" and settings.image_size is not None:
         options["image_size"] = settings.image_size
     try:
-        data = load_retrieval(
+        return load_retrieval(
             settings.name, settings.root, settings.incomplete, settings.classes, **options
         )
     except InputError as err:
         raise ConfigError(f"`data`: {err}") from None
+
+
+def training_files(config: Config) -> set[str]:
+    """The real paths of the images of the training split; none for data without files.
+
+    Raises:
+        UserError: the data set cannot be read any more.
+    """
+    train = _read(config).train
+    if train.root is None or train.paths is None:
+        return set()
+    return {os.path.realpath(train.root / path) for path in train.paths}
+
+
+def _load(config: Config) -> RetrievalData:
+    settings, data = config.data, _read(config)
     # Features of the whole splits first: whatever part of them is used, they are made once.
     splits = [_with_features(split, config) for split in data.splits]
     if settings.subset is not None:
@@ -265,9 +283,14 @@ def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
 def image_shape(config: Config) -> tuple[int, int]:
     """Side in pixels and channels of the images the network sees."""
     settings = config.data
-    content = settings.content or _CONTENTS.get(settings.name, "photo")
+    content = image_content(config)
     usual = 24 if settings.name == "glyphs" else _SIZES[content]
     return settings.image_size or usual, settings.channels or _CHANNELS[content]
+
+
+def image_content(config: Config) -> str:
+    """What the images show: "photo", "tile" or "character"."""
+    return config.data.content or _CONTENTS.get(config.data.name, "photo")
 
 
 def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:

@@ -6,21 +6,16 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from bspml.build import WEIGHTED, make_network
 from bspml.config import Config, load_config
-from bspml.data.folder import ImageFolder
 from bspml.errors import CheckpointError, RunError
-from bspml.experiment_data import image_shape, load_data
 from bspml.networks import embed
 from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.resuming import check_unchanged, has_checkpoint, load_method
 from bspml.trainer_state import faults_named
-
-SPLITS = ("train", "test")
 
 
 @dataclass(frozen=True)
@@ -99,21 +94,3 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
         records=RecordLog(folder.records).read(),
         finished=folder.finished,
     )
-
-
-def embed_named(run: Run, what: str) -> tuple[Tensor, np.ndarray, list[str]]:
-    """Embeddings, labels and names of the run's own split ("train", "test") or an image folder."""
-    if what in SPLITS:
-        data = load_data(run.config)
-        images = data.images if what == "train" else data.test_images
-        labels = data.labels if what == "train" else data.test_labels
-        names = data.names if what == "train" else data.test_names
-        return run.embed(images), labels, list(names or (f"{what}/{i}" for i in range(len(labels))))
-    if run.config.data.holds_features:
-        raise RunError(
-            f"{what}: the network of this run takes features, not images; embed one of its splits, "
-            f"{' or '.join(SPLITS)}."
-        )
-    size, channels = image_shape(run.config)
-    folder = ImageFolder(what, size, channels)
-    return run.embed(folder), folder.labels, folder.paths

@@ -94,9 +94,10 @@ def test_reference_run_trains_on_the_clean_samples_alone(finished):
 
 def test_load_gives_the_network_behind_the_recorded_recall(finished):
     run = bspml.load(finished.folder.path)
-    from bspml.run import embed_named
+    from bspml.run_embeddings import embed_named
 
-    embeddings, labels, names = embed_named(run, "test")
+    embeddings, labels, names, trained_on = embed_named(run, "test")
+    assert not trained_on
     again = bspml.evaluate(embeddings, labels, ks=[1, 2], clustering=False)
     assert 100 * again.recall_at_k[1] == pytest.approx(finished.results["bspml"]["Recall@1 %"])
     assert not run.model.training

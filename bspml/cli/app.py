@@ -159,7 +159,7 @@ def evaluate(
     what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")],
     labels: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Argument(help="Labels of the embeddings (.npy, .npz, .csv, .parquet, .txt)."),
+        typer.Argument(help="Their labels (.npy, .npz, .csv, .parquet, .txt), if not inside."),
     ] = None,
     gallery: Annotated[
         Optional[str],  # noqa: UP045
@@ -183,13 +183,16 @@ def embed(
     run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
     what: Annotated[
         str,
-        typer.Argument(metavar="FOLDER_OR_DATASET", help="Folder of images, or train or test."),
+        typer.Argument(
+            metavar="WHAT",
+            help="Folder of images, train or test, or features for a run that takes them.",
+        ),
     ] = "test",
     output: Output = None,
     method: Annotated[str, typer.Option(help="bspml or multi-similarity.")] = "bspml",
     json: Json = False,
 ) -> None:
-    """Embed images with a trained network; writes .npz with embeddings, labels and names."""
+    """Embed images or features with a trained network; writes .npz: embeddings, labels, names."""
     from bspml.cli.embed import run_embed
 
     run_embed(run, what, output, method, json)

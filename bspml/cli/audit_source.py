@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bspml.cli.labels import labels_of
 from bspml.cli.streams import note
 from bspml.data.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.data.folder import ImageFolder
@@ -23,12 +24,6 @@ __all__ = ["AuditSource", "Options", "feature_network", "read_source"]
 
 _CPU = torch.device("cpu")
 _IMAGE_SIZE = 224  # what the backbones were trained on
-_TRAINED_ON_THEM = (
-    "This network was trained on these labels, so it is no honest judge of them: it pulls samples "
-    "towards the wrong classes they were given, and the noise rate may come out too low. The order "
-    "of suspicion stays good. For an honest rate, audit embeddings of a network that never saw "
-    "these labels."
-)
 
 
 @dataclass(frozen=True)
@@ -101,7 +96,7 @@ def _checked(source: AuditSource, where: str) -> AuditSource:
 def _of_file(what: str, options: Options) -> AuditSource:
     _refuse(options, what, "a file of embeddings", backbone=True, workers=True)
     embeddings = torch.from_numpy(read_embeddings(what)).to(options.device)
-    labels = _labels_inside(what) if options.labels is None else read_labels(options.labels)
+    labels = labels_of(what, options.labels, "LABELS")
     if len(labels) != len(embeddings):
         raise DataError(
             f"{options.labels or what}: has {len(labels)} labels, but {what} has "
@@ -109,7 +104,8 @@ def _of_file(what: str, options: Options) -> AuditSource:
         )
     asked = options.names is not None
     names, texts = _names(what if options.names is None else options.names, len(labels), asked)
-    return AuditSource(embeddings, labels, names, texts, options.images)
+    caution = _caution_inside(Path(what))
+    return AuditSource(embeddings, labels, names, texts, options.images, caution)
 
 
 def _refuse(options: Options, what: str, kind: str, **refused: bool) -> None:
@@ -121,16 +117,14 @@ def _refuse(options: Options, what: str, kind: str, **refused: bool) -> None:
         raise InputError("--weights are the weights of a --backbone; name that too.")
 
 
-def _labels_inside(what: str) -> np.ndarray:
-    if Path(what).suffix.lower() == ".npy":
-        raise InputError(
-            f"LABELS is missing: {what} holds embeddings only. `bspml audit {what} LABELS`, or a "
-            ".npz, .csv or .parquet file with both."
-        )
-    try:
-        return read_labels(what)
-    except DataError as err:
-        raise DataError(f"{err} Or give LABELS as a file of their own.") from err
+def _caution_inside(path: Path) -> str:
+    """What to know of embeddings that `bspml embed` made of the samples its run trained on."""
+    if path.suffix.lower() != ".npz":
+        return ""
+    from bspml.run_embeddings import TRAINED_ON_THEM
+
+    with np.load(path, allow_pickle=False) as archive:  # it was read: it is sound
+        return TRAINED_ON_THEM if "trained_on" in archive.files else ""
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -161,6 +155,7 @@ def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequen
 def _of_run(what: str, options: Options) -> AuditSource:
     from bspml.experiment_data import load_data
     from bspml.run import load
+    from bspml.run_embeddings import TRAINED_ON_THEM
 
     _refuse(
         options, what, "a run folder", labels=True, images=True, names=True, backbone=True,
@@ -170,11 +165,11 @@ def _of_run(what: str, options: Options) -> AuditSource:
     data = load_data(run.config)
     names = data.names or [f"train/{i}" for i in range(len(data.labels))]
     # Some runs take features, and some read their images from files.
-    images = data.images if getattr(data.images, "ndim", 0) == 4 else None
-    if images is None and data.split is not None and data.split.paths is not None:
+    images: Any = data.images if getattr(data.images, "ndim", 0) == 4 else None
+    if images is None and data.split is not None and data.split.root is not None:
         images = os.fspath(data.split.root)
     embeddings = run.embed(data.images)
-    return AuditSource(embeddings, data.labels, names, images=images, caution=_TRAINED_ON_THEM)
+    return AuditSource(embeddings, data.labels, names, images=images, caution=TRAINED_ON_THEM)
 
 
 # --- images ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`bspml embed`: images to embeddings with the network of a run."""
+"""`bspml embed`: images, or features, to embeddings with the network of a run."""
 
 from __future__ import annotations
 
@@ -10,26 +10,34 @@ from typing import Any
 import numpy as np
 
 from bspml.files import atomic_write
-from bspml.run import SPLITS, embed_named, load
+from bspml.run import load
+from bspml.run_embeddings import SPLITS, TRAINED_ON_THEM, embed_named
 
 
 def run_embed(run: str, what: str, output: str | None, method: str, as_json: bool) -> None:
-    """Write `embeddings`, `labels` and `names` into one .npz file."""
+    """Write `embeddings`, `labels` (where known) and `names` into one .npz file.
+
+    Where the network was trained on these samples, `trained_on` says so to `bspml audit`.
+    """
     if what in SPLITS and Path(what).is_dir():
         print(
             f"bspml: note: {what} is the run's own {what} split; for the folder write ./{what}",
             file=sys.stderr,
         )
-    embeddings, labels, names = embed_named(load(run, method), what)
-    path = Path(output or f"{Path(what).name or 'images'}-embeddings.npz")
-    columns: dict[str, Any] = {
-        "embeddings": embeddings.numpy(),
-        "labels": labels.astype(str),
-        "names": np.array(names, dtype=str),
-    }
+    found = embed_named(load(run, method), what)
+    named = Path(what).stem if Path(what).is_file() else Path(what).name
+    path = Path(output or f"{named or 'images'}-embeddings.npz")
+    columns: dict[str, Any] = {"embeddings": found.embeddings.numpy()}
+    if found.labels is not None:
+        columns["labels"] = found.labels.astype(str)
+    columns["names"] = np.array(found.names, dtype=str)
+    shown = ", ".join(columns)
+    if found.trained_on:
+        columns["trained_on"] = np.array(True)
+        print(f"bspml: note: {TRAINED_ON_THEM}", file=sys.stderr)
     atomic_write(path, lambda file: np.savez(file, **columns))
-    shape = list(embeddings.shape)
+    shape = list(found.embeddings.shape)
     if as_json:
-        print(json.dumps({"file": str(path), "shape": shape}))
+        print(json.dumps({"file": str(path), "shape": shape, "trained_on": found.trained_on}))
     else:
-        print(f"{path}: embeddings {tuple(shape)}, labels, names")
+        print(f"{path}: {shown.replace('embeddings', f'embeddings {tuple(shape)}', 1)}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bspml.data.tables import read_embeddings, read_labels
+from bspml.cli.labels import labels_of
+from bspml.data.tables import read_embeddings
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import evaluate
 
@@ -31,24 +32,24 @@ def run_evaluate(
                 f"{what} is a run folder, which has its own test split: it does not go with "
                 f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
             )
-        from bspml.run import embed_named, load
+        from bspml.run import load
+        from bspml.run_embeddings import embed_named
 
-        embeddings, given, _ = embed_named(load(what, method), "test")
-        found = evaluate(embeddings, given, ks=wanted, seed=seed, device=device)
+        test = embed_named(load(what, method), "test")
+        found = evaluate(test.embeddings, test.labels, ks=wanted, seed=seed, device=device)
     else:
-        if labels is None:
-            raise InputError(
-                f"LABELS is missing: `bspml evaluate {what} LABELS` needs the labels of these "
-                "embeddings, or give a run folder."
-            )
-        if (gallery is None) != (gallery_labels is None):
-            raise InputError("--gallery and --gallery-labels go together; give both or neither.")
+        if gallery is None and gallery_labels is not None:
+            raise InputError("--gallery-labels are the labels of --gallery; give that too.")
+        # Embeddings first: what is wrong with their file is said of it, not of its labels.
+        queries = read_embeddings(what)
         found = evaluate(
-            read_embeddings(what),
-            read_labels(labels),
+            queries,
+            labels_of(what, labels, "LABELS"),
             ks=wanted,
             gallery=None if gallery is None else read_embeddings(gallery),
-            gallery_labels=None if gallery_labels is None else read_labels(gallery_labels),
+            gallery_labels=None
+            if gallery is None
+            else labels_of(gallery, gallery_labels, "--gallery-labels"),
             seed=seed,
             device=device,
         )

@@ -196,7 +196,19 @@ def test_evaluate_against_a_gallery(capsys, points):
     assert code == 0
     assert json.loads(out)["recall_at_1"] == 1.0  # nothing is removed: each finds itself
     code, _, err = run(capsys, "evaluate", *files, "--gallery", files[0])
-    assert (code, "go together" in err) == (2, True)
+    assert (code, "--gallery-labels is missing" in err) == (2, True)
+    code, _, err = run(capsys, "evaluate", *files, "--gallery-labels", files[1])
+    assert (code, "are the labels of --gallery" in err) == (2, True)
+
+
+def test_evaluate_finds_the_labels_inside_the_file(capsys, points):
+    embeddings, labels = read_embeddings(points / "e.npy"), read_labels(points / "y.csv")
+    np.savez(points / "both.npz", embeddings=embeddings, labels=labels)
+    apart = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1")
+    assert run(capsys, "evaluate", points / "both.npz", "--ks", "1") == apart
+    gallery = ["--gallery", points / "both.npz"]
+    code, out, _ = run(capsys, "evaluate", points / "both.npz", *gallery, "--ks", "1", "--json")
+    assert (code, json.loads(out)["recall_at_1"]) == (0, 1.0)
 
 
 @pytest.mark.parametrize("kind", ["symmetric", "pair-flip", "small-cluster", "open-set"])
