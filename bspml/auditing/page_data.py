@@ -60,9 +60,8 @@ def page_data(
 
 def suspects(report: AuditReport) -> list[int]:
     """Samples that look wrong or fit another class better, most suspicious first."""
-    doubtful = report.flagged | (report.margins > 0)
     order = report.order()
-    return order[doubtful[order]][:_SUSPECTS].tolist()
+    return order[report.suspects[order]][:_SUSPECTS].tolist()
 
 
 def _facts(report: AuditReport) -> list[tuple[str, str]]:
@@ -71,7 +70,8 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
         ("samples", f"{found['samples']} in {found['classes']} classes"),
         ("labels that can be judged", str(found["testable"])),
         ("labels that look wrong", str(found["flagged"])),
-        ("fit another class better", str(found["fit_another_class_better"])),
+        ("others that fit another class better", str(found["suspects"] - found["flagged"])),
+        ("suspects", _relation(found["suspects"], found["flagged"])),
         (f"fit their label (q < {KEPT_Q:g})", str(found["kept_at_q_05"])),
         (
             "copies",
@@ -82,6 +82,17 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
         ("classes that look like another", str(found["classes_that_look_like_another"])),
     ]
     return facts + [("note", note) for note in report.notes]
+
+
+def _relation(suspects: int, flagged: int) -> str:
+    """How the suspects on the page relate to the estimate in its heading."""
+    shown = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
+    return (
+        f"{suspects:,} to look at{shown}: the {flagged:,} that look wrong and the "
+        f"{suspects - flagged:,} others that fit another class better. The heading estimates how "
+        "many labels are wrong, not which: some suspects are right, and a wrong label may not be "
+        "among them."
+    )
 
 
 def _histogram(report: AuditReport) -> dict[str, Any]:

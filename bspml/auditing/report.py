@@ -83,6 +83,11 @@ class AuditReport:
         return self.weights == 0
 
     @property
+    def suspects(self) -> np.ndarray:
+        """(N,) bool, labels to look at: flagged, or of samples that fit another class better."""
+        return self.flagged | (self.margins > 0)
+
+    @property
     def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
         """`own_neighbours` and `other_neighbours`."""
         return self.own_neighbours, self.other_neighbours
@@ -152,6 +157,7 @@ class AuditReport:
             "classes": len(classes),
             "testable": int(self.testable.sum()),
             "flagged": int(self.flagged.sum()),
+            "suspects": int(self.suspects.sum()),
             "fit_another_class_better": int((changed & self.testable).sum()),
             "kept_at_q_05": int((self.q_values < KEPT_Q).sum()),
             "exact_duplicates": int((pairs["kind"] == "exact").sum()),

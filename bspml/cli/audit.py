@@ -201,7 +201,8 @@ def _shown(
         lines += [
             "",
             f"{found['samples']} samples in {found['classes']} classes: {found['flagged']} labels "
-            f"look wrong, {found['fit_another_class_better']} fit another class better.",
+            f"look wrong, {found['suspects'] - found['flagged']} others fit another class better; "
+            f"these {found['suspects']} suspects are on the page, and some of them are right.",
             f"Copies: {found['exact_duplicates']} exact and {found['near_duplicates']} near pairs, "
             f"{found['duplicates_with_different_labels']} under different labels.",
             f"Classes: {found['classes_that_look_like_two']} look like two, "
@@ -234,7 +235,7 @@ def _remarks(files: list[Path], caution: str) -> None:
 
 def _suspects(report: AuditReport) -> list[str]:
     order = report.order()
-    doubtful = order[(report.flagged | (report.margins > 0))[order]][:_SHOWN]
+    doubtful = order[report.suspects[order]][:_SHOWN]
     if len(doubtful) == 0:
         return []
     lines = ["", "Most suspicious:"]

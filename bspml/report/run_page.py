@@ -177,6 +177,8 @@ def _kept(path: Path, table: WeightsTable | None) -> dict[str, Any]:
         assert table is not None
         if table.weights[row] >= _SUSPECT:
             break
+        if "decided" in table.flags[row]:
+            continue
         suspects.append(
             {
                 "index": row,
@@ -204,11 +206,20 @@ def _facts(
 ) -> list[tuple[str, str]]:
     facts = [("Experiment", str(summary["name"]))] if summary else [("State", "not finished")]
     if table is not None:
+        decided = np.array(["decided" in flags for flags in table.flags], dtype=bool)
+        low = int(((table.weights < _SUSPECT) & ~decided).sum())
         facts += [
             ("Samples", f"{len(table):,}"),
             ("Classes", f"{len(np.unique(table.labels)):,}"),
-            ("Suspicious", f"{int((table.weights < _SUSPECT).sum()):,}"),
+            ("Suspicious", f"{low:,}"),
         ]
+        if decided.any():
+            facts.append(("Decided by a person", f"{int(decided.sum()):,}"))
+        if low:
+            estimated = any(record.noise_rate is not None for record in records)
+            many = ", about as many as are estimated to be wrong" if estimated else ""
+            meaning = f"a weight below {_SUSPECT:g}: the labels that fit worst{many}"
+            facts.append(("What suspicious means", f"{meaning}. Some of them are right."))
     if summary.get("true_noise_rate") is not None:
         facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
     for method in dict.fromkeys(record.method for record in records):

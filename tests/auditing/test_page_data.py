@@ -34,6 +34,18 @@ def test_suspects_are_in_order_of_the_table(report):
     assert listed == [i for i in report.order().tolist() if i in set(listed)]
 
 
+def test_the_counts_on_the_page_add_up(report, tmp_path):
+    data = page_data(report, tmp_path)
+    facts = dict(data.facts)
+    wrong, others = (
+        int(facts[name])
+        for name in ("labels that look wrong", "others that fit another class better")
+    )
+    assert wrong == report.flagged.sum()
+    assert wrong + others == len(data.suspects) == report.summary()["suspects"]
+    assert facts["suspects"].startswith(f"{wrong + others} to look at: the {wrong} that look wrong")
+
+
 def test_fields_are_those_of_the_page(report, tmp_path):
     pixels = np.random.default_rng(0).random((40, 1, 8, 8))
     data = page_data(report, tmp_path, pixels, [f"text {i}" for i in range(40)], "A title")

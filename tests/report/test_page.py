@@ -334,6 +334,19 @@ def test_a_runs_page_says_what_its_records_say(run):
     render_page(data)
 
 
+def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
+    flags = [(), ("decided",), (), ("suspect",)]
+    names = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"]
+    write_weights(run.weights, list("aabb"), [1.0, 0.0, 1.0, 0.25], flags=flags, names=names)
+    data = run_page(run)
+    facts = dict(data.facts)
+    assert (facts["Suspicious"], facts["Decided by a person"]) == ("1", "1")
+    assert "about as many as are estimated to be wrong" in facts["What suspicious means"]
+    assert [(s["index"], s["name"]) for s in data.suspects] == [(3, "b/2.jpg")]
+    write_suspects(run, np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25]), names=names)
+    assert [s["name"] for s in run_page(run).suspects] == ["a/2.jpg", "b/2.jpg"]
+
+
 def test_an_interrupted_run_has_a_page_too(run):
     run.weights.unlink()
     data = run_page(run)
