@@ -376,14 +376,15 @@ class Config(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _no_noise_of_ours(cls, given: Any) -> Any:
-        """Nothing is planted into a person's own data unless they ask for it."""
+    def _of_your_own(cls, given: Any) -> Any:
+        """Nothing is planted into a person's own data unless they ask; nor is it called glyphs."""
         if not isinstance(given, Mapping) or _named(given.get("data")) not in OWN_DATA:
             return given
+        filled = {"name": _named(given.get("data")), **given}
         settings = given.get("noise", {})
         if isinstance(settings, Mapping) and "kind" not in settings:
-            return {**given, "noise": {**settings, "kind": "none"}}
-        return given
+            filled["noise"] = {**settings, "kind": "none"}
+        return filled
 
     @model_validator(mode="before")
     @classmethod

@@ -40,6 +40,8 @@ def test_nothing_is_planted_into_your_own_data_unless_asked_for(name):
     network = {"name": "mlp"} if name == "features" else {}
     tree = {"data": {"name": name}, "network": network}
     assert config_from_mapping(tree).noise == NoiseConfig(kind="none", rate=0.0)
+    assert config_from_mapping(tree).name == name  # of the run's folder
+    assert config_from_mapping({**tree, "name": "mine"}).name == "mine"
     asked = config_from_mapping({**tree, "noise": {"kind": "symmetric"}}).noise
     assert (asked.kind, asked.rate) == ("symmetric", 0.3)
     with pytest.raises(ConfigError, match=r"`noise\.rate` is 0\.2, but `noise\.kind` is none"):
