@@ -64,6 +64,8 @@ class ExperimentData:
         fingerprint: changes when images or labels do.
         width: channels of the images, or F.
         gallery_images, gallery_labels: what the queries are searched in, or None.
+        validation_images, validation_labels: of training classes held out to select the epoch, or
+            None; labels as the data set has them, no noise is planted among them.
         split: the training split that `images` come from, for names and pictures.
         decided: what a person said about single labels, or None.
         notes: what a reader of the results should know.
@@ -82,6 +84,8 @@ class ExperimentData:
     width: int
     gallery_images: Inputs | None = None
     gallery_labels: np.ndarray | None = None
+    validation_images: Inputs | None = None
+    validation_labels: np.ndarray | None = None
     split: RetrievalSplit | None = None
     decided: CorrectedLabels | None = None
     notes: tuple[str, ...] = ()
@@ -141,14 +145,15 @@ def load_data(config: Config) -> ExperimentData:
         ConfigError: settings that do not go with this data set.
     """
     found = _load(config)
-    train, test, gallery = found.train, found.test, found.gallery
+    train, test, gallery, validation = found.train, found.test, found.gallery, None
     if config.data.validation:
-        held_out = held_out_classes(train.labels)
-        train, test, gallery = train.take(~held_out), train.take(held_out), None
+        train, test, gallery = *_hold_out(config, train), None
+    elif config.data.validation_classes > 0:
+        train, validation = _hold_out(config, train, config.data.validation_classes)
     told = _told(config, replace(found, train=train, test=test, gallery=gallery))
     if told is not None:
         train, test = told.data.train, told.data.test
-    inputs = [_inputs(config, split) for split in (train, test, gallery)]
+    inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     true_labels = train.labels
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
     if told is not None:
@@ -176,6 +181,8 @@ def load_data(config: Config) -> ExperimentData:
         width=inputs[0].shape[1] if isinstance(inputs[0], Tensor) else inputs[0].channels,
         gallery_images=inputs[2],
         gallery_labels=None if gallery is None else gallery.labels,
+        validation_images=inputs[3],
+        validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=decided,
         notes=(*found.notes, *notes),
@@ -253,11 +260,32 @@ def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
     return split.take(np.isin(split.labels, kept))
 
 
-def held_out_classes(labels: np.ndarray) -> np.ndarray:
-    """(N,) bool: the samples of a fixed random quarter of the classes, for `data.validation`."""
+def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
+    """(N,) bool: the samples of a fixed random share of the classes, at least two of them."""
     classes = np.unique(labels)
-    chosen = np.random.default_rng(0).permutation(len(classes))[: max(2, len(classes) // 4)]
+    held = max(2, int(share * len(classes) + 1e-9))  # .29 of 100 is 29
+    chosen = np.random.default_rng(0).permutation(len(classes))[:held]
     return np.isin(labels, classes[chosen])
+
+
+def _hold_out(
+    config: Config, train: RetrievalSplit, share: float = 0.25
+) -> tuple[RetrievalSplit, RetrievalSplit]:
+    """The training split without the held-out classes, and these."""
+    held_out = held_out_classes(train.labels, share)
+    left = len(np.unique(train.labels[~held_out]))
+    if left < 2:
+        raise ConfigError(
+            f"`data`: {config.data.name} trains on {len(np.unique(train.labels))} classes, of "
+            f"which holding out {len(np.unique(train.labels[held_out]))} for validation leaves "
+            f"{left}; train on more classes, or hold none out."
+        )
+    if np.unique(train.labels[held_out], return_counts=True)[1].max() < 2:
+        raise ConfigError(
+            "`data`: every class held out for validation has a single sample, so nothing can be "
+            "found; hold more classes out, or none."
+        )
+    return train.take(~held_out), train.take(held_out)
 
 
 def _inputs(config: Config, split: RetrievalSplit | None) -> Any:

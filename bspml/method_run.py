@@ -95,6 +95,23 @@ class MethodRun:
     def _embed_training_set(self) -> torch.Tensor:
         return self._embed(self.data.images)
 
+    def _validate(self) -> dict[str, float]:
+        """What selects the epoch: {metric: value} on the held-out classes; {} without them."""
+        settings, data = self.config.evaluation, self.data
+        if data.validation_images is None:
+            return {}
+        assert data.validation_labels is not None
+        most = len(data.validation_labels) - 1
+        found = evaluate(
+            self._embed(data.validation_images),
+            data.validation_labels,
+            ks=[k for k in settings.ks if k <= most] or [1],
+            backend=settings.backend,
+            clustering=False,
+        )
+        recalls = {f"recall_at_{k}": value for k, value in found.recall_at_k.items()}
+        return recalls | {"map_at_r": found.map_at_r, "r_precision": found.r_precision}
+
     def _evaluate(self, last: bool) -> dict[str, Any]:
         settings, data = self.config.evaluation, self.data
         gallery = None if data.gallery_images is None else self._embed(data.gallery_images)
@@ -115,6 +132,7 @@ class MethodRun:
             "nmi": found.nmi,
             "ami": found.ami,
             "notes": ("all embeddings point the same way",) if found.collapsed else (),
+            "validation": self._validate(),
         }
 
     # -- run and resume ----------------------------------------------------------------------
@@ -167,6 +185,7 @@ class MethodRun:
     def _epoch_record(self, record: RoundRecord) -> EpochRecord:
         update = record.curriculum
         fields: dict[str, Any] = {}
+        extra: dict[str, Any] = {}
         if update is not None:
             low, high = update.noise_interval or (None, None)
             fields = {
@@ -182,11 +201,14 @@ class MethodRun:
                 "detection_precision": update.detection_precision,
                 "detection_recall": update.detection_recall,
                 "false_alarm_rate": update.false_alarm_rate,
-                "extra": {"curriculum": update.as_dict()},
             }
+            extra["curriculum"] = update.as_dict()
         weights = self.weights.weights
         metrics = dict(record.metrics)
         notes = (*record.notes, *metrics.pop("notes", ()))
+        validation = metrics.pop("validation", None)
+        if validation:
+            extra["validation"] = validation  # where `select_epochs` looks
         seconds = record.seconds_train + record.seconds_embed
         if update is not None:
             seconds += update.seconds_statistics + update.seconds_solve
@@ -200,6 +222,7 @@ class MethodRun:
             sdaw=record.sdaw,
             kept=float((weights >= 0.5).float().mean()),
             notes=notes,
+            extra=extra,
             **metrics,
             **fields,
         )

@@ -8,18 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from bspml import __version__
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.build import WEIGHTED, make_network
-from bspml.checkpoints import State
+from bspml.build import make_network
 from bspml.config import Config
 from bspml.contrastive import contrastive_statistics
 from bspml.errors import MissingDependencyError, RunError
 from bspml.evaluation.neighbours import unit_rows
+from bspml.evaluation.selection import (
+    SelectedEpoch,
+    metric_of,
+    select_epochs,
+    selection_columns,
+)
 from bspml.experiment_data import ExperimentData
 from bspml.files import atomic_write
+from bspml.judgements import Judgement, judgements
 from bspml.networks import embed
 from bspml.records import EpochRecord, RunFolder, read_weights, write_json, write_weights
 from bspml.report.figures import (
@@ -33,7 +38,6 @@ from bspml.report.figures import (
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import Results, final_results
-from bspml.resuming import load_method
 
 _SHEET = 48  # lowest-weight samples shown
 _NEIGHBOURS = 4  # shown beside each suspect, of its class and of the suggested one
@@ -61,20 +65,28 @@ def write_outputs(
     if figures:
         _make_folder(folder.figures)
         save_figure(curves(records, data.noise_rate), folder.figures / "curves.png")
-    if WEIGHTED in config.training.methods:
-        state = load_method(folder, WEIGHTED, data.fingerprint)["trainer"]
-        p_values = state["curriculum"]["update"].get("p_values")
-        weights = state["sample_weights"]["weights"].double()
-        _write_table(folder, data, weights.numpy(), p_values)
-        if figures:
-            _draw_weights(folder, data, p_values)
-            _write_suspects(config, data, folder, state, weights, p_values)
-    results = final_results(records)
+    tables: dict[str, str] = {}
+    for judgement in judgements(config, data, folder):
+        file = folder.weights_of(judgement.method) if tables else folder.weights
+        _write_table(file, data, judgement)
+        if figures and not tables:  # of one method: the pictures and the page
+            _draw_weights(folder, data, judgement)
+            _write_suspects(config, data, folder, judgement)
+        tables[judgement.method] = file.name
+    results, epochs = final_results(records), {}
+    metric = f"recall_at_{config.evaluation.ks[0]}"
+    for method, row in results.items():
+        found = _selected(records, method, metric)
+        columns = selection_columns({kind: found[kind] for kind in found if kind != "last"}, metric)
+        results[method] = row | columns  # the last epoch is what the row is of
+        epochs[method] = {kind: _epoch(one, metric) for kind, one in found.items() if one}
     write_json(
         folder.summary,
         {
             "name": config.name,
             "results": results,
+            "epochs": epochs,
+            "weights": tables,
             "true_noise_rate": data.noise_rate,
             "estimated_noise_rate": _estimate(records),
             "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
@@ -84,6 +96,29 @@ def write_outputs(
     if figures:
         _write_page(folder)
     return results
+
+
+def _selected(
+    records: Sequence[EpochRecord], method: str, metric: str
+) -> dict[str, SelectedEpoch | None]:
+    """The last, best and validation-selected epoch; {} where nothing was measured (NaN)."""
+    own = [record for record in records if record.method == method]
+    if all(metric_of(record, metric) is None for record in own):
+        return {}
+    return select_epochs(own, metric)
+
+
+def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:
+    """One way to choose an epoch, for the summary."""
+    found = {
+        "chosen_by": selected.chosen_by,
+        "epoch": selected.epoch,
+        "metric": metric,
+        "value": selected.value,
+    }
+    if selected.validation is not None:
+        found["validation"] = selected.validation
+    return found
 
 
 def _make_folder(path: Path) -> None:
@@ -97,24 +132,21 @@ def _estimate(records: Sequence[EpochRecord]) -> float | None:
     return next((r.noise_rate for r in reversed(records) if r.noise_rate is not None), None)
 
 
-def _write_table(
-    folder: RunFolder, data: ExperimentData, weights: np.ndarray, p_values: torch.Tensor | None
-) -> None:
-    untestable = np.zeros(len(weights), dtype=bool)
-    if p_values is not None:
-        untestable = p_values.isnan().numpy()
+def _write_table(file: Path, data: ExperimentData, judgement: Judgement) -> None:
+    weights = judgement.weights.numpy()
     flags = [
         ["decided"] if d else [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
-        for w, u, d in zip(weights, untestable, _decided(data), strict=True)
+        for w, u, d in zip(weights, judgement.untestable, _decided(data), strict=True)
     ]
     write_weights(
-        folder.weights,
+        file,
         data.labels,
         weights,
         flags=flags,
         is_noisy=data.is_noisy,
         true_labels=data.true_labels,
         names=data.names,
+        sigma=judgement.sigma,
     )
 
 
@@ -125,7 +157,8 @@ def _decided(data: ExperimentData) -> np.ndarray:
     return data.decided.fixed
 
 
-def _draw_weights(folder: RunFolder, data: ExperimentData, p_values: torch.Tensor | None) -> None:
+def _draw_weights(folder: RunFolder, data: ExperimentData, judgement: Judgement) -> None:
+    p_values = judgement.p_values
     table = read_weights(folder.weights)
     save_figure(weight_histogram(table), folder.figures / "weights.png")
     lowest = lowest_weights(table, _SHEET, None if p_values is None else p_values.numpy())
@@ -141,15 +174,14 @@ def _write_suspects(
     config: Config,
     data: ExperimentData,
     folder: RunFolder,
-    state: State,
-    weights: torch.Tensor,
-    p_values: torch.Tensor | None,
+    judgement: Judgement,
 ) -> None:
     """Suggested labels and neighbours of the samples of low weight, for the page."""
     network = make_network(config, data.width, pretrained=False)
-    network.load_state_dict(state["network"]["models"]["trunk"])
+    network.load_state_dict(judgement.network)
     size, workers = config.evaluation.batch_size, config.workers
     embeddings = embed(network, data.images, size, num_workers=workers)
+    weights, p_values = judgement.weights, judgement.p_values
     kept = weights.numpy() > 0
     codes = data.codes.numpy()
     extra: dict[str, Any] = {}
@@ -170,7 +202,7 @@ def _write_suspects(
         # What somebody decided is no suspect any more.
         np.where(_decided(data), 1.0, weights.numpy()),
         p_values=None if p_values is None else p_values.numpy(),
-        noise_rate=state["curriculum"]["update"].get("noise_rate"),
+        noise_rate=judgement.noise_rate,
         images=data.pictures(),
         names=data.names,
         **extra,

@@ -76,6 +76,8 @@ class DataConfig(Section):
     cache: FilePath | None = None  # folder of the features; null: the user's cache
     subset: Annotated[int, Field(ge=2)] | None = None  # classes kept of each split; null: all
     validation: bool = False  # true: evaluate on a quarter of the training classes, held out
+    # Share of the training classes held out and evaluated beside the test: they select the epoch.
+    validation_classes: Annotated[float, Field(ge=0, le=0.5)] = 0.0
 
     @field_validator("name")
     @classmethod
@@ -93,6 +95,11 @@ class DataConfig(Section):
             raise ValueError(
                 "`data.features_weights` are the weights of `data.features`, which is null; name "
                 "the backbone, or set them to null"
+            )
+        if self.validation and self.validation_classes > 0:
+            raise ValueError(
+                "`data.validation` evaluates on held-out training classes in place of the test, "
+                "`data.validation_classes` beside it; set one to false, or to 0"
             )
         return self
 
@@ -415,6 +422,14 @@ class Config(Section):
                 f"`noise.kind` {self.noise.kind} would change the labels of your own data that "
                 "`noise.decisions_file` is about; set noise.kind to none, or decisions_file to null"
             )
+        if self.data.validation_classes > 0:
+            for key in ("labels_file", "decisions_file"):
+                if getattr(self.noise, key) is not None:
+                    raise ValueError(
+                        f"`noise.{key}` is about the rows of the whole training split, of which "
+                        "`data.validation_classes` takes a part away; set one of them to its "
+                        "default"
+                    )
         # Twice that many epochs on half the data: as many passes over all of it.
         warms_up = self.cross_fitted and "bspml" in self.training.methods
         if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:

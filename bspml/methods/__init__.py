@@ -7,7 +7,7 @@ sample weights, whether the loss has parameters of its own.  `registry` has the 
 a hyper-parameter is checked, and the other modules build one family each.
 """
 
-from bspml.methods.parts import MethodContext, MethodParts, sample_confidences
+from bspml.methods.parts import MethodContext, MethodParts, sample_confidences, sigma
 from bspml.methods.registry import (
     METHODS,
     WRAPPERS,
@@ -28,5 +28,6 @@ __all__ = [
     "hyper_parameters",
     "names",
     "sample_confidences",
+    "sigma",
     "title",
 ]

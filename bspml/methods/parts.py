@@ -12,7 +12,7 @@ from bspml.checks import check_number, check_whole
 from bspml.errors import InputError
 from bspml.losses.filtered import FilteredLoss
 from bspml.methods.hyper import Hyper
-from bspml.reducers import TransformReducer
+from bspml.reducers import SuperLossReducer
 from bspml.weights.state import SampleWeights, check_weights
 
 Values = Mapping[str, Any]  # hyper-parameters, checked, none missing
@@ -122,17 +122,26 @@ def table_of(context: MethodContext, method: str) -> SampleWeights:
 
 
 def sample_confidences(parts: MethodParts) -> Tensor | None:
-    """(N,) numbers in [0, 1], how much the loss lets each sample count; None if it does not say.
+    """(N,) numbers in [0, 1], how far the loss trusts each sample's label; None: it does not say.
 
-    Of PRISM: was the sample kept.  Of SuperLoss: its confidence in the last batch that met it, over
-    the largest there is.  Of gradient rescaling and IMAE: its emphasis likewise, which is largest
-    for samples of medium probability, so a low number is no distrust.  1 for samples not met.
+    Of PRISM: was the sample kept the last time it came.  Of SuperLoss: `sigma`, up to 1, which a
+    sample of average loss has.  1 for samples not met.  Of gradient rescaling and IMAE None: their
+    emphasis is largest for samples of medium probability, so a low number is no distrust.
     Methods with a curriculum keep theirs in the table of weights.
     """
     loss = parts.loss
     if isinstance(loss, FilteredLoss):
         return None if loss.weights is None else loss.as_weights()
-    reducer = getattr(loss, "reducer", None)
-    if isinstance(reducer, TransformReducer) and reducer.table is not None:
-        return reducer.as_weights()
+    confidences = sigma(parts)
+    return None if confidences is None else confidences.nan_to_num(nan=1.0).clamp(0, 1)
+
+
+def sigma(parts: MethodParts) -> Tensor | None:
+    """(N,) SuperLoss's confidence in the last batch that met each sample, at most e.
+
+    NaN: no batch has met it.  None: no SuperLoss, or one that does not know the samples.
+    """
+    reducer = getattr(parts.loss, "reducer", None)
+    if isinstance(reducer, SuperLossReducer) and reducer.table is not None:
+        return reducer.sample_confidences()
     return None

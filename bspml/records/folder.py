@@ -118,8 +118,12 @@ class RunFolder:
 
     @property
     def weights(self) -> Path:
-        """The sample weights as a table."""
+        """The sample weights as a table; of the first method that has any, bspml before others."""
         return self.path / "weights.csv"
+
+    def weights_of(self, method: str) -> Path:
+        """The sample weights of a further method."""
+        return self.path / f"weights-{method.replace(':', '+')}.csv"
 
     @property
     def summary(self) -> Path:

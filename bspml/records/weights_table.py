@@ -57,8 +57,11 @@ def write_weights(
     is_noisy: Any = None,
     true_labels: Any = None,
     names: Sequence[str] | None = None,
+    sigma: Any = None,
 ) -> Path:
-    """Write the table, atomically: index, label, weight, flags[, name, is_noisy, true_label].
+    """Write the table, atomically.
+
+    Columns: index, label, weight, flags[, name, is_noisy, true_label][, sigma].
 
     Args:
         path: the CSV file (UTF-8).
@@ -68,6 +71,8 @@ def write_weights(
         is_noisy: (N,) bool, where known; written as 0 and 1.
         true_labels: (N,), where known.
         names: N names of the samples, where known.
+        sigma: (N,) the confidences that the weights were made of, NaN as an empty cell; for a
+            person, `read_weights` passes over them.
 
     Raises:
         InputError: columns of different lengths.
@@ -86,6 +91,8 @@ def write_weights(
         columns["is_noisy"] = [str(int(noisy)) for noisy in _array(is_noisy)]
     if true_labels is not None:
         columns["true_label"] = label_cells(_array(true_labels))
+    if sigma is not None:
+        columns["sigma"] = ["" if s != s else f"{s:.6g}" for s in _array(sigma).tolist()]
     for name, column in columns.items():
         if len(column) != len(weights):
             raise InputError(

@@ -205,6 +205,9 @@ def _facts(
     records: Sequence[EpochRecord], summary: dict[str, Any], table: WeightsTable | None
 ) -> list[tuple[str, str]]:
     facts = [("Experiment", str(summary["name"]))] if summary else [("State", "not finished")]
+    tables = summary.get("weights")
+    if isinstance(tables, dict) and tables:
+        facts.append(("Weights of", str(next(iter(tables)))))
     if table is not None:
         decided = np.array(["decided" in flags for flags in table.flags], dtype=bool)
         low = int(((table.weights < _SUSPECT) & ~decided).sum())
@@ -227,6 +230,7 @@ def _facts(
         recalls = [r.recall_at_k[1] for r in own if r.recall_at_k.get(1) is not None]
         if recalls and recalls[-1] is not None:
             facts.append((f"Recall@1, {method}", f"{100 * recalls[-1]:.1f} %"))
+        facts += _chosen(summary, method)
     weighted = [r for r in records if r.phase is not None]
     if weighted:
         last = weighted[-1]
@@ -236,6 +240,18 @@ def _facts(
         if last.detection_auroc is not None:
             facts.append(("AUROC of the detection", f"{last.detection_auroc:.3f}"))
     return facts
+
+
+def _chosen(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:
+    """The epochs that something else than being the last chose, each with its reason."""
+    try:
+        found = [one for kind, one in summary["epochs"][method].items() if kind != "last"]
+        return [
+            (f"{method}, {one['chosen_by']}", f"{100 * one['value']:.1f} % ({one['epoch']:g})")
+            for one in found
+        ]
+    except (KeyError, TypeError, ValueError, AttributeError):
+        return []  # of an older version, or edited; the curves are there
 
 
 def _classes(table: WeightsTable) -> list[dict[str, Any]]:

@@ -247,7 +247,7 @@ def test_confidences_of_samples_are_those_of_the_loss():
     here = context()
     plain = methods.build("multi-similarity", here)
     assert methods.sample_confidences(plain) is None
-    for name in ("superloss:margin", "gr:contrastive", "prism"):
+    for name in ("superloss:margin", "prism"):
         parts = methods.build(name, here)
         assert parts.needs_sample_index
         for seed in range(3):
@@ -255,3 +255,23 @@ def test_confidences_of_samples_are_those_of_the_loss():
         found = methods.sample_confidences(parts)
         assert found.shape == (ROWS,)
         assert 0 <= found.min() < found.max() <= 1
+
+
+@pytest.mark.parametrize("wrapper", ["gr", "imae"])
+def test_an_emphasis_is_no_confidence(wrapper):
+    here = context()
+    parts = methods.build(f"{wrapper}:contrastive", here)
+    step(parts, *batch(0), here.weights)
+    assert methods.sample_confidences(parts) is None
+
+
+def test_a_sample_easier_than_average_is_trusted_in_full_and_no_more():
+    here = context()
+    parts = methods.build("superloss:margin", here)
+    for seed in range(3):
+        step(parts, *batch(seed), here.weights)
+    found, sigma = methods.sample_confidences(parts), methods.sigma(parts)
+    met = sigma.isfinite()
+    assert 1 < sigma[met].max() <= 2.7183
+    assert (found[met] == sigma[met].clamp(max=1)).all()
+    assert (found[~met] == 1).all()
