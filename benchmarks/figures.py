@@ -69,7 +69,7 @@ def draw(results: pd.DataFrame, out: Path) -> list[Path]:
             with matplotlib.rc_context():
                 matplotlib.rcdefaults()
                 matplotlib.rcParams.update(_STYLE)
-                figure = Figure(figsize=(4.6, 3.2), layout="constrained")
+                figure = Figure(figsize=(6.2, 3.2), layout="constrained")
                 make(figure.subplots(), own)
                 # No date: the same results give the same file.
                 FigureCanvasSVG(figure).print_svg(path, metadata={"Date": None})
@@ -150,7 +150,8 @@ def _finish(axes: Axes, own: pd.DataFrame) -> None:
     axes.set_title(
         plain_text(f"{own.title.iloc[0]}, {noise}, {seeds} seed{'s' * (seeds > 1)}", 60), fontsize=9
     )
-    axes.legend(fontsize=8)
+    # Beside the axes: inside them it covers curves.
+    axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.0, 0.5))
 
 
 if __name__ == "__main__":
