@@ -314,7 +314,7 @@ def test_the_command_trains_reports_and_resumes(capsys, tmp_path):
     assert code == 0, err
     assert "hybrid %" in out
     assert "predictions.csv" in out
-    assert "classification of digits, 40% symmetric noise, seed 0" in err
+    assert "classification of digits, 40% symmetric noise planted, seed 0" in err
     assert "test" in err
     assert "noisy" in err
     code, out, err = run(capsys, "train", "--resume", path, "--json")
