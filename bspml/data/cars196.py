@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bspml.checks import check_choice
-from bspml.data.lists import Row, column, image_root, read_lines, safe_paths
+from bspml.data.lists import Row, column, image_root, read_lines, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 from bspml.files import is_special
@@ -145,6 +145,7 @@ def _annotations(path: Path, name_field: str, prefix: str) -> list[_Image]:
         raise DataError(f"{path}: its annotations cannot be read ({err}).") from err
     rows = [Row((name,), line) for line, name in enumerate(names, 1)]
     paths = [prefix + name for name in safe_paths(rows, 0, path)]
+    refuse_repeats(paths, path)
     return _images(paths, corners, classes, path)
 
 
@@ -191,6 +192,11 @@ def _matlab(path: Path, variable: str) -> np.ndarray:
         return loadmat(path, variable_names=[variable])[variable].reshape(-1)
     except KeyError as err:
         raise DataError(f"{path}: holds no variable {variable}.") from err
+    except NotImplementedError as err:
+        raise DataError(
+            f"{path}: is in MATLAB's format 7.3 (HDF5), which is not read; the published file is "
+            "of an older one. Get that, or save this with `save -v7`."
+        ) from err
     except (Exception, MemoryError) as err:  # damage shows as anything
         reason = str(err).splitlines()[0] if str(err) else type(err).__name__
         raise DataError(f"{path}: cannot be read as a MATLAB file ({reason:.200}).") from err
@@ -221,11 +227,11 @@ def _csv(base: Path) -> _Found | None:
 
 def _csv_images(path: Path, split: str, names: list[str]) -> list[_Image]:
     """Rows without header: file, left, top, right, bottom, class."""
-    rows = [
-        Row(tuple(cells), line)
-        for line, cells in enumerate(csv.reader(read_lines(path)), 1)
-        if cells
-    ]
+    try:
+        lines = enumerate(csv.reader(read_lines(path)), 1)
+        rows = [Row(tuple(cells), line) for line, cells in lines if cells]
+    except csv.Error as err:
+        raise DataError(f"{path}: is not a table of commas ({err}). Get it again.") from err
     short = next((row for row in rows if len(row.fields) != 6), None)
     if short is not None:
         raise DataError(f"{path}, line {short.line}: expected 6 columns; got {len(short.fields)}.")
@@ -233,7 +239,9 @@ def _csv_images(path: Path, split: str, names: list[str]) -> list[_Image]:
     classes = column(rows, 5, path, "the class")
     found = _images(safe_paths(rows, 0, path), corners, classes, path)
     folders = [name.replace("/", "-") for name in names]
-    return [
+    placed = [
         image._replace(path=f"{split}/{folders[image.class_number - 1]}/{image.path}")
         for image in found
     ]
+    refuse_repeats([image.path for image in placed], path)
+    return placed

@@ -197,7 +197,13 @@ def read_entry(
             )
     if root is None and parameters["root"].default is inspect.Parameter.empty:
         raise InputError(f"`root` must name the folder of {entry.title}. {entry.source}")
-    return entry.read(root, **options)
+    try:
+        return entry.read(root, **options)
+    except OSError as err:
+        if isinstance(err, DataError):
+            raise
+        # A name that is too long, a disk that went away.
+        raise DataError(f"{root!s:.200}: cannot be read ({err.strerror or err}).") from err
 
 
 def _regroup(data: RetrievalData, classes: str, entry: Entry) -> RetrievalData:

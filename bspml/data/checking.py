@@ -116,10 +116,18 @@ def check_dataset(
     if faults:
         text = f"The numbers are not the published ones: {'; '.join(faults)}."
         problems.append(Problem("counts", text))
+    empty = [split.name for split in data.splits if len(split) == 0]
+    if empty:
+        text = f"No image is listed for {' and '.join(empty)}. Unpack the lists again."
+        problems.append(Problem("lists", text))
     notes = list(data.notes)
     missing = {split.name: missing_paths(split) for split in data.splits}
     lost = [path for paths in missing.values() for path in paths]
-    if lost and subset:
+    bare = [s.name for s in data.splits if len(s) and len(missing[s.name]) == len(s)]
+    if bare and subset:
+        text = f"No image of {' and '.join(bare)} is there, in {_where(data)}; a subset needs some."
+        problems.append(Problem("missing", text, tuple(lost)))
+    elif lost and subset:
         notes.append(f"A subset: {_images(len(lost))} of those listed {_are(lost)} not there.")
     elif lost:
         problems.append(Problem("missing", _sentence(lost, "missing", _where(data)), tuple(lost)))
@@ -179,6 +187,13 @@ def _notes(findings: list[Finding]) -> list[str]:
     if grey and len(grey) <= len(findings) / 2:
         notes.append(
             f"{_images(len(grey))} {_are(grey)} greyscale and will be read as RGB: {_some(grey)}."
+        )
+    none = [f.path for f in findings if f.box_empty]
+    if none:
+        notes.append(
+            f"{len(none):,} {'box holds' if len(none) == 1 else 'boxes hold'} no pixel of "
+            f"{'its' if len(none) == 1 else 'their'} image, which cannot be looked at by boxes "
+            f"(data.crop_boxes) then: {_some(none)}."
         )
     out = [f.path for f in findings if f.box_leaves]
     if out:

@@ -49,13 +49,16 @@ def _files_in(folder: Path) -> set[str]:
     """Names of what is there and no folder; a link that leads nowhere is not there."""
     try:
         with os.scandir(folder) as entries:
-            return {
-                entry.name
-                for entry in entries
-                if entry.is_file() or not (entry.is_symlink() or entry.is_dir())
-            }
+            return {entry.name for entry in entries if _is_there(entry)}
     except OSError:
         return set()
+
+
+def _is_there(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_file() or not (entry.is_symlink() or entry.is_dir())
+    except OSError:  # a link to itself: nothing to read, and no reason to miss its neighbours
+        return False
 
 
 def present(data: RetrievalData) -> RetrievalData:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.lists import Row, column, locate, read_rows, safe_paths
+from bspml.data.lists import Row, column, locate, read_rows, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 
@@ -42,6 +42,8 @@ def read_cub(root: str | os.PathLike[str]) -> RetrievalData:
     images = read_rows(base / "images.txt", ("image_id", "path"))
     ids = column(images, 0, base / "images.txt", "image_id")
     paths = safe_paths(images, 1, base / "images.txt")
+    refuse_repeats(paths, base / "images.txt")
+    refuse_repeats([f"image {number}" for number in ids], base / "images.txt")
     numbers = _class_numbers(base / "image_class_labels.txt", ids)
     everything = RetrievalSplit(
         "train",

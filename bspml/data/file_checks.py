@@ -23,13 +23,17 @@ _AHEAD = 1024  # files handed to the threads at a time
 
 @dataclass(frozen=True)
 class Finding:
-    """About one file: a fault ("truncated", "unreadable", or none), its reason, what is odd."""
+    """About one file: a fault ("truncated", "unreadable", or none), its reason, what is odd.
+
+    `box_leaves` its image in part, or is `box_empty`: it holds no pixel of it.
+    """
 
     path: str
     fault: str = ""
     reason: str = ""
     grey: bool = False
     box_leaves: bool = False
+    box_empty: bool = False
 
 
 def look_at(jobs: list[tuple[RetrievalSplit, int]], decode_all: bool) -> Iterator[Finding]:
@@ -63,8 +67,10 @@ def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
             read_image(path)
     except Exception as err:  # decoders raise what they like on damage
         return Finding(name, fault, _short(err.__cause__ or err))
-    leaves = split.boxes is not None and _leaves(split.boxes[row].tolist(), size)
-    return Finding(name, grey=mode in _COLOURLESS, box_leaves=leaves)
+    box = None if split.boxes is None else split.boxes[row].tolist()
+    empty = box is not None and inside(box, size) is None
+    leaves = box is not None and not empty and _leaves(box, size)
+    return Finding(name, grey=mode in _COLOURLESS, box_leaves=leaves, box_empty=empty)
 
 
 def _says_its_end(path: Path) -> bool:
@@ -81,8 +87,7 @@ def _says_its_end(path: Path) -> bool:
 def _leaves(box: list[float], size: tuple[int, int]) -> bool:
     # By more than a pixel: annotations round.
     left, top, right, bottom = box
-    outside = left < -1 or top < -1 or right > size[0] + 1 or bottom > size[1] + 1
-    return outside or inside(box, size) is None
+    return left < -1 or top < -1 or right > size[0] + 1 or bottom > size[1] + 1
 
 
 def _short(err: BaseException) -> str:

@@ -12,7 +12,15 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.lists import Row, column, image_root, locate, read_rows, safe_paths
+from bspml.data.lists import (
+    Row,
+    column,
+    image_root,
+    locate,
+    read_rows,
+    refuse_repeats,
+    safe_paths,
+)
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 
@@ -45,6 +53,7 @@ def read_in_shop(root: str | os.PathLike[str]) -> RetrievalData:
         base = base / "In-shop"
     rows = _rows(path, ("image_name", "item_id", "evaluation_status"))
     paths = safe_paths(rows, 0, path)
+    refuse_repeats(paths, path)
     statuses = _statuses(rows, path)
     everything = RetrievalSplit(
         "train",

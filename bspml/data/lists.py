@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -34,15 +35,14 @@ def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
     Args:
         path: the file.
         columns: their names, for messages.
-        skip: header lines.
+        skip: header lines, empty ones not counted.
 
     Raises:
         DataError: missing or not text, or a line with fewer columns.
     """
     rows = []
-    for number, line in enumerate(read_lines(path), 1):
-        if number <= skip or not line.strip():
-            continue
+    filled = [(n, line) for n, line in enumerate(read_lines(path), 1) if line.strip()]
+    for number, line in filled[skip:]:
         fields = tuple(line.strip().split(None, len(columns) - 1))
         if len(fields) != len(columns):
             raise DataError(
@@ -54,7 +54,7 @@ def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, without line ends.
+    """The lines of a text file, without line ends, of whatever system.
 
     Raises:
         DataError: missing, a pipe or a device, or not text.
@@ -69,7 +69,7 @@ def read_lines(path: Path) -> list[str]:
         raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
     except UnicodeDecodeError as err:
         raise DataError(f"{path}: is not text ({err.reason} at byte {err.start}).") from err
-    return [line.removesuffix("\r") for line in text.split("\n")]
+    return re.split(r"\r\n|\n|\r", text)
 
 
 def column(
@@ -77,10 +77,11 @@ def column(
 ) -> list[Any]:
     """The fields `at` as whole numbers, or, with `kind` float, as numbers."""
     line = 0
+    parse = _whole if kind is int else kind
     try:
         values = []
         for fields, line in rows:  # noqa: B007  (for the message)
-            values.append(kind(fields[at]))
+            values.append(parse(fields[at]))
         return values
     except ValueError:
         number = "a whole number" if kind is int else "a number"
@@ -88,6 +89,33 @@ def column(
         raise DataError(
             f"{path}, line {line}: {what} must be {number}; got {got[:40]!r}."
         ) from None
+
+
+def _whole(text: str) -> int:
+    """An integer that an array can hold."""
+    value = int(text)
+    if abs(value) >= 2**62:
+        raise ValueError("too large")
+    return value
+
+
+def refuse_repeats(paths: Sequence[str], source: Path) -> None:
+    """Raise a DataError if an image is listed twice: it would find itself.
+
+    Args:
+        paths: of all images of one list.
+        source: the list.
+    """
+    seen: set[str] = set()
+    for path in paths:
+        if path in seen:
+            times = Counter(paths)
+            twice = [name for name, count in times.items() if count > 1]
+            raise DataError(
+                f"{source}: lists {len(twice)} image{'s' * (len(twice) > 1)} more than once, such "
+                f"as {path[:120]}. Get the file again."
+            )
+        seen.add(path)
 
 
 def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.lists import column, locate, read_rows, safe_paths
+from bspml.data.lists import column, locate, read_rows, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 
@@ -60,6 +60,7 @@ def _split(base: Path, name: str) -> tuple[RetrievalSplit, set[int]]:
     ids = set(column(rows, 0, path, "image_id"))
     if len(ids) != len(rows):
         raise DataError(f"{path}: {len(rows) - len(ids)} image numbers come up more than once.")
+    refuse_repeats(paths, path)
     labels = [
         f"{file.split('/')[0].removesuffix('_final')}/{number:05d}"
         for file, number in zip(paths, numbers, strict=True)

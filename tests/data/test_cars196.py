@@ -110,6 +110,7 @@ def test_published_numbers_are_held_to(tmp_path, write_lines, car_names):
     [
         ([("00001.jpg", (1, 1, 2, 2), 0)], "row 1: the class must be 1 to 196; got 0"),
         ([("00001.jpg", (1, 1, 2, 2), 197)], "row 1: the class must be 1 to 196; got 197"),
+        (2 * [("00001.jpg", (1, 1, 2, 2), 1)], "1 image more than once, such as cars_train/00001"),
         ([("../00001.jpg", (1, 1, 2, 2), 1)], "line 1: .*not a path inside"),
     ],
 )
@@ -135,6 +136,22 @@ def test_damaged_and_foreign_matlab_files_are_named(devkit):
             DataError, match=r"cars_train_annos\.mat: (cannot be read|holds no var)"
         ):
             read_cars196(devkit)
+
+
+def test_the_format_of_newer_matlab_says_what_to_do(devkit):
+    head = b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\0\2IM"
+    path = devkit / "devkit/cars_train_annos.mat"
+    path.write_bytes(head + b"\x89HDF\r\n\x1a\n" + b"\0" * 600)
+    with pytest.raises(DataError, match=r"format 7\.3 \(HDF5\).*save -v7"):
+        read_cars196(devkit)
+
+
+def test_a_field_longer_than_any_table_s_is_refused(tmp_path, write_lines, car_names):
+    write_lines(tmp_path / "names.csv", car_names)
+    write_lines(tmp_path / "anno_train.csv", ["x" * 200_000 + ",1,1,2,2,1"])
+    write_lines(tmp_path / "anno_test.csv", ["1.jpg,1,1,2,2,1"])
+    with pytest.raises(DataError, match=r"anno_train\.csv: is not a table of commas"):
+        read_cars196(tmp_path)
 
 
 def test_a_folder_without_annotations_and_unknown_layouts_are_refused(tmp_path):

@@ -103,6 +103,50 @@ def test_sets_that_are_grey_throughout_are_not_remarkable(tmp_path, image_at):
     assert check_dataset("folder", tmp_path).notes == ()
 
 
+def test_a_box_without_a_pixel_is_told_from_one_that_leaves(birds):
+    base, _ = birds
+    lists = base / "bounding_boxes.txt"
+    _first, _second, *rest = lists.read_text().splitlines()
+    lists.write_text("\n".join(["1 nan 1.0 6.0 5.0", "2 2.0 1.0 -6.0 5.0", *rest]) + "\n")
+    notes = check_dataset("cub", base, subset=True).notes
+    assert any("2 boxes hold no pixel of their image" in note for note in notes)
+    assert not any("cut at the border" in note for note in notes)
+
+
+def test_a_link_to_itself_does_not_hide_its_neighbours(birds):
+    base, names = birds
+    image = base / "images" / names[0]
+    image.unlink()
+    image.symlink_to(image.name)
+    report = check_dataset("cub", base)
+    (missing,) = [problem for problem in report.problems if problem.kind == "missing"]
+    assert missing.files == (names[0],)
+
+
+def test_a_subset_without_any_image_of_a_split_is_no_subset(birds):
+    base, names = birds
+    for name in names[8:]:  # of classes 101 and 102
+        (base / "images" / name).unlink()
+    report = check_dataset("cub", base, subset=True)
+    assert [problem.kind for problem in report.problems] == ["missing"]
+    assert "No image of test is there" in report.problems[0].sentence
+
+
+def test_lists_without_a_line_are_no_subset(birds):
+    base, _ = birds
+    for name in ("images.txt", "image_class_labels.txt"):
+        (base / name).write_text("")
+    report = check_dataset("cub", base, subset=True)
+    assert "No image is listed for train and test" in report.problems[0].sentence
+    assert not report.ok
+
+
+def test_a_folder_whose_name_no_disk_takes_is_a_problem_and_no_fault():
+    report = check_dataset("cub", "a" * 5000)
+    assert [problem.kind for problem in report.problems] == ["lists"]
+    assert "cannot be read" in report.problems[0].sentence
+
+
 def test_long_lists_are_cut_in_the_sentence_only(birds):
     base, names = birds
     for name in names[:7]:

@@ -71,6 +71,13 @@ def test_published_numbers_are_held_to(cub_tree):
         ("images.txt", "x 001.A/1.jpg", r"images\.txt, line 1: image_id must be a whole number"),
         ("images.txt", "1 loose.jpg", r"lies in no class folder"),
         ("image_class_labels.txt", "1 9", r"has class 9, but lies in folder 001"),
+        ("images.txt", "2 001.Red_eyed_Bird/Red_Eyed_Bird_9000_0.jpg", r"1 image more than once"),
+        (
+            "images.txt",
+            "1 001.Red_eyed_Bird/Red_Eyed_Bird_8999_1.jpg",
+            r"lists 1 image more than once, such as 001\.Red",
+        ),
+        ("image_class_labels.txt", f"1 {10**30}", r"line 1: class_id must be a whole number"),
         ("image_class_labels.txt", "77 1", r"has no line for 1 of the 8 images"),
         ("bounding_boxes.txt", "1 2 3 4", r"bounding_boxes\.txt, line 1: expected image_id x y"),
         ("bounding_boxes.txt", "1 2 3 4 wide", r"line 1: a box must be a number"),

@@ -81,6 +81,7 @@ def test_published_numbers_are_held_to(tree):
         (ROWS, "image_name", r"line 1: the number of images must be a whole number"),
         ([*ROWS, ("img/a.jpg", "id_1", "val")], None, r"line 6: the status must be one of train"),
         ([*ROWS, ("../a.jpg", "id_1", "train")], None, r"line 6: .*not a path inside"),
+        ([*ROWS, ROWS[0]], None, r"lists 1 image more than once, such as img/"),
         (ROWS[:2], None, r"1 items are only in the query or only in the gallery, such as id_0000"),
         ([*ROWS, ("img/a.jpg", "id_00000002", "train")], None, r"1 items train and test"),
     ],

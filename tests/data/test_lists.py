@@ -16,6 +16,14 @@ def test_blanks_line_ends_and_marks_do_not_matter(tmp_path):
     assert [row.line for row in rows] == [2, 4]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
+def test_a_header_is_skipped_whatever_ends_the_lines(tmp_path, end):
+    path = tmp_path / "l.txt"
+    path.write_bytes(end.join(["3", "id path", "1 a.jpg", "2 b.jpg"]).encode())
+    rows = read_rows(path, ("id", "path"), skip=2)
+    assert [row.fields for row in rows] == [("1", "a.jpg"), ("2", "b.jpg")]
+
+
 def test_short_lines_and_what_is_no_list_are_named(tmp_path):
     path = tmp_path / "l.txt"
     path.write_text("1 a\n2\n")

@@ -64,6 +64,7 @@ def test_published_numbers_are_held_to(tree):
         ({"test": ["5 1 1 bicycle_final/9.JPG"]}, r"1 classes are in Ebay_train\.txt too"),
         ({"test": ["5 9 1 bicycle_final/11_0.JPG"]}, r"1 paths are in Ebay_train\.txt too"),
         ({"train": [*TRAIN, TRAIN[0]]}, r"1 image numbers come up more than once"),
+        ({"train": ["1 1 1 a/b.JPG", "2 1 1 a/b.JPG"]}, r"1 image more than once, such as a/b"),
         ({"train": (HEAD, "1 1 1 ../a.JPG")}, r"Ebay_train\.txt, line 2: .*not a path inside"),
         ({"train": (HEAD, "1 1 1")}, r"Ebay_train\.txt, line 2: expected image_id class_id"),
         ({"train": (HEAD, "1 one 1 a/b.JPG")}, r"line 2: class_id must be a whole number"),
