@@ -1,6 +1,6 @@
 """Figures 3, 4 and 5 of [Zhang 2023] from a grid's results file alone, as SVG.
 
-    python benchmarks/figures.py runs/grid/weights_omniglot.parquet runs/grid/sizes_omniglot.parquet
+    python benchmarks/figures.py runs/grid/weights-omniglot.parquet runs/grid/sizes-omniglot.parquet
 
 Results that vary age and balance (lambda and mu) give figures 3 and 4, MAW and SDAW; results that
 vary the embedding size give figure 5, Recall@1.  Points are means over seeds, bars deviations.
@@ -45,7 +45,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, help="folder; the results' own if left out")
     options = parser.parse_args(arguments)
     for path in options.results:
-        drawn = draw(read_results(path), options.out or path.parent)
+        try:
+            results = read_results(path)
+        except (OSError, ValueError, KeyError) as err:
+            print(f"{path}: no results of grid.py ({str(err).splitlines()[0]})", file=sys.stderr)
+            return 2
+        drawn = draw(results, options.out or path.parent)
         if not drawn:
             print(f"{path}: varies neither age and balance nor the embedding size", file=sys.stderr)
             return 2
@@ -55,7 +60,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def read_results(path: Path) -> pd.DataFrame:
     """The rows that `grid_results.write_frame` wrote."""
-    return pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    results = pd.read_csv(path) if path.suffix == ".csv" else pd.read_parquet(path)
+    if "status" not in results or "dataset" not in results:
+        raise ValueError("it has no columns `dataset` and `status`")
+    return results
 
 
 def draw(results: pd.DataFrame, out: Path) -> list[Path]:
@@ -146,7 +154,9 @@ def _line(axes: Axes, groups: Any, i: int, label: str, scale: float = 1) -> None
 def _finish(axes: Axes, own: pd.DataFrame) -> None:
     trained = own[own.method != UNTRAINED]
     seeds = trained.seed.nunique()
-    noise = f"{trained.noise.iloc[0]} noise {trained.rate.iloc[0]:.0%}"
+    noise = f"{trained.noise.iloc[0]} noise {trained.rate.iloc[0]:.0%}".replace(
+        "none noise 0%", "no noise"
+    )
     axes.set_title(
         plain_text(f"{own.title.iloc[0]}, {noise}, {seeds} seed{'s' * (seeds > 1)}", 60), fontsize=9
     )

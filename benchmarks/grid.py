@@ -26,7 +26,7 @@ import numpy as np
 from grid_file import UNTRAINED, Cell, Grid, read_grid
 from grid_results import curve_rows, result_rows, write_frame
 from grid_run import TIMING, Outcome, run_cell, run_cells
-from grid_tables import make_tables, to_latex, to_markdown
+from grid_tables import make_tables, missing_notes, to_latex, to_markdown
 
 from bspml.config.reading import parse_yaml
 from bspml.errors import ConfigError, UserError
@@ -42,7 +42,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
         grid = _read(options)
-    except UserError as err:
+        if not options.dry_run:
+            options.out.mkdir(parents=True, exist_ok=True)
+    except (UserError, OSError) as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
     if options.dry_run:
@@ -50,12 +52,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     failed: list[Outcome] = []
     if not options.report:
         failed = _run(grid, options)
-    _write(grid, options.out, failed)
+    try:
+        damaged = _write(grid, options.out, failed)
+    except OSError as err:
+        print(f"error: {err}", file=sys.stderr)
+        return 2
+    for note in damaged:
+        print(f"damaged: {note}", file=sys.stderr)
     for outcome in failed:
         print(f"failed: {outcome.cell.name}: {outcome.error}", file=sys.stderr)
         if outcome.details:
             print(outcome.details, file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed or damaged else 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -133,22 +141,22 @@ def _extract_features(cells: Sequence[Cell]) -> None:
                 print(f"{cell.dataset}: {err}", flush=True)
 
 
-def _write(grid: Grid, out: Path, failed: Sequence[Outcome]) -> None:
+def _write(grid: Grid, out: Path, failed: Sequence[Outcome]) -> list[str]:
+    """Results and tables; what is wrong with finished cells that cannot be read."""
     results = result_rows(grid, out, [outcome.cell.name for outcome in failed])
     curves = curve_rows(grid, out)
     out.mkdir(parents=True, exist_ok=True)
     write_frame(results, out / grid.name)
     write_frame(curves, out / f"{grid.name}-curves")
     tables = [table for kind in grid.tables for table in make_tables(kind, results, curves)]
-    unfinished = int((results.status != "finished").sum())
     for table in tables:
-        if unfinished:
-            table.notes.append(f"{unfinished} of the grid's {len(results)} cells are missing.")
+        table.notes += missing_notes(results)
     notes = [f"Settings of {key} chosen by: {words}" for key, words in grid.chosen_by.items()]
     text = "\n".join([*map(to_markdown, tables), *(f"{note}  " for note in notes)])
     atomic_write(out / f"{grid.name}.md", text + "\n")
     atomic_write(out / f"{grid.name}.tex", "\n".join(map(to_latex, tables)))
     print(f"\n{text}\n{out / grid.name}.{{parquet,csv,md,tex}}", flush=True)
+    return [str(note) for note in results[results.status == "damaged"].get("note", [])]
 
 
 # --- estimates ------------------------------------------------------------------------------------
@@ -184,12 +192,20 @@ def _finished_seconds(grid: Grid, out: Path) -> dict[tuple[str, str], float]:
     found: dict[tuple[str, str], list[float]] = {}
     for cell in grid.cells:
         path = out / cell.name / TIMING
-        if path.is_file():
-            seconds = json.loads(path.read_text())["seconds"]
+        seconds = _seconds(path) if path.is_file() else None
+        if seconds is not None:
             found.setdefault((cell.dataset, cell.method), []).append(seconds)
             if cell.method != UNTRAINED:
                 found.setdefault((cell.dataset, ""), []).append(seconds)
     return {key: float(np.mean(seconds)) for key, seconds in found.items()}
+
+
+def _seconds(path: Path) -> float | None:
+    """What a cell took; None if the file was cut, which costs an estimate only."""
+    try:
+        return float(json.loads(path.read_text())["seconds"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
 
 
 def _timed(cell: Cell, device: str, threads: int) -> float | None:

@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +34,7 @@ from typing import Any
 from bspml import methods
 from bspml.config import Config
 from bspml.config.reading import config_from_mapping, parse_yaml
+from bspml.data.noise_lists import nominal_rate
 from bspml.errors import ConfigError, InputError
 
 UNTRAINED = "untrained"
@@ -145,16 +147,8 @@ def expand(
     tree: Any, source: str, root: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Grid:
     """The grid that the tree of a grid file stands for; see `read_grid`."""
-    _check_keys(tree, _KEYS, source, "the grid")
-    for key in ("name", "datasets"):
-        if not tree.get(key):
-            raise ConfigError(f"{source}: a grid needs `{key}`")
-    for key, entry in tree["datasets"].items():
-        _check_keys(entry, _DATASET_KEYS, source, f"`datasets.{key}`")
+    _check_tree(tree, source)
     tables = tuple(tree.get("tables") or ())
-    for table in tables:
-        if table not in TABLES:
-            raise ConfigError(f"{source}: `tables` has {table!r}; there are {', '.join(TABLES)}")
     found: dict[str, Cell] = {}
     for cell in _cells(tree, source, root, overrides or {}):
         found.setdefault(cell.name, cell)
@@ -180,7 +174,7 @@ def _cells(
         title = str(dataset.get("title", key))
 
         def cell(method: str, noise: Any, seed: int, settings: Any, varied: Any) -> Cell:
-            kind, rate = noise["kind"], float(noise.get("rate", 0.0))
+            kind, rate = _said(noise)
             trained = "multi-similarity" if method == UNTRAINED else method  # any: it is not read
             whole = _merged(
                 settings, {"seed": seed, "noise": noise, "training": {"methods": [trained]}}
@@ -206,6 +200,14 @@ def _cells(
                 yield cell(name, noise, seed, settings, {**axis, **varied})
 
 
+def _said(noise: Mapping[str, Any]) -> tuple[str, float]:
+    """What a table calls the noise, and its rate: of a list, the one in its name, or 0."""
+    if noise.get("list_file") is None:
+        return noise["kind"], float(noise.get("rate", 0.0))
+    file = Path(str(noise["list_file"])).name
+    return f"list {file.split('.csv')[0]}", nominal_rate(file) or 0.0
+
+
 def _config(tree: Mapping[str, Any], source: str) -> Config:
     config = config_from_mapping({**tree, "name": "cell"}, source)
     for method in config.training.methods:
@@ -219,9 +221,15 @@ def _config(tree: Mapping[str, Any], source: str) -> Config:
 def _noise(entry: Any, source: str) -> Iterator[dict[str, Any]]:
     _check_keys(entry, _NOISE_KEYS, source, "an entry of `noise`")
     rest = {key: value for key, value in entry.items() if key != "rates"}
-    if not entry.get("kind"):
-        raise ConfigError(f"{source}: an entry of `noise` needs `kind`")
-    for rate in entry.get("rates", [None]):
+    if not isinstance(entry.get("kind"), str):
+        raise ConfigError(f"{source}: an entry of `noise` needs `kind`, in a word")
+    rates = entry.get("rates", [None])
+    if "rates" in entry:
+        _check_kind(rates, list, source, "`rates`", empty=False)
+    for rate in rates:
+        number = isinstance(rate, int | float) and not isinstance(rate, bool)
+        if rate is not None and not (number and 0 <= rate <= 1):
+            raise ConfigError(f"{source}: `rates` must be in [0, 1]; got {rate!r:.40}")
         if not rate:  # no noise is no noise, of whatever kind
             yield {"kind": "none", **{k: v for k, v in rest.items() if k == "list_file"}}
         else:
@@ -232,9 +240,63 @@ def _method(entry: Any, source: str) -> dict[str, Any]:
     if isinstance(entry, str):
         return {"name": entry}
     _check_keys(entry, _METHOD_KEYS, source, "an entry of `methods`")
-    if "name" not in entry:
-        raise ConfigError(f"{source}: an entry of `methods` needs `name`")
+    if not isinstance(entry.get("name"), str):
+        raise ConfigError(f"{source}: an entry of `methods` needs `name`, in a word")
+    for key in ("hyperparameters", "config"):
+        _check_kind(entry.get(key), Mapping, source, f"`{key}` of {entry['name']}")
+    _check_axes(entry.get("vary"), source, f"`vary` of {entry['name']}")
     return dict(entry)
+
+
+def _check_tree(tree: Any, source: str) -> None:
+    """Keys and kinds of a grid file, down to what the configuration of a cell checks."""
+    _check_keys(tree, _KEYS, source, "the grid")
+    for key in ("name", "datasets"):
+        if not tree.get(key):
+            raise ConfigError(f"{source}: a grid needs `{key}`")
+    _check_name(tree["name"], source, "`name`")
+    _check_kind(tree.get("common"), Mapping, source, "`common`")
+    for key in ("seeds", "methods", "noise", "tables"):
+        _check_kind(tree.get(key), list, source, f"`{key}`")
+    for seed in tree.get("seeds") or ():
+        if not isinstance(seed, int) or isinstance(seed, bool):
+            raise ConfigError(f"{source}: `seeds` must be whole numbers; got {seed!r:.40}")
+    _check_axes(tree.get("vary"), source, "`vary`")
+    for table in tree.get("tables") or ():
+        if table not in TABLES:
+            raise ConfigError(f"{source}: `tables` has {table!r}; there are {', '.join(TABLES)}")
+    _check_kind(tree["datasets"], Mapping, source, "`datasets`")
+    for key, entry in tree["datasets"].items():
+        _check_name(key, source, "a key of `datasets`")
+        _check_keys(entry, _DATASET_KEYS, source, f"`datasets.{key}`")
+        _check_kind(entry.get("config"), Mapping, source, f"`datasets.{key}.config`")
+        for word in ("title", "root", "chosen_by"):
+            _check_kind(entry.get(word), str, source, f"`datasets.{key}.{word}`")
+
+
+def _check_name(name: Any, source: str, what: str) -> None:
+    """Files and folders are called after it."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,60}", name):
+        raise ConfigError(
+            f"{source}: {what} must be letters, digits and _ . + -, since files are called after "
+            f"it; got {name!r:.40}"
+        )
+
+
+def _check_kind(value: Any, kind: Any, source: str, what: str, empty: bool = True) -> None:
+    """Refuse what is there and of another kind; None is not there."""
+    if value is None and empty:
+        return
+    if not isinstance(value, kind) or not (empty or value):
+        words = {list: "a list", str: "a text", Mapping: "`key: value` lines"}[kind]
+        raise ConfigError(f"{source}: {what} must be {words}; got {value!r:.40}")
+
+
+def _check_axes(axes: Any, source: str, what: str) -> None:
+    _check_kind(axes, Mapping, source, what)
+    for key, values in (axes or {}).items():
+        _check_kind(key, str, source, f"a key of {what}")
+        _check_kind(values, list, source, f"{what}, {key},", empty=False)
 
 
 def _combinations(axes: Mapping[str, list[Any]]) -> list[dict[str, Any]]:

@@ -12,6 +12,7 @@ from grid_file import UNTRAINED, Cell, Grid
 from published import published_set
 
 from bspml import methods
+from bspml.errors import UserError
 from bspml.evaluation.selection import select_epochs
 from bspml.files import atomic_write
 from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
@@ -31,20 +32,20 @@ def result_rows(grid: Grid, out: Path, failed: Iterable[str] = ()) -> pd.DataFra
 
     Columns: what the cell is (dataset, title, method, method_title, noise, rate, seed, one a varied
     setting (`VARIED` and its key), embedding_size, epochs, split, published_set, run), its status
-    (finished, failed, missing), and of finished ones the metrics as fractions: of the last epoch by
-    their names; `best_*` of the epoch that is best on the test classes, an oracle; `selected_*` of
-    the one that validation classes choose, where the run recorded them; seconds of training.
+    (finished, failed, missing, or damaged: finished, but its files cannot be read, as `note` says),
+    and of finished ones the metrics as fractions: of the last epoch by their names; `best_*` of the
+    epoch that is best on the test classes, an oracle; `selected_*` of the one that validation
+    classes choose, where the run recorded them; seconds of training.
     """
     failed = set(failed)
-    return pd.DataFrame([_row(cell, out, failed) for cell in grid.cells])
+    return pd.DataFrame([_row_or_fault(cell, out, failed) for cell in grid.cells])
 
 
 def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
     """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1."""
     rows = []
     for cell in grid.cells:
-        folder = RunFolder(out / cell.name)
-        for record in RecordLog(folder.records).read() if folder.finished else ():
+        for record in _records(RunFolder(out / cell.name)):
             if record.recall_at_k:
                 recall = record.recall_at_k.get(1)
                 rows.append(_identity(cell) | {"epoch": record.epoch, "recall_at_1": recall})
@@ -76,6 +77,26 @@ def _identity(cell: Cell) -> dict[str, Any]:
         "published_set": published_set(config),
         "run": cell.name,
     }
+
+
+def _records(folder: RunFolder) -> list[EpochRecord]:
+    """Of a finished cell that can be read, else none: `result_rows` says what is wrong."""
+    if not folder.finished:
+        return []
+    try:
+        return RecordLog(folder.records).read()
+    except UserError:
+        return []
+
+
+def _row_or_fault(cell: Cell, out: Path, failed: set[str]) -> dict[str, Any]:
+    try:
+        return _row(cell, out, failed)
+    except (UserError, AttributeError, IndexError) as err:  # cut, edited, or no records at all
+        what = str(err) if isinstance(err, UserError) else "its records or summary are incomplete"
+        words = what if cell.name in what else f"{out / cell.name}: {what}."
+        remedy = f"Remove {out / cell.name} to run that cell anew."
+        return _identity(cell) | {"status": "damaged", "note": f"{words} {remedy}"}
 
 
 def _row(cell: Cell, out: Path, failed: set[str]) -> dict[str, Any]:

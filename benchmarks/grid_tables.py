@@ -107,7 +107,7 @@ def make_tables(kind: str, results: pd.DataFrame, curves: pd.DataFrame) -> list[
 
 
 def _table1(own: pd.DataFrame) -> Table | None:
-    clean = own[own.rate == 0]
+    clean = own[own.noise == "none"]  # of a list, the rate may not be known
     if (clean.method == UNTRAINED).all():
         return None
     printed = table_1(_published(own))
@@ -137,11 +137,11 @@ def _table2(own: pd.DataFrame) -> Table | None:
     printed = table_2(_published(own))
     trained = own[own.method != UNTRAINED]
     noises = list(trained[["noise", "rate"]].drop_duplicates().itertuples(index=False, name=None))
-    noises.sort(key=lambda pair: (pair[1] > 0, *pair))
+    noises.sort(key=lambda pair: (pair[0] != "none", *pair))
     epochs = {c: w for c, w in _EPOCHS.items() if c in own and trained[c].notna().any()}
     table = _start(own, f"{_titled(own)}: Recall@1 (%) under label noise")
     table.head += [
-        f"{'labels as they are' if rate == 0 else f'{noise} {rate:.0%}'}, {word} epoch"
+        f"{_noise_words(noise, rate)}, {word} epoch"
         for noise, rate in noises
         for word in epochs.values()
     ]
@@ -189,7 +189,7 @@ def _varied(own: pd.DataFrame) -> Table | None:
         table.rows.append([_label(untrained), *blank, recall, _MISSING, _MISSING])
     for key, rows in trained.groupby(["method", *axes, "noise", "rate"], sort=False, dropna=False):
         settings = [_MISSING if v != v or v is None else f"{v:g}" for v in key[1 : 1 + len(axes)]]
-        noise = "none" if key[-1] == 0 else f"{key[-2]} {key[-1]:.0%}"
+        noise = "none" if key[-2] == "none" else _noise_words(*key[-2:])
         line = [_label(rows), *settings, noise, _cell(rows.recall_at_1, 1, None)]
         table.rows.append(line + [_cell(rows[c], 3, None, scale=1.0) for c in ("maw", "sdaw")])
     return table
@@ -255,6 +255,19 @@ def _axis(column: str) -> str:
     return column.removeprefix(VARIED).removeprefix("hyperparameters.")
 
 
+def missing_notes(results: pd.DataFrame) -> list[str]:
+    """Which cells a table lacks, by method and why; [] if it has all."""
+    lost = results[results.status != "finished"]
+    if lost.empty:
+        return []
+    groups = lost.groupby(["method", "status"], sort=False).size()
+    named = [f"{method} ({count} {status})" for (method, status), count in groups.items()]
+    more = ", ..." if len(named) > 8 else ""
+    are = "is" if len(lost) == 1 else "are"
+    of = f"{len(lost)} of the grid's {len(results)} cells {are} not here"
+    return [f"{of}: {', '.join(named[:8])}{more}."]
+
+
 # --- cells ----------------------------------------------------------------------------------------
 
 
@@ -267,6 +280,12 @@ def _start(own: pd.DataFrame, caption: str) -> Table:
     if (own.split == "validation").any():
         notes.append("On held-out training classes, not on the test classes.")
     return Table(caption, ["method"], [], notes)
+
+
+def _noise_words(noise: str, rate: float) -> str:
+    if noise == "none":
+        return "labels as they are"
+    return noise if noise.startswith("list ") else f"{noise} {rate:.0%}"
 
 
 def _titled(own: pd.DataFrame) -> str:

@@ -111,10 +111,11 @@ def published_set(config: Config) -> str | None:
     """The data set of the paper that this experiment is on, or None.
 
     None for any other data set, and for a part of one of the four: fewer classes or images, another
-    split, or held-out training classes in place of the test classes.
+    split, or training classes held out.
     """
     data = config.data
-    whole = not (data.incomplete or data.validation or data.subset or data.classes != "official")
+    held_out = data.validation or data.validation_classes > 0
+    whole = not (data.incomplete or held_out or data.subset or data.classes != "official")
     return data.name if whole and data.name in _COLUMNS else None
 
 

@@ -91,7 +91,7 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
     numbering, names = _numbering(rows, split.labels, path)
     labels = np.array([names.get(row, f"{row}") for row in rows.tolist()], dtype=str)
     is_noisy = labels != split.labels
-    nominal = _nominal(path)
+    nominal = nominal_rate(path)
     notes += _oddities(rows, names, numbering, listed, keys)
     rate = float(is_noisy.mean())
     if nominal is not None:
@@ -256,7 +256,7 @@ def _oddities(
     return notes
 
 
-def _nominal(path: Path) -> float | None:
+def nominal_rate(path: str | os.PathLike[str]) -> float | None:
     """0.25 of CUB_0.25smallclusternoised_train.csv; None of a name without a rate."""
-    found = _NOMINAL.search(path.name)
+    found = _NOMINAL.search(Path(path).name)
     return float(found[1]) if found else None

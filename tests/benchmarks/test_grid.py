@@ -122,6 +122,16 @@ def test_the_run_folder_follows_the_settings_but_not_the_machine(grid, tiny):
         ("contrastive]", "contrastiv]", "did you mean `contrastive`"),
         ("embedding_size: 8", "embeding_size: 8", "did you mean `embedding_size`"),
         ("{kind: none}", "{rates: [0.1]}", "needs `kind`"),
+        ("{kind: none}", "{kind: symmetric, rates: []}", "`rates` must be a list"),
+        ("rates: [0.3]", "rates: [30]", r"`rates` must be in \[0, 1\]; got 30"),
+        ("rates: [0.3]", "rates: 0.3", "`rates` must be a list"),
+        ("seeds: [0, 1]", "seeds: 3", "`seeds` must be a list"),
+        ("seeds: [0, 1]", "seeds: [a]", "`seeds` must be whole numbers"),
+        ("[multi-similarity, contrastive]", "contrastive", "`methods` must be a list"),
+        ("name: tiny", "name: ../tiny", "`name` must be letters"),
+        ("  glyphs:", "  ../glyphs:", "a key of `datasets` must be letters"),
+        ("{title: Glyphs_4 & more}", "{config: 3}", "config` must be `key: value` lines"),
+        ("untrained: true", "vary: {seed: 3}", "`vary`, seed, must be a list"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_the_file(grid, tiny, old, new, says):
@@ -194,7 +204,7 @@ def test_a_failing_cell_is_reported_and_the_others_finish(grid, tiny, capsys):
     assert results.to_dict() == {
         "untrained": "finished", "contrastive": "failed", "multi-similarity": "finished",
     }  # fmt: skip
-    assert "1 of the grid's 3 cells are missing" in (tiny.parent / "out" / "tiny.md").read_text()
+    assert "1 of the grid's 3 cells is not here: contrastive (1 failed)" in (tiny.parent / "out" / "tiny.md").read_text()
 
 
 def test_an_unforeseen_error_fails_its_cell_only(grid, tiny, monkeypatch, capsys):
@@ -382,3 +392,76 @@ def test_figures_come_from_the_results_file_alone(grid, tmp_path):
         assert all(word in text for word in words)
     grid.grid_results.write_frame(rows(), tmp_path / "plain")
     assert grid.figures.main([str(tmp_path / "plain.csv")]) == 2
+
+
+# --- what goes wrong ------------------------------------------------------------------------------
+
+
+def test_a_list_of_noisy_labels_is_noise_and_no_clean_column(grid):
+    tree = {
+        "name": "lists",
+        "datasets": {"cub": {"config": {"data": {"name": "cub", "root": "there"}}}},
+        "methods": ["contrastive"],
+        "noise": [
+            {"kind": "none"},
+            {"kind": "none", "list_file": "lists/CUB_0.2noised_train.csv.gz"},
+            {"kind": "none", "list_file": "mine.csv"},
+        ],
+    }
+    cells = grid.grid_file.expand(tree, "here").cells
+    found = [(c.noise, c.rate) for c in cells]
+    assert found == [("none", 0.0), ("list CUB_0.2noised_train", 0.2), ("list mine", 0.0)]
+    results = pd.DataFrame(
+        {
+            "dataset": "cub", "title": "CUB", "method": "contrastive",
+            "method_title": "Contrastive", "noise": [c.noise for c in cells],
+            "rate": [c.rate for c in cells], "seed": 0, "split": "test", "status": "finished",
+            "published_set": "cub", "recall_at_1": [0.5, 0.4, 0.3], "nmi": 0.5,
+        }
+    )  # fmt: skip
+    (clean,) = grid.grid_tables.make_tables("table1", results, results)
+    assert clean.rows == [["Contrastive", "50.0 (49.6)", "50.0 (57.7)"]]
+    (noisy,) = grid.grid_tables.make_tables("table2", results, results)
+    assert noisy.head[1:] == [
+        "labels as they are, last epoch",
+        "list CUB_0.2noised_train, last epoch",
+        "list mine, last epoch",
+    ]
+    assert noisy.rows == [["Contrastive", "50.0", "40.0", "30.0"]]
+
+
+def test_held_out_classes_have_no_published_value(grid):
+    config = load_config(None, ["data.name=cub", "data.root=there"])
+    assert grid.published.published_set(config) == "cub"
+    for setting in ("data.validation_classes=0.2", "data.validation=true", "data.subset=50"):
+        part = load_config(None, ["data.name=cub", "data.root=there", setting])
+        assert grid.published.published_set(part) is None
+
+
+@pytest.mark.parametrize("file", ["records.jsonl", "summary.json"])
+@pytest.mark.parametrize("content", ["", "garbage\n{}\n", "[]"])
+def test_a_damaged_cell_is_named_and_the_others_stand(grid, tiny, capsys, file, content):
+    smaller(tiny, "[multi-similarity, contrastive]")
+    assert run(grid, tiny) == 0
+    out = tiny.parent / "out"
+    (folder,) = out.glob("glyphs_contrastive*")
+    (folder / file).write_text(content)
+    (folder / "cell.json").write_text("{")
+    capsys.readouterr()
+    assert run(grid, tiny) == 1
+    said = capsys.readouterr()
+    assert said.err.startswith("damaged: ")
+    assert f"Remove {folder} to run that cell anew" in said.err
+    assert "1 of the grid's 3 cells is not here: contrastive (1 damaged)." in said.out
+    assert "| MS |" in said.out
+    assert run(grid, tiny, "--dry-run") == 0
+
+
+def test_results_that_cannot_be_written_or_read_are_one_line(grid, tiny, tmp_path, capsys):
+    (tmp_path / "out").write_text("a file")
+    assert run(grid, tiny) == 2
+    for name, content in (("a.parquet", b"x"), ("a.csv", b"a,b\n"), ("b.csv", b"")):
+        (tmp_path / name).write_bytes(content)
+        assert grid.figures.main([str(tmp_path / name)]) == 2
+    assert grid.figures.main([str(tmp_path / "none.csv")]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 5
