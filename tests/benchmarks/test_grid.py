@@ -204,7 +204,8 @@ def test_a_failing_cell_is_reported_and_the_others_finish(grid, tiny, capsys):
     assert results.to_dict() == {
         "untrained": "finished", "contrastive": "failed", "multi-similarity": "finished",
     }  # fmt: skip
-    assert "1 of the grid's 3 cells is not here: contrastive (1 failed)" in (tiny.parent / "out" / "tiny.md").read_text()
+    text = (tiny.parent / "out" / "tiny.md").read_text()
+    assert "1 of the grid's 3 cells is not here: contrastive (1 failed)" in text
 
 
 def test_an_unforeseen_error_fails_its_cell_only(grid, tiny, monkeypatch, capsys):
