@@ -279,7 +279,12 @@ def check_sample_index(
                 f"`{name}` must lie in [0, {n}); got {low if low < 0 else high}. "
                 "Are these rows of the data set the weights were made for?"
             )
-    return index if device is None else index.to(device)
+    return index if device is None else to_device(index, device)
+
+
+def to_device(tensor: Tensor, device: torch.device) -> Tensor:
+    """`tensor` on `device`; the way to an accelerator is not waited for, the way back is."""
+    return tensor.to(device, non_blocking=device.type != "cpu")
 
 
 def check_number(

@@ -12,8 +12,9 @@ from typing import Any
 
 import torch
 
-from bspml.checks import FLOATS, as_numbers, integral, some_of
+from bspml.checks import FLOATS, as_numbers, integral, some_of, to_device
 from bspml.errors import InputError
+from bspml.mined_pairs import MinedPairs
 from bspml.shapes import Bool, Float, Tensor
 
 
@@ -28,6 +29,7 @@ class PairBatch:
         ref_labels: (R,), or None.
         within: the references are the batch itself.
         same_rows: row i of both sides is one sample, so the diagonal holds self pairs.
+        given: (B, D) the very tensor the caller passed, before any conversion.
     """
 
     embeddings: Float[Tensor, "B D"]
@@ -36,6 +38,7 @@ class PairBatch:
     ref_labels: Tensor | None
     within: bool
     same_rows: bool
+    given: Tensor
 
     @property
     def other_emb(self) -> Float[Tensor, "R D"] | None:
@@ -81,7 +84,7 @@ def prepare_batch(
         ref_codes = codes
     else:
         ref_codes = _labels_like(ref_labels, refs, "ref_labels", "ref_emb")
-    return PairBatch(emb, codes, refs, ref_codes, within, same_rows)
+    return PairBatch(emb, codes, refs, ref_codes, within, same_rows, embeddings)
 
 
 def self_pairs(
@@ -128,27 +131,6 @@ def drop_self_pairs(
     if same_sample is not None:
         positive, negative = positive & ~same_sample, negative & ~same_sample
     return positive, negative
-
-
-class MinedPairs(tuple):
-    """`(a1, p, a2, n)` as pytorch-metric-learning wants it, that still knows its masks.
-
-    A tuple like any other to every other loss; ours takes the masks and scatters no lists.
-
-    Attributes:
-        positive: (B, R) bool, the pairs of `a1, p`; None in a tuple rebuilt from its parts.
-        negative: (B, R) bool, the pairs of `a2, n`.
-    """
-
-    positive: Tensor | None = None
-    negative: Tensor | None = None
-
-    @classmethod
-    def of(cls, positive: Bool[Tensor, "B R"], negative: Bool[Tensor, "B R"]) -> MinedPairs:
-        """List the pairs of two masks."""
-        pairs = cls((*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True)))
-        pairs.positive, pairs.negative = positive, negative
-        return pairs
 
 
 def indices_to_masks(
@@ -246,7 +228,7 @@ def _labels_like(labels: Any, embeddings: Tensor, name: str, of: str) -> Tensor 
         )
     if codes.is_floating_point():  # rare, so it may wait for the device
         codes = torch.from_numpy(integral(codes.detach().double().cpu().numpy(), name))
-    return codes.long().to(embeddings.device)
+    return to_device(codes.long(), embeddings.device)
 
 
 def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:

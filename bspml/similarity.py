@@ -14,9 +14,15 @@ _SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric
 
 
 def similarity_matrix(
-    embeddings: Float[Tensor, "B D"], ref_emb: Float[Tensor, "R D"] | None, distance: Any
+    embeddings: Float[Tensor, "B D"],
+    ref_emb: Float[Tensor, "R D"] | None,
+    distance: Any,
+    known: Float[Tensor, "B R"] | None = None,
 ) -> Float[Tensor, "B R"]:
     """The matrix of a pytorch-metric-learning distance; no `ref_emb`: of the batch with itself.
+
+    `known` may be the cosines of these embeddings, should somebody have multiplied them already:
+    then the product is not taken again, only differentiated.
 
     The numbers are that distance's own, bit for bit, except for rows that it cannot normalise:
     see `within_range`.  Autocast is switched off: it would take the product in half precision even
@@ -27,7 +33,7 @@ def similarity_matrix(
             embeddings = within_range(embeddings)
             ref_emb = None if ref_emb is None else within_range(ref_emb)
         if ref_emb is None and is_cosine(distance):
-            return CosineGram.apply(embeddings)
+            return CosineGram.apply(embeddings, known)
         return distance(embeddings, ref_emb)
 
 
@@ -88,14 +94,14 @@ class CosineGram(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, embeddings: Tensor) -> Tensor:
-        """(B, D) to (B, B)."""
+    def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
+        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied."""
         x, norm = _normalize(embeddings)
         ctx.save_for_backward(embeddings, x, norm)
-        return x @ x.T
+        return x @ x.T if known is None else known.view_as(known)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         """(B, B) to (B, D)."""
         embeddings, x, norm = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the gradient must stay a function of e
@@ -105,7 +111,7 @@ class CosineGram(torch.autograd.Function):
         along = (pull * x).sum(1, keepdim=True)
         # Rows shorter than the smallest norm are divided by that constant: no second term.
         along = along.masked_fill(norm <= _SMALLEST_NORM, 0)
-        return (pull - x * along) / norm
+        return (pull - x * along) / norm, None
 
 
 def _normalize(embeddings: Tensor) -> tuple[Tensor, Tensor]:

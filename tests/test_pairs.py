@@ -5,8 +5,8 @@ import torch
 from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 
 from bspml.errors import InputError
+from bspml.mined_pairs import MinedPairs
 from bspml.pairs import (
-    MinedPairs,
     drop_self_pairs,
     finite_or_nan,
     indices_to_masks,

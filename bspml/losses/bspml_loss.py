@@ -13,6 +13,7 @@ from pytorch_metric_learning.reducers import BaseReducer, DivisorReducer, MeanRe
 from bspml.checks import check_choice, check_number
 from bspml.errors import InputError
 from bspml.losses.log_sum import MultiSimilarityTerms
+from bspml.mined_pairs import MinedPairs
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.pairs import (
     PairBatch,
@@ -117,7 +118,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         self.alpha = check_number(alpha, "alpha", low=0.0, open_low=True)
         self.beta = check_number(beta, "beta", low=0.0, open_low=True)
         self.base = check_number(base, "base")
-        self.miner = _check_miner(miner, self.weights, self.distance)
+        self.miner = check_fits(miner, self.weights, self.distance)
         self._comparisons = _COMPARISONS
         self.add_to_recordable_attributes(list_of_names=["alpha", "beta", "base"], is_stat=False)
 
@@ -138,7 +139,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             embeddings: (B, D) floats.
             labels: (B,); only needed without `indices_tuple`.
             indices_tuple: pairs (a1, p, a2, n) or triplets (a, p, n) from any miner; None takes
-                all pairs.
+                all pairs, or those of `miner`; a `BSPMLMiner` mines the batch (it must have the
+                table and distance of the loss: see `check_fits`).
             ref_emb: (R, D) positives and negatives; None takes them from the batch.
             ref_labels: (R,).
             sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
@@ -203,7 +205,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         rows = len(batch.embeddings)
         if rows == 0 or len(batch.ref_emb) == 0:
             return self.zero_losses()
-        matrix = similarity_matrix(batch.embeddings, batch.other_emb, self.distance)  # (B, R)
+        matrix = self._similarities(batch, indices_tuple)  # (B, R)
         positive, negative = self.pair_masks(batch, indices_tuple, known, matrix)
         log_weights, positive_factor, negative_factor = self.factors(positive, negative, known)
         sign = 1 if self.distance.is_inverted else -1  # a distance turns both exponents round
@@ -231,6 +233,13 @@ class BSPMLLoss(BaseMetricLossFunction):
             }
         }
 
+    def _similarities(self, batch: PairBatch, indices_tuple: Any) -> Float[Tensor, "B R"]:
+        """The matrix of the distance, without a product where our miner has taken it already."""
+        known = None
+        if isinstance(indices_tuple, MinedPairs) and batch.within:
+            known = indices_tuple.similarity_of(batch.given)
+        return similarity_matrix(batch.embeddings, batch.other_emb, self.distance, known)
+
     def pair_masks(
         self,
         batch: PairBatch,
@@ -239,6 +248,8 @@ class BSPMLLoss(BaseMetricLossFunction):
         matrix: Float[Tensor, "B R"],
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
         """Positives and negatives: as listed, else as our own miner says, else all."""
+        if isinstance(indices_tuple, BSPMLMiner):
+            return indices_tuple.mine_masks(batch, known, matrix.detach())
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
         if indices_tuple is not None:
             positive, negative = indices_to_masks(indices_tuple, matrix)
@@ -273,8 +284,12 @@ class BSPMLLoss(BaseMetricLossFunction):
         return CosineSimilarity()
 
 
-def _check_miner(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPMLMiner | None:
-    """The loss mines on its own weights and similarities: a miner with others would be ignored."""
+def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPMLMiner | None:
+    """The loss mines on its own weights and similarities: a miner with others would be ignored.
+
+    Raises:
+        InputError: not a `BSPMLMiner` with this table, or none, and with this distance.
+    """
     if miner is None:
         return None
     if not isinstance(miner, BSPMLMiner):

@@ -10,7 +10,7 @@ from pytorch_metric_learning.utils.distributed import is_distributed
 
 from bspml.checks import as_numbers, check_whole
 from bspml.errors import InputError
-from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.pairs import prepare_batch
 from bspml.shapes import Bool, Float, Int, Tensor
@@ -121,17 +121,27 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         if index is None:
             index = self._anonymous(order)
 
-        rows = order[queued[order]]
+        rows = order if enqueue_mask is None else order[queued[order]]
         self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
         call = (batch.embeddings[anchors], batch.labels[anchors])
         memory = (self.embedding_memory[:size], self.label_memory[:size])
         indices = {"sample_index": index[anchors], "ref_sample_index": self.index_memory[:size]}
-        pairs = None
-        if self.miner is not None:
+        pairs = self.miner
+        if pairs is not None and not self._mines_inside():
             ours = isinstance(self.miner, BSPMLMiner)
             pairs = self.miner(*call, *memory, **(indices if ours else {}))
         return self.loss(*call, pairs, *memory, **indices)
+
+    def _mines_inside(self) -> bool:
+        """Whether the loss may mine by our miner itself: one product for both, without lists."""
+        if type(self.miner) is not BSPMLMiner:
+            return False
+        try:
+            check_fits(self.miner, self.loss.weights, self.loss.distance)
+        except InputError:
+            return False
+        return True
 
     def _table(self) -> Any:
         """The weights anyone here looks up: then the rows must be known."""
@@ -141,9 +151,10 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
 
     def _split(
         self, enqueue_mask: Any, rows: int, device: torch.device
-    ) -> tuple[Bool[Tensor, " B"], Bool[Tensor, " B"]]:
+    ) -> tuple[Bool[Tensor, " B"], Bool[Tensor, " B"] | slice]:
         """Which rows are queued and which are anchors; raises before anything is."""
-        queued = anchors = torch.ones(rows, dtype=torch.bool, device=device)
+        queued = torch.ones(rows, dtype=torch.bool, device=device)
+        anchors: Tensor | slice = slice(None)  # a mask of all rows would wait for the device
         if enqueue_mask is not None:
             bools = f"({rows},) bools, one per row"
             queued = as_numbers(enqueue_mask, "enqueue_mask", bools, "True queues a row.")

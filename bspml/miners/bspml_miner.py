@@ -10,15 +10,10 @@ from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.miners import BaseMiner
 
 from bspml.checks import check_number
-from bspml.pairs import (
-    MinedPairs,
-    PairBatch,
-    label_masks,
-    prepare_batch,
-    self_pairs,
-)
+from bspml.mined_pairs import MinedPairs
+from bspml.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.shapes import Bool, Float, Tensor
-from bspml.similarity import similarity_matrix
+from bspml.similarity import is_cosine, similarity_matrix
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 
 
@@ -87,7 +82,8 @@ class BSPMLMiner(BaseMiner):
                 with the index of the anchor is the anchor itself and no pair.
 
         Returns:
-            (a1, p, a2, n) int64: anchors and their positives, anchors and their negatives.
+            (a1, p, a2, n) int64: anchors and their positives, anchors and their negatives.  Listed
+            when looked at; `BSPMLLoss` does not look, and takes the similarities over as well.
 
         Raises:
             InputError, SampleIndexError: shapes, values or indices that do not fit together.
@@ -101,7 +97,8 @@ class BSPMLMiner(BaseMiner):
             )
             matrix = similarity_matrix(batch.embeddings, batch.other_emb, self.distance)
             pairs = MinedPairs.of(*self.mine_masks(batch, known, matrix))
-        self.output_assertion(pairs)
+            if batch.within and is_cosine(self.distance):
+                pairs.remember(embeddings, matrix)
         return pairs
 
     def mine(self, embeddings: Tensor, labels: Any, ref_emb: Tensor, ref_labels: Any) -> MinedPairs:
@@ -117,7 +114,27 @@ class BSPMLMiner(BaseMiner):
         if self.skip_zero and self.weights is not None:
             _drop_zero_weights(positive, negative, known)
         closeness = matrix if self.distance.is_inverted else -matrix
-        return keep_informative(closeness, positive, negative, self.epsilon)
+        positive, negative = keep_informative(closeness, positive, negative, self.epsilon)
+        self.num_pos_pairs, self.num_neg_pairs = positive, negative
+        return positive, negative
+
+    @property
+    def num_pos_pairs(self) -> int:
+        """Positive pairs of the last batch, counted when asked for; waits for the device."""
+        return _count(self._last_positive)
+
+    @num_pos_pairs.setter
+    def num_pos_pairs(self, found: Tensor | int) -> None:
+        self._last_positive = found
+
+    @property
+    def num_neg_pairs(self) -> int:
+        """Negative pairs of the last batch, counted when asked for; waits for the device."""
+        return _count(self._last_negative)
+
+    @num_neg_pairs.setter
+    def num_neg_pairs(self, found: Tensor | int) -> None:
+        self._last_negative = found
 
     def get_default_distance(self) -> CosineSimilarity:
         """Cosine similarity, as in the paper."""
@@ -139,6 +156,10 @@ def keep_informative(
     easy_positive = closeness - epsilon >= hardest_negative
     easy_negative = closeness + epsilon <= hardest_positive
     return positive & ~easy_positive, negative & ~easy_negative
+
+
+def _count(found: Tensor | int) -> int:
+    return int(found.sum()) if isinstance(found, Tensor) else found
 
 
 def _drop_zero_weights(positive: Tensor, negative: Tensor, known: BatchWeights) -> None:

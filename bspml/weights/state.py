@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.checks import as_numbers, check_sample_index, encode_labels, some_of
+from bspml.checks import as_numbers, check_sample_index, encode_labels, some_of, to_device
 from bspml.errors import CheckpointError, InputError, SampleIndexError
 from bspml.shapes import Float, Int, Tensor
 
@@ -292,18 +292,23 @@ def look_up(
         )
     from_batch = sample_index is None
     index = weights.index_for_batch(len(like), sample_index)
-    anchors = weights.weights[index].to(like)
+    anchors = _like(weights.weights[index], like)
+    index = to_device(index, like.device)
     if ref_rows is None:
-        return BatchWeights(anchors, anchors, index.to(like.device), None)
+        return BatchWeights(anchors, anchors, index, None)
     if ref_sample_index is None and from_batch:
         ref_sample_index = weights.ref_batch_index
     if ref_sample_index is None:
-        return BatchWeights(anchors, None, index.to(like.device), None)
+        return BatchWeights(anchors, None, index, None)
     ref_index = check_sample_index(
         ref_sample_index, len(weights), ref_rows, "ref_sample_index", weights.weights.device
     )
-    references = weights.weights[ref_index].to(like)
-    return BatchWeights(anchors, references, index.to(like.device), ref_index.to(like.device))
+    references = _like(weights.weights[ref_index], like)
+    return BatchWeights(anchors, references, index, to_device(ref_index, like.device))
+
+
+def _like(weights: Tensor, like: Tensor) -> Tensor:
+    return to_device(weights, like.device).to(like.dtype)
 
 
 def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:

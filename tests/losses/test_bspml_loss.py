@@ -13,7 +13,7 @@ from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMi
 from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 
 from bspml.errors import InputError, SampleIndexError
-from bspml.losses.bspml_loss import BSPMLLoss, WeightedMeanReducer, _check_miner
+from bspml.losses.bspml_loss import BSPMLLoss, WeightedMeanReducer, check_fits
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
@@ -495,7 +495,7 @@ def test_given_pairs_beat_the_loss_s_own_miner():
 )
 def test_a_miner_that_would_be_ignored_is_refused(miner, message):
     with pytest.raises(InputError, match=message):
-        _check_miner(miner, SampleWeights([0]), distances.CosineSimilarity())
+        check_fits(miner, SampleWeights([0]), distances.CosineSimilarity())
 
 
 # ------------------------------------------------------------------------------- self pairs
