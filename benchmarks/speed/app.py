@@ -80,6 +80,7 @@ def in_a_process(group: str, args: argparse.Namespace) -> dict[str, Any]:
 def measure(group: str, args: argparse.Namespace) -> dict[str, Any]:
     """The rows of one group, here."""
     import torch
+
     from speed.measuring import machine
 
     torch.set_num_threads(args.threads)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
 from speed.measuring import Row, alternate, row
 from speed.steps import (
     MINER_BAR,

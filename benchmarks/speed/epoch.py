@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import torch
-from speed.measuring import Peak, Row, alternate, row
 from training import make_trainer
 
 import bspml
 from bspml.data.glyphs import Glyphs
 from bspml.networks import SmallConvNet
 from bspml.trainers import AlternatingTrainer
+from speed.measuring import Peak, Row, alternate, row
 
 FRESH = "<= 1.35 x plain, embeddings computed afresh"
 COLLECTED = "<= 1.05 x plain, embeddings collected during training"

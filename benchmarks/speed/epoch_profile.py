@@ -12,13 +12,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from speed.epoch import make
-from speed.measuring import Row
 
 import bspml
 from bspml.curriculum import automatic
 from bspml.data.glyphs import Glyphs
 from bspml.networks import embed
+from speed.epoch import make
+from speed.measuring import Row
 
 PARTS = {
     "data": "data",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
-from speed.measuring import Peak, Row, alternate, row
 
 import bspml
+from speed.measuring import Peak, Row, alternate, row
 
 BAR = "one neighbour search, peak < 1.5 GB, not slower than pml's precision_at_1 alone"
 
@@ -23,9 +23,9 @@ def make_data(samples: int, dim: int, class_size: int, seed: int = 0):
     embeddings = torch.randn(samples, dim, generator=draw)
     for start in range(0, samples, 4096):
         part = slice(start, start + 4096)
-        for row, label in enumerate(labels[part].tolist(), start):
+        for place, label in enumerate(labels[part].tolist(), start):
             centre = torch.Generator().manual_seed(label)
-            embeddings[row] += 0.5 * torch.randn(dim, generator=centre)
+            embeddings[place] += 0.5 * torch.randn(dim, generator=centre)
     return torch.nn.functional.normalize(embeddings), labels
 
 

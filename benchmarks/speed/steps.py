@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from pytorch_metric_learning.losses import MultiSimilarityLoss, TripletMarginLoss
 from pytorch_metric_learning.miners import MultiSimilarityMiner
-from speed.measuring import Row, alternate, row
 
 import bspml
 from bspml.functional import superloss_confidence
+from speed.measuring import Row, alternate, row
 
 BATCHES = (64, 128, 256, 512, 1024)
 _TURNS = {64: 300, 128: 200, 256: 60, 512: 30, 1024: 15}

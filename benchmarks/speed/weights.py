@@ -15,11 +15,11 @@ import time
 from types import SimpleNamespace
 
 import numpy as np
-from speed.measuring import Peak, Row
 
 from bspml.weights.doubly_stochastic import StochasticOptions, StochasticRun
 from bspml.weights.problem import WeightProblem
 from bspml.weights.solver import solve_weights
+from speed.measuring import Peak, Row
 
 GAP = 0.05
 

@@ -10,6 +10,9 @@ f(v)/v^2 is a series of positive terms, so nothing cancels, and 1 + w keeps all 
 is close to -1; the derivative needs them.
 
 x >= -0.31.  Fritsch's iteration on  w + log(w/x) = 0, of fourth order.
+
+On the CPU both are computed number by number, by the same steps: see
+`bspml.functional.lambert_kernel`.
 """
 
 from __future__ import annotations
@@ -20,6 +23,7 @@ from typing import Any
 import torch
 
 from bspml.functional.arguments import at_least_float32, refuse_outside
+from bspml.functional.lambert_kernel import fill_branch
 from bspml.shapes import Float, Tensor
 
 # -1/e as the nearest number of the type, and what is left.  Both nearest numbers lie below -1/e.
@@ -127,6 +131,35 @@ def principal_branch(
         log_x: log x where x exceeds 2^64, also for an x that overflowed to infinity; elsewhere
             ignored.
     """
+    if x.device.type == "cpu" and type(x) is Tensor:  # not a pretended one, which has no numbers
+        return _number_by_number(x, log_x)
+    return _all_at_once(x, log_x)
+
+
+def _number_by_number(
+    x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
+) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
+    """`principal_branch` on the CPU."""
+    shape, x = x.shape, x.contiguous()
+    w, one_plus_w = torch.empty_like(x), torch.empty_like(x)
+    log = x.new_empty(0) if log_x is None else log_x.expand(shape).contiguous()
+    fill_branch(
+        *(t.detach().reshape(-1).numpy() for t in (x, log)),
+        BRANCH_POINT[x.dtype][0],
+        _NEAR,
+        _HUGE,
+        _STEPS,
+        _START,
+        _SERIES[torch.float64],
+        *(t.reshape(-1).numpy() for t in (w, one_plus_w)),
+    )
+    return w, one_plus_w
+
+
+def _all_at_once(
+    x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
+) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
+    """`principal_branch` by operations on whole tensors, for any device."""
     near = x < _NEAR
     v = _near_branch_point(torch.where(near, x, _NEAR))
     w = _away_from_branch_point(torch.where(near, 1, x), log_x)

@@ -96,7 +96,7 @@ def _arguments(
 
 def _check_tau(losses: Tensor, tau: Tensor) -> None:
     try:
-        fits = torch.broadcast_shapes(losses.shape, tau.shape) == losses.shape
+        fits = not tau.ndim or torch.broadcast_shapes(losses.shape, tau.shape) == losses.shape
     except RuntimeError:
         fits = False
     if not fits:
