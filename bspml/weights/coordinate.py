@@ -64,6 +64,9 @@ def minimise_by_coordinates(
     sweeps = 0
     for sweeps in range(1, max_sweeps + 1):  # noqa: B007
         moved = sweep(w, *args)
+        # While weights still cross the box there is nothing to measure.
+        if moved >= _SETTLED and sweeps < max_sweeps:
+            continue
         point = Point(*measure(w, *args, tol))
         face = Face.of(problem, point.free, point.slope)
         if point.residual <= tol:
@@ -154,20 +157,22 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance):
         inv_p = 1.0 / (size - 1) if size > 1 else 0.0
         z, a, bc = zeta[c], A[c], b[c]
         curvature = 2 * balance / size  # of N_c L along one weight
+        others, shared = _shared(z / size, M, B - bc, inv_c, age, balance)
         fractional = 0
         for i in range(lo, hi):
-            m = z / size
-            others = (M - m) * inv_c
-            g = (a + xi_pos[i] * (z - 2 * w[i])) * inv_p  # positive term
-            g += (B - bc) * inv_c + xi_neg[i] * others  # negative term
-            g += 2 * balance * (m - others) * (C > 1) - age
+            here = w[i]
+            g = (a + xi_pos[i] * (z - 2 * here)) * inv_p + xi_neg[i] * others + shared
+            # Most weights rest: pushed down at 0 or up at 1.  Which of the two a processor cannot
+            # guess, so no branch asks.
+            if (2 * here - 1) * g <= 0 and here * (1 - here) == 0:
+                continue
             if curvature > 0:
-                new = min(1.0, max(0.0, w[i] - g / curvature))
+                new = min(1.0, max(0.0, here - g / curvature))
             elif g != 0:
                 new = 0.0 if g > 0 else 1.0
             else:
-                new = w[i]
-            step = new - w[i]
+                new = here
+            step = new - here
             if step != 0:
                 w[i] = new
                 z += step
@@ -175,6 +180,7 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance):
                 bc += step * xi_neg[i] / size
                 M += step / size
                 B += step * xi_neg[i] / size
+                others, shared = _shared(z / size, M, B - bc, inv_c, age, balance)
                 moved = max(moved, abs(step))
             fractional += 0 < new < 1
         if fractional > 1:
@@ -182,6 +188,18 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance):
             moved = max(moved, pulled)
             B += drift / size
     return moved
+
+
+@numba.njit(cache=True)
+@no_type_check
+def _shared(m, M, others_b, inv_c, age, balance):
+    """Of one class: the mean of the other class means, and what all its weights' N_c dL/dw share.
+
+    m: its mean weight.  others_b: sum of b over the other classes.  inv_c: 0 if it is alone.
+    """
+    others = (M - m) * inv_c
+    alone = inv_c == 0
+    return others, others_b * inv_c + (0.0 if alone else 2 * balance * (m - others)) - age
 
 
 @numba.njit(cache=True)
@@ -244,18 +262,19 @@ def measure(w, xi_pos, xi_neg, starts, age, balance, tol):
     for c in range(C):
         size = float(starts[c + 1] - starts[c])
         inv_p = 1.0 / (size - 1) if size > 1 else 0.0
-        m = zeta[c] / size
-        others = (M - m) * inv_c
-        shared = (B - b[c]) * inv_c + 2 * balance * (m - others) * (C > 1) - age
+        others, shared = _shared(zeta[c] / size, M, B - b[c], inv_c, age, balance)
         fractional = 0
         for i in range(starts[c], starts[c + 1]):
-            g = (A[c] + xi_pos[i] * (zeta[c] - 2 * w[i])) * inv_p + xi_neg[i] * others + shared
-            residual = max(residual, abs(w[i] - min(1.0, max(0.0, w[i] - g))))
-            if 0 < w[i] < 1:
+            here = w[i]
+            g = (A[c] + xi_pos[i] * (zeta[c] - 2 * here)) * inv_p + xi_neg[i] * others + shared
+            if (2 * here - 1) * g < -tol and here * (1 - here) == 0:
+                continue  # rests at its bound, as in `sweep`
+            if 0 < here < 1:
                 fractional += 1
                 if fractional == 1:
                     free[c], slope[c] = i, g
             elif abs(g) <= tol:
                 degenerate += 1
+            residual = max(residual, abs(here - min(1.0, max(0.0, here - g))))
         crowded += fractional > 1
     return residual, free, slope, crowded, degenerate
