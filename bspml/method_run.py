@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from pytorch_metric_learning.trainers import MetricLossOnly
 
 from bspml import checkpoints
 from bspml.build import (
@@ -28,6 +27,7 @@ from bspml.networks import embed
 from bspml.records import EpochRecord, RecordLog, RunFolder
 from bspml.resuming import method_state
 from bspml.trainers import AlternatingTrainer, RoundRecord
+from bspml.training_step import StepTrainer
 
 
 class MethodRun:
@@ -61,7 +61,7 @@ class MethodRun:
             factor = self.parts.loss_lr_factor
             optimizers["metric_loss_optimizer"] = make_optimizer(config, loss, factor)
         miner = self.parts.miner
-        trainer = MetricLossOnly(
+        trainer = StepTrainer(
             models={"trunk": self.network},
             optimizers=optimizers,
             batch_size=sampler.batch_size,
@@ -72,6 +72,10 @@ class MethodRun:
             sampler=sampler,
             dataloader_num_workers=config.workers,
             data_and_label_getter=sample_index_getter(self.weights),
+            micro_batches=config.training.micro_batches,
+            precision=config.training.precision,
+            channels_last=config.training.channels_last,
+            prefetch=config.training.prefetch,
         )
         curriculum = make_curriculum(self.parts, config, self.data, self.weights)
         # What never saw a label judges first: the features themselves, not a new head on them.

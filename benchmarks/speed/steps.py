@@ -38,7 +38,7 @@ def some_weights(labels: torch.Tensor) -> bspml.SampleWeights:
 
 
 def miner_steps(emb: torch.Tensor, labels: torch.Tensor) -> dict[str, Callable[[], Any]]:
-    """One step forward and backward: pml's, ours in a plain loop, ours with the miner inside."""
+    """One step forward and backward: pml's; ours, miner inside the loss; ours in a plain loop."""
     weights = some_weights(labels)
     index = torch.arange(len(labels), device=labels.device)
     their_miner, their_loss = MultiSimilarityMiner(), MultiSimilarityLoss()
@@ -48,14 +48,14 @@ def miner_steps(emb: torch.Tensor, labels: torch.Tensor) -> dict[str, Callable[[
     def reference() -> None:
         their_loss(emb, labels, their_miner(emb, labels)).backward()
 
-    def ours() -> None:
+    def plain_loop() -> None:
         pairs = miner(emb, labels, sample_index=index)
         loss(emb, labels, pairs, sample_index=index).backward()
 
     def mined_inside() -> None:
         inside(emb, labels, sample_index=index).backward()
 
-    return {"reference": reference, "ours": ours, "mined_inside": mined_inside}
+    return {"reference": reference, "ours": mined_inside, "plain_loop": plain_loop}
 
 
 def measure_miner_steps(quick: bool) -> list[Row]:
@@ -64,15 +64,15 @@ def measure_miner_steps(quick: bool) -> list[Row]:
     for size in BATCHES[:2] if quick else BATCHES:
         emb, labels = make_batch(size, 512)
         seconds = alternate(miner_steps(emb, labels), 5 if quick else _TURNS[size], 3)
-        inside = row("", "", {**seconds, "ours": seconds["mined_inside"]}, None)
+        loop = row("", "", {**seconds, "ours": seconds["plain_loop"]}, None)
         lines.append(
             row(
                 f"miner + loss step, batch {size}",
                 MINER_BAR,
                 seconds,
                 0.5,
-                mined_inside_s=inside["ours_s"],
-                mined_inside_ratio=inside["ratio"],
+                plain_loop_s=loop["ours_s"],
+                plain_loop_ratio=loop["ratio"],
             )
         )
     return lines

@@ -309,6 +309,11 @@ class TrainingConfig(Section):
         default=("multi-similarity", "bspml"), min_length=1, strict=False
     )
     checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
+    # Parts a batch is computed in, for less memory: mining sees one part of P/k classes at a time.
+    micro_batches: Count = 1
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the network; the loss is float32
+    channels_last: bool = False  # layout of pictures and convolutions
+    prefetch: Count = 2  # batches each worker prepares ahead
 
     @field_validator("methods")
     @classmethod
@@ -430,6 +435,13 @@ class Config(Section):
                         "`data.validation_classes` takes a part away; set one of them to its "
                         "default"
                     )
+        classes, parts = self.sampler.classes_per_batch, self.training.micro_batches
+        if classes % parts or classes < 2 * parts:
+            raise ValueError(
+                f"`training.micro_batches` is {parts}: it must divide the {classes} "
+                "`sampler.classes_per_batch` into parts of at least 2 classes, since a part is "
+                "mined alone; lower it or change the classes"
+            )
         # Twice that many epochs on half the data: as many passes over all of it.
         warms_up = self.cross_fitted and "bspml" in self.training.methods
         if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:

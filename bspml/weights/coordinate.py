@@ -62,7 +62,7 @@ def minimise_by_coordinates(
     w = np.ascontiguousarray(start[data.order])
     status, message = "max_sweeps", ""
     sweeps = 0
-    for sweeps in range(1, max_sweeps + 1):  # noqa: B007
+    for sweeps in range(1, max_sweeps + 1):
         moved = sweep(w, *args)
         # While weights still cross the box there is nothing to measure.
         if moved >= _SETTLED and sweeps < max_sweeps:

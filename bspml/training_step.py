@@ -1,0 +1,152 @@
+"""One optimiser step of pytorch-metric-learning's trainer, for less memory and less waiting.
+
+    loader (pinned, prefetching) -> batch (B, ...) -> k parts of whole classes
+      each part: network in bfloat16, channels last -> embeddings in float32 -> miner, loss
+                 -> backward of loss / k
+      -> optimisers
+
+What is asked for here changes how a step is computed, not what `bspml.trainers` does around it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pytorch_metric_learning.trainers import MetricLossOnly
+from pytorch_metric_learning.utils import common_functions as c_f
+from torch import Tensor
+
+from bspml.checks import check_choice, check_whole
+from bspml.errors import InputError
+
+PRECISIONS = ("float32", "bfloat16")
+
+
+class StepTrainer(MetricLossOnly):
+    """`MetricLossOnly` with gradient accumulation, mixed precision and a faster loader.
+
+    With the defaults on a CPU its steps are the parent's, bit for bit.
+
+    Args:
+        *args: of the parent.
+        micro_batches: k; each batch is computed in k parts of B/k consecutive rows, so that only
+            one part's activations are held.  The gradient is the mean of the parts' gradients.
+            Mining and loss see one part at a time: P/k of the P classes, if the batch is sorted by
+            class as `PKSampler`'s is.  So does batch normalisation.  A loss with a state of its own
+            (SuperLoss's tau, a memory) meets each part as a batch.
+        precision: "float32", or "bfloat16": the network runs under autocast; embeddings, mining and
+            loss stay in float32.  bfloat16 has float32's range, so gradients need no scaling.
+        channels_last: pictures (B, C, H, W) and the network's weights are laid out channel by
+            channel, which convolutions of accelerators and of most CPUs take faster.
+        prefetch: batches each loader worker prepares ahead; without workers nothing is.
+        **kwargs: of the parent.
+
+    On a CUDA device batches are collected in pinned memory and copied while the device computes.
+
+    Raises:
+        InputError: a setting out of range, or, at the first step, a batch that has no k equal
+            parts.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        micro_batches: int = 1,
+        precision: str = "float32",
+        channels_last: bool = False,
+        prefetch: int = 2,
+        **kwargs: Any,
+    ) -> None:
+        self.micro_batches = check_whole(micro_batches, "micro_batches")
+        self.precision = check_choice(precision, "precision", PRECISIONS)
+        self.channels_last = channels_last
+        self.prefetch = check_whole(prefetch, "prefetch")
+        super().__init__(*args, **kwargs)
+        if channels_last:
+            for model in self.models.values():
+                model.to(memory_format=torch.channels_last)
+
+    # -- accumulation ------------------------------------------------------------------------
+
+    def forward_and_backward(self) -> None:
+        """One optimiser step."""
+        if self.micro_batches == 1:
+            super().forward_and_backward()
+            return
+        self.zero_losses()
+        self.zero_grad()
+        self.update_loss_weights()
+        sums: dict[str, Tensor] = {}
+        for part in self._parts(self._next_batch()):
+            self.zero_losses()
+            self.calculate_loss(self._prepared(part))
+            self.loss_tracker.update(self.loss_weights)
+            share = self.losses["total_loss"] / self.micro_batches
+            share.backward()
+            for name, loss in self.losses.items():
+                sums[name] = sums.get(name, 0) + torch.as_tensor(loss).detach() / self.micro_batches
+        self.losses.update(sums)
+        self.clip_gradients()
+        self.step_optimizers()
+
+    def _next_batch(self) -> Any:
+        self.dataloader_iter, batch = c_f.try_next_on_generator(
+            self.dataloader_iter, self.dataloader
+        )
+        return batch
+
+    def _parts(self, batch: Any) -> list[tuple[Tensor, ...]]:
+        """The tensors of a batch, each cut into `micro_batches` equal parts."""
+        rows, k = len(batch[0]), self.micro_batches
+        if rows % k:
+            raise InputError(
+                f"`micro_batches` must divide the batch of {rows} rows; got {k}. "
+                "Let it divide the classes per batch."
+            )
+        return list(zip(*(torch.as_tensor(part).split(rows // k) for part in batch), strict=True))
+
+    def _prepared(self, part: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        """What the parent's `get_batch` does; the getter announces this part's rows."""
+        data, labels = self.data_and_label_getter(part)
+        labels = c_f.process_label(labels, self.label_hierarchy_level, self.label_mapper)
+        return self.maybe_do_batch_mining(data, labels)
+
+    # -- precision and layout ----------------------------------------------------------------
+
+    def compute_embeddings(self, data: Any) -> Tensor:
+        """(B, D), float32 whatever the network computed in."""
+        if self.precision == "float32":
+            return super().compute_embeddings(data)
+        with torch.autocast(torch.device(self.data_device).type, dtype=torch.bfloat16):
+            embeddings = super().compute_embeddings(data)
+        return embeddings.float()
+
+    def get_trunk_output(self, data: Any) -> Any:
+        """What the trunk makes of a batch, moved to its device without waiting."""
+        if isinstance(data, Tensor):
+            pinned = data.is_pinned() if torch.device(self.data_device).type == "cuda" else False
+            data = data.to(self.data_device, non_blocking=pinned)
+            if self.channels_last and data.ndim == 4:
+                data = data.contiguous(memory_format=torch.channels_last)
+        return super().get_trunk_output(data)
+
+    # -- the loader --------------------------------------------------------------------------
+
+    def initialize_dataloader(self) -> None:
+        """The parent's loader, pinned on CUDA and `prefetch` batches ahead with workers."""
+        loader = c_f.get_train_dataloader(
+            self.dataset,
+            self.batch_size,
+            self.sampler,
+            self.dataloader_num_workers,
+            self.collate_fn,
+        )
+        # Not settings of the parent's; a loader reads them when it starts.
+        loader.pin_memory = torch.device(self.data_device).type == "cuda"
+        if self.dataloader_num_workers:
+            loader.prefetch_factor = self.prefetch
+        self.dataloader = loader
+        if not self.iterations_per_epoch:
+            self.iterations_per_epoch = len(loader)
+        self.dataloader_iter = iter(loader)
