@@ -49,6 +49,9 @@ class StepTrainer(MetricLossOnly):
             parts.
     """
 
+    dataloader_iter: Any
+    iterations_per_epoch: Any
+
     def __init__(
         self,
         *args: Any,
