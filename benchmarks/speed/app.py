@@ -85,10 +85,7 @@ def measure(group: str, args: argparse.Namespace) -> dict[str, Any]:
 
     torch.set_num_threads(args.threads)
     module, function = GROUPS[group]
-    try:
-        call = getattr(importlib.import_module(module), function)
-    except (ModuleNotFoundError, AttributeError) as err:
-        return {"machine": machine(), "rows": [without(group, f"not measured: {err}")]}
+    call = getattr(importlib.import_module(module), function)
     rows = call(args.quick)
     return {"machine": machine(), "rows": rows if isinstance(rows, list) else [rows]}
 

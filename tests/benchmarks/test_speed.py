@@ -1,0 +1,89 @@
+"""The speed benchmark's bookkeeping: turns, ratios, the table.  No timing is judged here."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture
+def speed(monkeypatch):
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    names = ("app", "measuring", "device", "steps", "epoch_profile")
+    return SimpleNamespace(**{name: importlib.import_module(f"speed.{name}") for name in names})
+
+
+def test_calls_take_turns_and_the_warm_up_is_not_counted(speed):
+    order = []
+    calls = {"ours": lambda: order.append("o"), "reference": lambda: order.append("r")}
+    seconds = speed.measuring.alternate(calls, repeats=3, warm_up=1)
+    assert "".join(order) == "or" * 4
+    assert [len(s) for s in seconds.values()] == [3, 3]
+
+
+def test_the_ratio_is_the_median_of_the_turns(speed):
+    seconds = {"ours": [1.0, 2.0, 9.0], "reference": [2.0, 2.0, 3.0]}
+    line = speed.measuring.row("x", "<= 1", seconds, 1.0)
+    assert (line["ratio"], line["ours_s"], line["reference_s"]) == (1.0, 2.0, 2.0)
+    assert line["met"]
+    assert not speed.measuring.row("x", "<= .9", seconds, 0.9)["met"]
+    assert speed.measuring.row("x", "", seconds, None)["met"] is None
+
+
+def test_a_line_of_the_table_shows_what_there_is_and_why_not(speed):
+    seconds = {"ours": [0.002], "reference": [4.0]}
+    line = speed.measuring.row("x", "<= 1", seconds, 1.0, 1234.0)
+    assert speed.app.table_line(line) == "| x | <= 1 | 2 ms | 4 s | 0.0005 | 1,234 | yes |"
+    without = speed.app.without("gpu", "no CUDA device")
+    assert speed.app.table_line(without) == "| gpu |  |  |  |  |  | no CUDA device |"
+    table = speed.app.render({"machine": {"cores": 2}, "rows": [line, without]})
+    assert table.startswith("cores 2\n\n| what | bar |")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
+def test_without_a_gpu_its_rows_say_so(speed):
+    (line,) = speed.device.measure_device(quick=True)
+    assert line["details"]["reason"] == "no CUDA device"
+
+
+def test_ours_and_the_reference_are_the_same_loss_where_weights_are_one(speed):
+    emb, labels = speed.steps.make_batch(16, 8)
+    steps = speed.steps.miner_steps(emb, labels)
+    grads = {}
+    for name, step in steps.items():
+        emb.grad = None
+        step()
+        grads[name] = emb.grad.clone()
+    torch.testing.assert_close(grads["ours"], grads["plain_loop"])
+    assert not torch.equal(grads["ours"], grads["reference"])  # weights of 0 among them
+
+
+def test_a_part_inside_another_takes_its_seconds_from_it(speed, monkeypatch):
+    now = iter([0.0, 1.0, 3.0, 6.0, 10.0])
+    monkeypatch.setattr(speed.epoch_profile.time, "perf_counter", lambda: next(now))
+    clock = speed.epoch_profile.Clock()
+    inner = clock.around("loss", lambda: None)
+    clock.around("rest", inner)()
+    assert (clock.seconds["loss"], clock.seconds["rest"]) == (3.0, 2.0 + 4.0)
+
+
+def test_the_command_runs_a_row_in_a_process_of_its_own(tmp_path):
+    command = [sys.executable, str(BENCHMARKS / "speed"), "--quick", "--rows", "gpu"]
+    files = ["--out", str(tmp_path / "s.json"), "--markdown", str(tmp_path / "s.md")]
+    here = {**os.environ, "PYTHONPATH": str(BENCHMARKS.parent)}
+    subprocess.run([*command, "--threads", "1", *files], check=True, capture_output=True, env=here)
+    result = json.loads((tmp_path / "s.json").read_text())
+    assert result["quick"]
+    assert result["machine"]["threads"] == 1
+    assert "steps on the device" in result["rows"][0]["row"] or torch.cuda.is_available()
+    assert "| what | bar |" in (tmp_path / "s.md").read_text()
