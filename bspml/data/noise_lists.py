@@ -37,6 +37,7 @@ from bspml.files import is_special
 _LEAST_AGREEMENT = 0.25  # below it, no numbering is believed
 _LEAST_FIT = 0.4  # the same of clusters, which agree by fitting: some with any numbers
 _LARGEST = 256 * 2**20  # bytes that a list may unpack to
+_DIGITS = 12  # of the largest number that is believed to be one of a class
 _NOMINAL = re.compile(r"_(0?\.\d+)")
 
 
@@ -104,9 +105,9 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
 
 def _read(path: Path) -> dict[str, int]:
     """{folder/file: number} of a list, in its order."""
-    if not path.is_file() or is_special(path):
-        raise DataError(f"{path}: no such list of noisy labels (.csv or .csv.gz).")
     try:
+        if not path.is_file() or is_special(path):
+            raise DataError(f"{path}: no such list of noisy labels (.csv or .csv.gz).")
         content = path.read_bytes()
         if path.suffix.lower() == ".gz":
             with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
@@ -114,14 +115,20 @@ def _read(path: Path) -> dict[str, int]:
         if len(content) > _LARGEST:
             raise DataError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; it is no list.")
         text = content.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as err:
-        raise DataError(f"{path}: cannot be read as a list ({err}).") from err
+        rows = list(csv.reader(io.StringIO(text, newline=None)))
+    except DataError:
+        raise
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as err:
+        raise DataError(f"{path!s:.200}: cannot be read as a list ({err!s:.200}).") from err
     listed: dict[str, int] = {}
-    for line, cells in enumerate(csv.reader(io.StringIO(text)), 1):
+    for line, cells in enumerate(rows, 1):
         if not cells or (line == 1 and not cells[-1].strip().isdecimal()):
             continue  # blank, or a header
         if len(cells) < 2 or not cells[-1].strip().isdecimal():
-            raise DataError(f"{path}, line {line}: expected path,label; got {','.join(cells)!r}.")
+            got = ",".join(cells)
+            raise DataError(f"{path}, line {line}: expected path,label; got {got!r:.120}.")
+        if len(cells[-1].strip()) > _DIGITS:
+            raise DataError(f"{path}, line {line}: {cells[-1].strip()[:20]}... is no class number.")
         key = _last_two(",".join(cells[:-1]))  # a file name may hold a comma
         if key in listed:
             raise DataError(f"{path}, line {line}: {key} comes up twice.")

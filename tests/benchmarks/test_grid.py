@@ -466,3 +466,21 @@ def test_results_that_cannot_be_written_or_read_are_one_line(grid, tiny, tmp_pat
         assert grid.figures.main([str(tmp_path / name)]) == 2
     assert grid.figures.main([str(tmp_path / "none.csv")]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 5
+
+
+@pytest.mark.parametrize("method", ["clean-only", "prism", "spms"])
+def test_a_benchmark_takes_the_labels_of_a_table_for_right(grid, method):
+    tree = {
+        "name": "table",
+        "datasets": {
+            "mine": {
+                "config": {"data": {"name": "features", "root": "x"}, "network": {"name": "mlp"}}
+            }
+        },
+        "methods": [method],
+        "untrained": True,
+    }
+    untrained, cell = grid.grid_file.expand(tree, "here").cells
+    assert (cell.noise, cell.rate) == ("none", 0.0)
+    assert (cell.config.noise.kind, cell.config.noise.rate) == ("symmetric", 0.0)
+    assert untrained.config.noise.kind == "none"

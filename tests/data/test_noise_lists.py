@@ -168,6 +168,9 @@ def test_lists_of_something_else_are_refused(birds, tmp_path):
         ("l.csv", b"/d/x/1.jpg,1\n/d/x/2.jpg\n", r"l\.csv, line 2: expected path,label"),
         ("l.csv", b"", "holds no rows"),
         ("l.csv", b"\xff\xfe\x00,1", "cannot be read as a list"),
+        ("l.csv", b"/d/x/1.jpg," + b"9" * 30, r"line 1: 9+\.\.\. is no class number"),
+        ("l.csv", b"/d/x/1.jpg," + b"9" * 6000, r"line 1: 9+\.\.\. is no class number"),
+        ("l.csv", b"x" * 200_000 + b",1\n", "cannot be read as a list"),
         ("l.csv.gz", b"/d/x/1.jpg,1\n", "cannot be read as a list"),
         ("l.csv.gz", gzip.compress(b"/d/x/1.jpg,1\n")[:-9], "cannot be read as a list"),
     ],
@@ -178,6 +181,15 @@ def test_damaged_lists_are_named(birds, tmp_path, name, content, message):
         read_noise_list(tmp_path / name, birds)
 
 
+@pytest.mark.parametrize("end", ["\r\n", "\r", "\n\n"])
+def test_line_ends_do_not_matter(tmp_path, end):
+    split = split_of(["a", "b"], ["x/1.jpg", "x/3.jpg"], tmp_path)
+    (tmp_path / "l.csv").write_bytes(end.join(["/d/x/1.jpg,1", "/d/x/3.jpg,2"]).encode())
+    assert read_noise_list(tmp_path / "l.csv", split).rate == 0
+
+
 def test_a_missing_list_is_named(birds, tmp_path):
+    with pytest.raises(DataError, match="cannot be read as a list"):
+        read_noise_list("a" * 5000, birds)
     with pytest.raises(DataError, match="no such list of noisy labels"):
         read_noise_list(tmp_path / "no.csv", birds)
