@@ -7,7 +7,13 @@ and exits with 1.  Each class also derives from the builtin a Python caller woul
 
 
 class BspmlError(Exception):
-    """Base of every error this package raises on purpose."""
+    """Base of every error this package raises on purpose.
+
+    Attributes:
+        said_elsewhere: another process of a group prints it.
+    """
+
+    said_elsewhere = False
 
 
 class UserError(BspmlError):
@@ -40,3 +46,7 @@ class RunError(UserError, OSError):
 
 class MissingDependencyError(UserError, ImportError):
     """An optional package is needed; the message has the line that installs it."""
+
+
+class LostRankError(BspmlError, RuntimeError):
+    """Another process of the group was killed, or does not answer; nobody's mistake."""

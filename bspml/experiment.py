@@ -7,6 +7,8 @@ Whatever interrupts a run, `resume=True` goes on from the last checkpoints.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from bspml.build import (
@@ -17,8 +19,10 @@ from bspml.build import (
     make_sampler,
     make_weights,
 )
+from bspml.checkpoints import State
 from bspml.checks import check_device
 from bspml.config import Config
+from bspml.distributed import from_main, is_main, main_first
 from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData, load_data
 from bspml.method_run import MethodRun
@@ -63,20 +67,23 @@ def run_experiment(
         figures: draw them at the end.
         data: what `load_data(config)` gives, if it is loaded already.
 
-    Only one process at a time trains in a folder.  A new run that fails by a user's mistake before
-    its first checkpoint leaves nothing behind.
+    In a torch.distributed group all ranks make this call and train together; rank 0 alone opens the
+    folder and is heard.  Otherwise only one process at a time trains in a folder.
+
+    A new run that fails by a user's mistake before its first checkpoint leaves nothing behind.
 
     Raises:
         ConfigError: settings that cannot work with these data, or, with `resume`, that changed.
         CheckpointError: the data set changed since the checkpoint, or a checkpoint is damaged.
         RunError: a file cannot be written, or another process is training this run.
     """
-    narrator = narrator or Silent()
-    data = load_data(config) if data is None else data
+    narrator = narrator if narrator is not None and is_main() else Silent()
+    data = main_first(lambda: load_data(config)) if data is None else data
     check_experiment(config, data, pretrained=not resume)
-    with run_folder(folder, config, config.training.methods, resume):
+    held = run_folder(folder, config, config.training.methods, resume)
+    with held if is_main() else nullcontext():
         log = _train(config, folder, resume, narrator, data)
-        results = write_outputs(config, data, folder, log.read(), figures)
+        results = from_main(lambda: write_outputs(config, data, folder, log.read(), figures))
     return ExperimentResult(results, folder, data.noise_rate)
 
 
@@ -116,7 +123,9 @@ def _train(
 ) -> RecordLog:
     """Every method, one after the other, inside the lock."""
     methods, log = list(config.training.methods), RecordLog(folder.records)
-    states = load_states(folder, methods, config, data.fingerprint) if resume else {}
+    states: dict[str, State] = {}
+    if resume:
+        states = from_main(lambda: load_states(folder, methods, config, data.fingerprint))
     runs = [
         MethodRun(method, config, data, folder, log, narrator, method not in states)
         for method in methods
@@ -124,14 +133,7 @@ def _train(
     for run in runs:
         if run.method in states:
             run.take(states[run.method])
-    known = max((state["records"] for state in states.values()), default=0)
-    # Parsed now, not when the table is made of them hours later.
-    kept = log.first(known)
-    for method, state in states.items():
-        check_rounds(state, kept, folder.checkpoint(method))
-    check_none_missing(folder, methods, states, kept)
-    # Records written after the last checkpoint will be written again.
-    log.truncate(known)
+    from_main(lambda: _take_log(log, folder, methods, states))
     narrator.begin(config, folder)
     for line in opening_lines(config, data):
         narrator.say(line)
@@ -141,3 +143,17 @@ def _train(
     for run in runs:
         run.train(run.method in states)
     return log
+
+
+def _take_log(
+    log: RecordLog, folder: RunFolder, methods: list[str], states: Mapping[str, State]
+) -> None:
+    """Bring the records to where the checkpoints stand, if they belong together."""
+    known = max((state["records"] for state in states.values()), default=0)
+    # Parsed now, not when the table is made of them hours later.
+    kept = log.first(known)
+    for method, state in states.items():
+        check_rounds(state, kept, folder.checkpoint(method))
+    check_none_missing(folder, methods, states, kept)
+    # Records written after the last checkpoint will be written again.
+    log.truncate(known)

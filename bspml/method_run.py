@@ -19,6 +19,8 @@ from bspml.checkpoints import State
 from bspml.checks import check_device
 from bspml.config import Config
 from bspml.data.indexed import IndexedDataset, sample_index_getter
+from bspml.distributed import computed_by_rows, from_main, is_main
+from bspml.distributed.group import check_rank_device
 from bspml.errors import CheckpointError
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment_data import ExperimentData, Inputs
@@ -46,6 +48,7 @@ class MethodRun:
         self.method, self.config, self.data = method, config, data
         self.folder, self.log, self.narrator = folder, log, narrator
         self.device = check_device(config.device)
+        check_rank_device(self.device)
         network = make_network(config, data.width, pretrained)
         self.network = network.to(self.device)
         self.weights = make_weights(method, data).to(self.device)
@@ -92,9 +95,13 @@ class MethodRun:
             observer=self,
         )
 
-    def _embed(self, inputs: Inputs) -> torch.Tensor:
+    def _embed(self, inputs: Any) -> torch.Tensor:
         size, workers = self.config.evaluation.batch_size, self.config.workers
-        return embed(self.network, inputs, size, self.device, workers)
+
+        def compute(rows: slice) -> torch.Tensor:
+            return embed(self.network, _rows(inputs, rows), size, self.device, workers)
+
+        return computed_by_rows(len(inputs), compute, size)
 
     def _embed_training_set(self) -> torch.Tensor:
         return self._embed(self.data.images)
@@ -106,12 +113,15 @@ class MethodRun:
             return {}
         assert data.validation_labels is not None
         most = len(data.validation_labels) - 1
-        found = evaluate(
-            self._embed(data.validation_images),
-            data.validation_labels,
-            ks=[k for k in settings.ks if k <= most] or [1],
-            backend=settings.backend,
-            clustering=False,
+        held_out = self._embed(data.validation_images)
+        found = from_main(
+            lambda: evaluate(
+                held_out,
+                data.validation_labels,
+                ks=[k for k in settings.ks if k <= most] or [1],
+                backend=settings.backend,
+                clustering=False,
+            )
         )
         recalls = {f"recall_at_{k}": value for k, value in found.recall_at_k.items()}
         return recalls | {"map_at_r": found.map_at_r, "r_precision": found.r_precision}
@@ -119,15 +129,18 @@ class MethodRun:
     def _evaluate(self, last: bool) -> dict[str, Any]:
         settings, data = self.config.evaluation, self.data
         gallery = None if data.gallery_images is None else self._embed(data.gallery_images)
-        found = evaluate(
-            self._embed(data.test_images),
-            data.test_labels,
-            ks=settings.ks,
-            gallery=gallery,
-            gallery_labels=data.gallery_labels,
-            backend=settings.backend,
-            clustering=last and settings.clustering,
-            seed=self.config.seed,
+        queries = self._embed(data.test_images)
+        found = from_main(
+            lambda: evaluate(
+                queries,
+                data.test_labels,
+                ks=settings.ks,
+                gallery=gallery,
+                gallery_labels=data.gallery_labels,
+                backend=settings.backend,
+                clustering=last and settings.clustering,
+                seed=self.config.seed,
+            )
         )
         return {
             "recall_at_k": found.recall_at_k,
@@ -174,6 +187,8 @@ class MethodRun:
 
     def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
         """Draw progress; save inside the round where the configuration asks for it."""
+        if not is_main():
+            return
         self.narrator.step(self.method, step, steps, loss)
         every = self.config.training.checkpoint_every
         if every is not None and trainer.steps % every == 0 and step < steps:
@@ -181,6 +196,8 @@ class MethodRun:
 
     def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
         """Write the record, then the checkpoint that knows of it."""
+        if not is_main():
+            return
         line = self._epoch_record(record)
         self.log.append(line)
         self._save()
@@ -248,6 +265,13 @@ class _Pairs(torch.utils.data.Dataset):
 
     def __getitem__(self, sample_index: int) -> tuple[torch.Tensor, int]:
         return self.views[sample_index], int(self.codes[sample_index])
+
+
+def _rows(inputs: Any, rows: slice) -> Inputs:
+    """A run of rows of a tensor, or of a data set."""
+    if isinstance(inputs, torch.Tensor):
+        return inputs[rows]
+    return torch.utils.data.Subset(inputs, range(rows.start, rows.stop))
 
 
 def _first(*values: float | None) -> float | None:

@@ -29,10 +29,13 @@ from bspml.checks import (
     some_of,
     zero_rows,
 )
+from bspml.distributed.group import rank, ranks
+from bspml.distributed.rows import add_over_ranks, gather_rows
 from bspml.shapes import ArrayLike, Float, Int
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
 _LARGEST_EXPONENT = 80.0
+_BLOCKS_PER_RANK = 4  # at least, along each side: the ranks then have nearly the same to do
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ def pair_statistics(
     base: float = 0.5,
     sample_weights: Float[Tensor, " N"] | ArrayLike | None = None,
     block_size: int | None = None,
+    across_ranks: bool = False,
 ) -> PairStatistics:
     """xi_pos and xi_neg of every sample against the whole training set, exactly.
 
@@ -77,6 +81,8 @@ def pair_statistics(
         base: similarity at which a pair counts as 1 in the sums.
         sample_weights: (N,) in [0, 1], or None for all 1.
         block_size: rows per block; None picks one for the device.
+        across_ranks: share the blocks among the processes of a torch.distributed group.  Each
+            must make this call, with the same arguments, and gets the whole result.
 
     Returns:
         `PairStatistics`, on the CPU.
@@ -100,8 +106,14 @@ def pair_statistics(
     order = torch.argsort(codes, stable=True)
     sums = _PairSums(E[order.to(E.device)], codes[order], weights[order], alpha, beta, base)
     block = _default_block(E) if block_size is None else check_whole(block_size, "block_size")
-    for rows, columns in _block_pairs(len(E), block):
+    if across_ranks and block_size is None:
+        block = min(block, max(1, len(E) // (_BLOCKS_PER_RANK * ranks())))
+    pairs = list(_block_pairs(len(E), block))
+    # Every W-th: neighbours in the list cost about the same.
+    for rows, columns in pairs[rank() :: ranks()] if across_ranks else pairs:
         sums.add(rows, columns)
+    if across_ranks:
+        sums.add_other_ranks()
     log_pos, log_neg = sums.logarithms()
     xi_pos, xi_neg = torch.empty(len(E), dtype=torch.float64), torch.empty(len(E)).double()
     xi_pos[order] = log_pos / alpha
@@ -196,6 +208,14 @@ class _PairSums:
         if not diagonal:
             by_column = torch.logsumexp(exponent + self.log_weights[rows, None], 0).double()
             sums[columns] = torch.logaddexp(sums[columns], by_column)
+
+    def add_other_ranks(self) -> None:
+        """Add the sums of the blocks that other ranks did."""
+        for sums in (self.pos, self.neg):
+            if self.direct:
+                add_over_ranks(sums)
+            else:
+                sums.copy_(torch.logsumexp(gather_rows(sums[None]), 0))
 
     def logarithms(self) -> tuple[Tensor, Tensor]:
         """log(1 + sum) of the positive and of the negative terms, (N,) float64 on the CPU."""

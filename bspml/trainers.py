@@ -23,6 +23,7 @@ from bspml.checkpoints import generator_states, restore_generators
 from bspml.checks import check_choice, check_number, check_whole
 from bspml.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
+from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import CheckpointError, InputError
 from bspml.trainer_state import check_trainer_state, faults_named
 
@@ -100,6 +101,10 @@ class AlternatingTrainer:
     batch needs (very high noise), a round samples all rows its phase may see instead; their weights
     still apply, and the record's `notes` say so.
 
+    In a torch.distributed group every rank makes a trainer of the same parts and `train`s it; they
+    take each step together (`bspml.distributed.share_steps`).  `embed` must then return the rows
+    of all ranks, and `evaluate` the same metrics, on every rank; the state is that of one process.
+
     Mid-round resume is exact when the data set returns the same item for the same index; random
     augmentation drawn in worker processes is not.
     """
@@ -140,6 +145,7 @@ class AlternatingTrainer:
         self.seconds_train = 0.0
         self.notes: tuple[str, ...] = ()
         self.collected: Tensor | None = None
+        share_steps(trainer, sampler)
         self._initial = copy.deepcopy(self._network_state())
         self._resume_generators: dict[str, Any] | None = None
         self._full_round = len(sampler)

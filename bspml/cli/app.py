@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import io
+import os
 import sys
 import traceback
 import warnings
@@ -17,7 +18,7 @@ from typing import Annotated, Any, Optional
 import typer
 
 from bspml import __version__
-from bspml.errors import UserError
+from bspml.errors import LostRankError, UserError
 
 app = typer.Typer(
     name="bspml",
@@ -69,14 +70,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _show_warning(message: Warning | str, *_where: Any) -> None:
-    """A warning is for the user: no file, no line of ours."""
-    print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)
+    """A warning is for the user: no file, no line of ours, and of many processes one says it."""
+    if _is_main_process():
+        print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)
 
 
 def _exit_code(err: BaseException) -> int:
+    if getattr(err, "said_elsewhere", False):  # by another process of the group
+        return 2 if isinstance(err, UserError) else 1
+    if isinstance(err, LostRankError):
+        return _complain(_one_line(str(err)), 1)
     if isinstance(err, UserError):
         return _complain(_one_line(str(err)), 2)
     if isinstance(err, InterruptedRun | KeyboardInterrupt) or type(err).__name__ == "Abort":
+        if not _is_main_process():  # all are interrupted, one says so
+            return _INTERRUPTED
         return _complain(str(err) or "interrupted", _INTERRUPTED)
     if isinstance(err, BrokenPipeError) or isinstance(err.__context__, BrokenPipeError):
         # Raised by us, or by click, which makes an exit of it.
@@ -90,12 +98,19 @@ def _exit_code(err: BaseException) -> int:
         print(err.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
         return 2
     if hasattr(err, "format_message"):  # click's usage errors
+        if not _is_main_process():  # all got the same arguments
+            return 2
         return _complain(f"{_one_line(err.format_message())} (see `bspml --help`)", 2)
     if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
         sys.stdout = None
         return _complain(f"the output cannot be written ({err.strerror})", 2)
     traceback.print_exception(err)
     return _complain("this is a fault of bspml, not yours; please report the lines above", 1)
+
+
+def _is_main_process() -> bool:
+    """False for the processes of torchrun that leave the talking to the first; needs no torch."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _complain(text: str, code: int) -> int:

@@ -14,6 +14,7 @@ from typing import Any
 from bspml.checks import check_device
 from bspml.cli.app import InterruptedRun
 from bspml.config import ClassificationConfig, Config, load_experiment
+from bspml.distributed import from_main, is_main, joined, main_first, ranks
 from bspml.errors import ConfigError
 from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
@@ -31,27 +32,39 @@ def run_train(
 ) -> None:
     """Start or resume the experiment the arguments describe, and print its table."""
     settings = [f"{key}={value}" for key, value in common.items() if value is not None]
+    with joined():
+        _run(arguments, settings, resume, output, as_json, quiet)
+
+
+def _run(
+    arguments: list[str],
+    settings: list[str],
+    resume: str | None,
+    output: str | None,
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    """On every rank; the first one prints and writes."""
     if resume is not None:
         if arguments or settings or output is not None:
             raise ConfigError(
                 "--resume goes on with the run's own configuration; drop the other arguments, or "
                 "start a new run without --resume."
             )
-        folder = RunFolder.open(resume)
-        config = load_experiment(folder.config)
+        folder, config = from_main(lambda: _read_run(resume))
         job = _job(config)
-        data = job.load_data(config)
+        data = main_first(lambda: job.load_data(config))
     else:
         config = _read_arguments(arguments, settings)
         job = _job(config)
         check_device(config.device)
-        data = job.load_data(config)
+        data = main_first(lambda: job.load_data(config))
         job.check_experiment(config, data)
         # Made last, so that a mistake above leaves no empty folder.
-        folder = RunFolder.create(output or str(Path("runs") / config.name))
+        folder = from_main(lambda: RunFolder.create(output or str(Path("runs") / config.name)))
     # pml warns of every optional dictionary entry that is absent.
     logging.getLogger("PML").setLevel(logging.ERROR)
-    narrator = job.terminal(quiet or as_json)
+    narrator = job.terminal(quiet or as_json or not is_main())
     try:
         result = job.run_experiment(config, folder, resume is not None, narrator, data=data)
     except KeyboardInterrupt:
@@ -60,7 +73,13 @@ def run_train(
         ) from None
     finally:
         narrator.close()
-    _print_result(result, as_json, narrator.files)
+    if is_main():
+        _print_result(result, as_json, narrator.files)
+
+
+def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:
+    folder = RunFolder.open(path)
+    return folder, load_experiment(folder.config)
 
 
 @dataclass(frozen=True)
@@ -76,6 +95,11 @@ class _Job:
 def _job(config: Config | ClassificationConfig) -> _Job:
     if not isinstance(config, ClassificationConfig):
         return _Job(load_data, check_experiment, run_experiment, Terminal)
+    if ranks() > 1:
+        raise ConfigError(
+            f"`task`: {config.task} is trained by one process; got {ranks()}. Start it without "
+            "torchrun."
+        )
     from bspml.classification import experiment
     from bspml.cli.train_classifier import ClassifierTerminal
 

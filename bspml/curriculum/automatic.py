@@ -19,9 +19,11 @@ import torch
 from torch import Tensor
 
 from bspml.checks import check_choice, check_whole
-from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.contrastive import ContrastiveStatistics
+from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.noise_rate import estimate_noise, label_p_values
+from bspml.sharded_statistics import sharded_contrastive_statistics
 from bspml.weights.age import age_for_maw
 from bspml.weights.state import SampleWeights
 
@@ -115,8 +117,16 @@ class AutomaticUpdate:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
-        stats = contrastive_statistics(embeddings, self.codes, sample_weights=reference, rows=rows)
+        stats = sharded_contrastive_statistics(embeddings, self.codes, reference, rows)
         solving = time.perf_counter()
+        fields = solved_once(self, lambda: self._weigh(stats, judged))
+        return fields | {
+            "seconds_statistics": solving - start,
+            "seconds_solve": time.perf_counter() - solving,
+        }
+
+    def _weigh(self, stats: ContrastiveStatistics, judged: Tensor) -> dict[str, Any]:
+        """Find the weights of the rows `judged` and write them."""
         p_values = label_p_values(stats)
         if self.noise_rate is None:
             estimate = estimate_noise(stats)
@@ -141,8 +151,6 @@ class AutomaticUpdate:
             "noise_rate": self.noise_rate,
             "noise_interval": self.interval,
             "num_untestable": int((judged & ~stats.testable).sum()),
-            "seconds_statistics": solving - start,
-            "seconds_solve": time.perf_counter() - solving,
         }
 
     def _check_left(self, new: Tensor, judged: Tensor) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from bspml.checks import check_choice, check_number
+from bspml.distributed.main_rank import solved_once
 from bspml.errors import InputError
 from bspml.statistics import PairStatistics, pair_statistics
 from bspml.weights.age import AgeSchedule, age_for_maw
@@ -94,9 +95,10 @@ class PublishedUpdate:
             beta,
             base,
             sample_weights=current if self.weighted == "weighted" else None,
+            across_ranks=True,
         )
         solving = time.perf_counter()
-        fields = self._solve(stats, codes, current)
+        fields = solved_once(self, lambda: self._solve(stats, codes, current))
         fields["seconds_statistics"] = solving - start
         fields["seconds_solve"] = time.perf_counter() - solving
         return fields

@@ -141,6 +141,9 @@ class SelfPacedCurriculum:
     def update(self, embeddings: Float[Tensor, "N D"] | ArrayLike) -> CurriculumRecord:
         """Compute statistics, solve for the weights, write them, and say what happened.
 
+        In a torch.distributed group every rank must make this call, with the same embeddings: the
+        statistics are shared among them, rank 0 solves, and all end with the same weights.
+
         Args:
             embeddings: (N, D) of the whole training set, in data-set order, eval mode.
 

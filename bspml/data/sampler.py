@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils.data import BatchSampler
 
 from bspml.checks import check_whole, encode_labels
+from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
 
 
@@ -29,7 +30,8 @@ class PKSampler(BatchSampler):
     classes remain without the single ones.
 
     The batches of an epoch are a function of (seed, epoch, rows) and of nothing else; the global
-    random state is neither read nor changed.  Iterating goes on where the last iteration stopped,
+    random state is neither read nor changed.  So every process of several has the same order, and
+    with `share` yields its part of each batch.  Iterating goes on where the last iteration stopped,
     and after the last batch of an epoch with the next epoch.
 
     With DataLoader workers the loader fetches batches before the loop trains on them, so
@@ -82,6 +84,7 @@ class PKSampler(BatchSampler):
         self._groups = self._usable_groups(self._mask)
         self._seen = np.zeros(n, dtype=bool)
         self._run: object = None  # the newest iteration: only it may move `position`
+        self._part = slice(None)  # of each batch, where several processes share them
 
     # --- order ------------------------------------------------------------------------------------
 
@@ -103,7 +106,7 @@ class PKSampler(BatchSampler):
             if number > skip:
                 if self._run is run:
                     self.position = number
-                yield batch
+                yield batch[self._part]
             if number == length:
                 return
 
@@ -122,6 +125,26 @@ class PKSampler(BatchSampler):
         self.position = check_whole(position, "position", low=0)
         self.epoch = epoch
         self._run = None
+
+    def share(self, rank: int, ranks: int) -> None:
+        """Yield only part `rank` of `ranks` of each batch, from the next iteration on.
+
+        The parts are consecutive, in the order of the ranks, and differ by one row at most.
+        Lengths, positions and states are still about whole batches, so a saved state goes on with
+        any number of ranks.
+
+        Raises:
+            InputError: a batch has fewer rows than there are ranks, or `rank` is not below `ranks`.
+        """
+        rank, ranks = check_whole(rank, "rank", low=0), check_whole(ranks, "ranks")
+        if rank >= ranks:
+            raise InputError(f"`rank` must be below `ranks`, {ranks}; got {rank}.")
+        if self.batch_size < ranks:
+            raise InputError(
+                f"a batch has {self.batch_size} rows, fewer than the {ranks} processes that share "
+                "it. Start fewer processes, or take larger batches."
+            )
+        self._part = nth_share(self.batch_size, rank, ranks)
 
     # --- rows -------------------------------------------------------------------------------------
 

@@ -37,6 +37,9 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
     process on the whole batch; in the parent each rank's queue differs.  Who gathers the rows
     otherwise passes `sample_index`: they are then queued in its order.
 
+    Where all ranks are known to show the memory the whole batch in one order, `joint_batches` is
+    set (`bspml.distributed` sets it), and the rows are queued as they come.
+
     The queue, its position and its indices are in `state_dict`, so a resumed run goes on exactly.
     Losses of other classes are handled by the parent, unchanged.
 
@@ -66,6 +69,7 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         embedding_size = check_whole(embedding_size, "embedding_size")
         memory_size = check_whole(memory_size, "memory_size")
         super().__init__(loss, embedding_size, memory_size=memory_size, miner=miner, **kwargs)
+        self.joint_batches = False
 
     @staticmethod
     def supported_losses() -> list[str]:
@@ -115,8 +119,10 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         self._check_fits(batch.embeddings)
         known = look_up(self._table(), batch.embeddings, None, sample_index)
         queued, anchors = self._split(enqueue_mask, len(embeddings), batch.embeddings.device)
-        given = None if sample_index is None else known.sample_index
-        order = order_on_every_rank(batch.embeddings.detach(), given)
+        order = torch.arange(len(embeddings), device=batch.embeddings.device)
+        if not self.joint_batches:
+            given = None if sample_index is None else known.sample_index
+            order = order_on_every_rank(batch.embeddings.detach(), given)
         index = known.sample_index
         if index is None:
             index = self._anonymous(order)

@@ -38,6 +38,7 @@ class RunningTau(nn.Module):
 
     With an initialised `torch.distributed` group the sums of all ranks are added, so tau is the
     same on each: every rank must call `update` equally often, with an empty tensor if need be.
+    Unless `joint_batches` says that each rank already sees the batch of all.
 
     Args:
         tau: a finite number, "mean" or "ema".
@@ -48,6 +49,7 @@ class RunningTau(nn.Module):
         total: 0-d float64 buffer, the sum of all losses (weighted), and
         correction: what its additions rounded away.
         count: 0-d float64 buffer, the number (total weight) of losses seen; 0: none yet.
+        joint_batches: every rank calls `update` with the losses of all ranks; False.
 
     Raises:
         InputError: another word, or a number out of range.
@@ -67,6 +69,7 @@ class RunningTau(nn.Module):
         super().__init__()
         if isinstance(tau, str) and tau not in MODES:
             raise InputError(f"`tau` must be a number, {' or '.join(MODES)}; got {tau!r}.")
+        self.joint_batches = False
         self.mode = tau if isinstance(tau, str) else "constant"
         self.momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
         if self.momentum == 1:
@@ -105,7 +108,7 @@ class RunningTau(nn.Module):
         if self.count.device != losses.device:
             self.to(losses.device)
         batch = self._sum_and_count(losses.detach(), weights)
-        if self.training:
+        if self.training and not self.joint_batches:
             batch = over_all_ranks(batch)
         total, count = batch.unbind()
         counts = torch.isfinite(total) & (count > 0)

@@ -1,0 +1,139 @@
+"""The life of a process group: who is there, joining it, and ending together.
+
+`torchrun` starts W processes and tells each its rank through the environment.  They meet in a
+process group: gloo for tensors on the CPU, NCCL for those on GPUs.  One process alone is a group
+of one, so nothing that is written for many processes needs another branch.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import distributed
+from torch.distributed.distributed_c10d import PrefixStore, Store
+
+from bspml.distributed.failure import Failures
+from bspml.errors import ConfigError
+
+_TIMEOUT = datetime.timedelta(minutes=30)
+
+
+def ranks() -> int:
+    """How many processes work together; 1 without a process group."""
+    return distributed.get_world_size() if _started() else 1
+
+
+def rank() -> int:
+    """Which of them this one is, 0 to `ranks()` - 1."""
+    return distributed.get_rank() if _started() else 0
+
+
+def is_main() -> bool:
+    """Whether this is rank 0, the one that prints and writes."""
+    return rank() == 0
+
+
+@contextmanager
+def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
+    """Work in the process group that torchrun describes while the block runs.
+
+    Without torchrun, or inside a group that was started already, the block runs as it is.  An
+    error of one rank ends the block on every rank; see `bspml.distributed.failure`.
+
+    Args:
+        timeout: how long a rank waits for another that lives but does not come.  One that died is
+            noticed at once.
+
+    Raises:
+        ConfigError: the environment describes a group that cannot be met.
+        LostRankError: another rank was killed.
+    """
+    size = _wanted_size()
+    if size == 1 or _started():
+        yield
+        return
+    store = _start(timeout)
+    failures = Failures(store, distributed.get_rank(), size)
+    try:
+        with failures.shared():
+            yield
+            wait_for_all()  # nobody leaves while another still works: its error is everyone's
+    finally:
+        if _started():
+            distributed.destroy_process_group()
+
+
+def wait_for_all() -> None:
+    """Return when every rank has come here."""
+    if ranks() > 1:
+        distributed.all_reduce(torch.zeros(1, device=message_device()))
+
+
+def message_device() -> torch.device:
+    """Where small tensors must lie to be exchanged: the CPU unless the group only knows GPUs."""
+    only_gpus = _started() and distributed.get_backend() == "nccl"
+    return torch.device("cuda" if only_gpus else "cpu")
+
+
+def check_rank_device(device: torch.device) -> None:
+    """Each rank of a machine needs a GPU of its own, if it needs one.
+
+    Raises:
+        ConfigError: two ranks would share a GPU.
+    """
+    if ranks() == 1 or device.type != "cuda":
+        return
+    local, there = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    if device.index is not None and local > 1:
+        raise ConfigError(
+            f"`device` is {device}, the same GPU for all {local} processes of this machine. Use "
+            "device=cuda: each then takes its own."
+        )
+    if local > there:
+        raise ConfigError(
+            f"{local} processes on this machine, but {there} GPU(s). Start torchrun with "
+            f"--nproc-per-node {there}, or use device=cpu."
+        )
+
+
+def _started() -> bool:
+    return distributed.is_available() and distributed.is_initialized()
+
+
+def _wanted_size() -> int:
+    if "RANK" not in os.environ or not distributed.is_available():
+        return 1
+    try:
+        return int(os.environ.get("WORLD_SIZE", "1"))
+    except ValueError as err:
+        raise ConfigError(f"the environment variable WORLD_SIZE must be a number; {err}.") from None
+
+
+def _start(timeout: datetime.timedelta) -> Store:
+    """Join; returns a store that the ranks share beside the group, and after it broke."""
+    backend = "gloo"
+    if torch.cuda.is_available() and distributed.is_nccl_available():
+        backend = "cpu:gloo,cuda:nccl"
+        local = int(os.environ.get("LOCAL_RANK", "0"))
+        if local < torch.cuda.device_count():
+            torch.cuda.set_device(local)
+    try:
+        store, own, size = next(iter(distributed.rendezvous("env://")))
+        distributed.init_process_group(
+            backend,
+            store=PrefixStore("bspml group", store),
+            rank=own,
+            world_size=size,
+            timeout=timeout,
+        )
+    except (ValueError, RuntimeError) as err:
+        reason = " ".join(str(err).split())[:200]
+        raise ConfigError(
+            f"the process group cannot be started ({reason}). Start with "
+            "`torchrun --nproc-per-node N -m bspml train ...`, or unset RANK and WORLD_SIZE."
+        ) from err
+    return PrefixStore("bspml failures", store)

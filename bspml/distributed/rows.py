@@ -1,0 +1,126 @@
+"""N rows over W ranks: who does which, and all of them back in order.
+
+Shares are runs of consecutive rows, in the order of the ranks, that differ by one row (or one
+block) at most, so that gathering is putting one after the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, distributed
+
+from bspml.checks import check_whole
+from bspml.distributed.group import message_device, rank, ranks
+from bspml.errors import InputError
+
+
+def share_of(n: int, block: int = 1, *, of_rank: int | None = None) -> slice:
+    """This rank's run of n rows.
+
+    Args:
+        n: rows in all, at least 0.
+        block: rows that stay together: shares are cut between blocks of this size only.
+        of_rank: another rank's share.
+
+    Example:
+        >>> share_of(10)  # without other ranks
+        slice(0, 10, None)
+    """
+    own = rank() if of_rank is None else of_rank
+    return nth_share(check_whole(n, "n", low=0), own, ranks(), check_whole(block, "block"))
+
+
+def nth_share(n: int, number: int, shares: int, block: int = 1) -> slice:
+    """Run `number` of `shares` runs of n rows.
+
+    Example:
+        >>> [nth_share(8, r, 3) for r in range(3)]
+        [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
+    """
+    blocks = -(-n // block)
+    each, more = divmod(blocks, shares)
+    start = number * each + min(number, more)
+    stop = start + each + (number < more)
+    return slice(min(start * block, n), min(stop * block, n))
+
+
+def gather_rows(part: Tensor) -> Tensor:
+    """The rows of every rank, one rank after the other, on every rank.
+
+    Args:
+        part: (n_r, ...) this rank's; n_r may differ between ranks and be 0, the rest may not.
+
+    Returns:
+        (sum of n_r, ...), on the device of `part`, without gradient.
+    """
+    if ranks() == 1:
+        return part.detach()
+    return torch.cat(gather_parts(part))
+
+
+def gather_parts(part: Tensor, sizes: list[int] | None = None) -> list[Tensor]:
+    """The rows of each rank, [(n_0, ...), (n_1, ...), ...], without gradient.
+
+    Args:
+        part: (n_r, ...).
+        sizes: n_0, n_1, ... if known; else the ranks ask each other.
+    """
+    if sizes is None:
+        sizes = gather_sizes(len(part))
+    home, longest = part.device, max(sizes)
+    # Backends differ in whether they take tensors of unequal size, or booleans: none needs to.
+    sent = part.detach().to(torch.uint8) if part.dtype == torch.bool else part.detach()
+    sent = sent.to(message_device()) if home.type == "cpu" else sent
+    padded = sent.new_zeros((longest, *sent.shape[1:]))
+    padded[: len(sent)] = sent
+    received = [torch.empty_like(padded) for _ in sizes]
+    distributed.all_gather(received, padded)
+    return [rows[:n].to(home, part.dtype) for rows, n in zip(received, sizes, strict=True)]
+
+
+def gather_sizes(n: int) -> list[int]:
+    """Each rank's n."""
+    own = torch.tensor([n], device=message_device())
+    sizes = [torch.empty_like(own) for _ in range(ranks())]
+    distributed.all_gather(sizes, own)
+    return [int(size) for size in sizes]
+
+
+def computed_by_rows(n: int, compute: Callable[[slice], Tensor], block: int = 1) -> Tensor:
+    """`compute(slice(0, n))`, each rank computing its share of the rows.
+
+    Args:
+        n: rows, at least 1.
+        compute: returns the (stop - start, ...) results of a slice of rows, on the CPU.
+        block: rows per batch of `compute`: shares are cut between batches only, so that every
+            batch is the one that a single process computes, bit for bit.
+
+    Returns:
+        (n, ...) on every rank.
+    """
+    if ranks() == 1:
+        return compute(slice(0, n))
+    rows = share_of(n, block)
+    part = compute(rows) if rows.stop > rows.start else None
+    # A rank without rows learns from rank 0, which always has some, what a row looks like.
+    form = [None if part is None else (part.shape[1:], part.dtype)]
+    distributed.broadcast_object_list(form, src=0)
+    if form[0] is None:
+        raise InputError("there must be at least one row to compute; got none.")
+    if part is None:
+        part = torch.empty((0, *form[0][0]), dtype=form[0][1])
+    return gather_rows(part)
+
+
+def add_over_ranks(values: Tensor) -> Tensor:
+    """The sum over the ranks of a tensor of the same shape on each, in place."""
+    if ranks() == 1:
+        return values
+    if values.device.type == "cpu" and message_device().type != "cpu":
+        moved = values.to(message_device())
+        distributed.all_reduce(moved)
+        return values.copy_(moved)
+    distributed.all_reduce(values)
+    return values
