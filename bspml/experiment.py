@@ -22,7 +22,7 @@ from bspml.build import (
 from bspml.checkpoints import State
 from bspml.checks import check_device
 from bspml.config import Config
-from bspml.distributed import from_main, is_main, main_first
+from bspml.distributed import explained, from_main, is_main, main_first
 from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData, load_data
 from bspml.method_run import MethodRun
@@ -81,7 +81,7 @@ def run_experiment(
     data = main_first(lambda: load_data(config)) if data is None else data
     check_experiment(config, data, pretrained=not resume)
     held = run_folder(folder, config, config.training.methods, resume)
-    with held if is_main() else nullcontext():
+    with held if is_main() else nullcontext(), explained():
         log = _train(config, folder, resume, narrator, data)
         results = from_main(lambda: write_outputs(config, data, folder, log.read(), figures))
     return ExperimentResult(results, folder, data.noise_rate)

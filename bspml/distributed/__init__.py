@@ -7,7 +7,7 @@ program is written once.  `docs/distributed.md` has a training loop of one's own
 from bspml.distributed.batch import gather_batch, gather_own_first
 from bspml.distributed.batch_norm import synchronize_batch_norm
 from bspml.distributed.gradients import add_gradients, average_gradients
-from bspml.distributed.group import is_main, joined, rank, ranks, wait_for_all
+from bspml.distributed.group import explained, is_main, joined, rank, ranks, wait_for_all
 from bspml.distributed.loss_wrapper import DistributedLossWrapper
 from bspml.distributed.main_rank import from_main, main_first, sync_weights
 from bspml.distributed.pml_trainer import share_steps
@@ -18,6 +18,7 @@ __all__ = [
     "add_gradients",
     "average_gradients",
     "computed_by_rows",
+    "explained",
     "from_main",
     "gather_batch",
     "gather_own_first",

@@ -1,13 +1,11 @@
 """One rank fails: all end, with its message, once.
 
 A rank that waits in a collective for one that will never come must learn why.  So the rank that
-fails first leaves its error in the store that all ranks share beside the group, then closes its
-connections.  The others' collectives break at once; each looks into the store and raises that very
-error.  Nothing in the store means that a rank died without a word: those still alive answer a roll
-call, and the others are named.
-
-Rank 0 speaks for all.  A rank whose error rank 0 does not take up (it is busy outside the group,
-or waits for a GPU that will not answer) speaks itself after `_PATIENCE` seconds.
+fails first leaves its error in the store that all ranks share beside the group, prints it, and
+ends, which closes its connections.  The others' collectives break at once (or torchrun stops
+them); each looks into the store and raises that very error, silently.  Nothing in the store means
+that a rank died without a word: those still alive answer a roll call, and the first of them names
+the others.
 """
 
 from __future__ import annotations
@@ -19,7 +17,6 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from datetime import timedelta
 from types import FrameType
 from typing import Any
 
@@ -28,9 +25,8 @@ from torch.distributed.distributed_c10d import Store
 
 from bspml.errors import BspmlError, LostRankError
 
-_PATIENCE = 10.0  # seconds for rank 0 to take up an error
+_TO_READ = 1.0  # seconds for an error that was left before its rank ended to be there
 _ROLL_CALL = 3.0  # seconds for the living to answer
-_TO_PRINT = 1.0  # seconds that rank 0 gets before torchrun, seeing an exit, stops it
 
 _BROKEN = re.compile(
     r"gloo|connection (closed|reset|refused)|broken pipe|nccl|process ?group|timed out waiting",
@@ -68,63 +64,44 @@ class Failures:
             LostRankError: a rank was killed.
         """
         try:
-            with _sigterm_raises():
+            with _sigterm_raises(), self.explained():
                 yield
-        except (KeyboardInterrupt, GeneratorExit):
-            raise  # the terminal interrupts every rank
-        except BaseException as err:
-            ours = self._agreed(err)
-            if ours is err:
-                raise
-            raise ours from err
+        except Exception as err:  # not KeyboardInterrupt: the terminal interrupts every rank
+            self._tell(err)
+            raise
 
-    def _agreed(self, err: BaseException) -> BaseException:
-        if _is_loss(err):
-            with suppress(RuntimeError):
-                _close()  # the ranks that wait for this one break off, too
-            return self._told() or self._lost(isinstance(err, _StoppedError))
-        if getattr(err, "said_elsewhere", False):
-            return err  # every rank raised it already
-        return self._tell(err)
-
-    # -- the failing rank --------------------------------------------------------------------
-
-    def _tell(self, err: BaseException) -> BaseException:
-        """Leave the error where the others find it; returns what this rank is to raise."""
+    @contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raise, in place of a collective's failure, the error of the rank that caused it."""
         try:
-            first = self.store.add("failures", 1) == 1
-            if first:
-                self.store.set("failure", pickle.dumps((self.rank, portable(err))))
-        except RuntimeError:  # the store's process is gone
-            return err
-        _close()
-        if not first:
-            return self._told() or err
-        if self.rank == 0:
-            return err
-        # A fault of ours is printed where the traceback is.
-        if self._wait_for("heard 0", _PATIENCE) and isinstance(err, BspmlError):
-            _say_elsewhere(err)
-        time.sleep(_TO_PRINT)
-        return err
+            yield
+        except BaseException as err:
+            if not _is_loss(err):
+                raise
+            raise self._told() or self._lost(isinstance(err, _StoppedError)) from err
 
-    # -- the others --------------------------------------------------------------------------
+    def _tell(self, err: Exception) -> None:
+        """Leave the error where the others find it, unless it came from there."""
+        if getattr(err, "said_elsewhere", False) or isinstance(err, LostRankError):
+            return
+        with suppress(RuntimeError):  # the store's process is gone
+            if self.store.add("failures", 1) == 1:
+                content: Any = pickle.dumps((self.rank, portable(err)))  # bytes are taken, too
+                self.store.set("failure", content)
+            else:  # all ranks found the same mistake
+                err.said_elsewhere = True  # type: ignore[attr-defined]
 
-    def _told(self) -> BaseException | None:
+    def _told(self) -> BspmlError | None:
         """The error that a rank left, or None."""
-        if not self._wait_for("failure", _ROLL_CALL):
+        if not self._wait_for("failure", _TO_READ):
             return None
         origin, err = pickle.loads(self.store.get("failure"))
         if not isinstance(err, BspmlError):
-            err = _say_elsewhere(RankFailedError(f"rank {origin} failed: {err}"))
-        elif self.rank != 0:
-            _say_elsewhere(err)
-        self.store.set(f"heard {self.rank}", "1")
-        if self.rank != 0:
-            time.sleep(_TO_PRINT)
+            err = RankFailedError(f"rank {origin} failed: {err}")
+        err.said_elsewhere = True
         return err
 
-    def _lost(self, stopped: bool) -> BaseException:
+    def _lost(self, stopped: bool) -> LostRankError:
         """Call the roll: who does not answer is gone."""
         try:
             self.store.set(f"alive {self.rank}", "1")
@@ -147,24 +124,20 @@ class Failures:
             f"{what}. A run that was training goes on with --resume, on any number of processes."
         )
         speaker = min((r for r in range(self.size) if r not in missing), default=0)
-        if self.rank != speaker:
-            _say_elsewhere(err)
-            time.sleep(_TO_PRINT)
+        err.said_elsewhere = self.rank != speaker
         return err
 
     def _wait_for(self, key: str, seconds: float) -> bool:
         """Whether somebody sets this key in time."""
-        try:
-            self.store.wait([key], timedelta(seconds=seconds))
-        except RuntimeError:  # torch's DistStoreError among them
-            return False
-        return True
-
-
-def _say_elsewhere(err: BspmlError) -> BspmlError:
-    """Mark an error that another rank prints."""
-    err.said_elsewhere = True
-    return err
+        deadline = time.monotonic() + seconds
+        with suppress(RuntimeError):  # the store is gone
+            # Asked again and again: the store's own waiting prints warnings when it ends.
+            while not self.store.check([key]):
+                if time.monotonic() > deadline:
+                    return False
+                time.sleep(0.05)
+            return True
+        return False
 
 
 def portable(err: BaseException) -> BaseException:
@@ -181,12 +154,6 @@ def _is_loss(err: BaseException) -> bool:
     if isinstance(err, _StoppedError | distributed.DistError):
         return True
     return type(err) is RuntimeError and _BROKEN.search(str(err)) is not None
-
-
-def _close() -> None:
-    """Close this rank's connections: whoever waits for it breaks off."""
-    if distributed.is_initialized():
-        distributed.destroy_process_group()
 
 
 @contextmanager

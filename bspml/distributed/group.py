@@ -10,7 +10,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 
 import torch
 from torch import distributed
@@ -20,6 +20,7 @@ from bspml.distributed.failure import Failures
 from bspml.errors import ConfigError
 
 _TIMEOUT = datetime.timedelta(minutes=30)
+_current: list[Failures] = []  # of the `joined` block this process is in
 
 
 def ranks() -> int:
@@ -58,13 +59,26 @@ def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
         return
     store = _start(timeout)
     failures = Failures(store, distributed.get_rank(), size)
+    _current.append(failures)
     try:
         with failures.shared():
             yield
             wait_for_all()  # nobody leaves while another still works: its error is everyone's
     finally:
-        if _started():
+        _current.pop()
+        with suppress(RuntimeError):
             distributed.destroy_process_group()
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raise, in place of a broken collective of the block, the error of the rank that broke it.
+
+    `joined` does so in the end; around a part of its block, this lets that part clean up after a
+    mistake, whichever rank found it.
+    """
+    with _current[-1].explained() if _current else nullcontext():
+        yield
 
 
 def wait_for_all() -> None:

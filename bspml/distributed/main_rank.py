@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import distributed, nn
@@ -14,6 +14,7 @@ from bspml.distributed.group import is_main, message_device, ranks, wait_for_all
 Outcome = TypeVar("Outcome")
 
 
+@runtime_checkable
 class Weighted(Protocol):
     """What moves sample weights: a weight update of a curriculum."""
 

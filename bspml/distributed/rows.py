@@ -55,8 +55,6 @@ def gather_rows(part: Tensor) -> Tensor:
     Returns:
         (sum of n_r, ...), on the device of `part`, without gradient.
     """
-    if ranks() == 1:
-        return part.detach()
     return torch.cat(gather_parts(part))
 
 
@@ -67,6 +65,8 @@ def gather_parts(part: Tensor, sizes: list[int] | None = None) -> list[Tensor]:
         part: (n_r, ...).
         sizes: n_0, n_1, ... if known; else the ranks ask each other.
     """
+    if ranks() == 1:
+        return [part.detach()]
     if sizes is None:
         sizes = gather_sizes(len(part))
     home, longest = part.device, max(sizes)
@@ -82,6 +82,8 @@ def gather_parts(part: Tensor, sizes: list[int] | None = None) -> list[Tensor]:
 
 def gather_sizes(n: int) -> list[int]:
     """Each rank's n."""
+    if ranks() == 1:
+        return [n]
     own = torch.tensor([n], device=message_device())
     sizes = [torch.empty_like(own) for _ in range(ranks())]
     distributed.all_gather(sizes, own)

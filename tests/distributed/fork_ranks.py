@@ -1,0 +1,81 @@
+"""Run `on_a_rank()` of test files on several processes: `fork_ranks.py OUT SIZES FILE...`.
+
+The imports are done once; each rank is a fork of this process and joins its group as under
+torchrun.  What rank r of W returned lies in OUT/STEM-all-W-r.pt.  Of a file with `CASES` and
+`as_a_process(case, rank)` two ranks are run for each case, and join themselves.
+"""
+
+import importlib.util
+import os
+import signal
+import sys
+import traceback
+from functools import partial
+from pathlib import Path
+
+import torch
+
+import bspml.experiment
+import bspml.trainers  # noqa: F401  (imported before the forks)
+from bspml.distributed import joined
+
+PATIENCE = 100  # seconds before a rank that hangs is ended
+
+
+def main(out, sizes, files):
+    torch.set_num_threads(1)
+    failed = 0
+    for file in files:
+        spec = importlib.util.spec_from_file_location(Path(file).stem, file)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        out_of = Path(out) / spec.name
+        for case in getattr(module, "CASES", ()):
+            failed += run(partial(module.as_a_process, case), 2, out_of, case)
+        for size in sizes if hasattr(module, "on_a_rank") else ():
+            failed += run(partial(in_a_group, module.on_a_rank), size, out_of, "all")
+    return failed
+
+
+def in_a_group(on_a_rank, _rank):
+    with joined():
+        return on_a_rank()
+
+
+def run(function, size, out, case):
+    """Number of ranks that failed; as under torchrun, the store belongs to none of them."""
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    children = [fork(function, rank, size, store.port, f"{out}-{case}") for rank in range(size)]
+    ends = [os.waitpid(child, 0)[1] for child in children]
+    return sum(end not in (0, signal.SIGKILL) for end in ends)  # some cases kill themselves
+
+
+def fork(function, rank, size, port, out):
+    child = os.fork()
+    if child:
+        return child
+    signal.alarm(PATIENCE)
+    os.environ |= {
+        "RANK": str(rank),
+        "LOCAL_RANK": str(rank),
+        "WORLD_SIZE": str(size),
+        "LOCAL_WORLD_SIZE": str(size),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "TORCHELASTIC_USE_AGENT_STORE": "True",
+        "TORCHELASTIC_RESTART_COUNT": "0",
+    }
+    code = 1
+    try:
+        torch.save(function(rank), f"{out}-{size}-{rank}.pt")
+        code = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], [int(s) for s in sys.argv[2].split(",")], sys.argv[3:]))

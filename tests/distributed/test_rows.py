@@ -1,0 +1,56 @@
+"""Rows over ranks: shares that partition, and come back in order."""
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bspml.distributed import computed_by_rows, gather_rows, share_of
+from bspml.distributed.rows import add_over_ranks, gather_sizes, nth_share
+
+
+def on_a_rank():
+    values = torch.arange(7.0, dtype=torch.float64).view(7, 1) * torch.tensor([1.0, -1.0])
+    batches = []
+
+    def compute(rows):
+        batches.append((rows.start, rows.stop))
+        return values[rows] ** 2
+
+    return {
+        "values": gather_rows(values[share_of(7)]),
+        "flags": gather_rows(values[share_of(7), 0] > 2),
+        "nothing": gather_rows(torch.empty(0, 3)),
+        "squares": computed_by_rows(7, compute, block=4),
+        "one block": computed_by_rows(7, compute, block=10),
+        "batches": batches,
+        "sizes": gather_sizes(len(values[share_of(7)])),
+        "sum": add_over_ranks(torch.tensor([1.5, 2.0])),
+    }
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_gathered_rows_are_those_of_one_process(everyone, size):
+    alone = on_a_rank()
+    for found in everyone(__file__, size):
+        for name in ("values", "flags", "nothing", "squares", "one block"):
+            assert torch.equal(found[name], alone[name]), name
+            assert found[name].dtype == alone[name].dtype
+        assert found["sum"].tolist() == [1.5 * size, 2.0 * size]
+    assert everyone(__file__, 2)[0]["sizes"] == [4, 3]
+    assert everyone(__file__, 3)[0]["sizes"] == [3, 2, 2]
+
+
+def test_batches_are_cut_where_one_process_cuts_them(everyone):
+    first, second = everyone(__file__, 2)
+    assert first["batches"] == [(0, 4), (0, 7)]
+    assert second["batches"] == [(4, 7)]  # nothing of the single block
+
+
+@given(st.integers(0, 50), st.integers(1, 7), st.integers(1, 9))
+def test_shares_partition_the_rows_between_blocks(n, shares, block):
+    cuts = [nth_share(n, number, shares, block) for number in range(shares)]
+    assert [row for cut in cuts for row in range(n)[cut]] == list(range(n))
+    assert all(cut.start % block == 0 or cut.start == n for cut in cuts)
+    blocks = [-(-(cut.stop - cut.start) // block) for cut in cuts]
+    assert max(blocks) - min(blocks) <= 1
