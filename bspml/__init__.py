@@ -33,7 +33,16 @@ _HOME = {
     "IMAE": "bspml.reducers",
     "load_retrieval": "bspml.data.catalogue",
 }
-_MODULES = ("functional", "noise", "methods", "reducers", "trainers", "evaluation", "errors")
+_MODULES = (
+    "functional",
+    "noise",
+    "methods",
+    "reducers",
+    "trainers",
+    "evaluation",
+    "distributed",
+    "errors",
+)
 
 __all__ = [*_HOME, *_MODULES]
 
