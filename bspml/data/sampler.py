@@ -84,7 +84,7 @@ class PKSampler(BatchSampler):
         self._groups = self._usable_groups(self._mask)
         self._seen = np.zeros(n, dtype=bool)
         self._run: object = None  # the newest iteration: only it may move `position`
-        self._part = slice(None)  # of each batch, where several processes share them
+        self._part = list(range(self.batch_size))  # of each batch: what this process takes
 
     # --- order ------------------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class PKSampler(BatchSampler):
             if number > skip:
                 if self._run is run:
                     self.position = number
-                yield batch[self._part]
+                yield [batch[place] for place in self._part]
             if number == length:
                 return
 
@@ -126,25 +126,39 @@ class PKSampler(BatchSampler):
         self.epoch = epoch
         self._run = None
 
-    def share(self, rank: int, ranks: int) -> None:
+    def share(self, rank: int, ranks: int, micro_batches: int = 1) -> None:
         """Yield only part `rank` of `ranks` of each batch, from the next iteration on.
 
         The parts are consecutive, in the order of the ranks, and differ by one row at most.
         Lengths, positions and states are still about whole batches, so a saved state goes on with
         any number of ranks.
 
+        Args:
+            rank: 0 to `ranks` - 1.
+            ranks: how many processes share a batch.
+            micro_batches: pieces the batch is computed in, one after the other: every piece is
+                shared, and the pieces of this rank come one behind the other.
+
         Raises:
-            InputError: a batch has fewer rows than there are ranks, or `rank` is not below `ranks`.
+            InputError: `rank` is not below `ranks`, or a piece has fewer rows than there are ranks,
+                or the pieces are not of one size.
         """
         rank, ranks = check_whole(rank, "rank", low=0), check_whole(ranks, "ranks")
         if rank >= ranks:
             raise InputError(f"`rank` must be below `ranks`, {ranks}; got {rank}.")
-        if self.batch_size < ranks:
+        piece, rest = divmod(self.batch_size, check_whole(micro_batches, "micro_batches"))
+        if rest:
             raise InputError(
-                f"a batch has {self.batch_size} rows, fewer than the {ranks} processes that share "
-                "it. Start fewer processes, or take larger batches."
+                f"`micro_batches` must divide the batch of {self.batch_size} rows; got "
+                f"{micro_batches}. Let it divide the classes per batch."
             )
-        self._part = nth_share(self.batch_size, rank, ranks)
+        if piece < ranks:
+            raise InputError(
+                f"a batch has {piece} rows, fewer than the {ranks} processes that share it. Start "
+                "fewer processes, or take larger batches, or fewer micro-batches."
+            )
+        own = range(piece)[nth_share(piece, rank, ranks)]
+        self._part = [first + i for first in range(0, self.batch_size, piece) for i in own]
 
     # --- rows -------------------------------------------------------------------------------------
 

@@ -45,15 +45,19 @@ class _Synchronized:
         if not (self.training or self.running_mean is None):
             return super().forward(inputs)  # type: ignore[misc]
         self._check_input_dim(inputs)
-        mean, variance, count = _joint_statistics(inputs)
+        half = inputs.dtype in (torch.float16, torch.bfloat16)
+        values = inputs.float() if half else inputs
+        mean, variance, count = _joint_statistics(values)
         if self.training and self.running_mean is not None:
             self._learn(mean.detach(), variance.detach(), count)
         shape = (1, -1, *[1] * (inputs.ndim - 2))
         scale = torch.rsqrt(variance + self.eps)
         if self.weight is not None:
             scale = scale * self.weight
-        normal = (inputs - mean.view(shape)) * scale.view(shape)
-        return normal if self.bias is None else normal + self.bias.view(shape)
+        normal = (values - mean.view(shape)) * scale.view(shape)
+        if self.bias is not None:
+            normal = normal + self.bias.view(shape)
+        return normal.to(inputs.dtype)
 
     @torch.no_grad()
     def _learn(self: Any, mean: Tensor, variance: Tensor, count: int) -> None:

@@ -44,7 +44,7 @@ def share_steps(trainer: Any, sampler: Any) -> None:
             "a `subset_batch_miner` chooses rows before they are gathered, so it cannot be used "
             "on several processes. Leave it out, or start one process."
         )
-    sampler.share(rank(), ranks())
+    sampler.share(rank(), ranks(), getattr(trainer, "micro_batches", 1))
     for module in [*trainer.models.values(), *trainer.loss_funcs.values()]:
         sync_weights(module)
     for model in trainer.models.values():

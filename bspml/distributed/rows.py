@@ -15,6 +15,13 @@ from bspml.checks import check_whole
 from bspml.distributed.group import message_device, rank, ranks
 from bspml.errors import InputError
 
+# Backends differ in whether they take these kinds of numbers.
+_TRAVELS_AS = {
+    torch.bool: torch.uint8,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
+
 
 def share_of(n: int, block: int = 1, *, of_rank: int | None = None) -> slice:
     """This rank's run of n rows.
@@ -70,8 +77,8 @@ def gather_parts(part: Tensor, sizes: list[int] | None = None) -> list[Tensor]:
     if sizes is None:
         sizes = gather_sizes(len(part))
     home, longest = part.device, max(sizes)
-    # Backends differ in whether they take tensors of unequal size, or booleans: none needs to.
-    sent = part.detach().to(torch.uint8) if part.dtype == torch.bool else part.detach()
+    # Backends differ in whether they take tensors of unequal size.
+    sent = part.detach().to(_TRAVELS_AS.get(part.dtype, part.dtype))
     sent = sent.to(message_device()) if home.type == "cpu" else sent
     padded = sent.new_zeros((longest, *sent.shape[1:]))
     padded[: len(sent)] = sent
