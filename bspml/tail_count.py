@@ -52,6 +52,11 @@ class TailCount:
         excess = middle * (1 - TAIL) / 0.5 - tail
         leak = 2 * max(0.0, excess) + 0.5 * np.sqrt(max(tail, 1) * dispersion)
         self_counted = (stats.class_support[stats.codes] - stats.support).numpy()[tested].mean()
+        # Wrong labels from one class to another lie side by side where classes are tight, and fall
+        # into the tail together or not at all: C (C - 1) draws, alike in every class, so that the
+        # variance over classes does not show it.
+        classes = int((sizes > 0).sum())
+        dispersion = max(dispersion, tail / max(1, classes * (classes - 1)))
         return cls(
             float(tail), len(p), float(leak), dispersion, sizes[sizes > 0], float(self_counted)
         )

@@ -270,3 +270,18 @@ def test_a_bound_that_is_no_share_is_refused(bound):
 def test_q_values_refuse_a_rate_out_of_range():
     with pytest.raises(InputError, match=r"`noise_rate` must be in \[0, 1\]"):
         keep_q_values(torch.tensor([0.1]), 1.2)
+
+
+def test_two_classes_far_apart_do_not_deny_the_true_rate():
+    # Wrong labels of either class lie side by side, without one another fewer than the null has:
+    # all of them fall into the tail.
+    held = 0
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        true = np.repeat([0, 1], 100)
+        embeddings = 6 * rng.normal(size=(2, 64))[true] + rng.normal(size=(200, 64))
+        wrong = rng.random(200) < 0.2
+        labels = np.where(wrong, 1 - true, true)
+        low, high = estimate_noise(contrastive_statistics(embeddings, labels)).interval
+        held += low <= wrong.mean() <= high
+    assert held >= 18
