@@ -14,6 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import torch
+import torch._dynamo  # by the first optimiser otherwise, in each of the forks
 
 import bspml.experiment
 import bspml.trainers  # noqa: F401  (imported before the forks)

@@ -62,7 +62,6 @@ CASES = {
     "bad setting": (["optimizer.lr=-1"], contextlib.nullcontext()),
     "bad option": (["--nonsense"], contextlib.nullcontext()),
     "classifier": (["task=classification"], contextlib.nullcontext()),
-    "fine": ([], contextlib.nullcontext()),
 }
 
 
@@ -124,11 +123,3 @@ def test_a_mistake_of_all_ranks_is_said_once(everyone, name, words):
     assert [code for code, *_ in found] == [2, 2]
     (line,) = said(found)
     assert words in line
-
-
-def test_a_run_is_told_and_written_by_one_rank(everyone):
-    first, second = everyone(__file__, 2, "fine")
-    assert first[0] == second[0] == 0
-    assert "Recall@1" in first[2]
-    assert first[1]
-    assert second[1:3] == ("", "")
