@@ -106,6 +106,7 @@ def pair_statistics(
     order = torch.argsort(codes, stable=True)
     sums = _PairSums(E[order.to(E.device)], codes[order], weights[order], alpha, beta, base)
     block = _default_block(E) if block_size is None else check_whole(block_size, "block_size")
+    across_ranks = across_ranks and ranks() > 1
     if across_ranks and block_size is None:
         block = min(block, max(1, len(E) // (_BLOCKS_PER_RANK * ranks())))
     pairs = list(_block_pairs(len(E), block))
