@@ -66,5 +66,6 @@ def make_trainer(
         sampler,
         curriculum,
         (lambda: embed(network, inputs)) if embed_all is None else embed_all,
+        embed_rows=None if embed_all else lambda rows: embed(network, inputs[rows]),
         **options,
     )

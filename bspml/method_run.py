@@ -91,6 +91,7 @@ class MethodRun:
             evaluate=self._evaluate,
             evaluate_every=config.evaluation.every,
             embeddings=config.curriculum.embeddings,
+            embed_rows=self._embed_training_rows,
             initial_embeddings=features,
             observer=self,
         )
@@ -125,6 +126,12 @@ class MethodRun:
         )
         recalls = {f"recall_at_{k}": value for k, value in found.recall_at_k.items()}
         return recalls | {"map_at_r": found.map_at_r, "r_precision": found.r_precision}
+
+    def _embed_training_rows(self, rows: torch.Tensor) -> torch.Tensor:
+        images, rows = self.data.images, rows.cpu()
+        if isinstance(images, torch.Tensor):
+            return self._embed(images[rows])
+        return self._embed(torch.utils.data.Subset(images, rows.tolist()))
 
     def _evaluate(self, last: bool) -> dict[str, Any]:
         settings, data = self.config.evaluation, self.data

@@ -91,6 +91,9 @@ class AlternatingTrainer:
         embeddings: "fresh" embeds the training set after each round; "collected" reuses the
             vectors the steps of this round computed and embeds afresh the rows it did not visit;
             a warm-up on halves is always embedded afresh.
+        embed_rows: returns the (n, D) embeddings of these (n,) data-set rows, eval mode, so that with
+            "collected" only the rows a round did not visit pass through the network again, the
+            excluded ones always among them; None: `embed` is called for them, on all rows.
         initial_embeddings: (N, F) for the update before the first step, where the curriculum
             wants one: features of a pretrained backbone that was not trained on these labels,
             when `embed` goes through a new head.  None takes `embed()` there too.
@@ -119,6 +122,7 @@ class AlternatingTrainer:
         evaluate: Callable[[bool], dict[str, Any]] | None = None,
         evaluate_every: int = 1,
         embeddings: str = "fresh",
+        embed_rows: Callable[[Tensor], Tensor] | None = None,
         initial_embeddings: Tensor | None = None,
         observer: Observer | None = None,
     ) -> None:
@@ -139,6 +143,7 @@ class AlternatingTrainer:
         self.embed, self.evaluate = embed, evaluate
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
         self.embeddings, self.observer = embeddings, observer
+        self.embed_rows = embed_rows
         self.initial_embeddings = initial_embeddings
         self.round, self.step, self.steps = 0, 0, 0
         self.loss_sum = 0.0
@@ -278,7 +283,9 @@ class AlternatingTrainer:
         collected, self.collected = self.collected, None
         missing = collected.isnan().any(1)
         if missing.any():
-            collected[missing] = self.embed()[missing].to(collected)
+            rows = missing.nonzero()[:, 0]
+            fresh = self.embed()[rows] if self.embed_rows is None else self.embed_rows(rows)
+            collected[missing] = fresh.to(collected)
         return collected
 
     @contextmanager

@@ -195,6 +195,20 @@ def test_collected_embeddings_are_those_of_the_steps_and_fresh_elsewhere():
         assert torch.equal(vector, seen[row]) if row in seen else torch.allclose(vector, fresh[row])
 
 
+def test_only_rows_that_no_step_visited_are_embedded_again():
+    asked, given = [], []
+    trainer = make_trainer("paper", embeddings="collected")
+    whole = trainer.embed
+    trainer.embed = None  # never called
+    trainer.embed_rows = lambda rows: (asked.append(rows), whole()[rows])[1]
+    update = trainer.curriculum.update
+    trainer.curriculum.update = lambda E: (given.append(E.clone()), update(E))[1]
+    trainer.train(0.5)
+    assert 0 < len(asked[0]) < CLASSES * PER_CLASS
+    assert torch.equal(given[0][asked[0]], whole()[asked[0]])
+    assert not given[0].isnan().any()
+
+
 def test_halves_are_judged_by_one_network_even_when_vectors_are_collected():
     given = []
     trainer = make_trainer("auto", embeddings="collected")
