@@ -91,9 +91,9 @@ class AlternatingTrainer:
         embeddings: "fresh" embeds the training set after each round; "collected" reuses the
             vectors the steps of this round computed and embeds afresh the rows it did not visit;
             a warm-up on halves is always embedded afresh.
-        embed_rows: returns the (n, D) embeddings of these (n,) data-set rows, eval mode, so that with
-            "collected" only the rows a round did not visit pass through the network again, the
-            excluded ones always among them; None: `embed` is called for them, on all rows.
+        embed_rows: returns the (n, D) embeddings of (n,) data-set rows, eval mode, so that with
+            "collected" only the rows a round did not visit pass through the network again (the
+            excluded ones always among them); None: `embed` is called for them, on all rows.
         initial_embeddings: (N, F) for the update before the first step, where the curriculum
             wants one: features of a pretrained backbone that was not trained on these labels,
             when `embed` goes through a new head.  None takes `embed()` there too.
