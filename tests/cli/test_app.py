@@ -55,6 +55,15 @@ def test_help_and_version_never_import_torch():
     assert f"bspml {bspml.__version__}" in done.stdout
 
 
+def test_python_m_bspml_is_the_same_command():
+    done = subprocess.run(
+        [sys.executable, "-m", "bspml", "trian"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith("bspml: No such command")
+    assert done.stderr.count("\n") == 1
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
