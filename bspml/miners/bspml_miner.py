@@ -34,10 +34,13 @@ class BSPMLMiner(BaseMiner):
 
     Args:
         weights: the table of sample weights; None counts every sample.
-        epsilon: margin, in units of the distance; any finite number.
+        epsilon: margin, in units of the distance, at least 0.
         skip_zero: False mines without weights and needs no sample indices.
         **kwargs: of pytorch-metric-learning's BaseMiner: `distance` (default CosineSimilarity; also
             those where smaller is closer), `collect_stats`.
+
+    Raises:
+        InputError: `epsilon` negative, or not a finite number.
 
     Example:
         >>> emb = torch.tensor([[1., 0.], [.6, .8], [.8, .6], [0., 1.]])
@@ -57,7 +60,7 @@ class BSPMLMiner(BaseMiner):
     ) -> None:
         super().__init__(**kwargs)
         self.weights = check_weights(weights)
-        self.epsilon = check_number(epsilon, "epsilon")
+        self.epsilon = check_number(epsilon, "epsilon", low=0.0)
         self.skip_zero = skip_zero
         self.add_to_recordable_attributes(name="epsilon", is_stat=False)
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pytorch_metric_learning import miners as pml_miners
 
-from bspml.checks import check_whole
+from bspml.checks import check_number, check_whole
 from bspml.shapes import Tensor
 
 
@@ -29,6 +29,9 @@ class DistanceWeightedMiner(pml_miners.DistanceWeightedMiner):
         seed: 0, 1, ...: other draws for the same batches.
         **kwargs: of the parent.
 
+    Raises:
+        InputError: a cutoff that is not above 0, or a negative seed.
+
     Example:
         >>> emb = torch.tensor([[1., 0.], [.96, .28], [.8, .6], [.6, .8]])
         >>> miner, labels = DistanceWeightedMiner(), torch.tensor([0, 0, 1, 1])
@@ -44,7 +47,13 @@ class DistanceWeightedMiner(pml_miners.DistanceWeightedMiner):
         seed: int = 0,
         **kwargs: Any,
     ) -> None:
-        super().__init__(cutoff=cutoff, nonzero_loss_cutoff=nonzero_loss_cutoff, **kwargs)
+        super().__init__(
+            cutoff=check_number(cutoff, "cutoff", low=0.0, open_low=True),
+            nonzero_loss_cutoff=check_number(
+                nonzero_loss_cutoff, "nonzero_loss_cutoff", low=0.0, open_low=True
+            ),
+            **kwargs,
+        )
         self.seed = check_whole(seed, "seed", low=0)
 
     def mine(

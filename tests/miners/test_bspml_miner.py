@@ -331,9 +331,10 @@ def test_mining_keeps_no_graph_and_counts_its_pairs():
     assert not pairs.positive.requires_grad
 
 
-def test_epsilon_must_be_a_number():
-    with pytest.raises(InputError, match="`epsilon` must be in"):
-        BSPMLMiner(epsilon=math.nan)
-    for value in (math.inf, -math.inf):
-        with pytest.raises(InputError, match="`epsilon` must be finite"):
+def test_epsilon_must_be_a_number_of_at_least_0():
+    for value in (math.nan, -0.1, -math.inf):
+        with pytest.raises(InputError, match=r"`epsilon` must be in \[0, inf\)"):
             BSPMLMiner(epsilon=value)
+    with pytest.raises(InputError, match="`epsilon` must be finite"):
+        BSPMLMiner(epsilon=math.inf)
+    assert BSPMLMiner(epsilon=0).epsilon == 0

@@ -87,3 +87,10 @@ def test_references_half_precision_and_batches_without_triplets_work():
     assert [len(t) for t in DistanceWeightedMiner()(emb, torch.zeros(32).long())] == [0, 0, 0]
     with pytest.raises(InputError, match="`seed` must be a whole number of at least 0"):
         DistanceWeightedMiner(seed=-1)
+
+
+@pytest.mark.parametrize("name", ["cutoff", "nonzero_loss_cutoff"])
+def test_a_cutoff_that_is_not_above_0_is_refused(name):
+    for value in (0, -1, float("nan")):
+        with pytest.raises(InputError, match=rf"`{name}` must be in \(0, inf\)"):
+            DistanceWeightedMiner(**{name: value})
