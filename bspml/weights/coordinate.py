@@ -1,8 +1,9 @@
 """Exact cyclic coordinate minimisation of the weight problem, with a second-order certificate.
 
 Once the sums of each class and over the classes are kept, the derivative along one weight costs
-O(1) and its exact minimiser is a clipped step.  A sweep visits the weights class by class.  Three
-exact moves, none of which can raise the objective:
+O(1) and its exact minimiser is a clipped step.  A sweep visits the weights class by class, in the
+order in which they first appear, so that names play no part.  Three exact moves, none of which can
+raise the objective:
 
 1. one weight: clipped Newton step if the balance term curves L along it, else the lower end;
 2. two fractional weights i, j of one class, moved by +t and -t.  The class mean, so the balance

@@ -35,7 +35,7 @@ class ClassSorted(NamedTuple):
     """The data in class order, so that one class is one contiguous slice for the kernels.
 
     Attributes:
-        order: (N,) sample at each position, classes ascending, samples ascending within a class.
+        order: (N,) sample at each position, classes as they appear, samples ascending within a class.
         starts: (C + 1,) class c occupies positions starts[c] to starts[c + 1].
         codes: (N,) class of each position.
         xi_pos: (N,) positive statistic of each position.
@@ -74,8 +74,9 @@ class WeightProblem:
 
     Attributes:
         xi_pos: (N,) float64 numpy copy, read-only; so is xi_neg.
-        codes: (N,) int64 class codes 0..C-1.
-        sizes: (C,) float64, samples per class.
+        codes: (N,) int64 class codes 0..C-1, in the order in which the classes first appear: what
+            a class is called changes no result.
+        sizes: (C,) float64, samples per class, in that order.
 
     Raises:
         InputError: lengths differ, a statistic is not finite, no sample, age not finite,
@@ -94,7 +95,7 @@ class WeightProblem:
         self.xi_neg = _check_vector(xi_neg, "xi_neg", len(self.xi_pos))
         if len(self.xi_pos) == 0:
             raise InputError("`xi_pos` must hold at least one sample; got an empty array.")
-        self.codes = encode_labels(labels, len(self.xi_pos)).codes.numpy()
+        self.codes = _by_first_appearance(encode_labels(labels, len(self.xi_pos)).codes.numpy())
         self.sizes = np.bincount(self.codes).astype(np.float64)  # (C,)
         self.age = _check_age(age)
         self.balance = check_number(balance, "balance", low=0.0, allow_infinite=True)
@@ -205,7 +206,10 @@ class WeightProblem:
         return bool(w.min() >= 0 and w.max() <= 1)
 
     def class_means(self, weights: Any) -> Float[Tensor, " C"]:
-        """m_c, the mean weight of each class; their mean is MAW, [Zhang 2023] eq. (14)."""
+        """m_c, the mean weight of each class; their mean is MAW, [Zhang 2023] eq. (14).
+
+        In the order of `codes`.
+        """
         return torch.from_numpy(self._class_sum(self._check_weights(weights)) / self.sizes)
 
     def check_feasible(self, weights: Any, name: str) -> np.ndarray:
@@ -246,6 +250,16 @@ class WeightProblem:
 
     def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
         return _check_vector(weights, name, self.n)
+
+
+def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
+    """The codes (N,) renumbered: the class of the first sample is 0, the next new one 1, ..."""
+    N = len(codes)
+    first = np.empty(int(codes.max()) + 1, dtype=np.int64)
+    first[codes[::-1]] = np.arange(N)[::-1]  # of several assignments to a place the last stays
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[codes]
 
 
 def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:

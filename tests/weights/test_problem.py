@@ -74,7 +74,7 @@ def test_curvature_along_a_weight_is_two_balance_over_class_size_squared():
     for i in range(problem.n):
         d = 0.1 * np.eye(problem.n)[i]
         bend = problem.objective(w + d) + problem.objective(w - d) - 2 * problem.objective(w)
-        assert bend / 0.01 == pytest.approx(2 * 3.0 / problem.sizes[y[i]] ** 2, abs=1e-9)
+        assert bend / 0.01 == pytest.approx(2 * 3.0 / problem.sizes[problem.codes[i]] ** 2, abs=1e-9)
     assert problem.lipschitz_max == pytest.approx(6 / problem.sizes.min() ** 2)
 
 
@@ -144,7 +144,7 @@ def test_stationarity_is_the_projected_gradient_step():
     problem = WeightProblem(xi_pos, xi_neg, y, age=1)
     g = problem.gradient(w).numpy()
     plain = np.abs(w - np.clip(w - g, 0, 1)).max()
-    scaled = np.abs(w - np.clip(w - g * problem.sizes[y], 0, 1)).max()
+    scaled = np.abs(w - np.clip(w - g * problem.sizes[problem.codes], 0, 1)).max()
     assert problem.stationarity(w) == pytest.approx(plain, abs=EXACT)
     assert problem.stationarity(w, scaled=True) == pytest.approx(scaled, abs=EXACT)
     assert scaled >= plain
@@ -187,3 +187,11 @@ def test_infeasible_weights_are_refused_where_feasibility_matters():
         make().stationarity([0, 1.5])
     with pytest.raises(InputError, match=r"`weights` must be \(N,\) = \(2,\).*got \(1,\)"):
         make().objective([0])
+
+
+def test_classes_are_numbered_as_they_first_appear():
+    problem = WeightProblem([1] * 5, [0] * 5, ["z", "b", "z", "a", "b"], age=1)
+    assert problem.codes.tolist() == [0, 1, 0, 2, 1]
+    assert problem.sizes.tolist() == [2, 2, 1]
+    assert problem.class_sorted.order.tolist() == [0, 2, 1, 4, 3]
+    assert problem.class_means([1, 0, 1, 0, 1]).tolist() == [1, 0.5, 0]

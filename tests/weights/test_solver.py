@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from bspml.errors import InputError
 from bspml.weights.coordinate import sweep
 from bspml.weights.problem import WeightProblem
-from bspml.weights.solver import solve_weights
+from bspml.weights.solver import METHODS, solve_weights
 
 TOL = 1e-8
 
@@ -214,6 +214,20 @@ def test_renaming_labels_in_order_keeps_the_weights():
     names = np.sort(np.random.default_rng(0).integers(-(10**6), 10**6, 9))
     renamed = WeightProblem(problem.xi_pos, problem.xi_neg, names[problem.codes], age=1.0)
     assert torch.equal(solve_weights(problem).weights, solve_weights(renamed).weights)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_what_classes_are_called_changes_no_bit_of_the_weights(method):
+    rng = np.random.default_rng(4)
+    C, y = 9, rng.integers(0, 9, 80)
+    xi_pos, xi_neg = 2 * rng.random(80), rng.random(80)
+    words = np.array(["w", "b", "x", "a", "q", "c", "z", "e", "m"])
+    found = [
+        solve_weights(WeightProblem(xi_pos, xi_neg, labels, age=1.0), method=method, max_sweeps=20)
+        for labels in (y, (y + 2) % C, C - 1 - y, words[y])
+    ]
+    assert 0.1 < float(found[0].weights.mean()) < 0.9
+    assert all(torch.equal(other.weights, found[0].weights) for other in found[1:])
 
 
 def test_wrong_labels_with_large_statistics_lose_their_weight():
