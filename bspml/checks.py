@@ -255,7 +255,8 @@ def check_sample_index(
     index = as_numbers(
         sample_index, name, "integers, (B,)", "Pass the data-set row of each sample."
     )
-    if index.is_floating_point() or index.dtype == torch.bool:
+    # An empty list reads as floats.
+    if index.numel() and (index.is_floating_point() or index.dtype == torch.bool):
         raise InputError(f"`{name}` must be integers; got {index.dtype}. Cast with `.long()`.")
     index = index.long()
     if index.ndim != 1:

@@ -125,6 +125,8 @@ def _check_mask(values: Any, name: str, n: int) -> np.ndarray:
     if mask.shape != (n,):
         raise InputError(f"`{name}` must be (N,) = ({n},) like `sample_weights`; got {mask.shape}.")
     if mask.dtype.kind != "b":
+        if len(mask) == 0:  # an empty list reads as floats
+            return np.zeros(0, dtype=bool)
         if mask.dtype.kind not in "iu" or not np.isin(mask, (0, 1)).all():
             raise InputError(f"`{name}` must be True or False per sample; got {mask.dtype}.")
         mask = mask.astype(bool)

@@ -164,6 +164,8 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         if enqueue_mask is not None:
             bools = f"({rows},) bools, one per row"
             queued = as_numbers(enqueue_mask, "enqueue_mask", bools, "True queues a row.")
+            if queued.shape == (0,):  # an empty list reads as floats
+                queued = queued.bool()
             queued = queued.to(device)
             if queued.shape != (rows,) or queued.dtype != torch.bool:
                 raise InputError(

@@ -106,3 +106,10 @@ def test_wrong_input_is_refused(weights, noisy, message):
 def test_a_threshold_outside_the_weights_range_is_refused(threshold):
     with pytest.raises(InputError, match="`threshold`"):
         noise_detection([0.5], [True], threshold=threshold)
+
+
+def test_of_no_samples_every_share_is_unknown():
+    found = noise_detection([], [], ignore=[])
+    assert (found.num_samples, found.num_noisy, found.num_flagged) == (0, 0, 0)
+    assert math.isnan(found.auroc)
+    assert math.isnan(found.false_alarm_rate)

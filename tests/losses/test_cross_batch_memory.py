@@ -388,3 +388,11 @@ def test_the_order_among_ranks_does_not_depend_on_the_rank(monkeypatch):
         assert torch.equal(emb[order[1:4]], emb[1:4][emb[1:4, 0].argsort()])
     assert order_on_every_rank(emb[:5], None).tolist() == list(range(5))
     assert order_on_every_rank(emb[:0], None).tolist() == []
+
+
+def test_an_empty_batch_with_empty_lists_queues_nothing():
+    loss = CrossBatchMemory(BSPMLLoss(SampleWeights([0, 1])), 4, memory_size=8)
+    empty = torch.zeros(0, 4, requires_grad=True)
+    value = loss(empty, torch.zeros(0).long(), sample_index=[], enqueue_mask=[])
+    assert value.item() == 0
+    assert loss.queue_idx == 0

@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 
+import bspml
 from bspml.errors import CheckpointError, InputError, SampleIndexError
 from bspml.weights.state import SampleWeights, check_weights, look_up
 
@@ -351,3 +352,26 @@ def test_a_decision_that_cannot_be_changes_nothing(weights, rows, values, error,
     with pytest.raises(error, match=message):
         weights.fix(rows, values)
     assert all(torch.equal(before[k], v) for k, v in weights.state_dict().items())
+
+
+@pytest.mark.parametrize("nothing", [[], (), np.array([]), torch.zeros(0), torch.zeros(0).long()])
+def test_no_rows_are_a_choice_of_rows_like_any_other(nothing):
+    weights = SampleWeights([0, 0, 1])
+    assert weights[nothing].shape == (0,)
+    weights.fix(nothing, nothing)
+    assert not weights.fixed.any()
+    weights.set_batch(nothing, nothing)
+    assert weights.batch_index.dtype == weights.ref_batch_index.dtype == torch.int64
+    assert weights.for_batch(0).shape == weights.for_batch(0, nothing).shape == (0,)
+    loss = bspml.BSPMLLoss(weights)
+    empty = torch.zeros(0, 4, requires_grad=True)
+    assert loss(empty, torch.zeros(0).long(), sample_index=nothing).item() == 0
+    pairs = bspml.BSPMLMiner(weights)(empty, torch.zeros(0).long(), sample_index=nothing)
+    assert [len(part) for part in pairs] == [0, 0, 0, 0]
+
+
+def test_floats_and_bools_are_still_no_rows():
+    weights = SampleWeights([0, 0, 1])
+    for rows in ([0.0], [True, False, True]):
+        with pytest.raises(InputError, match="must be integers"):
+            weights[rows]
