@@ -35,7 +35,8 @@ class ClassSorted(NamedTuple):
     """The data in class order, so that one class is one contiguous slice for the kernels.
 
     Attributes:
-        order: (N,) sample at each position, classes as they appear, samples ascending within a class.
+        order: (N,) sample at each position, classes as they first appear, samples in the
+            order of the data within a class.
         starts: (C + 1,) class c occupies positions starts[c] to starts[c + 1].
         codes: (N,) class of each position.
         xi_pos: (N,) positive statistic of each position.

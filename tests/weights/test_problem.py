@@ -74,7 +74,9 @@ def test_curvature_along_a_weight_is_two_balance_over_class_size_squared():
     for i in range(problem.n):
         d = 0.1 * np.eye(problem.n)[i]
         bend = problem.objective(w + d) + problem.objective(w - d) - 2 * problem.objective(w)
-        assert bend / 0.01 == pytest.approx(2 * 3.0 / problem.sizes[problem.codes[i]] ** 2, abs=1e-9)
+        assert bend / 0.01 == pytest.approx(
+            2 * 3.0 / problem.sizes[problem.codes[i]] ** 2, abs=1e-9
+        )
     assert problem.lipschitz_max == pytest.approx(6 / problem.sizes.min() ** 2)
 
 
