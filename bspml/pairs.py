@@ -16,6 +16,7 @@ from bspml.checks import FLOATS, as_numbers, integral, some_of, to_device
 from bspml.errors import InputError
 from bspml.mined_pairs import MinedPairs
 from bspml.shapes import Bool, Float, Tensor
+from bspml.similarity import widen
 
 
 @dataclass(frozen=True)
@@ -77,8 +78,8 @@ def prepare_batch(
                 f"`ref_emb` must have as many columns as `embeddings`, {embeddings.shape[1]}; "
                 f"got {ref_emb.shape[1]}. Both come from the same network."
             )
-    emb = embeddings.to(dtype)
-    refs = emb if within else ref_emb.to(emb)  # type: ignore[union-attr]
+    emb = widen(embeddings, dtype)
+    refs = emb if within else widen(ref_emb, dtype).to(emb.device)  # type: ignore[arg-type]
     codes = _labels_like(labels, emb, "labels", "embeddings")
     if within:
         ref_codes = codes

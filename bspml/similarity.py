@@ -64,6 +64,40 @@ def within_range(embeddings: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
     return _Divide.apply(embeddings, torch.where(odd & (peak > 0), peak, 1))
 
 
+def widen(embeddings: Float[Tensor, "B D"], dtype: torch.dtype) -> Float[Tensor, "B D"]:
+    """The rows in a wider dtype; what they are computed with may leave the range of their own.
+
+    The gradient of a cosine is of the order 1 / |e|: at a row of zeros, 1e12, which float16 does
+    not hold, and infinity times the zeros upstream makes a whole layer's gradient NaN.  Rows whose
+    norm float16 does not hold in full precision get a gradient of 0 where theirs would overflow:
+    they have no direction to turn.  Any other overflow stays, so that a gradient scaler sees it.
+    """
+    return embeddings if embeddings.dtype == dtype else _Widen.apply(embeddings, dtype)
+
+
+class _Widen(torch.autograd.Function):
+    """Rows in a wider dtype (B, D)."""
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor, dtype: torch.dtype) -> Tensor:
+        """(B, D) to (B, D)."""
+        wide = embeddings.to(dtype)
+        ctx.own = embeddings.dtype
+        norm = torch.linalg.vector_norm(wide, dim=1, keepdim=True)  # (B, 1)
+        ctx.save_for_backward(norm < torch.finfo(ctx.own).smallest_normal)
+        return wide
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """(B, D) to (B, D)."""
+        (short,) = ctx.saved_tensors
+        size = grad.detach().abs()
+        leaves = (size > torch.finfo(ctx.own).max).any(1, keepdim=True)
+        # Infinity and NaN come from elsewhere and pass.
+        leaves &= torch.isfinite(size).all(1, keepdim=True)
+        return grad.masked_fill(short & leaves, 0).to(ctx.own), None
+
+
 class _Divide(torch.autograd.Function):
     """Rows over constants (B, 1).
 

@@ -7,7 +7,7 @@ from pytorch_metric_learning.distances import (
     SNRDistance,
 )
 
-from bspml.similarity import CosineGram, is_cosine, similarity_matrix, within_range
+from bspml.similarity import CosineGram, is_cosine, similarity_matrix, widen, within_range
 
 
 def draw(rows, columns=5, seed=0, dtype=torch.float64):
@@ -151,3 +151,23 @@ def test_a_distance_asked_for_statistics_collects_them():
     distance = CosineSimilarity(collect_stats=True)
     similarity_matrix(2 * torch.eye(3), None, distance)
     assert distance.initial_avg_query_norm == 2
+
+
+def test_widening_passes_infinity_and_nan_and_zeroes_what_overflows_at_short_rows():
+    emb = torch.tensor([[0.0, 0], [0, 0], [0, 0], [0, 0], [1, 0]]).half().requires_grad_()
+    above = torch.tensor([[1e9, 1], [torch.inf, 1], [torch.nan, 1], [3, 4], [1e9, 1]])
+    widen(emb, torch.float32).backward(above)
+    assert emb.grad[0].tolist() == [0, 0]
+    assert emb.grad[1].tolist() == [torch.inf, 1]
+    assert emb.grad[2].isnan().tolist() == [True, False]
+    assert emb.grad[3].tolist() == [3, 4]
+    assert emb.grad[4].tolist() == [torch.inf, 1]
+
+
+def test_widening_is_differentiable_twice_and_nothing_where_there_is_nothing_to_do():
+    emb = draw(3, dtype=torch.float32).requires_grad_()
+    assert widen(emb, torch.float32) is emb
+    half = draw(3, dtype=torch.float16).requires_grad_()
+    (first,) = torch.autograd.grad(widen(half, torch.float32).pow(3).sum(), half, create_graph=True)
+    first.sum().backward()
+    torch.testing.assert_close(half.grad, (6 * half).detach(), rtol=2e-3, atol=2e-3)
