@@ -14,11 +14,13 @@ _MISSING = "-"
 def final_results(records: Sequence[EpochRecord]) -> Results:
     """{method: {column: value}}: the last evaluation and the last weights of each method.
 
-    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection) and
+    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection), false alarms
+    (share of the right labels that weigh below 0.5; only where it is known which are right) and
     the estimated noise rate, all as fractions, and seconds (over all rounds, evaluation left
     out).  None: not measured.
     """
     results: Results = {}
+    known = any(record.false_alarm_rate is not None for record in records)
     for method in dict.fromkeys(record.method for record in records):
         own = [record for record in records if record.method == method]
         evaluated = next((r for r in reversed(own) if r.recall_at_k), own[-1])
@@ -29,6 +31,8 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
         row |= {"NMI": evaluated.nmi, "AMI": evaluated.ami, "MAP@R": evaluated.map_at_r}
         last = own[-1]
         row |= {"MAW": last.maw, "SDAW": last.sdaw, "AUROC": last.detection_auroc}
+        if known:
+            row["false alarms"] = last.false_alarm_rate
         row["noise rate"] = last.noise_rate
         timed = [record.seconds for record in own if record.seconds is not None]
         row["seconds"] = sum(timed) if timed else None

@@ -334,6 +334,16 @@ def test_a_runs_page_says_what_its_records_say(run):
     render_page(data)
 
 
+def test_a_runs_page_says_how_many_right_labels_are_suspicious_where_that_is_known(run):
+    assert "False alarms" not in dict(run_page(run).facts)
+    RecordLog(run.records).append(
+        EpochRecord("bspml", 1.5, phase="weights", maw=0.75, sdaw=0.1, false_alarm_rate=0.0321)
+    )
+    data = run_page(run)
+    assert dict(data.facts)["False alarms"] == "3.2 % of the right labels are suspicious"
+    assert "3.2 % of the right labels are suspicious" in render_page(data)
+
+
 def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
     flags = [(), ("decided",), (), ("suspect",)]
     names = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"]

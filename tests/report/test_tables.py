@@ -28,6 +28,18 @@ def test_results_take_the_last_evaluation_the_last_weights_and_all_seconds():
     assert results["b"]["seconds"] is None
 
 
+def test_false_alarms_are_a_column_where_the_truth_is_known():
+    records = [EpochRecord("plain", 1), EpochRecord("bspml", 1, false_alarm_rate=0.0321)]
+    results = final_results(records)
+    assert results["plain"]["false alarms"] is None
+    assert results["bspml"]["false alarms"] == 0.0321
+    head, _, plain, weighted = format_table(results, markdown=False, width=200).splitlines()
+    assert head.split("  ")[-4:-2] == ["AUROC", "false alarms"]
+    assert "0.032" in weighted
+    assert "0.0" not in plain
+    assert "false alarms" not in final_results([EpochRecord("bspml", 1)])["bspml"]
+
+
 def test_text_is_aligned_and_what_is_missing_shows_a_dash():
     assert format_table(RESULTS).splitlines() == [
         "method  Recall@1 %  MAW  AUROC",
