@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bspml import __version__
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.build import make_network
+from bspml.conditions import versions
 from bspml.config import Config
 from bspml.contrastive import contrastive_statistics
 from bspml.errors import MissingDependencyError, RunError
@@ -214,11 +214,3 @@ def _write_page(folder: RunFolder) -> Path | None:
         return atomic_write(folder.path / "report.html", render_page(run_page(folder)))
     except MissingDependencyError:
         return None  # Jinja2 is an extra; `bspml report RUN` says how to get it
-
-
-def versions() -> Mapping[str, str]:
-    """Versions of what computed the numbers."""
-    from importlib.metadata import version
-
-    names = ("torch", "pytorch-metric-learning", "numpy", "scikit-learn")
-    return {"bspml": __version__} | {name: version(name) for name in names}

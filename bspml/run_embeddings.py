@@ -18,7 +18,7 @@ from bspml.errors import DataError, RunError, UserError
 from bspml.experiment_data import image_content, image_shape, load_data, training_files
 from bspml.run import Run
 
-__all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named"]
+__all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named", "embed_test"]
 
 SPLITS = ("train", "test")
 TRAINED_ON_THEM = (
@@ -65,6 +65,22 @@ def embed_named(run: Run, what: str) -> Embedded:
             f"(.npz, .npy, ...), or one of its splits, {' or '.join(SPLITS)}."
         )
     return _folder_of_images(run, what)
+
+
+def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
+    """The run's test samples, and the gallery they are searched in where the data have one.
+
+    Raises:
+        DataError: files missing or damaged.
+    """
+    data = load_data(run.config)
+    listed = list(data.test_names or (f"test/{i}" for i in range(len(data.test_labels))))
+    queries = Embedded(run.embed(data.test_images), data.test_labels, listed, False)
+    if data.gallery_images is None or data.gallery_labels is None:
+        return queries, None
+    labels = data.gallery_labels
+    names = [f"gallery/{i}" for i in range(len(labels))]
+    return queries, Embedded(run.embed(data.gallery_images), labels, names, False)
 
 
 def _own_split(run: Run, what: str) -> Embedded:

@@ -1,5 +1,6 @@
 """Experiments on other data than glyphs: folders, galleries, features, published noise lists."""
 
+import json
 import shutil
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from PIL import Image
 
 import bspml
+from bspml.cli import main
 from bspml.config import load_config
 from bspml.errors import ConfigError
 from bspml.experiment import check_experiment, run_experiment
@@ -71,17 +73,17 @@ def test_the_fingerprint_follows_files_and_labels(photos, tmp_path):
     assert load_data(folder_settings(copy)).fingerprint != before
 
 
-def test_queries_are_searched_in_the_gallery(photos, tmp_path):
-    for number, name in enumerate(("train", "query", "gallery")):
+def test_queries_are_searched_in_the_gallery(photos, tmp_path, capsys):
+    sides = {"train": range(6), "query": range(3), "gallery": range(3, 5)}
+    for name, rows in sides.items():
         for c in range(4) if name == "train" else range(4, 8):
-            rows = range(6) if name == "train" else range(3 * (number - 1), 3 * number)
             (tmp_path / name / f"class {c}").mkdir(parents=True)
             for i in rows:
                 shutil.copy(photos / f"class {c}" / f"{i}.jpg", tmp_path / name / f"class {c}")
     config = folder_settings(tmp_path, "training.methods=[multi-similarity]")
     data = load_data(config)
-    assert (len(data.test_labels), len(data.gallery_labels)) == (12, 12)
-    assert data.most_neighbours == 12
+    assert (len(data.test_labels), len(data.gallery_labels)) == (12, 8)
+    assert data.most_neighbours == 8
     result = run_experiment(config, RunFolder.create(tmp_path / "run"), figures=False)
     model = bspml.load(result.folder.path, "multi-similarity").model
     with torch.no_grad():
@@ -94,6 +96,22 @@ def test_queries_are_searched_in_the_gallery(photos, tmp_path):
         )
     row = result.results["multi-similarity"]
     assert row["Recall@1 %"] == pytest.approx(100 * found.recall_at_k[1])
+    # `bspml evaluate RUN` searches the same gallery, and says how.
+    capsys.readouterr()
+    command = ["evaluate", str(result.folder.path), "--method", "multi-similarity", "--ks", "1"]
+    assert main([*command, "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    assert (said["num_queries"], said["num_gallery"]) == (12, 8)
+    assert said["recall_at_1"] == pytest.approx(found.recall_at_k[1])
+    libraries = {"torch", "torchvision", "pytorch-metric-learning", "numpy", "scikit-learn"}
+    assert said["versions"].keys() == libraries | {"bspml", "faiss"}
+    assert read_json(result.folder.summary)["versions"] == said["versions"]
+    assert main(command) == 0
+    text = capsys.readouterr().out
+    assert "test transform: shorter side resized to 18, centre crop of 16 x 16" in text
+    assert "backbone:       small-conv, from scratch, 8 numbers" in text
+    assert f"searched by:    {said['backend']}" in text
+    assert f"torchvision {said['versions']['torchvision']}" in text
 
 
 class Lines:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from bspml.cli.labels import labels_of
+from bspml.conditions import in_lines, seen_and_used, versions
 from bspml.data.tables import read_embeddings
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import evaluate
@@ -22,8 +24,9 @@ def run_evaluate(
     device: str | None,
     as_json: bool,
 ) -> None:
-    """Print the metrics as a table or as JSON."""
+    """Print the metrics, and under what conditions they hold, as a table or as JSON."""
     wanted = _parse_ks(ks)
+    conditions: dict[str, Any] = {}
     if Path(what).is_dir():
         given_too = {"LABELS": labels, "--gallery": gallery, "--gallery-labels": gallery_labels}
         ignored = [name for name, value in given_too.items() if value is not None]
@@ -33,10 +36,20 @@ def run_evaluate(
                 f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
             )
         from bspml.run import load
-        from bspml.run_embeddings import embed_named
+        from bspml.run_embeddings import embed_test
 
-        test = embed_named(load(what, method), "test")
-        found = evaluate(test.embeddings, test.labels, ks=wanted, seed=seed, device=device)
+        run = load(what, method)
+        test, searched = embed_test(run)
+        found = evaluate(
+            test.embeddings,
+            test.labels,
+            ks=wanted,
+            gallery=None if searched is None else searched.embeddings,
+            gallery_labels=None if searched is None else searched.labels,
+            seed=seed,
+            device=device,
+        )
+        conditions |= seen_and_used(run.config)
     else:
         if gallery is None and gallery_labels is not None:
             raise InputError("--gallery-labels are the labels of --gallery; give that too.")
@@ -53,7 +66,11 @@ def run_evaluate(
             seed=seed,
             device=device,
         )
-    print(json.dumps(found.as_dict(), allow_nan=False) if as_json else found.table())
+    conditions["versions"] = versions()
+    if as_json:
+        print(json.dumps(found.as_dict() | conditions, allow_nan=False))
+    else:
+        print("\n".join([found.table(), *in_lines(conditions, found.backend)]))
 
 
 def _parse_ks(text: str) -> list[int]:

@@ -47,6 +47,9 @@ class Whole:
         """Deterministic; `rng` is not used."""
         return _resize(image, [self.image_size, self.image_size])
 
+    def __str__(self) -> str:
+        return f"whole image resized to {self.image_size} x {self.image_size}"
+
 
 @dataclass(frozen=True)
 class CentreCrop:
@@ -60,6 +63,10 @@ class CentreCrop:
 
         resized = _resize(image, [round(self.image_size * _RESIZE)])
         return functional.center_crop(resized, [self.image_size, self.image_size])
+
+    def __str__(self) -> str:
+        side, size = round(self.image_size * _RESIZE), self.image_size
+        return f"shorter side resized to {side}, centre crop of {size} x {size}"
 
 
 @dataclass(frozen=True)

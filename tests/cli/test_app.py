@@ -177,9 +177,12 @@ def test_evaluate_prints_what_the_function_computes(capsys, points):
         read_embeddings(points / "e.npy"), read_labels(points / "y.csv"), ks=[1, 2]
     )
     assert code == 0
+    assert found.pop("versions")["bspml"] == bspml.__version__
     assert found == json.loads(json.dumps(same.as_dict()))
     _, table, _ = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1,2")
     assert "Recall@1" in table
+    assert f"searched by:    {same.backend}\nversions:       bspml {bspml.__version__}, " in table
+    assert "backbone" not in table  # nobody knows what made these embeddings
 
 
 def test_evaluate_refuses_k_beyond_the_gallery(capsys, points):
