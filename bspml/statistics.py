@@ -32,7 +32,7 @@ from bspml.checks import (
 from bspml.shapes import ArrayLike, Float, Int
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
-_LARGEST_EXPONENT = 80.0
+LARGEST_EXPONENT = 80.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +139,7 @@ def _block_pairs(n: int, block: int) -> Iterator[tuple[slice, slice]]:
 class _PairSums:
     """Running sums of the two exponentials over blocks of S, for class-sorted samples.
 
-    With exponents below `_LARGEST_EXPONENT` the sums are added up as they are: terms that
+    With exponents below `LARGEST_EXPONENT` the sums are added up as they are: terms that
     underflow are lost beside the 1 inside the logarithm anyway.  Beyond it (beta 150 with base 0)
     the sums are kept as logarithms, block by block.
     """
@@ -151,7 +151,7 @@ class _PairSums:
         self.class_ends = codes  # on the CPU, so that choosing the path never waits for the device
         self.weights = weights.to(E)
         self.alpha, self.beta, self.base = alpha, beta, base
-        self.direct = max(alpha * (1 + base), beta * (1 - base)) <= _LARGEST_EXPONENT
+        self.direct = max(alpha * (1 + base), beta * (1 - base)) <= LARGEST_EXPONENT
         fill = 0.0 if self.direct else -math.inf
         self.pos = torch.full((len(E),), fill, dtype=torch.float64, device=E.device)
         self.neg = self.pos.clone()
