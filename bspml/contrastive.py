@@ -46,7 +46,7 @@ __all__ = ["SUPPORT_EDGES", "ContrastiveStatistics", "contrastive_statistics"]
 SUPPORT_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 26)
 
 _BLOCK_BYTES = 1 << 26  # of similarities held at a time
-_LARGEST_A = 40.0  # exp(-2 a) must not underflow in float32
+LARGEST_A = 40.0  # exp(-2 a) must not underflow in float32
 
 
 @dataclass(frozen=True)
@@ -152,11 +152,11 @@ def contrastive_statistics(
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
-    a = check_number(a, "a", 0, _LARGEST_A, open_low=True)
+    a = check_number(a, "a", 0, LARGEST_A, open_low=True)
     null_bins = check_whole(null_bins, "null_bins", low=16)
     zeros = zero_rows(embeddings).cpu()
     weights[zeros] = 0
-    judged = _judged_rows(rows, len(embeddings), zeros)
+    judged = judged_rows(rows, len(embeddings), zeros)
     reference = References.of(embeddings, encoded, weights)
     if block_size is None:
         block_size = max(1, min(len(judged), _BLOCK_BYTES // (4 * len(reference.weights))))
@@ -170,7 +170,7 @@ def contrastive_statistics(
     return table.result(len(embeddings), zeros)
 
 
-def _judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
+def judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
     """Sample indices to judge, ascending, without rows of norm 0."""
     judged = np.zeros(n, bool)
     if rows is None:
@@ -190,6 +190,16 @@ def _judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
     return np.flatnonzero(judged)
 
 
+def check_two_classes(counts: np.ndarray) -> None:
+    """Refuse references, counted by class (C,), of fewer than two classes."""
+    if (counts > 0).sum() < 2:
+        raise InputError(
+            "contrastive statistics need references of at least two classes; got "
+            f"{int((counts > 0).sum())} (samples of weight 0 and rows of norm 0 do not count). "
+            "With one class there is no wrong label to compare with."
+        )
+
+
 @dataclass(frozen=True)
 class References:
     """The samples of positive weight, sorted by class so that a class is a run of columns."""
@@ -207,12 +217,7 @@ class References:
         kept = np.flatnonzero(weights > 0)
         order = kept[np.argsort(codes[kept], kind="stable")]
         counts = np.bincount(codes[order], minlength=len(labels.classes))
-        if (counts > 0).sum() < 2:
-            raise InputError(
-                "contrastive statistics need references of at least two classes; got "
-                f"{int((counts > 0).sum())} (samples of weight 0 and rows of norm 0 do not count). "
-                "With one class there is no wrong label to compare with."
-            )
+        check_two_classes(counts)
         position = np.full(len(codes), -1, np.int64)
         position[order] = np.arange(len(order))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
