@@ -18,6 +18,7 @@ from __future__ import annotations
 import heapq
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -74,7 +75,7 @@ class SampleLists:
         # A dot product of D products in order errs by at most D ulp/2; twice that for the inputs.
         slack = (2 * unit_rows.shape[1] + 8) * torch.finfo(unit_rows.dtype).eps / 2
         rows = unit_rows[order]
-        parts = [rows[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+        parts = [rows[a:b] for a, b in pairwise(starts)]
         centroids = torch.stack([_centre(part) for part in parts])
         nearest_angle = [float((part @ c).min()) for part, c in zip(parts, centroids, strict=True)]
         cosine = (torch.tensor(nearest_angle, dtype=torch.float64) - slack).clamp(-1.0, 1.0)

@@ -196,9 +196,7 @@ def _bins(difficulty: Tensor, bins: int) -> Tensor:
     return ((difficulty.nan_to_num() + 2) / 4 * bins).floor().long().clamp(0, bins - 1)
 
 
-def _own_soft_means(
-    E: Tensor, codes: Tensor, weights: Tensor, judged: Tensor, a: float
-) -> Tensor:
+def _own_soft_means(E: Tensor, codes: Tensor, weights: Tensor, judged: Tensor, a: float) -> Tensor:
     """(N,) s_i(y_i), NaN where not judged or without another reference."""
     sums, totals = (torch.zeros(len(E), dtype=torch.float64, device=E.device) for _ in range(2))
     w = weights.to(E.device)

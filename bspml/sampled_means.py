@@ -227,9 +227,7 @@ class _Sampler:
 
     def _columns(self, visited: Tensor) -> Tensor:
         starts = self.lists.starts
-        runs = [
-            torch.arange(int(starts[k]), int(starts[k + 1])) for k in visited.nonzero()[:, 0]
-        ]
+        runs = [torch.arange(int(starts[k]), int(starts[k + 1])) for k in visited.nonzero()[:, 0]]
         return torch.cat(runs) if runs else torch.empty(0, dtype=torch.int64)
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:

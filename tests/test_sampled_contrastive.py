@@ -44,9 +44,7 @@ def few_draws(monkeypatch):
     lists=st.integers(1, 20),
     weighted=st.booleans(),
 )
-def test_errors_hold_and_are_at_most_the_one_asked_for(
-    seed, n, error, spread, a, lists, weighted
-):
+def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a, lists, weighted):
     E, labels = clusters(n, spread=spread, seed=seed)
     weights, rows = None, None
     if weighted:
@@ -58,9 +56,9 @@ def test_errors_hold_and_are_at_most_the_one_asked_for(
         patch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
         stats = sampled_contrastive_statistics(
             E, labels, weights, a=a, rows=rows, error=error, confidence=1 - 1e-6,
-            null_values=50, lists=lists, seed=seed,
+            null_values=50, lists=lists, seed=seed, null_bins=64,
         )  # fmt: skip
-    exact = contrastive_statistics(E, labels, weights, a=a, rows=rows)
+    exact = contrastive_statistics(E, labels, weights, a=a, rows=rows, null_bins=64)
     judged = ~exact.everyone.isnan()
     assert torch.equal(stats.everyone.isnan(), ~judged)
     off = (stats.everyone - exact.everyone)[judged].abs()

@@ -31,12 +31,12 @@ if __name__ == "__main__":
 import time
 
 import torch
-from speed.measuring import Peak, Row, alternate, row
 
 from bspml.contrastive import contrastive_statistics
 from bspml.neighbour_statistics import neighbour_statistics
 from bspml.sampled_contrastive import sampled_contrastive_statistics
 from bspml.statistics import pair_statistics
+from speed.measuring import Peak, Row, alternate, row
 
 BLOCKS = (512, 1024, 2048, 4096)
 SIZES = (10_000, 100_000, 1_000_000)
