@@ -38,7 +38,7 @@ from bspml.checks import (
     zero_rows,
 )
 from bspml.class_pairs import class_blocks
-from bspml.sample_lists import SampleLists
+from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import ArrayLike, Float, Int, Tensor
 from bspml.statistics import LARGEST_EXPONENT, PairStatistics, pair_statistics, unit_rows
 
@@ -89,8 +89,8 @@ def neighbour_statistics(
     Source: [Zhang 2023], eq. (3), as in `bspml.pair_statistics`; the bound is ours and is derived
     at the top of this module.
 
-    Memory beside the embeddings: two normalised copies and O(N).  Deterministic for one `seed`
-    and one number of threads; another seed makes other lists, with the same promise.
+    Memory beside the embeddings: two normalised copies and O(N).  Deterministic for one `seed`;
+    another seed makes other lists, with the same promise.
 
     Args:
         embeddings: (N, D), any scale; rows are normalised here.
@@ -177,31 +177,30 @@ class _Search:
         self.list_weights = (ends.diff() * (1 + 1e-6) + 1e-9 * ends[-1]).to(lists.rows)
         self.allowed = math.expm1(min(2 * beta * error, 500.0))
         self.angles = torch.atan2(lists.sine.double(), lists.cosine.double())
-        self.pairs = 0
+        self.pairs: list[int] = []  # computed by each visit; threads may append
 
     @property
     def visited(self) -> float:
         """Share of the N^2 similarities computed so far."""
-        return self.pairs / len(self.codes) ** 2
+        return sum(self.pairs) / len(self.codes) ** 2
 
     def pilot(self, seed: int) -> float:
         """Share of the pairs that a few lists drawn at random want to visit."""
         generator = torch.Generator().manual_seed(seed)
         drawn = torch.randperm(len(self.lists), generator=generator)[:_PILOT_LISTS].tolist()
-        rows = 0
-        for number in drawn:
-            self.statistic(number)
-            rows += int(self.lists.sizes[number])
-        share = self.pairs / (rows * len(self.codes))
-        self.pairs = 0
+        for _ in for_each_list(self.statistic, drawn, self.codes.device):
+            pass
+        share = sum(self.pairs) / (int(self.lists.sizes[drawn].sum()) * len(self.codes))
+        self.pairs.clear()
         return share
 
     def run(self) -> tuple[Tensor, Tensor]:
         """(N,) xi_neg and (N,) its error bound, float64 on the CPU in the samples' order."""
         n, device = len(self.codes), self.codes.device
         xi_neg, bound = (torch.empty(n, dtype=torch.float64, device=device) for _ in range(2))
-        for number in range(len(self.lists)):
-            low, high = self.statistic(number)
+        numbers = range(len(self.lists))
+        found = for_each_list(self.statistic, numbers, device)
+        for number, (low, high) in zip(numbers, found, strict=True):
             start, stop = self.lists.starts[number : number + 2].tolist()
             samples = self.lists.order[start:stop]
             xi_neg[samples] = (low + high) / 2
@@ -281,7 +280,7 @@ class _Search:
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
         found = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
         columns = self._members(numbers)
-        self.pairs += len(queries) * len(columns)
+        self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             S = queries @ self.lists.rows[part].T  # (B, k)
             terms = S.sub_(self.base).mul_(self.beta).exp_()

@@ -17,14 +17,19 @@ from __future__ import annotations
 
 import heapq
 import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import TypeVar
 
 import torch
 
 from bspml.shapes import Float, Int, Tensor
 
-__all__ = ["SampleLists"]
+__all__ = ["SampleLists", "for_each_list"]
+
+_Result = TypeVar("_Result")
 
 _SAMPLES_PER_LIST = 64  # k-means is trained on
 _ROUNDS = 6
@@ -107,6 +112,27 @@ class SampleLists:
         sine = u.square().neg_().add_(1).clamp_min_(0).sqrt_()
         bound = u.mul_(cosine).add_(sine.mul_(sine_r)).add_(self.slack)
         return bound.masked_fill_(inside, 1.0 + self.slack)
+
+
+def for_each_list(
+    work: Callable[[int], _Result], numbers: Iterable[int], device: torch.device
+) -> Iterator[_Result]:
+    """work(l) for each list, in order; on the CPU as many at a time as torch has threads.
+
+    A list's products are too small to be worth sharing among threads, so each thread takes whole
+    lists.  The numbers do not depend on how many there are.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or device.type != "cpu":
+        yield from map(work, numbers)
+        return
+    torch.set_num_threads(1)
+    try:
+        # OpenMP keeps the number of threads for each thread of its own.
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(work, numbers)
+    finally:
+        torch.set_num_threads(threads)
 
 
 def _centre(rows: Tensor) -> Tensor:

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 import torch
 
-from bspml.sample_lists import SampleLists
+from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import Float, Tensor
 
 __all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
@@ -97,16 +97,14 @@ def sampled_soft_means(
     sampler = _Sampler(lists, weights, judged, a, error, confidence, seed)
     n = len(weights)
     values, errors = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
-    for number in range(len(lists)):
-        rows = sampler.members(number)
-        if len(rows) == 0:
-            continue
-        samples = lists.order[rows].cpu()
-        low, high = sampler.log_sums(number, rows)
+    numbers = range(len(lists))
+    found = for_each_list(sampler.log_sums, numbers, lists.rows.device)
+    for number, (low, high) in zip(numbers, found, strict=True):
+        samples = lists.order[sampler.members(number)].cpu()
         total = (sampler.total - weights[samples]).log()  # log of the others' weight
         values[samples] = 1 + ((low + high) / 2 - total) / a
         errors[samples] = (high - low) / (2 * a)
-    return SoftMeans(values, errors, sampler.computed / (max(1, int(judged.sum())) * n))
+    return SoftMeans(values, errors, sum(sampler.pairs) / (max(1, int(judged.sum())) * n))
 
 
 class _Sampler:
@@ -143,16 +141,20 @@ class _Sampler:
         drawn = torch.searchsorted(edges[1:], uniform * self.total, right=True).clamp_(max=n - 1)
         self.drawn_list = torch.searchsorted(lists.starts, drawn, right=True) - 1  # (m,)
         self.drawn = drawn
-        self.computed = 0
+        self.pairs: list[int] = []  # computed; threads may append
 
     def members(self, number: int) -> Tensor:
         """Positions of a list's judged members in list order."""
         start, stop = self.lists.starts[number : number + 2].tolist()
         return start + self.judged[start:stop].nonzero()[:, 0]
 
-    def log_sums(self, number: int, rows: Tensor) -> tuple[Tensor, Tensor]:
-        """Low and high ends of log F for the positions `rows` of one list, (B,) float64."""
+    def log_sums(self, number: int) -> tuple[Tensor, Tensor]:
+        """Low and high ends of log F of the judged members of one list, (B,) float64."""
         lists, a = self.lists, self.a
+        rows = self.members(number)
+        if len(rows) == 0:
+            nothing = torch.empty(0, dtype=torch.float64)
+            return nothing, nothing
         queries = lists.rows[rows]
         ceilings = lists.upper(queries, torch.arange(len(lists)))  # (B, L)
         ceilings = ceilings.sub_(1).mul_(a).exp_().double().cpu()
@@ -233,7 +235,7 @@ class _Sampler:
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """(B,) float64, sum of w f over the positions `columns`, without the query itself."""
         found = torch.zeros(len(queries), dtype=torch.float64)
-        self.computed += len(queries) * len(columns)
+        self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             f = self._f(queries, part)  # (B, k)
             f.masked_fill_((rows[:, None] == part).to(f.device), 0)
@@ -243,7 +245,7 @@ class _Sampler:
     def _draw(self, queries: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
         """(B,) sums of f and of f squared over draws."""
         sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
-        self.computed += len(queries) * len(part)
+        self.pairs.append(len(queries) * len(part))
         for some in part.split(max(1, _BLOCK // len(queries))):
             f = self._f(queries, some)
             sums += f.sum(1).double().cpu()

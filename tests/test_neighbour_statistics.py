@@ -111,11 +111,21 @@ def test_zero_rows_are_named_and_bounded_like_any_other(monkeypatch):
     assert ((stats.xi_neg - exact.xi_neg).abs() <= stats.error_bound + CLOSE).all()
 
 
-def test_running_twice_gives_the_same_bits():
+def test_several_threads_give_the_same_bits():
     E, labels = clusters(2500, dtype=torch.float32)
-    first, second = (neighbour_statistics(E, labels, seed=3) for _ in range(2))
-    assert torch.equal(first.xi_neg, second.xi_neg)
-    assert torch.equal(first.error_bound, second.error_bound)
+    threads = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 3, 3):
+            torch.set_num_threads(count)
+            results.append(neighbour_statistics(E, labels, seed=3))
+    finally:
+        torch.set_num_threads(threads)
+    assert not results[0].exact
+    for other in results[1:]:
+        assert torch.equal(other.xi_neg, results[0].xi_neg)
+        assert torch.equal(other.error_bound, results[0].error_bound)
+        assert other.visited == results[0].visited
 
 
 @pytest.mark.parametrize(

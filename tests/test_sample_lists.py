@@ -1,14 +1,14 @@
 """Lists: a partition, whose bounds hold for every sample and every list."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bspml.sample_lists import SampleLists
+from bspml.sample_lists import SampleLists, for_each_list
+
+CPU = torch.device("cpu")
 
 
 def unit_rows(n, dim, seed, spread, dtype=torch.float32):
@@ -44,9 +44,9 @@ def test_the_bound_is_the_cosine_of_the_angle_less_the_radius():
     angles = torch.from_numpy(np.deg2rad([-10.0, 0.0, 10.0]))
     rows = torch.stack([angles.cos(), angles.sin()], 1)
     cut = SampleLists.of(rows, 1, 0)
-    query = torch.tensor([[math.cos(math.radians(70)), math.sin(math.radians(70))]]).double()
+    query = torch.from_numpy(np.array([[np.cos(np.deg2rad(70)), np.sin(np.deg2rad(70))]]))
     assert float(cut.upper(query, torch.tensor([0]))) == pytest.approx(0.5, abs=1e-9)
-    inside = torch.tensor([[math.cos(math.radians(5)), math.sin(math.radians(5))]]).double()
+    inside = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
     assert float(cut.upper(inside, torch.tensor([0]))) == pytest.approx(1.0, abs=1e-9)
 
 
@@ -74,3 +74,17 @@ def test_one_seed_gives_one_cut():
     first, second = SampleLists.of(E, 10, 4), SampleLists.of(E, 10, 4)
     np.testing.assert_array_equal(first.order, second.order)
     assert torch.equal(first.centroids, second.centroids)
+
+
+def test_work_on_lists_keeps_its_order_and_gives_the_threads_back():
+    threads = torch.get_num_threads()
+    try:
+        torch.set_num_threads(3)
+        inside = list(for_each_list(lambda k: (k, torch.get_num_threads()), range(50), CPU))
+        assert torch.get_num_threads() == 3
+        with pytest.raises(ZeroDivisionError):
+            list(for_each_list(lambda k: 1 // (k - 5), range(50), CPU))
+        assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(threads)
+    assert inside == [(k, 1) for k in range(50)]

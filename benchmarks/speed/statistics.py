@@ -43,6 +43,7 @@ SIZES = (10_000, 100_000, 1_000_000)
 EXACT_BAR = "at most 1.0 x the blocked N x N product, extra memory < 512 MiB"
 MILLION_BAR = "proved error, time growing like N^1.2 or less"
 ERROR, CONTRASTIVE_ERROR, CONFIDENCE = 1e-3, 0.01, 0.99
+KINDS = ("pair", "contrastive")
 CHECKED = 300  # samples whose values are also computed from the formula, in float64
 
 
@@ -89,16 +90,17 @@ def measure_million(quick: bool) -> list[Row]:
     return measure_sizes((4_000, 8_000) if quick else SIZES)
 
 
-def measure_sizes(sizes: tuple[int, ...]) -> list[Row]:
+def measure_sizes(sizes: tuple[int, ...], kinds: tuple[str, ...] = KINDS) -> list[Row]:
     """A line per size and statistic, and a line per statistic for the growth from first to last."""
-    lines: dict[str, list[Row]] = {"pair": [], "contrastive": []}
-    for kind, measure in (("pair", _pair_line), ("contrastive", _contrastive_line)):
+    lines: dict[str, list[Row]] = {kind: [] for kind in kinds}
+    for kind in kinds:
+        measure = _pair_line if kind == "pair" else _contrastive_line
         measure(*clustered(3_000, 16))  # first calls
         for samples in sizes:
             lines[kind].append(measure(*clustered(samples)))
             print(json.dumps(lines[kind][-1]), file=sys.stderr, flush=True)
     growth = [_growth(kind, rows, sizes) for kind, rows in lines.items() if len(sizes) > 1]
-    return [*lines["pair"], *lines["contrastive"], *growth]
+    return [*(line for rows in lines.values() for line in rows), *growth]
 
 
 def clustered(samples: int, dim: int = 128, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -225,6 +227,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--sizes", type=int, nargs="+", help="nearly linear only, at these N")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="with --sizes")
     parser.add_argument("--exact", action="store_true", help="the exact rows only")
     parser.add_argument("--quick", action="store_true", help="small sizes: does it run?")
     args = parser.parse_args()
@@ -232,7 +235,7 @@ def main() -> None:
     if args.sizes is None:
         rows += measure_statistics(args.quick)
     if args.sizes is not None:
-        rows += measure_sizes(tuple(args.sizes))
+        rows += measure_sizes(tuple(args.sizes), tuple(args.kinds))
     elif not args.exact:
         rows += measure_million(args.quick)
     print(json.dumps(rows, indent=2))
