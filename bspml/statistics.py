@@ -188,9 +188,7 @@ class _PairSums:
         if diagonal:
             i = torch.arange(rows.start, rows.stop, device=part.device)
             same &= i[:, None] != torch.arange(columns.start, columns.stop, device=part.device)
-        self._accumulate(
-            self.pos, positive.masked_fill_(~same, -math.inf), rows, columns, diagonal
-        )
+        self._accumulate(self.pos, positive.masked_fill_(~same, -math.inf), rows, columns, diagonal)
 
     def _product(self, rows: slice, columns: slice) -> Tensor:
         shape = (rows.stop - rows.start, columns.stop - columns.start)

@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from bspml.checks import check_choice, check_whole
-from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.contrastive import ContrastiveStatistics
+from bspml.curriculum.search import StatisticsSearch
 from bspml.errors import CheckpointError, InputError
 from bspml.noise_rate import estimate_noise, label_p_values
 from bspml.weights.age import age_for_maw
@@ -46,12 +47,14 @@ class AutomaticUpdate:
         warmup: str = "features",
         warmup_rounds: int = 2,
         reset: bool = True,
+        search: StatisticsSearch | None = None,
     ) -> None:
         self.weights = weights
         self.rule = check_choice(rule, "rule", ["threshold", "quadratic"])
         self.warmup = check_choice(warmup, "warmup", ["features", "cross-fit"])
         self.warmup_rounds = check_whole(warmup_rounds, "warmup_rounds")
         self.reset, self.balance = bool(reset), balance
+        self.search = search or StatisticsSearch()
         self.phase = "half A" if warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
         self.in_half_a = _random_half(self.codes, seed)
@@ -115,7 +118,7 @@ class AutomaticUpdate:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
-        stats = contrastive_statistics(embeddings, self.codes, sample_weights=reference, rows=rows)
+        stats = self.search.contrastive_statistics(embeddings, self.codes, reference, rows)
         solving = time.perf_counter()
         p_values = label_p_values(stats)
         if self.noise_rate is None:
