@@ -44,11 +44,12 @@ from bspml.statistics import LARGEST_EXPONENT, PairStatistics, pair_statistics, 
 
 __all__ = ["NeighbourStatistics", "neighbour_statistics"]
 
-_FIRST_LISTS = 4  # nearest lists visited before anything is decided
+_FIRST_LISTS = 4  # nearest wide lists visited before anything is decided
+_MEMBERS = 40  # samples of a narrow list
 _PILOT_LISTS = 24  # lists tried before the whole is started
 _EXACT_FROM = 0.4  # share of pairs visited from which the exact statistics cost less
 _SMALL = 2048  # samples below which lists do not pay
-_FAR_SHARE = 0.1  # of the tail allowed, kept for lists that are judged for a whole list at once
+_FAR_SHARE = 0.5  # of the tail allowed, for what wide lists leave out; narrow ones have the rest
 _BLOCK = 1 << 24  # similarities held at a time
 
 
@@ -127,7 +128,7 @@ def neighbour_statistics(
     search = None
     if direct and len(embeddings) >= (_SMALL if lists is None else 1):
         E = unit_rows(embeddings)
-        search = _Search(SampleLists.of(E, lists, seed), codes, weights, beta, base, error)
+        search = _Search(E, lists, seed, codes, weights, (beta, base, error))
         if search.pilot(seed) >= _EXACT_FROM:
             search = None
     if search is None:
@@ -156,28 +157,36 @@ def _own_class_statistic(
 
 
 class _Search:
-    """Visits the lists near each list, in an order and to a depth that the bound decides."""
+    """Visits the lists near each list, in an order and to a depth that the bound decides.
+
+    There are two levels: wide lists, of which most are seen to be far with one bound, and inside
+    the others narrow lists, which are visited or not.
+    """
 
     def __init__(
         self,
-        lists: SampleLists,
+        E: Tensor,
+        lists: int | None,
+        seed: int,
         codes: Tensor,
         weights: Tensor,
-        beta: float,
-        base: float,
-        error: float,
+        scales: tuple[float, float, float],
     ) -> None:
-        self.lists, self.beta, self.base = lists, beta, base
-        order = lists.order
-        self.codes = codes.to(order.device)[order]
-        self.weights = weights.to(lists.rows)[order]
-        edges = lists.starts.to(order.device)
-        ends = torch.cat([edges.new_zeros(1), self.weights.double().cumsum(0)])[edges]
-        # Rounded up: a list's weight is a bound.  Rounding noise of the differences is far below.
-        self.list_weights = (ends.diff() * (1 + 1e-6) + 1e-9 * ends[-1]).to(lists.rows)
-        self.allowed = math.expm1(min(2 * beta * error, 500.0))
-        self.angles = torch.atan2(lists.sine.double(), lists.cosine.double())
+        self.beta, self.base, error = scales
+        self.wide, self.lists, self.first_child = SampleLists.nested(E, lists, seed, _MEMBERS)
+        self.every_wide = torch.arange(len(self.wide), device=E.device)
+        order = self.lists.order
+        self.codes = codes.to(E.device)[order]
+        self.weights = weights.to(E)[order]
+        self.wide_weights, self.list_weights = map(self._weights_of, (self.wide, self.lists))
+        self.allowed = math.expm1(min(2 * self.beta * error, 500.0))
         self.pairs: list[int] = []  # computed by each visit; threads may append
+
+    def _weights_of(self, lists: SampleLists) -> Tensor:
+        """(L,) sum of the members' weights, rounded up: it serves a bound."""
+        cumulated = torch.cat([self.weights.new_zeros(1).double(), self.weights.double().cumsum(0)])
+        sums = cumulated[lists.starts.to(cumulated.device)].diff()
+        return (sums * (1 + 1e-6) + 1e-12 * cumulated[-1]).to(self.weights)
 
     @property
     def visited(self) -> float:
@@ -185,12 +194,12 @@ class _Search:
         return sum(self.pairs) / len(self.codes) ** 2
 
     def pilot(self, seed: int) -> float:
-        """Share of the pairs that a few lists drawn at random want to visit."""
+        """Share of the pairs that a few wide lists drawn at random want to visit."""
         generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randperm(len(self.lists), generator=generator)[:_PILOT_LISTS].tolist()
+        drawn = torch.randperm(len(self.wide), generator=generator)[:_PILOT_LISTS].tolist()
         for _ in for_each_list(self.statistic, drawn, self.codes.device):
             pass
-        share = sum(self.pairs) / (int(self.lists.sizes[drawn].sum()) * len(self.codes))
+        share = sum(self.pairs) / (int(self.wide.sizes[drawn].sum()) * len(self.codes))
         self.pairs.clear()
         return share
 
@@ -198,88 +207,97 @@ class _Search:
         """(N,) xi_neg and (N,) its error bound, float64 on the CPU in the samples' order."""
         n, device = len(self.codes), self.codes.device
         xi_neg, bound = (torch.empty(n, dtype=torch.float64, device=device) for _ in range(2))
-        numbers = range(len(self.lists))
+        numbers = range(len(self.wide))
         found = for_each_list(self.statistic, numbers, device)
         for number, (low, high) in zip(numbers, found, strict=True):
-            start, stop = self.lists.starts[number : number + 2].tolist()
-            samples = self.lists.order[start:stop]
+            start, stop = self.wide.starts[number : number + 2].tolist()
+            samples = self.wide.order[start:stop]
             xi_neg[samples] = (low + high) / 2
             bound[samples] = (high - low) / 2
         return xi_neg.cpu(), bound.cpu()
 
     def statistic(self, number: int) -> tuple[Tensor, Tensor]:
-        """Lowest and highest possible xi_neg of the members of a list, (B,) float64 each."""
-        start, stop = self.lists.starts[number : number + 2].tolist()
-        rows = slice(start, stop)
-        by_distance, group_bound = self._from_afar(number)
-        found = self._visit(rows, by_distance[:_FIRST_LISTS])
-        done = min(_FIRST_LISTS, len(by_distance))
-        while True:
-            allowed = self.allowed * (1 + found)  # (B,)
-            near, far_tail = self._candidates(by_distance, done, group_bound, float(allowed.min()))
-            terms = self._terms(rows, near)  # (B, K)
-            needed = self._needed(terms, allowed)
-            size = int(self.lists.sizes[near[needed].cpu()].sum()) if len(near) else 0
-            seen = int(self.lists.sizes[by_distance[:done].cpu()].sum())
-            if size <= seen:  # so little more that there is no better first look
-                break
-            found += self._visit(rows, by_distance[done : 2 * done])
-            done = min(2 * done, len(by_distance))
-        found += self._visit(rows, near[needed])
-        tail = far_tail + terms[:, ~needed].sum(1, dtype=torch.float64)
+        """Lowest and highest possible xi_neg of the members of a wide list, (B,) float64 each."""
+        start, stop = self.wide.starts[number : number + 2].tolist()
+        terms = self._terms(self.wide, slice(start, stop), self.every_wide)  # (B, G)
+        nearest = self._by_distance(number)
+        found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
+        tail = torch.zeros_like(found)
+        first, last = self.first_child[number : number + 2].tolist()
+        for child in range(first, last):
+            # Few samples at a time: lists are visited for all of them if one needs it.
+            low, high = self.lists.starts[child : child + 2].tolist()
+            inside = slice(low - start, high - start)
+            more, rest = self._deeper(
+                slice(low, high), found[inside], terms[inside], nearest
+            )
+            found[inside] += more
+            tail[inside] = rest
         return found.log1p() / self.beta, (found + tail).log1p() / self.beta
 
-    def _from_afar(self, number: int) -> tuple[Tensor, Tensor]:
-        """Lists by distance from this one, and (L,) float64 W_l exp(beta (u - base)).
+    def _deeper(
+        self, rows: slice, found: Tensor, wide_terms: Tensor, nearest: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """What else is found for a narrow list's members, and a bound of all that is left, (B,).
 
-        u bounds the similarity of ANY member of this list to any of list l: both radii are taken
-        off the angle between the centroids.
+        Args:
+            rows: the members' rows.
+            found: (B,) from the first of the lists `nearest`.
+            wide_terms: (B, G) bound of what each wide list holds for them; what was visited is
+                set to 0 here.
+            nearest: (G,) wide lists by distance.
         """
-        lists = self.lists
-        u = torch.mv(lists.centroids, lists.centroids[number])
-        angle = (u.double() + lists.slack).clamp(-1, 1).acos()
-        upper = (angle - self.angles - self.angles[number]).clamp_min(0).cos() + lists.slack
-        bound = self.list_weights.double() * ((upper - self.base) * self.beta).exp()
-        u[number] = 2.0  # the list itself comes first
-        return u.argsort(descending=True), bound
+        more, done = torch.zeros_like(found), _FIRST_LISTS
+        while True:
+            wide_terms[:, nearest[:done]] = 0  # visited: nothing is left of them
+            allowed = self.allowed * (1 + found + more)  # (B,)
+            open_wide = self._needed(wide_terms, allowed, _FAR_SHARE)
+            near = _runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
+            terms = self._terms(self.lists, rows, near)  # (B, K)
+            needed = self._needed(terms, allowed, 1 - _FAR_SHARE)
+            size = int(self.lists.sizes[near[needed].cpu()].sum())
+            seen = int(self.wide.sizes[nearest[:done].cpu()].sum())
+            if size <= 4 * seen or done >= len(nearest):
+                break  # what is left is little, or everything has been seen
+            more += self._visit(rows, self.wide, nearest[done : 2 * done])
+            done *= 2
+        more += self._visit(rows, self.lists, near[needed])
+        tail = wide_terms[:, ~open_wide].sum(1, dtype=torch.float64)
+        return more, tail + terms[:, ~needed].sum(1, dtype=torch.float64)
 
-    def _candidates(
-        self, by_distance: Tensor, done: int, group_bound: Tensor, allowed: float
-    ) -> tuple[Tensor, float]:
-        """Lists not visited that have to be judged sample by sample, and the tail of the others."""
-        rest = by_distance[done:]
-        bounds, ascending = group_bound[rest].sort()
-        cumulated = bounds.cumsum(0)
-        far = int((cumulated <= _FAR_SHARE * allowed).sum())
-        tail = float(cumulated[far - 1]) if far else 0.0
-        return rest[ascending[far:]], tail
+    def _by_distance(self, number: int) -> Tensor:
+        """(G,) wide lists by distance from one; it comes first itself."""
+        closeness = torch.mv(self.wide.centroids, self.wide.centroids[number])
+        closeness[number] = 2.0
+        return closeness.argsort(descending=True)
 
-    def _terms(self, rows: slice, near: Tensor) -> Tensor:
-        """(B, K) W_l exp(beta (u_il - base)) of the candidate lists, rounded up."""
-        upper = self.lists.upper(self.lists.rows[rows], near)
-        return upper.sub_(self.base).mul_(self.beta).exp_().mul_(self.list_weights[near] * 1.001)
+    def _terms(self, lists: SampleLists, rows: slice, numbers: Tensor) -> Tensor:
+        """(B, K) W_l exp(beta (u_il - base)) of some of `lists`, rounded up."""
+        weights = self.wide_weights if lists is self.wide else self.list_weights
+        upper = lists.upper(self.lists.rows[rows], numbers)
+        return upper.sub_(self.base).mul_(self.beta).exp_().mul_(weights[numbers] * 1.001)
 
     @staticmethod
-    def _needed(terms: Tensor, allowed: Tensor) -> Tensor:
-        """(K,) bool, the lists without which some sample's tail might exceed what is allowed.
+    def _needed(terms: Tensor, allowed: Tensor, limit: float) -> Tensor:
+        """(K,) bool, the lists without which some tail might exceed a share of what is allowed.
 
         Each list costs the sample that suffers most from leaving it out a share of its allowance;
-        the cheapest are left out while the shares sum to at most 1, so no sample's tail is above.
+        the cheapest are left out while the shares sum to at most `limit`: no tail is above.
         """
         if terms.shape[1] == 0:
             return torch.zeros(0, dtype=torch.bool, device=terms.device)
         share = (terms / allowed[:, None].to(terms)).amax(0).double()  # (K,)
         costs, ascending = share.sort()
-        left_out = costs.cumsum(0) <= 1 - _FAR_SHARE - 1e-3
+        left_out = costs.cumsum(0) <= limit * (1 - 1e-3)
         needed = torch.ones(len(share), dtype=torch.bool, device=terms.device)
         needed[ascending[left_out]] = False
         return needed
 
-    def _visit(self, rows: slice, numbers: Tensor) -> Tensor:
-        """(B,) float64, sum of exp(beta (S - base)) over other classes in the lists `numbers`."""
+    def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
+        """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
         found = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
-        columns = self._members(numbers)
+        columns = _runs(lists.starts, numbers.cpu()).to(self.codes.device)
         self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             S = queries @ self.lists.rows[part].T  # (B, k)
@@ -288,10 +306,11 @@ class _Search:
             found += torch.mv(terms, self.weights[part])
         return found
 
-    def _members(self, numbers: Tensor) -> Tensor:
-        starts, stops = self.lists.starts[:-1], self.lists.starts[1:]
-        runs = [
-            torch.arange(a, b)
-            for a, b in zip(starts[numbers].tolist(), stops[numbers].tolist(), strict=True)
-        ]
-        return torch.cat(runs).to(self.codes.device) if runs else self.codes.new_empty(0)
+
+def _runs(starts: Tensor, numbers: Tensor) -> Tensor:
+    """All k with starts[l] <= k < starts[l + 1] for an l of `numbers`."""
+    first, sizes = starts[numbers], starts[numbers + 1] - starts[numbers]
+    within = torch.arange(int(sizes.sum())) - torch.repeat_interleave(
+        sizes.cumsum(0) - sizes, sizes
+    )
+    return torch.repeat_interleave(first, sizes) + within

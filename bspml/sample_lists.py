@@ -19,7 +19,7 @@ import heapq
 import math
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import TypeVar
 
@@ -34,7 +34,8 @@ _Result = TypeVar("_Result")
 _SAMPLES_PER_LIST = 64  # k-means is trained on
 _ROUNDS = 6
 _SPLITS_PER_LIST = 3  # lists made by splitting, for each list of k-means
-_SMALLEST = 16  # a list is not split below
+_SMALLEST = 12  # a list is not split below
+_NARROW = 0.999  # cosine of a radius that needs no splitting
 _BLOCK = 8192
 
 
@@ -69,31 +70,43 @@ class SampleLists:
 
         Splitting makes up to four times as many.
         """
-        n = len(unit_rows)
-        k = max(1, round(math.sqrt(n))) if lists is None else min(lists, n)
-        member = _nearest(unit_rows, _k_means(unit_rows, k, seed))
-        order, starts = _split_widest(unit_rows, member, k)
-        return cls._measured(unit_rows, order, starts)
+        return cls._measured(unit_rows, _cut(unit_rows, lists, seed))
 
     @classmethod
-    def _measured(cls, unit_rows: Tensor, order: Tensor, starts: list[int]) -> SampleLists:
+    def nested(
+        cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int, members: int
+    ) -> tuple[SampleLists, SampleLists, Tensor]:
+        """Wide lists as by `of`, and narrow ones of about `members` samples inside them.
+
+        Returns:
+            The wide and the narrow lists, of the same rows in the same order, and (G + 1,) int64:
+            wide list g holds the narrow lists first_child[g] to first_child[g + 1] - 1.
+        """
+        wide = _cut(unit_rows, lists, seed)
+        narrow, parent = _split_widest(unit_rows, wide, len(unit_rows) // members)
+        by_parent = sorted(range(len(narrow)), key=parent.__getitem__)
+        narrow = [narrow[k] for k in by_parent]
+        children = torch.bincount(torch.tensor(parent), minlength=len(wide))
+        first_child = torch.cat([children.new_zeros(1), children.cumsum(0)])
+        inner = cls._measured(unit_rows, narrow)
+        edges = inner.starts[first_child].tolist()
+        outer = cls._measured(unit_rows, [inner.order[a:b] for a, b in pairwise(edges)])
+        return replace(outer, rows=inner.rows, order=inner.order), inner, first_child
+
+    @classmethod
+    def _measured(cls, unit_rows: Tensor, lists: list[Tensor]) -> SampleLists:
         # A dot product of D products in order errs by at most D ulp/2; twice that for the inputs.
         slack = (2 * unit_rows.shape[1] + 8) * torch.finfo(unit_rows.dtype).eps / 2
+        order = torch.cat(lists)
         rows = unit_rows[order]
-        parts = [rows[a:b] for a, b in pairwise(starts)]
+        sizes = torch.tensor([len(part) for part in lists])
+        starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+        parts = rows.split(sizes.tolist())
         centroids = torch.stack([_centre(part) for part in parts])
         nearest_angle = [float((part @ c).min()) for part, c in zip(parts, centroids, strict=True)]
         cosine = (torch.tensor(nearest_angle, dtype=torch.float64) - slack).clamp(-1.0, 1.0)
         sine = (1 - cosine.square()).clamp_min(0).sqrt() + slack
-        return cls(
-            rows,
-            order,
-            torch.tensor(starts),
-            centroids,
-            cosine.to(rows),
-            sine.to(rows),
-            slack,
-        )
+        return cls(rows, order, starts, centroids, cosine.to(rows), sine.to(rows), slack)
 
     @property
     def sizes(self) -> Int[Tensor, " L"]:
@@ -167,39 +180,49 @@ def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
     return centroids
 
 
-def _split_widest(rows: Tensor, member: Tensor, k: int) -> tuple[Tensor, list[int]]:
-    """Split lists, widest first, until there are (1 + _SPLITS_PER_LIST) k or all are small.
+def _cut(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
+    """Sample indices of each list: k-means, then the widest are split."""
+    n = len(rows)
+    k = max(1, round(math.sqrt(n))) if lists is None else min(lists, n)
+    member = _nearest(rows, _k_means(rows, k, seed))
+    sizes = torch.bincount(member, minlength=k).tolist()
+    cells = [part for part in torch.argsort(member, stable=True).split(sizes) if len(part)]
+    return _split_widest(rows, cells, (1 + _SPLITS_PER_LIST) * k)[0]
 
-    A split sends to a new list what is nearer to the farthest member than to the centroid.
+
+def _split_widest(
+    rows: Tensor, lists: list[Tensor], most: int
+) -> tuple[list[Tensor], list[int]]:
+    """Split lists, widest first, until there are `most` or all are small.
+
+    A split goes between the member farthest from the centroid and the one farthest from that.
+
+    Returns:
+        The lists, and for each the number of the list it was cut from.
     """
-    order = torch.argsort(member, stable=True)
-    ends = torch.bincount(member, minlength=k).cumsum(0).tolist()
-    bounds = zip([0, *ends[:-1]], ends, strict=True)
-    lists = [order[a:b] for a, b in bounds if b > a]
+    lists, parent = list(lists), list(range(len(lists)))
     widths: list[tuple[float, int, int]] = []  # (cos of the radius, list, farthest member)
 
     def measure(number: int) -> None:
-        part = rows[lists[number]]
-        cosine, farthest = (part @ _centre(part)).min(0)
-        if len(part) >= 2 * _SMALLEST:
+        if len(lists[number]) >= 2 * _SMALLEST:
+            part = rows[lists[number]]
+            cosine, farthest = (part @ _centre(part)).min(0)
             heapq.heappush(widths, (float(cosine), number, int(farthest)))
 
-    for number in range(len(lists)):
-        measure(number)
-    for _ in range(_SPLITS_PER_LIST * k):
-        if not widths or widths[0][0] > 0.999:
-            break
+    if len(lists) < most:
+        for number in range(len(lists)):
+            measure(number)
+    while len(lists) < most and widths and widths[0][0] < _NARROW:
         _, number, farthest = heapq.heappop(widths)
         samples = lists[number]
         part = rows[samples]
-        leaves = part @ part[farthest] > part @ _centre(part)
+        to_one = part @ part[farthest]
+        leaves = to_one > part @ part[int(to_one.argmin())]
         if not leaves.any() or leaves.all():
             continue
         lists[number], new = samples[~leaves], samples[leaves]
         lists.append(new)
+        parent.append(parent[number])
         measure(number)
         measure(len(lists) - 1)
-    starts = [0]
-    for part in lists:
-        starts.append(starts[-1] + len(part))
-    return torch.cat(lists), starts
+    return lists, parent
