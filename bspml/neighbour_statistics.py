@@ -228,9 +228,7 @@ class _Search:
             # Few samples at a time: lists are visited for all of them if one needs it.
             low, high = self.lists.starts[child : child + 2].tolist()
             inside = slice(low - start, high - start)
-            more, rest = self._deeper(
-                slice(low, high), found[inside], terms[inside], nearest
-            )
+            more, rest = self._deeper(slice(low, high), found[inside], terms[inside], nearest)
             found[inside] += more
             tail[inside] = rest
         return found.log1p() / self.beta, (found + tail).log1p() / self.beta

@@ -190,9 +190,7 @@ def _cut(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
     return _split_widest(rows, cells, (1 + _SPLITS_PER_LIST) * k)[0]
 
 
-def _split_widest(
-    rows: Tensor, lists: list[Tensor], most: int
-) -> tuple[list[Tensor], list[int]]:
+def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> tuple[list[Tensor], list[int]]:
     """Split lists, widest first, until there are `most` or all are small.
 
     A split goes between the member farthest from the centroid and the one farthest from that.

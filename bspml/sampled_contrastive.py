@@ -115,7 +115,7 @@ def sampled_contrastive_statistics(
     sample_weights: Any = None,
     a: float = 10.0,
     rows: Any = None,
-    error: float = 0.01,
+    error: float = 0.02,
     confidence: float = 0.99,
     null_values: int = 100_000,
     lists: int | None = None,
@@ -130,7 +130,7 @@ def sampled_contrastive_statistics(
         sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.
         a: inverse temperature, in (0, 40].
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.
-        error: largest error of any t_i, > 0.  Similarity units: .01 is small beside the spread of
+        error: largest error of any t_i, > 0.  Similarity units: small beside the spread of
             the null, about .05 to .1.
         confidence: probability, in (0, 1), that all errors given hold.
         null_values: values of the null that are drawn; 100,000 leave it open by .0054.

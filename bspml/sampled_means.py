@@ -5,20 +5,21 @@ With W = sum w_j and f(S) = exp(a (S - 1)),
     t_i = 1 + (1/a) log( F_i / (W - w_i) ),    F_i = sum_{j != i} w_j f(S_ij) = near_i + far_i
 
 near_i runs over the lists near i (its own among them) and is exact.  far_i, over all the others,
-is W times the mean of Y = f(S_ij) [j not near] for j drawn with probability w_j / W.  Y lies in
-[0, R_i], R_i = f(the largest bound of a list left out): taking the near lists out makes R_i small.
-For m independent draws with mean Y' and sample variance V (over m - 1), and x = ln(8 / q):
+is sampled: no member of list l has f above a ceiling C_l for any sample of the group judged
+together, so list l is drawn with probability W_l C_l / D, D = sum W_l C_l, and a member j of it
+with probability w_j / W_l.  Then Z = f(S_ij) D / C_l has the expectation far_i and lies in [0, D].
+For m independent draws with mean Z', sample variance V (over m - 1), and x = ln(8 / q):
 
-    |Y' - mean| <= R sqrt((x - ln 2) / (2 m))                  Hoeffding, but with probability q / 2
-    |Y' - mean| <= sqrt(2 V x / m) + 7 R x / (3 (m - 1))       empirical Bernstein, likewise
+    |Z' - far| <= D sqrt((x - ln 2) / (2 m))                   Hoeffding, but with probability q / 2
+    |Z' - far| <= sqrt(2 V x / m) + 7 D x / (3 (m - 1))        empirical Bernstein, likewise
 
 (Maurer & Pontil 2009, theorem 4, two-sided).  Both hold with probability 1 - q; the smaller is h.
-So F_i lies in [near + W (Y' - h), near + W (Y' + h)], cut at near and at near + sum of the list
-bounds, which are certain.  We give the middle of log F over that interval, and half of it, over a,
-as the error.  Samples whose error is above the one asked for draw four times as many, up to
-`rounds` times, and in the end are computed against everyone.  The union bound over N samples and
-all rounds, q = (1 - confidence) / (N rounds), makes ALL errors hold together with the confidence
-named, although all samples share the draws.
+So F_i lies in [near + Z' - h, near + Z' + h], cut at near and at near + D, which are certain.  We
+give the middle of log F over that interval, and half of it, over a, as the error.  Samples whose
+error is above the one asked for draw twice as many, up to `_ROUNDS` times, and in the end are
+computed against everyone.  The union bound over N samples and all rounds,
+q = (1 - confidence) / (N rounds), makes ALL errors hold together with the confidence named,
+although the samples of a group share their draws.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ from bspml.shapes import Float, Tensor
 
 __all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
 
-_FIRST_DRAWS = 4096
+_FEWEST_DRAWS = 1024
+_ROUNDS = 4
 _FIRST_LISTS = 4
 _BLOCK = 1 << 24  # similarities held at a time
 
@@ -108,7 +110,7 @@ def sampled_soft_means(
 
 
 class _Sampler:
-    """One shared set of draws, and the lists near each list."""
+    """Draws for each list's members, and the lists near them."""
 
     def __init__(
         self,
@@ -120,27 +122,16 @@ class _Sampler:
         confidence: float,
         seed: int,
     ) -> None:
-        self.lists, self.a = lists, a
+        self.lists, self.a, self.error, self.seed = lists, a, error, seed
         order = lists.order.cpu()
         self.weights = weights[order]
         self.judged = judged.cpu()[order]
         self.total = float(weights.sum())
-        n = len(order)
-        edges = torch.cat([torch.zeros(1, dtype=torch.float64), self.weights.cumsum(0)])
-        self.list_weights = edges[lists.starts].diff().clamp_min(0) + 1e-12 * self.total
-        self.most_draws = max(_FIRST_DRAWS, n // 2)
-        rounds = 1 + max(0, math.ceil(math.log(self.most_draws / _FIRST_DRAWS, 4)))
-        self.chance = (1 - confidence) / (n * rounds)
-        self.allowed = math.expm1(2 * a * error)  # of F_high / F_low - 1
-        self.error = error
+        self.cumulated = torch.cat([self.weights.new_zeros(1), self.weights.cumsum(0)])
+        self.list_weights = self.cumulated[lists.starts].diff().clamp_min(0)
         self.mean = (lists.rows.T @ self.weights.to(lists.rows)) / self.total  # (D,)
-        generator = torch.Generator().manual_seed(seed)
-        uniform = torch.rand(
-            _FIRST_DRAWS * 4 ** (rounds - 1), generator=generator, dtype=torch.float64
-        )
-        drawn = torch.searchsorted(edges[1:], uniform * self.total, right=True).clamp_(max=n - 1)
-        self.drawn_list = torch.searchsorted(lists.starts, drawn, right=True) - 1  # (m,)
-        self.drawn = drawn
+        self.chance = (1 - confidence) / (len(order) * _ROUNDS)
+        self.allowed = math.expm1(2 * a * error)  # of F_high / F_low - 1
         self.pairs: list[int] = []  # computed; threads may append
 
     def members(self, number: int) -> Tensor:
@@ -157,39 +148,33 @@ class _Sampler:
             return nothing, nothing
         queries = lists.rows[rows]
         ceilings = lists.upper(queries, torch.arange(len(lists)))  # (B, L)
-        ceilings = ceilings.sub_(1).mul_(a).exp_().double().cpu()
+        ceilings = ceilings.amax(0).double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)  # (L,)
         first = self._nearest(number)
         near = self._exact(queries, rows, self._columns(first))
-        visited = first | self._too_high(ceilings, near + self._mean_of_exponentials(queries))
-        near += self._exact(queries, rows, self._columns(visited & ~first))
-        left_out = ~visited
-        if not left_out.any():
-            return near.log(), near.log()
-        largest = ceilings[:, left_out].amax(1) * 1.001
-        certain = (ceilings[:, left_out] * 1.001) @ self.list_weights[left_out]
-        low, high = near.log(), (near + certain).log()
-        open_rows = torch.arange(len(rows))
-        sums, squares, draws = torch.zeros_like(near), torch.zeros_like(near), 0
-        wanted = _FIRST_DRAWS
-        while wanted <= len(self.drawn):
-            open_rows = open_rows[(high - low)[open_rows] > 2 * a * self.error]
-            if len(open_rows) == 0:
-                return low, high
-            part = self.drawn[draws:wanted]
-            outside = left_out[self.drawn_list[draws:wanted]]
-            more, more_squares = self._draw(queries[open_rows], part[outside])
-            sums[open_rows] += more
-            squares[open_rows] += more_squares * (1 + 1e-4)  # float32 sums, rounded up
-            draws, wanted = wanted, wanted * 4
-            mean = sums[open_rows] / draws
-            variance = (squares[open_rows] - draws * mean**2).clamp_min(0) / (draws - 1)
-            h = half_width(variance, largest[open_rows], draws, self.chance)
+        guess = float((near + self._mean_of_exponentials(queries)).min())
+        more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
+        near += self._exact(queries, rows, self._columns(more & ~first))
+        held = self.list_weights * ceilings.masked_fill(first | more, 0.0)  # (L,) W_l C_l
+        most = float(held.sum()) * (1 + 1e-9)  # D
+        low, high = near.log(), (near + most).log()
+        open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
+        sums, squares, drawn = torch.zeros_like(near), torch.zeros_like(near), 0
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        for _ in range(_ROUNDS):
+            if len(open_rows) == 0 or drawn + draws > len(self.weights) // 2:
+                break
+            columns, scale = self._draw(held, ceilings, most, draws, generator)
+            z, z2 = self._sums(queries[open_rows], columns, scale)
+            sums[open_rows] += z
+            squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
+            drawn, draws = drawn + draws, drawn + draws  # twice as many from now on
+            mean = sums[open_rows] / drawn
+            variance = (squares[open_rows] - drawn * mean**2).clamp_min(0) / (drawn - 1)
+            h = half_width(variance, torch.full_like(mean, most), drawn, self.chance)
             base = near[open_rows]
-            below = (base + self.total * (mean - h).clamp_min(0)).log()
-            above = (base + self.total * (mean + h)).log()
-            low[open_rows] = torch.maximum(low[open_rows], below)
-            high[open_rows] = torch.minimum(high[open_rows], above)
-        open_rows = open_rows[(high - low)[open_rows] > 2 * a * self.error]
+            low[open_rows] = torch.maximum(low[open_rows], (base + (mean - h).clamp_min(0)).log())
+            high[open_rows] = torch.minimum(high[open_rows], (base + mean + h).log())
+            open_rows = open_rows[(high - low)[open_rows] > 2 * a * self.error]
         if len(open_rows):
             everyone = torch.arange(len(self.weights))
             exact = self._exact(queries[open_rows], rows[open_rows], everyone).log()
@@ -208,24 +193,41 @@ class _Sampler:
         """(B,) below F but for the query's own part: W times the exponential of the mean."""
         return self.total * torch.mv(queries, self.mean).sub_(1).mul_(self.a).exp_().double().cpu()
 
-    def _too_high(self, ceilings: Tensor, guess: Tensor) -> Tensor:
-        """(L,) bool, lists to compute exactly, as their ceilings would make R too large.
+    def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
+        """(L,) bool, more lists to compute exactly, and how many draws to begin with.
 
-        For m draws the term 7 R x / (3 m) of the bound should take at most half of what is
-        allowed, for which F is guessed.  More draws allow a larger R and so fewer lists; the
-        cheapest m is taken.  It decides the time; the error is computed from what was seen.
+        The term 7 D x / (3 m) of the bound should take at most a third of what is allowed, for
+        which F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
+        sum of their sizes and the draws wins.  It decides the time; the error is computed from
+        what was seen.
         """
-        worst = (ceilings / guess[:, None]).amax(0)  # (L,)
+        held = self.list_weights * ceilings
+        descending = ceilings.argsort(descending=True)
+        left = held.sum() - torch.cat([held.new_zeros(1), held[descending].cumsum(0)])  # (L + 1,)
+        sizes = self.lists.sizes[descending].cumsum(0)
         x = math.log(8 / self.chance)
-        best, cheapest = worst > math.inf, math.inf
-        draws = _FIRST_DRAWS
-        while draws <= len(self.drawn):
-            visited = worst > 3 * draws * self.allowed / (4 * 7 * x * self.total)
-            cost = float(self.lists.sizes[visited].sum()) + draws
-            if cost < cheapest:
-                best, cheapest = visited, cost
-            draws *= 4
-        return best
+        draws = left.clamp_min(0) * (2 * 7 * x / (self.allowed * max(guess, 1e-300)))
+        draws = draws.clamp_min(_FEWEST_DRAWS)
+        best = int((draws + torch.cat([sizes.new_zeros(1), sizes])).argmin())
+        more = torch.zeros(len(ceilings), dtype=torch.bool)
+        more[descending[:best]] = True
+        return more, int(min(float(draws[best]), 1e15)) + 1
+
+    def _draw(
+        self, held: Tensor, ceilings: Tensor, most: float, draws: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """(m,) positions drawn as the module says, and (m,) D / C_l."""
+        uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
+        edges = held.cumsum(0)
+        number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
+        last = int(held.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
+        number = number.clamp_(max=last)
+        low, high = (self.cumulated[self.lists.starts[number + k]] for k in (0, 1))
+        inside = low + uniform[1] * (high - low)
+        place = torch.searchsorted(self.cumulated[1:], inside, right=True)
+        place = torch.maximum(place, self.lists.starts[number])
+        place = torch.minimum(place, self.lists.starts[number + 1] - 1)
+        return place, most / ceilings[number]
 
     def _columns(self, visited: Tensor) -> Tensor:
         starts = self.lists.starts
@@ -242,14 +244,16 @@ class _Sampler:
             found += torch.mv(f, self.weights[part].to(f)).double().cpu()
         return found
 
-    def _draw(self, queries: Tensor, part: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,) sums of f and of f squared over draws."""
+    def _sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) sums of Z and of Z squared over draws."""
         sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
-        self.pairs.append(len(queries) * len(part))
-        for some in part.split(max(1, _BLOCK // len(queries))):
-            f = self._f(queries, some)
-            sums += f.sum(1).double().cpu()
-            squares += torch.linalg.vector_norm(f, dim=1).square().double().cpu()
+        self.pairs.append(len(queries) * len(columns))
+        at_a_time = max(1, _BLOCK // len(queries))
+        for some, factor in zip(columns.split(at_a_time), scale.split(at_a_time), strict=True):
+            f = self._f(queries, some)  # (B, k)
+            factor = factor.to(f)
+            sums += torch.mv(f, factor).double().cpu()
+            squares += torch.mv(f.square_(), factor.square()).double().cpu()
         return sums, squares
 
     def _f(self, queries: Tensor, part: Tensor) -> Tensor:

@@ -30,7 +30,7 @@ def clusters(n, dim=12, count=8, spread=0.3, seed=0, noise=0.3):
 @pytest.fixture
 def few_draws(monkeypatch):
     """Small sizes still draw: 64, 256, ... of a few hundred samples."""
-    monkeypatch.setattr("bspml.sampled_means._FIRST_DRAWS", 64)
+    monkeypatch.setattr("bspml.sampled_means._FEWEST_DRAWS", 64)
     monkeypatch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
 
 
@@ -52,7 +52,7 @@ def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a
         weights[::4] = 0
         rows = torch.arange(n) % 4 != 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bspml.sampled_means._FIRST_DRAWS", 16)
+        patch.setattr("bspml.sampled_means._FEWEST_DRAWS", 16)
         patch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
         stats = sampled_contrastive_statistics(
             E, labels, weights, a=a, rows=rows, error=error, confidence=1 - 1e-6,
@@ -74,7 +74,7 @@ def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a
 @pytest.mark.usefixtures("few_draws")
 def test_draws_take_the_place_of_most_similarities():
     E, labels = clusters(2000, spread=0.1)
-    stats = sampled_contrastive_statistics(E, labels, error=0.05, lists=20)
+    stats = sampled_contrastive_statistics(E, labels, error=0.05, lists=40)
     assert stats.computed < 0.6
     off = (stats.everyone - contrastive_statistics(E, labels).everyone).abs()
     assert float(off.max()) > 1e-4  # it is an estimate

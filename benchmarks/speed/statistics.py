@@ -42,7 +42,7 @@ BLOCKS = (512, 1024, 2048, 4096)
 SIZES = (10_000, 100_000, 1_000_000)
 EXACT_BAR = "at most 1.0 x the blocked N x N product, extra memory < 512 MiB"
 MILLION_BAR = "proved error, time growing like N^1.2 or less"
-ERROR, CONTRASTIVE_ERROR, CONFIDENCE = 1e-3, 0.01, 0.99
+ERROR, CONTRASTIVE_ERROR, CONFIDENCE = 1e-3, 0.02, 0.99
 KINDS = ("pair", "contrastive")
 CHECKED = 300  # samples whose values are also computed from the formula, in float64
 

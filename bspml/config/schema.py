@@ -215,7 +215,7 @@ class CurriculumConfig(Section):
     solver: Literal["coordinate", "doubly-stochastic"] = "coordinate"
     embeddings: Literal["fresh", "collected"] = "fresh"
     search: Literal["auto", "exact", "neighbours"] = "auto"  # auto: exact below 200,000 samples
-    statistics_error: Positive | None = None  # by neighbours: largest error; null: 1e-3 or 1e-2
+    statistics_error: Positive | None = None  # by neighbours: largest error; null: 1e-3 or 2e-2
 
     @model_validator(mode="after")
     def _consistent(self) -> CurriculumConfig:

@@ -50,7 +50,7 @@ class SelfPacedCurriculum:
             statistics have an error that is proved, see `bspml.neighbour_statistics` and
             `bspml.sampled_contrastive_statistics`.
         statistics_error: by neighbours: the largest error of a statistic; None for 1e-3 (paper)
-            and 1e-2 (auto).
+            and 2e-2 (auto).
         is_noisy: (N,) the truth, if known; adds detection figures to the records.
         seed: for the random halves.
 
