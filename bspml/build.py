@@ -190,6 +190,8 @@ def _configured_curriculum(
             warmup_rounds=settings.warmup_epochs,
             reset=settings.reset,
             balance=settings.balance,
+            search=settings.search,
+            statistics_error=settings.statistics_error,
             is_noisy=is_noisy,
             seed=config.seed,
         )
@@ -206,5 +208,7 @@ def _configured_curriculum(
         base=config.loss.base,
         statistics=settings.statistics,
         solver=settings.solver,
+        search=settings.search,
+        statistics_error=settings.statistics_error,
         is_noisy=is_noisy,
     )

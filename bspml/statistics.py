@@ -34,8 +34,9 @@ from bspml.distributed.rows import add_over_ranks, gather_rows
 from bspml.shapes import ArrayLike, Float, Int
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
-_LARGEST_EXPONENT = 80.0
+LARGEST_EXPONENT = 80.0
 _BLOCKS_PER_RANK = 4  # at least, along each side: the ranks then have nearly the same to do
+_STRIP = 256  # rows of a block that look for pairs of one class together
 
 
 @dataclass(frozen=True)
@@ -152,48 +153,62 @@ def _block_pairs(n: int, block: int) -> Iterator[tuple[slice, slice]]:
 class _PairSums:
     """Running sums of the two exponentials over blocks of S, for class-sorted samples.
 
-    With exponents below `_LARGEST_EXPONENT` the sums are added up as they are: terms that
-    underflow are lost beside the 1 inside the logarithm anyway.  Beyond it (beta 150 with base 0)
-    the sums are kept as logarithms, block by block.
+    The rows are scaled by sqrt(beta), so that a block of their product is beta S: where
+    exp(beta S) stays in range, it is all that most blocks need, and exp(-beta base) is a factor
+    of the sums.  Terms that underflow are lost beside the 1 inside the logarithm anyway.  Beyond
+    that range (beta 150 with base 0) the sums are kept as logarithms, block by block.
     """
 
     def __init__(
         self, E: Tensor, codes: Tensor, weights: Tensor, alpha: float, beta: float, base: float
     ) -> None:
-        self.E, self.codes = E, codes.to(E.device)
-        self.class_ends = codes  # on the CPU, so that choosing the path never waits for the device
+        self.rows, self.codes = E * math.sqrt(beta), codes.to(E.device)
         self.weights = weights.to(E)
         self.alpha, self.beta, self.base = alpha, beta, base
-        self.direct = max(alpha * (1 + base), beta * (1 - base)) <= _LARGEST_EXPONENT
+        self.direct = max(alpha * (1 + base), beta * (1 - base), beta) <= LARGEST_EXPONENT
         fill = 0.0 if self.direct else -math.inf
         self.pos = torch.full((len(E),), fill, dtype=torch.float64, device=E.device)
         self.neg = self.pos.clone()
         self.log_weights = self.weights.log()
         self.buffer = E.new_empty(0)
+        # On the CPU, so that choosing the path never waits for the device.
+        counts = torch.unique_consecutive(codes, return_counts=True)[1]
+        ends = counts.cumsum(0)
+        self.class_end = torch.repeat_interleave(ends, counts).tolist()
+        self.class_start = torch.repeat_interleave(ends - counts, counts).tolist()
+        self.strip = _STRIP if E.device.type == "cpu" else len(E)
 
     def add(self, rows: slice, columns: slice) -> None:
         """Add the block S[rows, columns], and its transpose unless it lies on the diagonal."""
-        diagonal = rows == columns
-        S = self._similarity(rows, columns)  # (b, b)
-        if self.class_ends[rows.stop - 1] < self.class_ends[columns.start]:
-            # Sorted by class: no class reaches into both, so every pair is negative.
-            self._accumulate(self.neg, S.sub_(self.base).mul_(self.beta), rows, columns, diagonal)
-            return
-        same = self.codes[rows, None] == self.codes[None, columns]  # (b, b)
-        nothing = -math.inf
-        positive = (S - self.base).mul_(-self.alpha).masked_fill_(~same, nothing)
-        if diagonal:
-            positive.fill_diagonal_(nothing)
-        negative = S.sub_(self.base).mul_(self.beta).masked_fill_(same, nothing)
-        self._accumulate(self.pos, positive, rows, columns, diagonal)
-        self._accumulate(self.neg, negative, rows, columns, diagonal)
+        product = self._product(rows, columns)  # (b, b) beta S
+        # Sorted by class: only a band about the diagonal of S holds pairs of one class.
+        for start in range(rows.start, rows.stop, self.strip):
+            strip = slice(start, min(start + self.strip, rows.stop))
+            low = max(columns.start, self.class_start[strip.start])
+            high = min(columns.stop, self.class_end[strip.stop - 1])
+            if low < high:
+                above = slice(strip.start - rows.start, strip.stop - rows.start)
+                part = product[above, low - columns.start : high - columns.start]
+                self._take_positives(part, strip, slice(low, high), rows == columns)
+        exponent = product if self.direct else product.sub_(self.beta * self.base)
+        self._accumulate(self.neg, exponent, rows, columns, rows == columns)
 
-    def _similarity(self, rows: slice, columns: slice) -> Tensor:
+    def _take_positives(self, part: Tensor, rows: slice, columns: slice, diagonal: bool) -> None:
+        """Add the pairs of one class in a part of a block, and leave it without them."""
+        same = self.codes[rows, None] == self.codes[None, columns]  # (b, k)
+        positive = (part * (-self.alpha / self.beta)).add_(self.alpha * self.base)
+        part.masked_fill_(same, -math.inf)
+        if diagonal:
+            i = torch.arange(rows.start, rows.stop, device=part.device)
+            same &= i[:, None] != torch.arange(columns.start, columns.stop, device=part.device)
+        self._accumulate(self.pos, positive.masked_fill_(~same, -math.inf), rows, columns, diagonal)
+
+    def _product(self, rows: slice, columns: slice) -> Tensor:
         shape = (rows.stop - rows.start, columns.stop - columns.start)
         if self.buffer.numel() < shape[0] * shape[1]:
-            self.buffer = self.E.new_empty(shape[0] * shape[1])
-        S = self.buffer[: shape[0] * shape[1]].view(shape)
-        return torch.mm(self.E[rows], self.E[columns].T, out=S)
+            self.buffer = self.rows.new_empty(shape[0] * shape[1])
+        out = self.buffer[: shape[0] * shape[1]].view(shape)
+        return torch.mm(self.rows[rows], self.rows[columns].T, out=out)
 
     def _accumulate(
         self, sums: Tensor, exponent: Tensor, rows: slice, columns: slice, diagonal: bool
@@ -221,6 +236,7 @@ class _PairSums:
     def logarithms(self) -> tuple[Tensor, Tensor]:
         """log(1 + sum) of the positive and of the negative terms, (N,) float64 on the CPU."""
         if self.direct:
-            return self.pos.log1p().cpu(), self.neg.log1p().cpu()
+            negative = self.neg * math.exp(-self.beta * self.base)
+            return self.pos.log1p().cpu(), negative.log1p().cpu()
         one = torch.zeros(1, dtype=torch.float64, device=self.pos.device)
         return torch.logaddexp(self.pos, one).cpu(), torch.logaddexp(self.neg, one).cpu()

@@ -214,6 +214,8 @@ class CurriculumConfig(Section):
     reset: bool = True  # start the network afresh after the warm-up
     solver: Literal["coordinate", "doubly-stochastic"] = "coordinate"
     embeddings: Literal["fresh", "collected"] = "fresh"
+    search: Literal["auto", "exact", "neighbours"] = "auto"  # auto: exact below 200,000 samples
+    statistics_error: Positive | None = None  # by neighbours: largest error; null: 1e-3 or 2e-2
 
     @model_validator(mode="after")
     def _consistent(self) -> CurriculumConfig:

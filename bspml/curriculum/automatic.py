@@ -20,10 +20,10 @@ from torch import Tensor
 
 from bspml.checks import check_choice, check_whole
 from bspml.contrastive import ContrastiveStatistics
+from bspml.curriculum.search import StatisticsSearch
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.noise_rate import estimate_noise, label_p_values
-from bspml.sharded_statistics import sharded_contrastive_statistics
 from bspml.weights.age import age_for_maw
 from bspml.weights.state import SampleWeights
 
@@ -48,12 +48,14 @@ class AutomaticUpdate:
         warmup: str = "features",
         warmup_rounds: int = 2,
         reset: bool = True,
+        search: StatisticsSearch | None = None,
     ) -> None:
         self.weights = weights
         self.rule = check_choice(rule, "rule", ["threshold", "quadratic"])
         self.warmup = check_choice(warmup, "warmup", ["features", "cross-fit"])
         self.warmup_rounds = check_whole(warmup_rounds, "warmup_rounds")
         self.reset, self.balance = bool(reset), balance
+        self.search = search or StatisticsSearch()
         self.phase = "half A" if warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
         self.in_half_a = _random_half(self.codes, seed)
@@ -117,7 +119,7 @@ class AutomaticUpdate:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
-        stats = sharded_contrastive_statistics(embeddings, self.codes, reference, rows)
+        stats = self.search.contrastive_statistics(embeddings, self.codes, reference, rows)
         solving = time.perf_counter()
         fields = solved_once(self, lambda: self._weigh(stats, judged))
         return fields | {

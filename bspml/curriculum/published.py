@@ -8,9 +8,10 @@ from typing import Any
 from torch import Tensor
 
 from bspml.checks import check_choice, check_number
+from bspml.curriculum.search import StatisticsSearch
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import InputError
-from bspml.statistics import PairStatistics, pair_statistics
+from bspml.statistics import PairStatistics
 from bspml.weights.age import AgeSchedule, age_for_maw
 from bspml.weights.problem import WeightProblem
 from bspml.weights.solver import METHODS, check_options, solve_weights
@@ -46,6 +47,7 @@ class PublishedUpdate:
         statistics: str = "unweighted",
         solver: str = "coordinate",
         solver_options: dict[str, Any] | None = None,
+        search: StatisticsSearch | None = None,
     ) -> None:
         if (age is None) == (target_maw is None):
             raise InputError(
@@ -72,6 +74,7 @@ class PublishedUpdate:
             check_number(base, "base"),
         )
         self.weighted = check_choice(statistics, "statistics", ["unweighted", "weighted"])
+        self.search = search or StatisticsSearch()
         self.solver, self.solver_options = solver, solver_options or {}
         every = {"tol", "max_sweeps", "seed"}  # of `solve_weights` itself
         check_options(solver, {k: v for k, v in self.solver_options.items() if k not in every})
@@ -88,14 +91,13 @@ class PublishedUpdate:
         current = self.weights.weights.detach().cpu().double()
         codes = self.weights.codes.cpu()
         alpha, beta, base = self.scales
-        stats = pair_statistics(
+        stats = self.search.pair_statistics(
             embeddings,
             codes,
             alpha,
             beta,
             base,
             sample_weights=current if self.weighted == "weighted" else None,
-            across_ranks=True,
         )
         solving = time.perf_counter()
         fields = solved_once(self, lambda: self._solve(stats, codes, current))

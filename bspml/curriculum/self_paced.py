@@ -11,6 +11,7 @@ from bspml.checks import check_choice, check_embeddings, check_number
 from bspml.curriculum.automatic import AutomaticUpdate
 from bspml.curriculum.published import PublishedUpdate
 from bspml.curriculum.record import CurriculumRecord
+from bspml.curriculum.search import StatisticsSearch
 from bspml.errors import CheckpointError, InputError
 from bspml.evaluation.detection import noise_detection
 from bspml.shapes import ArrayLike, Bool, Float
@@ -44,6 +45,12 @@ class SelfPacedCurriculum:
         reset: auto, cross-fit: ask for a fresh network after the second half too (after the
             first one it is always asked for: half A must be judged by a network that never saw it).
             True by default.
+        search: "auto" (the default): exact statistics below 200,000 samples and on an accelerator,
+            nearly linear ones beyond; "exact" or "neighbours" decide it.  By neighbours the
+            statistics have an error that is proved, see `bspml.neighbour_statistics` and
+            `bspml.sampled_contrastive_statistics`.
+        statistics_error: by neighbours: the largest error of a statistic; None for 1e-3 (paper)
+            and 2e-2 (auto).
         is_noisy: (N,) the truth, if known; adds detection figures to the records.
         seed: for the random halves.
 
@@ -78,6 +85,8 @@ class SelfPacedCurriculum:
         warmup: str | None = None,
         warmup_rounds: int | None = None,
         reset: bool | None = None,
+        search: str = "auto",
+        statistics_error: float | None = None,
         is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
@@ -103,12 +112,15 @@ class SelfPacedCurriculum:
         _refuse(auto if preset == "paper" else paper, preset)
         self.weights, self.preset, self.rounds = weights, preset, 0
         balance = check_number(balance, "balance", 0)
+        how = StatisticsSearch.of(search, statistics_error)
         self.is_noisy = _check_truth(is_noisy, len(weights))
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
-            self._update = PublishedUpdate(weights, balance=balance, **_given(paper))
+            self._update = PublishedUpdate(weights, balance=balance, search=how, **_given(paper))
         else:
-            self._update = AutomaticUpdate(weights, balance=balance, seed=seed, **_given(auto))
+            self._update = AutomaticUpdate(
+                weights, balance=balance, seed=seed, search=how, **_given(auto)
+            )
 
     @property
     def starts_with_update(self) -> bool:

@@ -1,0 +1,245 @@
+"""Pair statistics: exact against the matrix product, and nearly linear up to a million samples.
+
+    python benchmarks/speed/statistics.py                          # exact, then 1e4, 1e5, 1e6
+    python benchmarks/speed/statistics.py --sizes 10000 100000     # nearly linear only
+
+The reference of the exact rows is the plain blocked N x N product, torch.mm, with the best of four
+block sizes and the same threads, measured in turn with ours.
+
+The nearly linear rows run on embeddings that gather in clusters, which is what the method needs:
+one cluster for each 1,000 samples, at a random direction of 128 dimensions; in each about 50
+classes of 20 samples.  A class lies .4 off its cluster's centre and a sample .3 off its class's,
+in random directions: similarity .92 within a class on average, .79 within a cluster, 0 beyond.
+30 % of the labels are replaced by random ones.  On evenly spread embeddings there is no near and
+far, and `neighbour_statistics` then computes exactly, at the quadratic cost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    # Python put this folder first, where this file stands before the library's `statistics`.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+import time
+
+import torch
+
+from bspml.contrastive import contrastive_statistics
+from bspml.neighbour_statistics import neighbour_statistics
+from bspml.sampled_contrastive import sampled_contrastive_statistics
+from bspml.statistics import pair_statistics
+from speed.measuring import Peak, Row, alternate, row
+
+BLOCKS = (512, 1024, 2048, 4096)
+SIZES = (10_000, 100_000, 1_000_000)
+EXACT_BAR = "at most 1.0 x the blocked N x N product, extra memory < 512 MiB"
+MILLION_BAR = "proved error, time growing like N^1.2 or less"
+ERROR, CONTRASTIVE_ERROR, CONFIDENCE = 1e-3, 0.02, 0.99
+KINDS = ("pair", "contrastive")
+CHECKED = 300  # samples whose values are also computed from the formula, in float64
+
+
+def measure_statistics(quick: bool) -> list[Row]:
+    """The exact statistics of 25,882 x 512 float32 in classes of 6."""
+    samples, dim = (3_000, 64) if quick else (25_882, 512)
+    draw = torch.Generator().manual_seed(0)
+    E = torch.nn.functional.normalize(torch.randn(samples, dim, generator=draw))
+    labels = torch.arange(samples) // 6
+    products = {f"mm {block}": _product(E, block) for block in BLOCKS}
+    repeats = 1 if quick else 3
+    lines = []
+    for name, call, bar, limit in (
+        ("exact pair statistics", pair_statistics, EXACT_BAR, 1.0),
+        ("exact contrastive statistics", contrastive_statistics, "", None),
+    ):
+        call(E[:600], labels[:600])
+        with Peak() as peak:
+            call(E, labels)
+        ours = {"ours": lambda call=call: call(E, labels)}
+        seconds = alternate(products | ours, repeats)
+        best = min(products, key=lambda block: sorted(seconds[block])[repeats // 2])
+        pair = {"ours": seconds["ours"], "reference": seconds[best]}
+        extra = (peak.highest - peak.before) / 1e6
+        title = f"{name}, {samples:,} x {dim}"
+        line = row(title, bar, pair, limit, extra, reference=best, all_seconds=seconds)
+        if limit is not None:
+            line["met"] = line["met"] and extra < 512 * 1.048576
+        lines.append(line)
+    return lines
+
+
+def _product(E: torch.Tensor, block: int) -> Callable[[], None]:
+    def call() -> None:
+        for rows in E.split(block):
+            for columns in E.split(block):
+                torch.mm(rows, columns.T)
+
+    return call
+
+
+def measure_million(quick: bool) -> list[Row]:
+    """Both nearly linear statistics at growing sizes, then how their time grows."""
+    return measure_sizes((4_000, 8_000) if quick else SIZES)
+
+
+def measure_sizes(sizes: tuple[int, ...], kinds: tuple[str, ...] = KINDS) -> list[Row]:
+    """A line per size and statistic, and a line per statistic for the growth from first to last."""
+    lines: dict[str, list[Row]] = {kind: [] for kind in kinds}
+    for kind in kinds:
+        measure = _pair_line if kind == "pair" else _contrastive_line
+        measure(*clustered(3_000, 16))  # first calls
+        for samples in sizes:
+            lines[kind].append(measure(*clustered(samples)))
+            print(json.dumps(lines[kind][-1]), file=sys.stderr, flush=True)
+    growth = [_growth(kind, rows, sizes) for kind, rows in lines.items() if len(sizes) > 1]
+    return [*(line for rows in lines.values() for line in rows), *growth]
+
+
+def clustered(samples: int, dim: int = 128, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Embeddings and labels as the module says."""
+    draw = torch.Generator().manual_seed(seed)
+
+    def directions(count: int) -> torch.Tensor:
+        return torch.nn.functional.normalize(torch.randn(count, dim, generator=draw))
+
+    num_clusters, num_classes = max(2, samples // 1000), samples // 20
+    cluster = torch.arange(num_classes) % num_clusters
+    centres = directions(num_clusters)[cluster] + 0.4 * directions(num_classes)
+    centres = torch.nn.functional.normalize(centres)
+    true = torch.randint(num_classes, (samples,), generator=draw)
+    E = torch.nn.functional.normalize(centres[true] + 0.3 * directions(samples))
+    wrong = torch.rand(samples, generator=draw) < 0.3
+    return E, torch.where(wrong, torch.randint(num_classes, (samples,), generator=draw), true)
+
+
+def _pair_line(E: torch.Tensor, labels: torch.Tensor) -> Row:
+    stats, seconds, peak = _timed(lambda: neighbour_statistics(E, labels, error=ERROR))
+    chosen = _chosen(len(E))
+    truth = []
+    for i, S in _similarities(E, chosen):
+        other = labels != labels[i]
+        truth.append(float((50 * (S[other] - 0.5)).exp().sum().log1p() / 50))
+    realised = (stats.xi_neg[chosen] - torch.tensor(truth).double()).abs()
+    return _line(
+        f"pair statistics by neighbours, {len(E):,} x {E.shape[1]}",
+        seconds,
+        peak,
+        asked=ERROR,
+        promised=float(stats.error_bound.max()),
+        realised=float(realised.max()),
+        within=bool((realised <= stats.error_bound[chosen] + 2e-6).all()),
+        computed=stats.visited,
+        exact=stats.exact,
+        lists=stats.num_lists,
+    )
+
+
+def _contrastive_line(E: torch.Tensor, labels: torch.Tensor) -> Row:
+    stats, seconds, peak = _timed(
+        lambda: sampled_contrastive_statistics(
+            E, labels, error=CONTRASTIVE_ERROR, confidence=CONFIDENCE
+        )
+    )
+    chosen = _chosen(len(E))
+    truth = []
+    for i, S in _similarities(E, chosen):
+        S[i] = -math.inf
+        truth.append(float((10 * (S - 1)).exp().sum().div(len(E) - 1).log() / 10 + 1))
+    realised = (stats.everyone[chosen] - torch.tensor(truth).double()).abs()
+    low, high = stats.p_value_bounds()
+    return _line(
+        f"contrastive statistics by sampling, {len(E):,} x {E.shape[1]}",
+        seconds,
+        peak,
+        asked=CONTRASTIVE_ERROR,
+        confidence=CONFIDENCE,
+        promised=float(stats.everyone_error.max()),
+        realised=float(realised.max()),
+        within=bool((realised <= stats.everyone_error[chosen] + 2e-6).all()),
+        p_value_width=float((high - low).nanmean()),
+        storey_bounds=stats.storey_bounds(),
+        computed=stats.computed,
+    )
+
+
+def _timed(call: Callable[[], Any]) -> tuple[Any, float, float]:
+    """The result, seconds, and megabytes beyond what was there before."""
+    with Peak() as peak:
+        begin = time.perf_counter()
+        result = call()
+        seconds = time.perf_counter() - begin
+    return result, seconds, (peak.highest - peak.before) / 1e6
+
+
+def _chosen(samples: int) -> torch.Tensor:
+    return torch.randperm(samples, generator=torch.Generator().manual_seed(1))[:CHECKED]
+
+
+def _similarities(E: torch.Tensor, chosen: torch.Tensor):
+    """(i, S_i) in float64, a sample at a time."""
+    for some in chosen.split(16):
+        S = torch.cat([E[some].double() @ part.double().T for part in E.split(1 << 16)], 1)
+        yield from zip(some.tolist(), S, strict=True)
+
+
+def _line(name: str, seconds: float, peak: float, **details: Any) -> Row:
+    return {
+        "row": name,
+        "bar": "",
+        "ours_s": seconds,
+        "reference_s": None,
+        "ratio": None,
+        "met": details["within"],
+        "peak_mb": peak,
+        "details": details,
+    }
+
+
+def _growth(kind: str, rows: list[Row], sizes: tuple[int, ...]) -> Row:
+    times = [line["ours_s"] for line in rows]
+    steps = [
+        math.log(after / before) / math.log(large / small)
+        for before, after, small, large in zip(times, times[1:], sizes, sizes[1:], strict=False)
+    ]
+    exponent = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])
+    return {
+        "row": f"exponent of the {kind} statistics' time in N, {sizes[0]:,} to {sizes[-1]:,}",
+        "bar": MILLION_BAR,
+        "ours_s": None,
+        "reference_s": None,
+        "ratio": exponent,
+        "met": exponent <= 1.2,
+        "peak_mb": None,
+        "details": {"exponent": exponent, "step_by_step": steps},
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--sizes", type=int, nargs="+", help="nearly linear only, at these N")
+    parser.add_argument("--kinds", nargs="+", choices=KINDS, default=KINDS, help="with --sizes")
+    parser.add_argument("--exact", action="store_true", help="the exact rows only")
+    parser.add_argument("--quick", action="store_true", help="small sizes: does it run?")
+    args = parser.parse_args()
+    rows = []
+    if args.sizes is None:
+        rows += measure_statistics(args.quick)
+    if args.sizes is not None:
+        rows += measure_sizes(tuple(args.sizes), tuple(args.kinds))
+    elif not args.exact:
+        rows += measure_million(args.quick)
+    print(json.dumps(rows, indent=2))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,83 @@
+"""Which statistics a curriculum takes: exact ones, or nearly linear ones with a proved error."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from bspml.checks import check_choice, check_number
+from bspml.contrastive import ContrastiveStatistics
+from bspml.neighbour_statistics import neighbour_statistics
+from bspml.sampled_contrastive import sampled_contrastive_statistics
+from bspml.sharded_statistics import sharded_contrastive_statistics
+from bspml.statistics import PairStatistics, pair_statistics
+
+SEARCHES = ("auto", "exact", "neighbours")
+# On the CPU; from here the exact statistics take minutes.  An accelerator takes seconds.
+NEIGHBOURS_FROM = 200_000
+PAIR_ERROR, CONTRASTIVE_ERROR = 1e-3, 2e-2
+
+
+@dataclass(frozen=True)
+class StatisticsSearch:
+    """How to compute the statistics of the whole training set.
+
+    Attributes:
+        search: "exact"; "neighbours", nearly linear in N where embeddings gather in clusters; or
+            "auto", exact below `NEIGHBOURS_FROM` samples and on an accelerator.
+        error: largest error of a statistic by neighbours; None for 1e-3 (xi_neg) and 2e-2 (t_i,
+            together with confidence .99).
+
+    Several processes share the exact statistics; those by neighbours each computes alone.
+    """
+
+    search: str = "auto"
+    error: float | None = None
+
+    @classmethod
+    def of(cls, search: Any, error: Any) -> StatisticsSearch:
+        """Check what the user gave.
+
+        Raises:
+            InputError: an unknown search, an error that is not above 0.
+        """
+        search = check_choice(search, "search", SEARCHES)
+        if error is not None:
+            error = check_number(error, "statistics_error", 0, open_low=True)
+        return cls(search, error)
+
+    def pair_statistics(
+        self,
+        embeddings: Tensor,
+        codes: Tensor,
+        alpha: float,
+        beta: float,
+        base: float,
+        sample_weights: Tensor | None,
+    ) -> PairStatistics:
+        """The paper's, as `bspml.pair_statistics` takes and gives them."""
+        given = (embeddings, codes, alpha, beta, base, sample_weights)
+        if self._exact(embeddings):
+            return pair_statistics(*given, across_ranks=True)
+        return neighbour_statistics(*given, error=self.error or PAIR_ERROR)
+
+    def contrastive_statistics(
+        self, embeddings: Tensor, codes: Tensor, sample_weights: Tensor, rows: Tensor | None
+    ) -> ContrastiveStatistics:
+        """Ours, as `bspml.contrastive.contrastive_statistics` takes and gives them."""
+        if self._exact(embeddings):
+            return sharded_contrastive_statistics(embeddings, codes, sample_weights, rows)
+        return sampled_contrastive_statistics(
+            embeddings,
+            codes,
+            sample_weights=sample_weights,
+            rows=rows,
+            error=self.error or CONTRASTIVE_ERROR,
+        )
+
+    def _exact(self, embeddings: Tensor) -> bool:
+        if self.search != "auto":
+            return self.search == "exact"
+        return len(embeddings) < NEIGHBOURS_FROM or embeddings.device.type != "cpu"

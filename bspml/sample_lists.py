@@ -1,0 +1,226 @@
+"""Samples cut into lists of near neighbours, with a proved bound for every list.
+
+List l has a unit centroid c_l and a radius r_l, the largest angle between c_l and a member.
+Angles between unit vectors obey the triangle inequality, so for every sample q and member x
+
+    angle(q, x) >= angle(q, c_l) - angle(c_l, x) >= angle(q, c_l) - r_l
+    S_qx        <= cos(max(0, angle(q, c_l) - r_l))
+
+and no member needs to be looked at to know it.  `upper` is that bound, rounding included.
+
+The lists come from k-means on a part of the samples; then the widest lists are split, because
+one list that joins two distant clusters has a useless bound for everybody.  How good the lists
+are decides the time a search takes, never whether its bound holds.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import TypeVar
+
+import torch
+
+from bspml.shapes import Float, Int, Tensor
+
+__all__ = ["SampleLists", "for_each_list"]
+
+_Result = TypeVar("_Result")
+
+_SAMPLES_PER_LIST = 64  # k-means is trained on
+_ROUNDS = 6
+_SPLITS_PER_LIST = 3  # lists made by splitting, for each list of k-means
+_SMALLEST = 12  # a list is not split below
+_NARROW = 0.999  # cosine of a radius that needs no splitting
+_BLOCK = 8192
+
+
+@dataclass(frozen=True)
+class SampleLists:
+    """N unit rows sorted by list.
+
+    Attributes:
+        rows: (N, D) the unit rows in list order.
+        order: (N,) int64, the sample each row came from.
+        starts: (L + 1,) int64 on the CPU, list l is rows[starts[l] : starts[l + 1]]; none is empty.
+        centroids: (L, D) unit rows.
+        cosine: (L,) cos r_l, rounded down.
+        sine: (L,) sin r_l, rounded up.
+        slack: how far a computed similarity may lie from the exact one.
+    """
+
+    rows: Float[Tensor, "N D"]
+    order: Int[Tensor, " N"]
+    starts: Int[Tensor, " M"]
+    centroids: Float[Tensor, "L D"]
+    cosine: Float[Tensor, " L"]
+    sine: Float[Tensor, " L"]
+    slack: float
+
+    def __len__(self) -> int:
+        return len(self.centroids)
+
+    @classmethod
+    def of(cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int) -> SampleLists:
+        """Cut unit rows (zero rows allowed) into about `lists` lists, sqrt(N) if None.
+
+        Splitting makes up to four times as many.
+        """
+        return cls._measured(unit_rows, _cut(unit_rows, lists, seed))
+
+    @classmethod
+    def nested(
+        cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int, members: int
+    ) -> tuple[SampleLists, SampleLists, Tensor]:
+        """Wide lists as by `of`, and narrow ones of about `members` samples inside them.
+
+        Returns:
+            The wide and the narrow lists, of the same rows in the same order, and (G + 1,) int64:
+            wide list g holds the narrow lists first_child[g] to first_child[g + 1] - 1.
+        """
+        wide = _cut(unit_rows, lists, seed)
+        narrow, parent = _split_widest(unit_rows, wide, len(unit_rows) // members)
+        by_parent = sorted(range(len(narrow)), key=parent.__getitem__)
+        narrow = [narrow[k] for k in by_parent]
+        children = torch.bincount(torch.tensor(parent), minlength=len(wide))
+        first_child = torch.cat([children.new_zeros(1), children.cumsum(0)])
+        inner = cls._measured(unit_rows, narrow)
+        edges = inner.starts[first_child].tolist()
+        outer = cls._measured(unit_rows, [inner.order[a:b] for a, b in pairwise(edges)])
+        return replace(outer, rows=inner.rows, order=inner.order), inner, first_child
+
+    @classmethod
+    def _measured(cls, unit_rows: Tensor, lists: list[Tensor]) -> SampleLists:
+        # A dot product of D products in order errs by at most D ulp/2; twice that for the inputs.
+        slack = (2 * unit_rows.shape[1] + 8) * torch.finfo(unit_rows.dtype).eps / 2
+        order = torch.cat(lists)
+        rows = unit_rows[order]
+        sizes = torch.tensor([len(part) for part in lists])
+        starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
+        parts = rows.split(sizes.tolist())
+        centroids = torch.stack([_centre(part) for part in parts])
+        nearest_angle = [float((part @ c).min()) for part, c in zip(parts, centroids, strict=True)]
+        cosine = (torch.tensor(nearest_angle, dtype=torch.float64) - slack).clamp(-1.0, 1.0)
+        sine = (1 - cosine.square()).clamp_min(0).sqrt() + slack
+        return cls(rows, order, starts, centroids, cosine.to(rows), sine.to(rows), slack)
+
+    @property
+    def sizes(self) -> Int[Tensor, " L"]:
+        """(L,) members of each list."""
+        return self.starts.diff()
+
+    def upper(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
+        """(B, K) the largest similarity any member of each of `lists` can have to each query.
+
+        With u = cos angle(q, c) the bound is cos(angle - r) = u cos r + sqrt(1 - u^2) sin r where
+        angle > r, that is u < cos r, and 1 elsewhere.  It grows with u, so u is rounded up.
+        """
+        u = torch.mm(queries, self.centroids[lists].T).add_(self.slack).clamp_(-1.0, 1.0)  # (B, K)
+        cosine, sine_r = self.cosine[lists], self.sine[lists]
+        inside = u >= cosine
+        sine = u.square().neg_().add_(1).clamp_min_(0).sqrt_()
+        bound = u.mul_(cosine).add_(sine.mul_(sine_r)).add_(self.slack)
+        return bound.masked_fill_(inside, 1.0 + self.slack)
+
+
+def for_each_list(
+    work: Callable[[int], _Result], numbers: Iterable[int], device: torch.device
+) -> Iterator[_Result]:
+    """work(l) for each list, in order; on the CPU as many at a time as torch has threads.
+
+    A list's products are too small to be worth sharing among threads, so each thread takes whole
+    lists.  The numbers do not depend on how many there are.
+    """
+    threads = torch.get_num_threads()
+    if threads == 1 or device.type != "cpu":
+        yield from map(work, numbers)
+        return
+    torch.set_num_threads(1)
+    try:
+        # OpenMP keeps the number of threads for each thread of its own.
+        with ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+            yield from pool.map(work, numbers)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _centre(rows: Tensor) -> Tensor:
+    mean = rows.mean(0)
+    norm = mean.norm()
+    # Members that cancel, or a zero row: any direction serves, the radius covers it.
+    if norm > 1e-3:
+        return mean / norm
+    fallback = torch.zeros_like(mean)
+    fallback[0] = 1
+    return fallback
+
+
+def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
+    """(N,) the centroid of largest similarity."""
+    return torch.cat([(part @ centroids.T).argmax(1) for part in rows.split(_BLOCK)])
+
+
+def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
+    """(k, D) unit centroids of a random part of the rows, by spherical Lloyd steps."""
+    generator = torch.Generator().manual_seed(seed)
+    chosen = torch.randperm(len(rows), generator=generator)[: k * _SAMPLES_PER_LIST]
+    sample = rows[chosen.to(rows.device)]
+    centroids = sample[:k].clone()
+    for _ in range(_ROUNDS):
+        member = _nearest(sample, centroids)
+        # index_add_ on one thread or a sorted sum: the order is fixed on the CPU.
+        sums = torch.zeros_like(centroids).index_add_(0, member, sample)
+        norms = sums.norm(dim=1, keepdim=True)
+        # A centroid that lost its members stays where it was.
+        centroids = torch.where(norms > 1e-3, sums / norms.clamp_min(1e-3), centroids)
+    return centroids
+
+
+def _cut(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
+    """Sample indices of each list: k-means, then the widest are split."""
+    n = len(rows)
+    k = max(1, round(math.sqrt(n))) if lists is None else min(lists, n)
+    member = _nearest(rows, _k_means(rows, k, seed))
+    sizes = torch.bincount(member, minlength=k).tolist()
+    cells = [part for part in torch.argsort(member, stable=True).split(sizes) if len(part)]
+    return _split_widest(rows, cells, (1 + _SPLITS_PER_LIST) * k)[0]
+
+
+def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> tuple[list[Tensor], list[int]]:
+    """Split lists, widest first, until there are `most` or all are small.
+
+    A split goes between the member farthest from the centroid and the one farthest from that.
+
+    Returns:
+        The lists, and for each the number of the list it was cut from.
+    """
+    lists, parent = list(lists), list(range(len(lists)))
+    widths: list[tuple[float, int, int]] = []  # (cos of the radius, list, farthest member)
+
+    def measure(number: int) -> None:
+        if len(lists[number]) >= 2 * _SMALLEST:
+            part = rows[lists[number]]
+            cosine, farthest = (part @ _centre(part)).min(0)
+            heapq.heappush(widths, (float(cosine), number, int(farthest)))
+
+    if len(lists) < most:
+        for number in range(len(lists)):
+            measure(number)
+    while len(lists) < most and widths and widths[0][0] < _NARROW:
+        _, number, farthest = heapq.heappop(widths)
+        samples = lists[number]
+        part = rows[samples]
+        to_one = part @ part[farthest]
+        leaves = to_one > part @ part[int(to_one.argmin())]
+        if not leaves.any() or leaves.all():
+            continue
+        lists[number], new = samples[~leaves], samples[leaves]
+        lists.append(new)
+        parent.append(parent[number])
+        measure(number)
+        measure(len(lists) - 1)
+    return lists, parent

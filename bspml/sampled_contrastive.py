@@ -1,0 +1,268 @@
+"""Contrastive statistics in nearly linear time: what is averaged is sampled, with its error.
+
+Of the statistics of `bspml.contrastive`
+
+    s_i(y_i)      needs the sample's own class only and is exact, at a cost of sum_c N_c^2;
+    t_i           averages over everyone and is sampled: `bspml.sampled_means` bounds its error;
+    the null      {d_i(c) : c != y_i} has N (C - 1) values; M of them, drawn independently and
+                  uniformly, are computed, each s_i(c) exactly.
+
+What follows for p-values.  Let e_i bound the error of t_i, and so of d_i = t_i - s_i, let e be the
+largest e_i, b the width of a bin of the histogram, F the distribution function of the null, and F'
+that of the M values computed.  By Dvoretzky, Kiefer, Wolfowitz and Massart, with probability
+1 - q, the distribution function of M true values is within k = sqrt(ln(2 / q) / (2 M)) of F at
+every point at once; the computed ones lie within e of the true ones.  Hence
+
+    F'(d'_i - e_i - e - b) - k  <=  F(d_i)  <=  F'(d'_i + e_i + e + b) + k
+
+`p_value_bounds` gives these, `storey_bounds` what they leave open of Storey's noise rate.  Half of
+1 - confidence goes to the t_i, half to the null.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.checks import (
+    check_embeddings,
+    check_number,
+    check_reference_weights,
+    check_whole,
+    encode_labels,
+    normalize_rows,
+    zero_rows,
+)
+from bspml.class_pairs import class_blocks
+from bspml.contrastive import (
+    LARGEST_A,
+    SUPPORT_EDGES,
+    ContrastiveStatistics,
+    check_two_classes,
+    judged_rows,
+    working_precision,
+)
+from bspml.sample_lists import SampleLists
+from bspml.sampled_means import sampled_soft_means
+from bspml.shapes import Float, Tensor
+
+__all__ = ["SampledContrastiveStatistics", "sampled_contrastive_statistics"]
+
+_BLOCK = 1 << 22  # similarities of null values held at a time
+
+
+@dataclass(frozen=True)
+class SampledContrastiveStatistics(ContrastiveStatistics):
+    """Contrastive statistics whose averages were sampled.
+
+    They serve wherever p-values and the noise rate are estimated.  No search over all classes was
+    made: `other_class` is -1, `other` and `margin` are NaN, `null_without_best` is empty.
+
+    Attributes:
+        everyone_error: (N,) largest error of `everyone` and `difficulty`; NaN where not judged.
+        null_error: largest error k of the null's distribution function by sampling.
+        confidence: probability that all these errors hold together.
+        computed: share of the similarities that were computed for `everyone`.
+    """
+
+    everyone_error: Float[Tensor, " N"]
+    null_error: float
+    confidence: float
+    computed: float
+
+    def p_value_bounds(self) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
+        """Lowest and highest p-value each label can have, (N,) float64; NaN where not testable."""
+        null = np.concatenate([[0], np.cumsum(self.null)]) / self.null.sum()  # (bins + 1,)
+        bins = len(null) - 1
+        width = 4 / bins
+        d, error = self.difficulty.numpy(), self.everyone_error.numpy()
+        tested = self.testable.numpy()
+        reach = error + np.nanmax(error, initial=0.0) + width
+        ends = []
+        for end, rounding in ((d - reach, np.floor), (d + reach, np.ceil)):
+            place = np.clip(rounding((np.where(tested, end, 0) + 2) / width), 0, bins).astype(int)
+            ends.append(np.where(tested, null[place], np.nan))
+        low, high = np.clip(ends[0] - self.null_error, 0, 1), ends[1] + self.null_error
+        population = self.population
+        high = np.clip((1 + population * high) / (1 + population), 0, 1)
+        return torch.from_numpy(low), torch.from_numpy(high)
+
+    @property
+    def population(self) -> int:
+        """Values in the whole null: judged samples times wrong classes that have references."""
+        judged = ~self.everyone.isnan()
+        referenced = self.class_support > 0
+        own = referenced[self.codes[judged]].sum()
+        return int(judged.sum()) * int(referenced.sum()) - int(own)
+
+    def storey_bounds(self, tail: float = 0.75) -> tuple[float, float]:
+        """Ends between which Storey's plain noise rate lies that all N (C - 1) values would give.
+
+        #{p > tail} / ((1 - tail) N), from the lowest and from the highest p-values.
+        """
+        low, high = (p[self.testable] for p in self.p_value_bounds())
+        share = [float((p > tail).double().mean() / (1 - tail)) for p in (low, high)]
+        return min(1.0, share[0]), min(1.0, share[1])
+
+
+def sampled_contrastive_statistics(
+    embeddings: Any,
+    labels: Any,
+    sample_weights: Any = None,
+    a: float = 10.0,
+    rows: Any = None,
+    error: float = 0.02,
+    confidence: float = 0.99,
+    null_values: int = 100_000,
+    lists: int | None = None,
+    seed: int = 0,
+    null_bins: int = 1 << 18,
+) -> SampledContrastiveStatistics:
+    """Statistics of every label with the errors of what was sampled, for large data sets.
+
+    Args:
+        embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
+        labels: (N,) of any kind `bspml.checks.encode_labels` takes.
+        sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.
+        a: inverse temperature, in (0, 40].
+        rows: samples to judge, as a bool mask (N,) or sample indices; all if None.
+        error: largest error of any t_i, > 0.  Similarity units: small beside the spread of
+            the null, about .05 to .1.
+        confidence: probability, in (0, 1), that all errors given hold.
+        null_values: values of the null that are drawn; 100,000 leave it open by .0054.
+        lists: as in `bspml.neighbour_statistics`.
+        seed: of the lists, the draws and the null.
+        null_bins: bins over [-2, 2].
+
+    Returns:
+        `SampledContrastiveStatistics`.
+
+    Raises:
+        InputError: as `bspml.contrastive.contrastive_statistics`; error or confidence out of range.
+    """
+    embeddings = check_embeddings(embeddings)
+    encoded = encode_labels(labels, n=len(embeddings))
+    weights = check_reference_weights(sample_weights, len(embeddings))
+    a = check_number(a, "a", 0, LARGEST_A, open_low=True)
+    error = check_number(error, "error", 0, open_low=True)
+    confidence = check_number(confidence, "confidence", 0, 1 - 1e-9, open_low=True)
+    lists = None if lists is None else check_whole(lists, "lists")
+    null_bins = check_whole(null_bins, "null_bins", low=16)
+    count = check_whole(null_values, "null_values")
+    zeros = zero_rows(embeddings).cpu()
+    weights[zeros] = 0
+    judged = torch.zeros(len(embeddings), dtype=torch.bool)
+    judged[torch.from_numpy(judged_rows(rows, len(embeddings), zeros))] = True
+    codes, num_classes = encoded.codes, len(encoded.classes)
+    class_support = torch.bincount(codes[weights > 0], minlength=num_classes)
+    check_two_classes(class_support.numpy())
+    E = normalize_rows(working_precision(embeddings))
+    chance = (1 - confidence) / 2
+    means = sampled_soft_means(
+        SampleLists.of(E, lists, seed), weights, judged, a, error, 1 - chance, seed
+    )
+    own = _own_soft_means(E, codes, weights, judged, a)
+    difficulty = means.values - own
+    null = _sampled_null(E, codes, weights, judged, means.values, a, count, seed, null_bins)
+    nothing = torch.full((len(E),), math.nan, dtype=torch.float64)
+    return SampledContrastiveStatistics(
+        own=own,
+        everyone=means.values,
+        difficulty=difficulty,
+        testable=~own.isnan(),
+        support=class_support[codes] - (weights > 0).long(),
+        other_class=torch.full((len(E),), -1),
+        other=nothing,
+        codes=codes,
+        classes=encoded.classes,
+        class_support=class_support,
+        own_bin=torch.where(difficulty.isnan(), -1, _bins(difficulty, null_bins)),
+        null_by_support=null,
+        null_without_best=np.zeros(0, np.int64),
+        zero_rows=zeros,
+        a=a,
+        everyone_error=means.errors,
+        null_error=math.sqrt(math.log(2 / chance) / (2 * max(1, int(null.sum())))),
+        confidence=confidence,
+        computed=means.computed,
+    )
+
+
+def _bins(difficulty: Tensor, bins: int) -> Tensor:
+    return ((difficulty.nan_to_num() + 2) / 4 * bins).floor().long().clamp(0, bins - 1)
+
+
+def _own_soft_means(E: Tensor, codes: Tensor, weights: Tensor, judged: Tensor, a: float) -> Tensor:
+    """(N,) s_i(y_i), NaN where not judged or without another reference."""
+    sums, totals = (torch.zeros(len(E), dtype=torch.float64, device=E.device) for _ in range(2))
+    w = weights.to(E.device)
+    for rows, columns, S, pair in class_blocks(E, codes.to(E.device)):
+        terms = S.sub_(1).mul_(a).exp_().masked_fill_(~pair, 0)  # (b, k)
+        sums[rows] += torch.mv(terms, w[columns].to(E))
+        # Summed anew, not class weight less own: that cancels when the own is nearly all of it.
+        totals[rows] += torch.mv(pair.double(), w[columns])
+    own = 1 + (sums / totals).log() / a
+    return torch.where((totals.cpu() > 0) & judged, own.cpu(), math.nan)
+
+
+def _sampled_null(
+    E: Tensor,
+    codes: Tensor,
+    weights: Tensor,
+    judged: Tensor,
+    everyone: Tensor,
+    a: float,
+    count: int,
+    seed: int,
+    bins: int,
+) -> np.ndarray:
+    """(G, bins) int64, a histogram of d_i(c) for `count` pairs drawn uniformly, c != y_i."""
+    generator = torch.Generator().manual_seed(seed + 1)
+    samples = judged.nonzero()[:, 0]
+    references = (weights > 0).nonzero()[:, 0]
+    references = references[torch.argsort(codes[references], stable=True)]
+    support = torch.bincount(codes[references])
+    classes = support.nonzero()[:, 0]
+    ends = support.cumsum(0)
+    null = np.zeros((len(SUPPORT_EDGES), bins), np.int64)
+    if len(samples) == 0:
+        return null
+    i, c = _draw_pairs(samples, classes, codes, count, generator)
+    values = torch.empty(count, dtype=torch.float64)
+    rows, w = E[i.to(E.device)], weights[references].to(E)
+    by_class = torch.bincount(c, minlength=len(support)).tolist()
+    start = 0
+    for label in c.unique().tolist():  # the pairs are sorted by class
+        stop = start + by_class[label]
+        members = slice(int(ends[label] - support[label]), int(ends[label]))
+        columns = E[references[members].to(E.device)]
+        for part in torch.arange(start, stop).split(max(1, _BLOCK // len(columns))):
+            pairs = slice(int(part[0]), int(part[-1]) + 1)
+            f = (rows[pairs] @ columns.T).sub_(1).mul_(a).exp_()
+            mean = torch.mv(f, w[members]).double() / w[members].double().sum()
+            values[pairs] = 1 + mean.log().cpu() / a
+        start = stop
+    stratum = np.searchsorted(SUPPORT_EDGES, support[c].numpy(), side="right") - 1
+    np.add.at(null, (stratum, _bins(everyone[i] - values, bins).numpy()), 1)
+    return null
+
+
+def _draw_pairs(
+    samples: Tensor, classes: Tensor, codes: Tensor, count: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """`count` independent pairs (i, c), uniform over c != y_i, sorted by class.
+
+    Pairs with c = y_i are drawn again: what is left of a uniform draw is uniform.
+    """
+    i = c = torch.empty(0, dtype=torch.int64)
+    while len(i) < count:
+        more_i = samples[torch.randint(len(samples), (count,), generator=generator)]
+        more_c = classes[torch.randint(len(classes), (count,), generator=generator)]
+        wrong = codes[more_i] != more_c
+        i, c = torch.cat([i, more_i[wrong]]), torch.cat([c, more_c[wrong]])
+    by_class = torch.argsort(c[:count], stable=True)
+    return i[by_class], c[by_class]

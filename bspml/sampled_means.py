@@ -1,0 +1,262 @@
+"""Everyone's soft mean t_i from a sample of everyone, with a bound at a named confidence.
+
+With W = sum w_j and f(S) = exp(a (S - 1)),
+
+    t_i = 1 + (1/a) log( F_i / (W - w_i) ),    F_i = sum_{j != i} w_j f(S_ij) = near_i + far_i
+
+near_i runs over the lists near i (its own among them) and is exact.  far_i, over all the others,
+is sampled: no member of list l has f above a ceiling C_l for any sample of the group judged
+together, so list l is drawn with probability W_l C_l / D, D = sum W_l C_l, and a member j of it
+with probability w_j / W_l.  Then Z = f(S_ij) D / C_l has the expectation far_i and lies in [0, D].
+For m independent draws with mean Z', sample variance V (over m - 1), and x = ln(8 / q):
+
+    |Z' - far| <= D sqrt((x - ln 2) / (2 m))                   Hoeffding, but with probability q / 2
+    |Z' - far| <= sqrt(2 V x / m) + 7 D x / (3 (m - 1))        empirical Bernstein, likewise
+
+(Maurer & Pontil 2009, theorem 4, two-sided).  Both hold with probability 1 - q; the smaller is h.
+So F_i lies in [near + Z' - h, near + Z' + h], cut at near and at near + D, which are certain.  We
+give the middle of log F over that interval, and half of it, over a, as the error.  Samples whose
+error is above the one asked for draw twice as many, up to `_ROUNDS` times, and in the end are
+computed against everyone.  The union bound over N samples and all rounds,
+q = (1 - confidence) / (N rounds), makes ALL errors hold together with the confidence named,
+although the samples of a group share their draws.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from bspml.sample_lists import SampleLists, for_each_list
+from bspml.shapes import Float, Tensor
+
+__all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
+
+_FEWEST_DRAWS = 1024
+_ROUNDS = 4
+_FIRST_LISTS = 4
+_BLOCK = 1 << 24  # similarities held at a time
+
+
+@dataclass(frozen=True)
+class SoftMeans:
+    """t_i of the samples judged and what is known of their error.
+
+    Attributes:
+        values: (N,) float64 on the CPU, NaN where not judged.
+        errors: (N,) float64, likewise: all |values - t| are at most this, with the confidence.
+        computed: share of the similarities computed for them.
+    """
+
+    values: Float[Tensor, " N"]
+    errors: Float[Tensor, " N"]
+    computed: float
+
+
+def half_width(variance: Tensor, largest: Tensor, draws: int, chance: float) -> Tensor:
+    """How far the mean of `draws` values in [0, largest] may lie from its expectation.
+
+    Args:
+        variance: (B,) sample variances, over draws - 1.
+        largest: (B,) R.
+        draws: m, at least 2.
+        chance: probability q that the bound fails.
+
+    Returns:
+        (B,) the smaller of Hoeffding's and the empirical Bernstein bound, each at q / 2.
+    """
+    x = math.log(8 / chance)
+    hoeffding = largest * math.sqrt((x - math.log(2)) / (2 * draws))
+    bernstein = (2 * variance * x / draws).sqrt() + 7 * largest * x / (3 * (draws - 1))
+    return torch.minimum(hoeffding, bernstein)
+
+
+def sampled_soft_means(
+    lists: SampleLists,
+    weights: Float[Tensor, " N"],
+    judged: Tensor,
+    a: float,
+    error: float,
+    confidence: float,
+    seed: int,
+) -> SoftMeans:
+    """t_i of the judged samples, each within `error`, all together with `confidence`.
+
+    Args:
+        lists: of all N samples.
+        weights: (N,) float64, w_j >= 0; at least two positive.
+        judged: (N,) bool.
+        a: inverse temperature.
+        error: largest error of any t_i, > 0.
+        confidence: probability that all errors hold, in (0, 1).
+        seed: of the draws.
+
+    Returns:
+        `SoftMeans`.
+    """
+    sampler = _Sampler(lists, weights, judged, a, error, confidence, seed)
+    n = len(weights)
+    values, errors = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
+    numbers = range(len(lists))
+    found = for_each_list(sampler.log_sums, numbers, lists.rows.device)
+    for number, (low, high) in zip(numbers, found, strict=True):
+        samples = lists.order[sampler.members(number)].cpu()
+        total = (sampler.total - weights[samples]).log()  # log of the others' weight
+        values[samples] = 1 + ((low + high) / 2 - total) / a
+        errors[samples] = (high - low) / (2 * a)
+    return SoftMeans(values, errors, sum(sampler.pairs) / (max(1, int(judged.sum())) * n))
+
+
+class _Sampler:
+    """Draws for each list's members, and the lists near them."""
+
+    def __init__(
+        self,
+        lists: SampleLists,
+        weights: Tensor,
+        judged: Tensor,
+        a: float,
+        error: float,
+        confidence: float,
+        seed: int,
+    ) -> None:
+        self.lists, self.a, self.error, self.seed = lists, a, error, seed
+        order = lists.order.cpu()
+        self.weights = weights[order]
+        self.judged = judged.cpu()[order]
+        self.total = float(weights.sum())
+        self.cumulated = torch.cat([self.weights.new_zeros(1), self.weights.cumsum(0)])
+        self.list_weights = self.cumulated[lists.starts].diff().clamp_min(0)
+        self.mean = (lists.rows.T @ self.weights.to(lists.rows)) / self.total  # (D,)
+        self.chance = (1 - confidence) / (len(order) * _ROUNDS)
+        self.allowed = math.expm1(2 * a * error)  # of F_high / F_low - 1
+        self.pairs: list[int] = []  # computed; threads may append
+
+    def members(self, number: int) -> Tensor:
+        """Positions of a list's judged members in list order."""
+        start, stop = self.lists.starts[number : number + 2].tolist()
+        return start + self.judged[start:stop].nonzero()[:, 0]
+
+    def log_sums(self, number: int) -> tuple[Tensor, Tensor]:
+        """Low and high ends of log F of the judged members of one list, (B,) float64."""
+        lists, a = self.lists, self.a
+        rows = self.members(number)
+        if len(rows) == 0:
+            nothing = torch.empty(0, dtype=torch.float64)
+            return nothing, nothing
+        queries = lists.rows[rows]
+        ceilings = lists.upper(queries, torch.arange(len(lists)))  # (B, L)
+        ceilings = ceilings.amax(0).double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)  # (L,)
+        first = self._nearest(number)
+        near = self._exact(queries, rows, self._columns(first))
+        guess = float((near + self._mean_of_exponentials(queries)).min())
+        more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
+        near += self._exact(queries, rows, self._columns(more & ~first))
+        held = self.list_weights * ceilings.masked_fill(first | more, 0.0)  # (L,) W_l C_l
+        most = float(held.sum()) * (1 + 1e-9)  # D
+        low, high = near.log(), (near + most).log()
+        open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
+        sums, squares, drawn = torch.zeros_like(near), torch.zeros_like(near), 0
+        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        for _ in range(_ROUNDS):
+            if len(open_rows) == 0 or drawn + draws > len(self.weights) // 2:
+                break
+            columns, scale = self._draw(held, ceilings, most, draws, generator)
+            z, z2 = self._sums(queries[open_rows], columns, scale)
+            sums[open_rows] += z
+            squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
+            drawn, draws = drawn + draws, drawn + draws  # twice as many from now on
+            mean = sums[open_rows] / drawn
+            variance = (squares[open_rows] - drawn * mean**2).clamp_min(0) / (drawn - 1)
+            h = half_width(variance, torch.full_like(mean, most), drawn, self.chance)
+            base = near[open_rows]
+            low[open_rows] = torch.maximum(low[open_rows], (base + (mean - h).clamp_min(0)).log())
+            high[open_rows] = torch.minimum(high[open_rows], (base + mean + h).log())
+            open_rows = open_rows[(high - low)[open_rows] > 2 * a * self.error]
+        if len(open_rows):
+            everyone = torch.arange(len(self.weights))
+            exact = self._exact(queries[open_rows], rows[open_rows], everyone).log()
+            low[open_rows], high[open_rows] = exact, exact
+        return low, high
+
+    def _nearest(self, number: int) -> Tensor:
+        """(L,) bool, the list itself and the ones nearest to it."""
+        u = torch.mv(self.lists.centroids, self.lists.centroids[number]).cpu()
+        u[number] = 2.0
+        nearest = torch.zeros(len(u), dtype=torch.bool)
+        nearest[u.argsort(descending=True)[:_FIRST_LISTS]] = True
+        return nearest
+
+    def _mean_of_exponentials(self, queries: Tensor) -> Tensor:
+        """(B,) below F but for the query's own part: W times the exponential of the mean."""
+        return self.total * torch.mv(queries, self.mean).sub_(1).mul_(self.a).exp_().double().cpu()
+
+    def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
+        """(L,) bool, more lists to compute exactly, and how many draws to begin with.
+
+        The term 7 D x / (3 m) of the bound should take at most a third of what is allowed, for
+        which F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
+        sum of their sizes and the draws wins.  It decides the time; the error is computed from
+        what was seen.
+        """
+        held = self.list_weights * ceilings
+        descending = ceilings.argsort(descending=True)
+        left = held.sum() - torch.cat([held.new_zeros(1), held[descending].cumsum(0)])  # (L + 1,)
+        sizes = self.lists.sizes[descending].cumsum(0)
+        x = math.log(8 / self.chance)
+        draws = left.clamp_min(0) * (2 * 7 * x / (self.allowed * max(guess, 1e-300)))
+        draws = draws.clamp_min(_FEWEST_DRAWS)
+        best = int((draws + torch.cat([sizes.new_zeros(1), sizes])).argmin())
+        more = torch.zeros(len(ceilings), dtype=torch.bool)
+        more[descending[:best]] = True
+        return more, int(min(float(draws[best]), 1e15)) + 1
+
+    def _draw(
+        self, held: Tensor, ceilings: Tensor, most: float, draws: int, generator: torch.Generator
+    ) -> tuple[Tensor, Tensor]:
+        """(m,) positions drawn as the module says, and (m,) D / C_l."""
+        uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
+        edges = held.cumsum(0)
+        number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
+        last = int(held.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
+        number = number.clamp_(max=last)
+        low, high = (self.cumulated[self.lists.starts[number + k]] for k in (0, 1))
+        inside = low + uniform[1] * (high - low)
+        place = torch.searchsorted(self.cumulated[1:], inside, right=True)
+        place = torch.maximum(place, self.lists.starts[number])
+        place = torch.minimum(place, self.lists.starts[number + 1] - 1)
+        return place, most / ceilings[number]
+
+    def _columns(self, visited: Tensor) -> Tensor:
+        starts = self.lists.starts
+        runs = [torch.arange(int(starts[k]), int(starts[k + 1])) for k in visited.nonzero()[:, 0]]
+        return torch.cat(runs) if runs else torch.empty(0, dtype=torch.int64)
+
+    def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+        """(B,) float64, sum of w f over the positions `columns`, without the query itself."""
+        found = torch.zeros(len(queries), dtype=torch.float64)
+        self.pairs.append(len(queries) * len(columns))
+        for part in columns.split(max(1, _BLOCK // len(queries))):
+            f = self._f(queries, part)  # (B, k)
+            f.masked_fill_((rows[:, None] == part).to(f.device), 0)
+            found += torch.mv(f, self.weights[part].to(f)).double().cpu()
+        return found
+
+    def _sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """(B,) sums of Z and of Z squared over draws."""
+        sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
+        self.pairs.append(len(queries) * len(columns))
+        at_a_time = max(1, _BLOCK // len(queries))
+        for some, factor in zip(columns.split(at_a_time), scale.split(at_a_time), strict=True):
+            f = self._f(queries, some)  # (B, k)
+            factor = factor.to(f)
+            sums += torch.mv(f, factor).double().cpu()
+            squares += torch.mv(f.square_(), factor.square()).double().cpu()
+        return sums, squares
+
+    def _f(self, queries: Tensor, part: Tensor) -> Tensor:
+        shift = queries.new_full((), -self.a)
+        columns = self.lists.rows[part.to(queries.device)]
+        return torch.addmm(shift, queries, columns.T, alpha=self.a).exp_()

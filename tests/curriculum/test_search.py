@@ -1,0 +1,67 @@
+"""Statistics by neighbours inside both curricula: the same weights where the error allows no other,
+and the choice between exact and nearly linear."""
+
+import pytest
+import torch
+
+import bspml
+from bspml.curriculum import search as search_module
+from bspml.errors import InputError
+from bspml.neighbour_statistics import NeighbourStatistics
+from bspml.sampled_contrastive import SampledContrastiveStatistics
+
+
+def data(n=400, classes=8):
+    g = torch.Generator().manual_seed(0)
+    labels = torch.arange(n) % classes
+    E = torch.randn(classes, 16, generator=g)[labels] + 0.3 * torch.randn(n, 16, generator=g)
+    given = labels.clone()
+    given[:80] = (labels[:80] + 1 + torch.arange(80) % (classes - 1)) % classes
+    return E.double(), given
+
+
+@pytest.mark.parametrize(
+    "options", [{"preset": "paper", "target_maw": 0.8, "base": 0.5}, {"preset": "auto"}]
+)
+def test_neighbours_give_the_weights_of_the_exact_statistics(options, monkeypatch):
+    monkeypatch.setattr("bspml.neighbour_statistics._SMALL", 1)
+    monkeypatch.setattr("bspml.neighbour_statistics._EXACT_FROM", 2.0)
+    E, labels = data()
+    weights = {}
+    for search in ("exact", "neighbours"):
+        weights[search] = bspml.SampleWeights(labels)
+        curriculum = bspml.SelfPacedCurriculum(
+            weights[search], search=search, statistics_error=1e-6, **options
+        )
+        curriculum.update(E)
+    exact, near = (weights[key].weights for key in ("exact", "neighbours"))
+    assert float((exact < 0.5).double().mean()) > 0.1
+    # The sampled null moves the noise rate a little; the order of the labels is the same.
+    assert float(((exact < 0.5) != (near < 0.5)).double().mean()) < 0.03
+
+
+def test_auto_is_exact_below_the_size_and_by_neighbours_from_it_on(monkeypatch):
+    E, labels = data()
+    found = {}
+    for size in (401, 400):
+        monkeypatch.setattr(search_module, "NEIGHBOURS_FROM", size)
+        how = search_module.StatisticsSearch.of("auto", None)
+        found[size] = (
+            how.pair_statistics(E, labels, 2.0, 50.0, 0.5, None),
+            how.contrastive_statistics(E, labels, torch.ones(len(E)).double(), None),
+        )
+    below = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[401]]
+    above = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[400]]
+    assert (below, above) == ([False, False], [True, True])
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"search": "graph"}, "`search` must be"),
+        ({"statistics_error": 0}, r"`statistics_error` must be in \(0, inf\)"),
+    ],
+)
+def test_wrong_choices_are_refused(change, match):
+    with pytest.raises(InputError, match=match):
+        bspml.SelfPacedCurriculum(bspml.SampleWeights([0, 0, 1, 1]), **change)

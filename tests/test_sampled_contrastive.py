@@ -1,0 +1,163 @@
+"""Sampled contrastive statistics: their errors hold, jointly, as often as they say."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bspml.contrastive import SUPPORT_EDGES, contrastive_statistics
+from bspml.errors import InputError
+from bspml.noise_rate import estimate_noise, label_p_values
+from bspml.sampled_contrastive import sampled_contrastive_statistics
+from bspml.sampled_means import half_width
+
+CLOSE = 1e-12
+
+
+def clusters(n, dim=12, count=8, spread=0.3, seed=0, noise=0.3):
+    g = torch.Generator().manual_seed(seed)
+    centres = torch.randn(count * 3, dim, generator=g, dtype=torch.float64) * spread
+    centres = centres + torch.randn(count, dim, generator=g, dtype=torch.float64).repeat(3, 1)
+    labels = torch.randint(count * 3, (n,), generator=g)
+    E = centres[labels] + spread * torch.randn(n, dim, generator=g, dtype=torch.float64)
+    wrong = torch.rand(n, generator=g) < noise
+    return E, torch.where(wrong, torch.randint(count * 3, (n,), generator=g), labels)
+
+
+@pytest.fixture
+def few_draws(monkeypatch):
+    """Small sizes still draw: 64, 256, ... of a few hundred samples."""
+    monkeypatch.setattr("bspml.sampled_means._FEWEST_DRAWS", 64)
+    monkeypatch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
+
+
+@settings(max_examples=30, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(20, 400),
+    error=st.sampled_from([1e-6, 1e-2, 0.05, 0.3]),
+    spread=st.sampled_from([0.05, 0.3, 3.0]),
+    a=st.sampled_from([2.0, 10.0, 40.0]),
+    lists=st.integers(1, 20),
+    weighted=st.booleans(),
+)
+def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a, lists, weighted):
+    E, labels = clusters(n, spread=spread, seed=seed)
+    weights, rows = None, None
+    if weighted:
+        weights = torch.rand(n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        weights[::4] = 0
+        rows = torch.arange(n) % 4 != 1
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bspml.sampled_means._FEWEST_DRAWS", 16)
+        patch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
+        stats = sampled_contrastive_statistics(
+            E, labels, weights, a=a, rows=rows, error=error, confidence=1 - 1e-6,
+            null_values=50, lists=lists, seed=seed, null_bins=64,
+        )  # fmt: skip
+    exact = contrastive_statistics(E, labels, weights, a=a, rows=rows, null_bins=64)
+    judged = ~exact.everyone.isnan()
+    assert torch.equal(stats.everyone.isnan(), ~judged)
+    off = (stats.everyone - exact.everyone)[judged].abs()
+    assert (off <= stats.everyone_error[judged] + CLOSE).all()
+    assert (stats.everyone_error[judged] <= error * (1 + 1e-9)).all()
+    np.testing.assert_allclose(stats.own, exact.own, atol=CLOSE)
+    assert torch.equal(stats.testable, exact.testable)
+    assert torch.equal(stats.support, exact.support)
+    assert torch.equal(stats.class_support, exact.class_support)
+    assert stats.population == exact.null.sum()
+
+
+@pytest.mark.usefixtures("few_draws")
+def test_draws_take_the_place_of_most_similarities():
+    E, labels = clusters(2000, spread=0.1)
+    stats = sampled_contrastive_statistics(E, labels, error=0.05, lists=40)
+    assert stats.computed < 0.6
+    off = (stats.everyone - contrastive_statistics(E, labels).everyone).abs()
+    assert float(off.max()) > 1e-4  # it is an estimate
+    assert (off <= stats.everyone_error + CLOSE).all()
+
+
+def test_a_mean_of_draws_misses_its_bound_no_more_often_than_it_may():
+    # Values in [0, 1] that are mostly near 0: the case for which the variance matters.
+    rng = np.random.default_rng(0)
+    draws, chance, trials = 200, 0.1, 4000
+    for power in (1, 8, 40):
+        values = rng.random((trials, draws)) ** power
+        variance = torch.from_numpy(values.var(1, ddof=1))
+        h = half_width(variance, torch.ones(trials, dtype=torch.float64), draws, chance)
+        missed = np.abs(values.mean(1) - 1 / (power + 1)) > h.numpy()
+        assert missed.mean() <= chance
+
+
+def test_half_widths_by_hand():
+    # ln(8 / .08) = 4.60517; Hoeffding: sqrt((4.60517 - .69315) / 200) = .13986.
+    flat = half_width(torch.tensor([0.25]), torch.tensor([1.0]), 100, 0.08)
+    assert float(flat) == pytest.approx(math.sqrt((math.log(100) - math.log(2)) / 200))
+    # Bernstein at variance 0: 7 ln(100) / (3 * 999) = .010756, below Hoeffding's .0442.
+    steep = half_width(torch.tensor([0.0]), torch.tensor([1.0]), 1000, 0.08)
+    assert float(steep) == pytest.approx(7 * math.log(100) / (3 * 999))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_p_values_and_the_noise_rate_lie_within_their_bounds(seed):
+    E, labels = clusters(1500, seed=seed)
+    stats = sampled_contrastive_statistics(E, labels, error=0.01, seed=seed, null_values=20_000)
+    exact = contrastive_statistics(E, labels)
+    p, (low, high) = label_p_values(exact), stats.p_value_bounds()
+    assert (low[exact.testable] <= p[exact.testable]).all()
+    assert (p[exact.testable] <= high[exact.testable]).all()
+    storey = float((p[exact.testable] > 0.75).double().mean() / 0.25)
+    assert stats.storey_bounds()[0] <= storey <= stats.storey_bounds()[1]
+    assert float((high - low).nanmean()) < 0.2  # the bounds say something
+    assert estimate_noise(stats).noise_rate == pytest.approx(
+        estimate_noise(exact).noise_rate, abs=0.06
+    )
+
+
+def test_the_null_is_drawn_uniformly_over_wrong_classes():
+    E, labels = clusters(400)
+    exact = contrastive_statistics(E, labels, null_bins=64)
+    stats = sampled_contrastive_statistics(E, labels, null_values=60_000, null_bins=64, error=1e-4)
+    assert stats.null.sum() == 60_000
+    whole, drawn = (s.null_by_support / s.null.sum() for s in (exact, stats))
+    # 60,000 draws: a share near .1 has a standard deviation of .0012.
+    np.testing.assert_allclose(drawn, whole, atol=0.007)
+    assert whole.shape[0] == len(SUPPORT_EDGES)
+
+
+def test_what_was_not_looked_for_is_marked():
+    E, labels = clusters(100)
+    stats = sampled_contrastive_statistics(E, labels, null_values=10)
+    assert stats.other_class.tolist() == [-1] * 100
+    assert stats.margin.isnan().all()
+    assert stats.best_class.tolist() == stats.codes.tolist()
+    assert len(stats.null_without_best) == 0
+
+
+def test_running_twice_gives_the_same_bits():
+    E, labels = clusters(600)
+    first, second = (sampled_contrastive_statistics(E, labels, seed=2) for _ in range(2))
+    assert torch.equal(first.everyone, second.everyone)
+    np.testing.assert_array_equal(first.null, second.null)
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"labels": [0] * 10}, "at least two classes; got 1"),
+        ({"error": 0}, r"`error` must be in \(0, inf\)"),
+        ({"confidence": 1}, "`confidence` must be in"),
+        ({"confidence": 0}, "`confidence` must be in"),
+        ({"null_values": 0}, "`null_values` must be a whole number"),
+        ({"a": 100}, r"`a` must be in \(0, 40\]"),
+        ({"rows": [True] * 9}, r"`rows` as a mask must be \(10,\)"),
+    ],
+)
+def test_wrong_arguments_are_refused(change, match):
+    arguments = {"embeddings": np.random.default_rng(0).normal(size=(10, 2)), "labels": [0, 1] * 5}
+    with pytest.raises(InputError, match=match):
+        sampled_contrastive_statistics(**(arguments | change))
