@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from bspml.contrastive import SUPPORT_EDGES, contrastive_statistics
 from bspml.errors import InputError
 from bspml.noise_rate import estimate_noise, label_p_values
+from bspml.sample_lists import SampleLists
 from bspml.sampled_contrastive import sampled_contrastive_statistics
-from bspml.sampled_means import half_width
+from bspml.sampled_means import _Sampler, half_width
 
 CLOSE = 1e-12
 
@@ -25,13 +26,6 @@ def clusters(n, dim=12, count=8, spread=0.3, seed=0, noise=0.3):
     E = centres[labels] + spread * torch.randn(n, dim, generator=g, dtype=torch.float64)
     wrong = torch.rand(n, generator=g) < noise
     return E, torch.where(wrong, torch.randint(count * 3, (n,), generator=g), labels)
-
-
-@pytest.fixture
-def few_draws(monkeypatch):
-    """Small sizes still draw: 64, 256, ... of a few hundred samples."""
-    monkeypatch.setattr("bspml.sampled_means._FEWEST_DRAWS", 64)
-    monkeypatch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
 
 
 @settings(max_examples=30, deadline=None)
@@ -71,14 +65,52 @@ def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a
     assert stats.population == exact.null.sum()
 
 
-@pytest.mark.usefixtures("few_draws")
-def test_draws_take_the_place_of_most_similarities():
-    E, labels = clusters(2000, spread=0.1)
-    stats = sampled_contrastive_statistics(E, labels, error=0.05, lists=40)
+def test_draws_take_the_place_of_most_similarities(monkeypatch):
+    monkeypatch.setattr("bspml.sampled_means._FEWEST_DRAWS", 64)
+    monkeypatch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
+    sizes = []
+    unpatched = _Sampler._sums
+
+    def counted(self, queries, columns, scale):
+        sizes.append(len(queries) * len(columns))
+        return unpatched(self, queries, columns, scale)
+
+    monkeypatch.setattr(_Sampler, "_sums", counted)
+    # a = 2 keeps the ceilings low, so that a data set of this size has room for draws.
+    E, labels = clusters(8000)
+    stats = sampled_contrastive_statistics(E, labels, a=2.0, error=0.06, lists=30)
+    assert sum(sizes) > 0.05 * 8000**2
     assert stats.computed < 0.6
-    off = (stats.everyone - contrastive_statistics(E, labels).everyone).abs()
+    off = (stats.everyone - contrastive_statistics(E, labels, a=2.0).everyone).abs()
     assert float(off.max()) > 1e-4  # it is an estimate
     assert (off <= stats.everyone_error + CLOSE).all()
+    # The draws themselves are nearly right: what is wide is the bound.
+    assert float(off.max()) < 0.5 * float(stats.everyone_error.max())
+
+
+def test_draws_have_the_far_sum_as_their_mean_and_stay_within_their_range():
+    E, _ = clusters(400)
+    E = torch.nn.functional.normalize(E)
+    weights = torch.rand(400, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    weights[::5] = 0
+    lists = SampleLists.of(E, 10, 0)
+    sampler = _Sampler(lists, weights, torch.ones(400).bool(), 5.0, 0.01, 0.99, 0)
+    queries = lists.rows[:20]
+    ceilings = lists.upper(queries, torch.arange(len(lists))).amax(0).sub(1).mul(5).exp()
+    held = sampler.list_weights * ceilings
+    held[:3] = 0  # visited
+    most = float(held.sum())
+    draws = 200_000
+    columns, scale = sampler._draw(held, ceilings, most, draws, torch.Generator().manual_seed(1))
+    z = (5 * (queries @ lists.rows[columns].T - 1)).exp() * scale  # (20, m)
+    far = lists.rows[int(lists.starts[3]) :]
+    expected = (5 * (queries @ far.T - 1)).exp() @ sampler.weights[int(lists.starts[3]) :]
+    assert float(z.max()) <= most
+    np.testing.assert_allclose(z.mean(1), expected, atol=5 * most / math.sqrt(draws))
+    sums, squares = sampler._sums(queries, columns, scale)
+    np.testing.assert_allclose(sums, z.sum(1))
+    np.testing.assert_allclose(squares, z.square().sum(1))
+    assert (sampler.weights[columns] > 0).all()
 
 
 def test_a_mean_of_draws_misses_its_bound_no_more_often_than_it_may():

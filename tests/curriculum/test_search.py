@@ -53,6 +53,12 @@ def test_auto_is_exact_below_the_size_and_by_neighbours_from_it_on(monkeypatch):
     below = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[401]]
     above = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[400]]
     assert (below, above) == ([False, False], [True, True])
+    named = search_module.StatisticsSearch.of("neighbours", None)
+    assert isinstance(named.pair_statistics(E, labels, 2.0, 50.0, 0.5, None), NeighbourStatistics)
+    monkeypatch.setattr(search_module, "NEIGHBOURS_FROM", 1)
+    named = search_module.StatisticsSearch.of("exact", None)
+    found = named.pair_statistics(E, labels, 2.0, 50.0, 0.5, None)
+    assert not isinstance(found, NeighbourStatistics)
 
 
 @pytest.mark.parametrize(
