@@ -230,21 +230,26 @@ def _load(config: Config) -> RetrievalData:
 
 
 def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    settings = config.data
-    if settings.features is None:
+    if config.data.features is None:
         return split
+    return replace(split, features=split_features(split, config, config.data.crop_boxes))
+
+
+def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = False) -> Tensor:
+    """(N, D) features of the backbone `data.features`, from the cache or made now."""
     from bspml.feature_cache import cached_features
 
-    features = cached_features(
+    settings = config.data
+    assert settings.features is not None
+    return cached_features(
         split,
         settings.features,
         weights=settings.features_weights,
         image_size=settings.image_size,
-        crop_boxes=settings.crop_boxes,
+        crop_boxes=crop_boxes,
         cache=settings.cache,
         num_workers=config.workers,
     )
-    return replace(split, features=features)
 
 
 def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:

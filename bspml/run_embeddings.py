@@ -15,7 +15,13 @@ from bspml.data.folder import ImageFolder
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.tables import read_embeddings, read_labels, read_names
 from bspml.errors import DataError, RunError, UserError
-from bspml.experiment_data import image_content, image_shape, load_data, training_files
+from bspml.experiment_data import (
+    image_content,
+    image_shape,
+    load_data,
+    split_features,
+    training_files,
+)
 from bspml.run import Run
 
 __all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named", "embed_test"]
@@ -146,16 +152,7 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     )
     images: Any
     if settings.features is not None:
-        from bspml.feature_cache import cached_features
-
-        images = cached_features(
-            split,
-            settings.features,
-            weights=settings.features_weights,
-            image_size=settings.image_size,
-            cache=settings.cache,
-            num_workers=run.config.workers,
-        ).float()
+        images = split_features(split, run.config).float()
     else:
         images = split.images(size, channels)
     trained: set[str] = set()
