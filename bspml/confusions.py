@@ -32,12 +32,10 @@ import numpy as np
 import torch
 
 from bspml.checks import Labels, check_embeddings, check_reference_weights, normalize_rows
-from bspml.contrastive import (
-    ContrastiveStatistics,
-    References,
-    working_precision,
-)
+from bspml.contrastive import ContrastiveStatistics
 from bspml.errors import InputError
+from bspml.precision import full_precision
+from bspml.references import References, working_precision
 from bspml.shapes import Float, Tensor
 
 __all__ = ["PlausibleConfusions", "plausible_confusions"]
@@ -66,6 +64,7 @@ class PlausibleConfusions:
     num_tested: int
 
 
+@full_precision()
 def plausible_confusions(
     embeddings: Any, stats: ContrastiveStatistics, sample_weights: Any = None
 ) -> PlausibleConfusions:

@@ -14,13 +14,9 @@ never held.  Ours, not from a paper; `bspml.noise_rate` turns it into p-values a
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, no_type_check
+from typing import Any
 
-import numba
 import numpy as np
 import torch
 
@@ -35,18 +31,16 @@ from bspml.checks import (
     normalize_rows,
     zero_rows,
 )
+from bspml.contrastive_device import DeviceRows
+from bspml.contrastive_host import HostRows
+from bspml.contrastive_rows import JudgedRows
 from bspml.errors import InputError
+from bspml.precision import float64_device, full_precision
+from bspml.references import References, working_precision
 from bspml.shapes import Bool, Float, Int, Tensor
 
-__all__ = ["SUPPORT_EDGES", "ContrastiveStatistics", "contrastive_statistics"]
+__all__ = ["ContrastiveStatistics", "contrastive_statistics"]
 
-# The null is kept apart by the number of references of its class: stratum g holds the classes with
-# SUPPORT_EDGES[g] <= references < SUPPORT_EDGES[g + 1].  A soft mean over 2 references spreads
-# more than one over 30, so small classes need a null of their own.
-SUPPORT_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 26)
-
-_BLOCK_BYTES = 1 << 26  # of similarities held at a time
-_COLUMNS = 2048  # references to a product
 LARGEST_A = 40.0  # exp(a), exp(-a) and their ratio must stay in float32
 
 
@@ -111,6 +105,7 @@ class ContrastiveStatistics:
         return self.other - self.own
 
 
+@full_precision()
 def contrastive_statistics(
     embeddings: Any,
     labels: Any,
@@ -150,7 +145,7 @@ def contrastive_statistics(
         >>> stats.own[0].item(), stats.other[0].item()
         (1.0, 0.0)
     """
-    embeddings = check_embeddings(embeddings)
+    embeddings = float64_device(check_embeddings(embeddings))
     encoded = encode_labels(labels, n=len(embeddings))
     weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
     a = check_number(a, "a", 0, LARGEST_A, open_low=True)
@@ -159,16 +154,13 @@ def contrastive_statistics(
     weights[zeros] = 0
     judged = judged_rows(rows, len(embeddings), zeros)
     reference = References.of(embeddings, encoded, weights)
-    if block_size is None:
-        block_size = max(1, min(len(judged), _BLOCK_BYTES // (4 * len(reference.weights))))
-    blocks = _similarity_blocks(
-        reference, embeddings, judged, a, check_whole(block_size, "block_size")
-    )
-    table = _Accumulator(reference, encoded, judged, a, null_bins)
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool:
-        for first, exponentials in blocks:
-            table.add(first, exponentials, pool)
-    return table.result(len(embeddings), zeros)
+    kind = HostRows if reference.embeddings.device.type == "cpu" else DeviceRows
+    table = kind(reference, encoded, judged, a, null_bins)
+    block = table.default_block() if block_size is None else check_whole(block_size, "block_size")
+    for first in range(0, len(judged), block):
+        index = torch.from_numpy(judged[first : first + block]).to(embeddings.device)
+        table.judge(first, normalize_rows(working_precision(embeddings[index])).mul_(a))
+    return _statistics(table, encoded, len(embeddings), zeros)
 
 
 def judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
@@ -191,204 +183,33 @@ def judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
     return np.flatnonzero(judged)
 
 
-def check_two_classes(counts: np.ndarray) -> None:
-    """Refuse references, counted by class (C,), of fewer than two classes."""
-    if (counts > 0).sum() < 2:
-        raise InputError(
-            "contrastive statistics need references of at least two classes; got "
-            f"{int((counts > 0).sum())} (samples of weight 0 and rows of norm 0 do not count). "
-            "With one class there is no wrong label to compare with."
-        )
+def _statistics(rows: JudgedRows, labels: Labels, n: int, zeros: Tensor) -> ContrastiveStatistics:
+    """Scatter the judged rows back to (N,)."""
+    rows.finish()
+    reference = rows.reference
 
-
-@dataclass(frozen=True)
-class References:
-    """The samples of positive weight, sorted by class so that a class is a run of columns."""
-
-    embeddings: Tensor  # (R, D) normalised
-    weights: np.ndarray  # (R,) float64
-    position: np.ndarray  # (N,) int64 column of a sample, -1 if it is no reference
-    starts: np.ndarray  # (C + 1,) int64 first column of each class
-    totals: np.ndarray  # (C,) float64 weight of each class
-
-    @classmethod
-    def of(cls, embeddings: Tensor, labels: Labels, weights: np.ndarray) -> References:
-        """Sort the samples of positive weight and normalise them."""
-        codes = labels.codes.numpy()
-        kept = np.flatnonzero(weights > 0)
-        order = kept[np.argsort(codes[kept], kind="stable")]
-        counts = np.bincount(codes[order], minlength=len(labels.classes))
-        check_two_classes(counts)
-        position = np.full(len(codes), -1, np.int64)
-        position[order] = np.arange(len(order))
-        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
-        totals = np.bincount(codes[order], weights[order], minlength=len(counts))
-        rows = normalize_rows(working_precision(embeddings[torch.from_numpy(order)]))
-        return cls(rows, weights[order], position, starts, totals)
-
-
-def working_precision(embeddings: Tensor) -> Tensor:
-    """Float64 stays, every other precision becomes float32."""
-    embeddings = embeddings.detach()
-    return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
-
-
-def _similarity_blocks(
-    reference: References, embeddings: Tensor, judged: np.ndarray, a: float, block_size: int
-) -> Iterator[tuple[int, np.ndarray]]:
-    """Yield (first row, exp(a S) as (block, R)); the next block overwrites it.
-
-    In [e^-a, e^a] for the a allowed, which float32 holds.  The columns are taken in parts: a wide
-    product runs at two thirds of the speed of a square one.
-    """
-    parts = reference.embeddings.split(_COLUMNS)
-    buffer = reference.embeddings.new_empty(min(block_size, len(judged)), len(reference.weights))
-    for first in range(0, len(judged), block_size):
-        index = torch.from_numpy(judged[first : first + block_size])
-        rows = normalize_rows(working_precision(embeddings[index.to(embeddings.device)])) * a
-        exponentials = buffer[: len(rows)]
-        for part, columns in zip(parts, exponentials.split(_COLUMNS, 1), strict=True):
-            torch.mm(rows, part.T, out=columns)
-        yield first, exponentials.exp_().cpu().numpy()
-
-
-class _Accumulator:
-    """Holds what survives of each block: a few numbers per row, and the null histograms."""
-
-    def __init__(
-        self, reference: References, labels: Labels, judged: np.ndarray, a: float, bins: int
-    ) -> None:
-        self.reference, self.labels, self.judged, self.a = reference, labels, judged, a
-        counts = np.diff(reference.starts)
-        self.stratum = np.searchsorted(SUPPORT_EDGES, counts, side="right") - 1  # -1: no reference
-        n = len(judged)
-        self.own, self.everyone, self.other = (np.full(n, np.nan) for _ in range(3))
-        self.other_class, self.own_bin = (np.full(n, -1, np.int64) for _ in range(2))
-        self.codes = labels.codes.numpy()[judged]
-        self.position = reference.position[judged]
-        # One set of histograms per thread; integers, so their sum does not depend on the split.
-        threads = torch.get_num_threads()
-        self.nulls = [np.zeros((len(SUPPORT_EDGES), bins), np.int64) for _ in range(threads)]
-        self.bests = [np.zeros(bins, np.int64) for _ in range(threads)]
-
-    def add(self, first: int, exponentials: np.ndarray, pool: ThreadPoolExecutor) -> None:
-        """Reduce one block, its rows split over the threads."""
-        cuts = np.linspace(0, len(exponentials), len(self.nulls) + 1).astype(int).tolist()
-        jobs = [
-            pool.submit(self._reduce, first + low, exponentials[low:high], k)
-            for k, (low, high) in enumerate(pairwise(cuts))
-        ]
-        for job in jobs:
-            job.result()
-
-    def _reduce(self, first: int, exponentials: np.ndarray, thread: int) -> None:
-        rows = slice(first, first + len(exponentials))
-        reference = self.reference
-        _reduce_rows(
-            exponentials, self.codes[rows], self.position[rows], reference.starts,
-            reference.weights, reference.totals, self.stratum, self.a,
-            self.own[rows], self.everyone[rows], self.other[rows], self.other_class[rows],
-            self.own_bin[rows], self.nulls[thread], self.bests[thread],
-        )  # fmt: skip
-
-    def result(self, n: int, zeros: Tensor) -> ContrastiveStatistics:
-        """Scatter the judged rows back to (N,) and sum the histograms."""
-        own, everyone, other = (
-            self._scatter(v, n, np.nan) for v in (self.own, self.everyone, self.other)
-        )
-        counts = np.diff(self.reference.starts)
-        codes = self.labels.codes
-        referenced = torch.from_numpy((self.reference.position >= 0).astype(np.int64))
-        support = torch.from_numpy(counts)[codes] - referenced
-        return ContrastiveStatistics(
-            own=own,
-            everyone=everyone,
-            difficulty=everyone - own,
-            testable=~own.isnan(),
-            support=support,
-            other_class=self._scatter(self.other_class, n, -1),
-            other=other,
-            codes=codes,
-            classes=self.labels.classes,
-            class_support=torch.from_numpy(counts),
-            own_bin=self._scatter(self.own_bin, n, -1),
-            null_by_support=np.sum(self.nulls, axis=0),
-            null_without_best=np.sum(self.bests, axis=0),
-            zero_rows=zeros,
-            a=self.a,
-        )
-
-    def _scatter(self, values: np.ndarray, n: int, fill: float) -> Tensor:
+    def scatter(values: np.ndarray, fill: float) -> Tensor:
         full = np.full(n, fill, values.dtype)
-        full[self.judged] = values
+        full[rows.judged] = values
         return torch.from_numpy(full)
 
-
-# The order of the additions is free, so that they use the processor's vectors; one program adds
-# in one order, and the sums stay float64.
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-@no_type_check
-def _weighted_sum(weights, exponentials, r, start, stop):
-    value = 0.0
-    for j in range(start, stop):
-        value += weights[j] * exponentials[r, j]
-    return value
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def _reduce_rows(
-    exponentials, codes, position, starts, weights, totals, stratum, a,
-    own, everyone, other, other_class, own_bin, null, without_best,
-):  # fmt: skip
-    """Class sums, soft means and histogram entries of one block; writes into the last seven.
-
-    exponentials: (B, R) exp(a S), columns sorted by class; everything else as in
-    `References` and `_Accumulator`.  Sums in float64.
-    """
-    classes = len(totals)
-    bins = len(without_best)
-    mean = np.empty(classes)  # s_i(c), NaN: no reference
-    for r in range(len(codes)):
-        y, self_column = codes[r], position[r]
-        if self_column >= 0:
-            exponentials[r, self_column] = 0.0  # j != i
-        total, total_weight = 0.0, 0.0
-        for c in range(classes):
-            start, stop = starts[c], starts[c + 1]
-            value = _weighted_sum(weights, exponentials, r, start, stop)
-            weight = totals[c]
-            if c == y and self_column >= 0:
-                # Summed anew: totals[c] - w_i would cancel when w_i is nearly all of it.
-                weight = 0.0
-                for j in range(start, stop):
-                    if j != self_column:
-                        weight += weights[j]
-            mean[c] = np.log(value / weight) / a if weight > 0 else np.nan
-            total += value
-            total_weight += weight
-        if total_weight <= 0:
-            continue
-        t = np.log(total / total_weight) / a
-        best, best_other = -1, -1
-        for c in range(classes):
-            if np.isnan(mean[c]):
-                continue
-            if c != y and (best_other < 0 or mean[c] > mean[best_other]):
-                best_other = c
-            if best < 0 or mean[c] > mean[best] or (c == y and mean[c] == mean[best]):
-                best = c
-        everyone[r] = t
-        if best_other >= 0:
-            other[r], other_class[r] = mean[best_other], best_other
-        for c in range(classes):
-            if np.isnan(mean[c]):
-                continue
-            b = int(np.floor((t - mean[c] + 2.0) / 4.0 * bins))
-            b = min(max(b, 0), bins - 1)
-            if c == y:
-                own[r], own_bin[r] = mean[c], b
-            else:
-                null[stratum[c], b] += 1
-                if c != best:
-                    without_best[b] += 1
+    own, everyone = scatter(rows.own, np.nan), scatter(rows.everyone, np.nan)
+    counts = np.diff(reference.starts)
+    referenced = torch.from_numpy((reference.position >= 0).astype(np.int64))
+    return ContrastiveStatistics(
+        own=own,
+        everyone=everyone,
+        difficulty=everyone - own,
+        testable=~own.isnan(),
+        support=torch.from_numpy(counts)[labels.codes] - referenced,
+        other_class=scatter(rows.other_class, -1),
+        other=scatter(rows.other, np.nan),
+        codes=labels.codes,
+        classes=labels.classes,
+        class_support=torch.from_numpy(counts),
+        own_bin=scatter(rows.own_bin, -1),
+        null_by_support=rows.null,
+        null_without_best=rows.without_best,
+        zero_rows=zeros,
+        a=rows.a,
+    )

@@ -38,6 +38,7 @@ from bspml.checks import (
     zero_rows,
 )
 from bspml.class_pairs import class_blocks
+from bspml.precision import full_precision
 from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import ArrayLike, Float, Int, Tensor
 from bspml.statistics import LARGEST_EXPONENT, PairStatistics, pair_statistics, unit_rows
@@ -74,6 +75,7 @@ class NeighbourStatistics(PairStatistics):
     num_lists: int
 
 
+@full_precision()
 def neighbour_statistics(
     embeddings: Float[Tensor, "N D"] | ArrayLike,
     labels: Int[Tensor, " N"] | ArrayLike,

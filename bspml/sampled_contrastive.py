@@ -38,14 +38,9 @@ from bspml.checks import (
     zero_rows,
 )
 from bspml.class_pairs import class_blocks
-from bspml.contrastive import (
-    LARGEST_A,
-    SUPPORT_EDGES,
-    ContrastiveStatistics,
-    check_two_classes,
-    judged_rows,
-    working_precision,
-)
+from bspml.contrastive import LARGEST_A, ContrastiveStatistics, judged_rows
+from bspml.precision import full_precision
+from bspml.references import SUPPORT_EDGES, check_two_classes, working_precision
 from bspml.sample_lists import SampleLists
 from bspml.sampled_means import sampled_soft_means
 from bspml.shapes import Float, Tensor
@@ -109,6 +104,7 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
         return min(1.0, share[0]), min(1.0, share[1])
 
 
+@full_precision()
 def sampled_contrastive_statistics(
     embeddings: Any,
     labels: Any,

@@ -31,6 +31,7 @@ from bspml.checks import (
 )
 from bspml.distributed.group import rank, ranks
 from bspml.distributed.rows import add_over_ranks, gather_rows
+from bspml.precision import float64_device, full_precision
 from bspml.shapes import ArrayLike, Float, Int
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
@@ -54,6 +55,7 @@ class PairStatistics:
     zero_rows: Int[Tensor, " Z"]
 
 
+@full_precision()
 def pair_statistics(
     embeddings: Float[Tensor, "N D"] | ArrayLike,
     labels: Int[Tensor, " N"] | ArrayLike,
@@ -97,7 +99,7 @@ def pair_statistics(
         >>> [round(x, 4) for x in stats.xi_pos.tolist()]  # log(1 + exp(-1)) / 2
         [0.1566, 0.1566, 0.0]
     """
-    embeddings = check_embeddings(embeddings)
+    embeddings = float64_device(check_embeddings(embeddings))
     codes = encode_labels(labels, len(embeddings)).codes
     alpha = check_number(alpha, "alpha", 0, open_low=True)
     beta = check_number(beta, "beta", 0, open_low=True)

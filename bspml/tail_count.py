@@ -11,7 +11,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
-from bspml.contrastive import SUPPORT_EDGES, ContrastiveStatistics
+from bspml.contrastive import ContrastiveStatistics
+from bspml.references import SUPPORT_EDGES
 
 __all__ = ["TAIL", "TailCount"]
 

@@ -12,12 +12,14 @@ from typing import Any
 import torch
 
 from bspml.checks import check_embeddings, check_number, normalize_rows
-from bspml.contrastive import working_precision
+from bspml.precision import full_precision
+from bspml.references import working_precision
 from bspml.shapes import Float, Tensor
 
 __all__ = ["whiten_embeddings"]
 
 
+@full_precision()
 def whiten_embeddings(embeddings: Any, shrink: float = 0.3) -> Float[Tensor, "N D"]:
     """Centre, normalise, and divide each principal direction by sqrt(variance + shrink * mean).
 

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bspml.contrastive import SUPPORT_EDGES, contrastive_statistics
+from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
 from bspml.noise_rate import estimate_noise, label_p_values
+from bspml.references import SUPPORT_EDGES
 from bspml.sample_lists import SampleLists
 from bspml.sampled_contrastive import sampled_contrastive_statistics
 from bspml.sampled_means import _Sampler, half_width

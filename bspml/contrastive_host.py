@@ -1,0 +1,145 @@
+"""The judged rows of the contrastive statistics on a processor: compiled, a share per thread."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any, no_type_check
+
+import numba
+import numpy as np
+import torch
+from torch import Tensor
+
+from bspml.contrastive_rows import JudgedRows
+from bspml.references import SUPPORT_EDGES
+
+_BLOCK_BYTES = 1 << 26  # of similarities held at a time
+_COLUMNS = 2048  # references to a product
+
+
+class HostRows(JudgedRows):
+    """On the CPU; all sums in float64."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.parts = self.reference.embeddings.split(_COLUMNS)
+        self.buffer = self.reference.embeddings.new_empty(0, len(self.reference.weights))
+        # One set of histograms per thread; integers, so their sum does not depend on the split.
+        threads = torch.get_num_threads()
+        self.nulls = [np.zeros((len(SUPPORT_EDGES), self.bins), np.int64) for _ in range(threads)]
+        self.bests = [np.zeros(self.bins, np.int64) for _ in range(threads)]
+        self.pool = ThreadPoolExecutor(threads)
+
+    def default_block(self) -> int:
+        """About 64 MiB of similarities."""
+        references = len(self.reference.weights)
+        return max(1, min(len(self.judged), _BLOCK_BYTES // (4 * references)))
+
+    def judge(self, first: int, rows: Tensor) -> None:
+        """Their exponentials, reduced by all threads.
+
+        exp(a S) lies in [e^-a, e^a], which float32 holds for the a allowed.
+        """
+        exponentials = self._products(rows).exp_().numpy()
+        cuts = np.linspace(0, len(rows), len(self.nulls) + 1).astype(int).tolist()
+        jobs = [
+            self.pool.submit(self._reduce, first + low, exponentials[low:high], k)
+            for k, (low, high) in enumerate(pairwise(cuts))
+        ]
+        for job in jobs:
+            job.result()
+
+    def _products(self, rows: Tensor) -> Tensor:
+        """(B, R), overwritten by the next; in parts: a wide product has two thirds the speed."""
+        if len(self.buffer) < len(rows):
+            self.buffer = self.buffer.new_empty(len(rows), self.buffer.shape[1])
+        out = self.buffer[: len(rows)]
+        for part, columns in zip(self.parts, out.split(_COLUMNS, 1), strict=True):
+            torch.mm(rows, part.T, out=columns)
+        return out
+
+    def _reduce(self, first: int, exponentials: np.ndarray, thread: int) -> None:
+        rows = slice(first, first + len(exponentials))
+        reference = self.reference
+        _reduce_rows(
+            exponentials, self.codes[rows], self.position[rows], reference.starts,
+            reference.weights, reference.totals, self.stratum, self.a,
+            self.own[rows], self.everyone[rows], self.other[rows], self.other_class[rows],
+            self.own_bin[rows], self.nulls[thread], self.bests[thread],
+        )  # fmt: skip
+
+    def finish(self) -> None:
+        """Sum the threads' histograms."""
+        self.pool.shutdown()
+        self.null, self.without_best = np.sum(self.nulls, axis=0), np.sum(self.bests, axis=0)
+
+
+# The order of the additions is free, so that they use the processor's vectors; one program adds
+# in one order, and the sums stay float64.
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@no_type_check
+def _weighted_sum(weights, exponentials, r, start, stop):
+    value = 0.0
+    for j in range(start, stop):
+        value += weights[j] * exponentials[r, j]
+    return value
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def _reduce_rows(
+    exponentials, codes, position, starts, weights, totals, stratum, a,
+    own, everyone, other, other_class, own_bin, null, without_best,
+):  # fmt: skip
+    """Class sums, soft means and histogram entries of one block; writes into the last seven.
+
+    exponentials: (B, R) exp(a S), columns sorted by class; everything else as in
+    `References` and `HostRows`.  Sums in float64.
+    """
+    classes = len(totals)
+    bins = len(without_best)
+    mean = np.empty(classes)  # s_i(c), NaN: no reference
+    for r in range(len(codes)):
+        y, self_column = codes[r], position[r]
+        if self_column >= 0:
+            exponentials[r, self_column] = 0.0  # j != i
+        total, total_weight = 0.0, 0.0
+        for c in range(classes):
+            start, stop = starts[c], starts[c + 1]
+            value = _weighted_sum(weights, exponentials, r, start, stop)
+            weight = totals[c]
+            if c == y and self_column >= 0:
+                # Summed anew: totals[c] - w_i would cancel when w_i is nearly all of it.
+                weight = 0.0
+                for j in range(start, stop):
+                    if j != self_column:
+                        weight += weights[j]
+            mean[c] = np.log(value / weight) / a if weight > 0 else np.nan
+            total += value
+            total_weight += weight
+        if total_weight <= 0:
+            continue
+        t = np.log(total / total_weight) / a
+        best, best_other = -1, -1
+        for c in range(classes):
+            if np.isnan(mean[c]):
+                continue
+            if c != y and (best_other < 0 or mean[c] > mean[best_other]):
+                best_other = c
+            if best < 0 or mean[c] > mean[best] or (c == y and mean[c] == mean[best]):
+                best = c
+        everyone[r] = t
+        if best_other >= 0:
+            other[r], other_class[r] = mean[best_other], best_other
+        for c in range(classes):
+            if np.isnan(mean[c]):
+                continue
+            b = int(np.floor((t - mean[c] + 2.0) / 4.0 * bins))
+            b = min(max(b, 0), bins - 1)
+            if c == y:
+                own[r], own_bin[r] = mean[c], b
+            else:
+                null[stratum[c], b] += 1
+                if c != best:
+                    without_best[b] += 1

@@ -1,0 +1,65 @@
+"""Whom labels are judged by: the samples of positive weight, a class after the other.
+
+What every form of the contrastive statistics starts from, exact or sampled, on the host or on an
+accelerator.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from bspml.checks import Labels, normalize_rows
+from bspml.errors import InputError
+from bspml.shapes import Tensor
+
+__all__ = ["SUPPORT_EDGES", "References", "check_two_classes", "working_precision"]
+
+# The null is kept apart by the number of references of its class: stratum g holds the classes with
+# SUPPORT_EDGES[g] <= references < SUPPORT_EDGES[g + 1].  A soft mean over 2 references spreads
+# more than one over 30, so small classes need a null of their own.
+SUPPORT_EDGES = (1, 2, 3, 4, 5, 6, 8, 11, 16, 26)
+
+
+def check_two_classes(counts: np.ndarray) -> None:
+    """Refuse references, counted by class (C,), of fewer than two classes."""
+    if (counts > 0).sum() < 2:
+        raise InputError(
+            "contrastive statistics need references of at least two classes; got "
+            f"{int((counts > 0).sum())} (samples of weight 0 and rows of norm 0 do not count). "
+            "With one class there is no wrong label to compare with."
+        )
+
+
+@dataclass(frozen=True)
+class References:
+    """The samples of positive weight, sorted by class so that a class is a run of columns."""
+
+    embeddings: Tensor  # (R, D) normalised
+    weights: np.ndarray  # (R,) float64
+    position: np.ndarray  # (N,) int64 column of a sample, -1 if it is no reference
+    starts: np.ndarray  # (C + 1,) int64 first column of each class
+    totals: np.ndarray  # (C,) float64 weight of each class
+
+    @classmethod
+    def of(cls, embeddings: Tensor, labels: Labels, weights: np.ndarray) -> References:
+        """Sort the samples of positive weight and normalise them."""
+        codes = labels.codes.numpy()
+        kept = np.flatnonzero(weights > 0)
+        order = kept[np.argsort(codes[kept], kind="stable")]
+        counts = np.bincount(codes[order], minlength=len(labels.classes))
+        check_two_classes(counts)
+        position = np.full(len(codes), -1, np.int64)
+        position[order] = np.arange(len(order))
+        starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        totals = np.bincount(codes[order], weights[order], minlength=len(counts))
+        rows = normalize_rows(working_precision(embeddings[torch.from_numpy(order)]))
+        return cls(rows, weights[order], position, starts, totals)
+
+
+def working_precision(embeddings: Tensor) -> Tensor:
+    """Float64 stays, every other precision becomes float32."""
+    embeddings = embeddings.detach()
+    return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
