@@ -1,0 +1,56 @@
+"""Whether kernels written in Triton can run: on a CUDA device, where they replace dozens of launches.
+
+A batch's miner and loss are some hundred operations on small matrices; on a GPU each costs its
+launch, some 10 microseconds, whatever it computes.  Where Triton is installed (torch brings it
+for CUDA on Linux) one kernel does the work of many; everywhere else torch's operations do, with
+the same results to rounding.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+Result = TypeVar("Result")
+SWITCH = "BSPML_TRITON"  # environment: 0 never uses Triton
+_state: dict[str, bool] = {}
+
+
+def runs_triton(*tensors: Tensor) -> bool:
+    """Whether all tensors are on a CUDA device and Triton's kernels work there."""
+    return _usable() and all(t.is_cuda and type(t) is Tensor for t in tensors)
+
+
+def _usable() -> bool:
+    if "usable" not in _state:
+        wanted = os.environ.get(SWITCH, "1") != "0"
+        _state["usable"] = wanted and importlib.util.find_spec("triton") is not None
+    return _state["usable"]
+
+
+def by_kernel(
+    kernel: Callable[..., Result], otherwise: Callable[..., Result], *args: Any
+) -> Result:
+    """`kernel(*args)`; from its first failure on, and in every process without it, `otherwise`.
+
+    Triton compiles at the first call and needs a C compiler for that.  A machine without one must
+    train all the same, so the failure is named once and torch's operations take over.
+    """
+    try:
+        return kernel(*args)
+    except torch.cuda.OutOfMemoryError:
+        raise
+    except Exception as err:
+        _state["usable"] = False
+        warnings.warn(
+            f"Triton's kernels do not run here ({type(err).__name__}: {str(err)[:200]}); torch's "
+            f"own operations are used, which is slower. {SWITCH}=0 silences this.",
+            stacklevel=2,
+        )
+        return otherwise(*args)

@@ -1,0 +1,39 @@
+"""When Triton's kernels are used, and what happens where they cannot run."""
+
+import pytest
+import torch
+
+from bspml import device_kernels
+from bspml.device_kernels import by_kernel, runs_triton
+
+
+@pytest.fixture(autouse=True)
+def _fresh(monkeypatch):
+    monkeypatch.setattr(device_kernels, "_state", {})
+
+
+def test_on_the_cpu_torchs_operations_are_used():
+    assert not runs_triton(torch.zeros(2))
+
+
+def test_the_switch_turns_it_off(monkeypatch):
+    monkeypatch.setenv("BSPML_TRITON", "0")
+    assert not device_kernels._usable()
+
+
+def test_a_kernel_that_does_not_run_is_replaced_with_one_warning(recwarn):
+    def broken(x):
+        raise RuntimeError("no C compiler")
+
+    assert by_kernel(broken, lambda x: x + 1, 1) == 2
+    assert [str(w.message) for w in recwarn if "no C compiler" in str(w.message)]
+    assert not device_kernels._usable()
+
+
+def test_lack_of_memory_is_not_hidden():
+    def full(x):
+        raise torch.cuda.OutOfMemoryError("full")
+
+    with pytest.raises(torch.cuda.OutOfMemoryError):
+        by_kernel(full, lambda x: x, 1)
+    assert device_kernels._state == {}
