@@ -1,4 +1,4 @@
-"""Whether kernels written in Triton can run: on a CUDA device, where they replace dozens of launches.
+"""Whether kernels written in Triton can run: on a CUDA device, where one replaces many launches.
 
 A batch's miner and loss are some hundred operations on small matrices; on a GPU each costs its
 launch, some 10 microseconds, whatever it computes.  Where Triton is installed (torch brings it

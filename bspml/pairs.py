@@ -182,14 +182,14 @@ def not_finite_marker(batch: PairBatch) -> Float[Tensor, ""] | None:
     """
     if batch.embeddings.device.type == "cpu":
         return None
-    return finite_or_nan(batch.embeddings, batch.ref_emb)
+    sides = (batch.embeddings,) if batch.within else (batch.embeddings, batch.ref_emb)
+    return finite_or_nan(*sides)
 
 
 def finite_or_nan(*embeddings: Float[Tensor, "_ D"]) -> Float[Tensor, ""]:
-    """0 if every entry is finite, else NaN."""
-    finite = torch.stack([torch.isfinite(e).all() for e in embeddings]).all()
-    zero = torch.zeros((), dtype=embeddings[0].dtype, device=finite.device)
-    return zero.masked_fill(~finite, math.nan)
+    """0 if every entry is finite, else NaN: infinity times 0 is NaN."""
+    marks = [(e.detach() * 0).sum() for e in embeddings]
+    return marks[0] if len(marks) == 1 else torch.stack(marks).sum()
 
 
 def _check_rows(embeddings: Any, name: str) -> None:

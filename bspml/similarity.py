@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity
 
+from bspml.device_kernels import by_kernel, runs_triton
 from bspml.shapes import Float, Tensor
 
 _SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric-learning uses
@@ -29,12 +30,22 @@ def similarity_matrix(
     of float32 embeddings, and half precision reorders pairs.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
+        if ref_emb is None and is_cosine(distance) and _has_kernel(embeddings):
+            return by_kernel(_DeviceGram.apply, _gram, embeddings, known)
         if distance.normalize_embeddings:
             embeddings = within_range(embeddings)
             ref_emb = None if ref_emb is None else within_range(ref_emb)
         if ref_emb is None and is_cosine(distance):
             return CosineGram.apply(embeddings, known)
         return distance(embeddings, ref_emb)
+
+
+def _gram(embeddings: Float[Tensor, "B D"], known: Float[Tensor, "B B"] | None) -> Tensor:
+    return CosineGram.apply(within_range(embeddings), known)
+
+
+def _has_kernel(embeddings: Tensor) -> bool:
+    return embeddings.dtype == torch.float32 and embeddings.numel() > 0 and runs_triton(embeddings)
 
 
 def is_cosine(distance: Any) -> bool:
@@ -146,6 +157,33 @@ class CosineGram(torch.autograd.Function):
         # Rows shorter than the smallest norm are divided by that constant: no second term.
         along = along.masked_fill(norm <= _SMALLEST_NORM, 0)
         return (pull - x * along) / norm, None
+
+
+class _DeviceGram(torch.autograd.Function):
+    """`CosineGram` of `within_range`, in two kernels and two products."""
+
+    @staticmethod
+    def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
+        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied."""
+        from bspml.pair_kernels import unit_rows
+
+        x, norm, divisor = unit_rows(embeddings)
+        ctx.save_for_backward(embeddings, x, norm, divisor)
+        return x @ x.T if known is None else known.view_as(known)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        """(B, B) to (B, D)."""
+        embeddings, x, norm, divisor = ctx.saved_tensors
+        if torch.is_grad_enabled():  # create_graph: the gradient must stay a function of e
+            with torch.enable_grad():
+                gram = _gram(embeddings, None)
+            (pull,) = torch.autograd.grad(gram, embeddings, grad, create_graph=True)
+            return pull, None
+        from bspml.pair_kernels import turned
+
+        with torch.autocast(x.device.type, enabled=False):
+            return turned((grad + grad.T) @ x, x, norm, divisor), None
 
 
 def _normalize(embeddings: Tensor) -> tuple[Tensor, Tensor]:

@@ -37,7 +37,7 @@ from bspml.shapes import ArrayLike, Float, Int
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
 LARGEST_EXPONENT = 80.0
 _BLOCKS_PER_RANK = 4  # at least, along each side: the ranks then have nearly the same to do
-_STRIP = 256  # rows of a block that look for pairs of one class together
+_STRIP, _DEVICE_STRIP = 256, 2048  # rows of a block that look for pairs of one class together
 
 
 @dataclass(frozen=True)
@@ -178,7 +178,7 @@ class _PairSums:
         ends = counts.cumsum(0)
         self.class_end = torch.repeat_interleave(ends, counts).tolist()
         self.class_start = torch.repeat_interleave(ends - counts, counts).tolist()
-        self.strip = _STRIP if E.device.type == "cpu" else len(E)
+        self.strip = _STRIP if E.device.type == "cpu" else _DEVICE_STRIP
 
     def add(self, rows: slice, columns: slice) -> None:
         """Add the block S[rows, columns], and its transpose unless it lies on the diagonal."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from bspml.device_kernels import by_kernel, runs_triton
 from bspml.shapes import Bool, Float, Tensor
 
 
@@ -49,7 +50,7 @@ class MultiSimilarityTerms(torch.autograd.Function):
         """(B,) to (B, R)."""
         similarity, slope = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the shares must stay a function of S
-            _, slope = _terms(similarity, *ctx.given, *ctx.numbers)
+            _, slope = _operations(similarity, *ctx.given, *ctx.numbers)
         return grad[:, None] * slope, *[None] * 8
 
 
@@ -65,6 +66,29 @@ def _terms(
     base: float,
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
     """Elements (B,) and their derivatives by the similarity (B, R)."""
+    given = (similarity, positive, negative, log_weights, positive_factor, negative_factor)
+    if similarity.dtype == torch.float32 and runs_triton(similarity):
+        return by_kernel(_by_kernel, _operations, *given, alpha, beta, base)
+    return _operations(*given, alpha, beta, base)
+
+
+def _by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
+    from bspml.pair_kernels import multi_similarity_terms
+
+    return multi_similarity_terms(*given)
+
+
+def _operations(
+    similarity: Float[Tensor, "B R"],
+    positive: Bool[Tensor, "B R"],
+    negative: Bool[Tensor, "B R"],
+    log_weights: Float[Tensor, " R"] | None,
+    positive_factor: Float[Tensor, " B"] | None,
+    negative_factor: Float[Tensor, " B"] | None,
+    alpha: float,
+    beta: float,
+    base: float,
+) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
     pulls, pull_share = log_one_plus_sum(similarity, positive, log_weights, -alpha, base)
     pushes, push_share = log_one_plus_sum(similarity, negative, log_weights, beta, base)
     if positive_factor is not None:

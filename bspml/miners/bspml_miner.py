@@ -10,6 +10,7 @@ from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.miners import BaseMiner
 
 from bspml.checks import check_number
+from bspml.device_kernels import by_kernel, runs_triton
 from bspml.mined_pairs import MinedPairs
 from bspml.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.shapes import Bool, Float, Tensor
@@ -112,14 +113,48 @@ class BSPMLMiner(BaseMiner):
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
         """The kept pairs as masks (B, R), given the similarities or distances (B, R)."""
+        if batch.labels is not None and batch.ref_labels is not None and self._has_kernel(matrix):
+            positive, negative = by_kernel(
+                lambda: mined_by_kernel(*self.kernel_arguments(batch, known, matrix)),
+                lambda: self.mined_by_operations(batch, known, matrix),
+            )
+        else:
+            positive, negative = self.mined_by_operations(batch, known, matrix)
+        self.num_pos_pairs, self.num_neg_pairs = positive, negative
+        return positive, negative
+
+    def _has_kernel(self, matrix: Float[Tensor, "B R"]) -> bool:
+        return matrix.dtype == torch.float32 and matrix.numel() > 0 and runs_triton(matrix)
+
+    def kernel_arguments(
+        self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
+    ) -> tuple[Any, ...]:
+        """What `bspml.pair_kernels.mined_masks` takes."""
+        weighted = self.skip_zero and self.weights is not None
+        return (
+            matrix,
+            batch.labels,
+            batch.ref_labels,
+            known.anchors if weighted else None,
+            known.references if weighted else None,
+            # Within a batch the row tells what is a self pair.
+            None if batch.within else known.sample_index,
+            None if batch.within else known.ref_sample_index,
+            batch.same_rows,
+            self.distance.is_inverted,
+            self.epsilon,
+        )
+
+    def mined_by_operations(
+        self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
+    ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
+        """The masks by torch's operations, on any device."""
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
         positive, negative = label_masks(batch, same_sample)
         if self.skip_zero and self.weights is not None:
             _drop_zero_weights(positive, negative, known)
         closeness = matrix if self.distance.is_inverted else -matrix
-        positive, negative = keep_informative(closeness, positive, negative, self.epsilon)
-        self.num_pos_pairs, self.num_neg_pairs = positive, negative
-        return positive, negative
+        return keep_informative(closeness, positive, negative, self.epsilon)
 
     @property
     def num_pos_pairs(self) -> int:
@@ -159,6 +194,13 @@ def keep_informative(
     easy_positive = closeness - epsilon >= hardest_negative
     easy_negative = closeness + epsilon <= hardest_positive
     return positive & ~easy_positive, negative & ~easy_negative
+
+
+def mined_by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
+    """`bspml.pair_kernels.mined_masks`, which only a machine with Triton can import."""
+    from bspml.pair_kernels import mined_masks
+
+    return mined_masks(*given)
 
 
 def _count(found: Tensor | int) -> int:

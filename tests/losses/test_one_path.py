@@ -215,8 +215,8 @@ STEPS = {
 
 
 def step_with_memory(emb, labels, index, weights):
-    memory = CrossBatchMemory(BSPMLLoss(weights), COLUMNS, 40, miner=BSPMLMiner(weights))
-    memory.to(emb.device)
+    with torch.device(emb.device):  # `.to` would wait for the device
+        memory = CrossBatchMemory(BSPMLLoss(weights), COLUMNS, 40, miner=BSPMLMiner(weights))
     memory(emb, labels, sample_index=index)
     return memory(emb, labels, sample_index=index)
 
