@@ -1,9 +1,12 @@
 """Whether kernels written in Triton can run: on a CUDA device, where one replaces many launches.
 
 A batch's miner and loss are some hundred operations on small matrices; on a GPU each costs its
-launch, some 10 microseconds, whatever it computes.  Where Triton is installed (torch brings it
+launch, some 20 microseconds, whatever it computes.  Where Triton is installed (torch brings it
 for CUDA on Linux) one kernel does the work of many; everywhere else torch's operations do, with
 the same results to rounding.
+
+Opt-in, by BSPML_TRITON=1 in the environment: the kernels are compared with torch's operations in
+Triton's interpreter, but have not yet run on a device.
 """
 
 from __future__ import annotations
@@ -18,7 +21,7 @@ import torch
 from torch import Tensor
 
 Result = TypeVar("Result")
-SWITCH = "BSPML_TRITON"  # environment: 0 never uses Triton
+SWITCH = "BSPML_TRITON"  # environment variable
 _state: dict[str, bool] = {}
 
 
@@ -29,7 +32,7 @@ def runs_triton(*tensors: Tensor) -> bool:
 
 def _usable() -> bool:
     if "usable" not in _state:
-        wanted = os.environ.get(SWITCH, "1") != "0"
+        wanted = os.environ.get(SWITCH) == "1"
         _state["usable"] = wanted and importlib.util.find_spec("triton") is not None
     return _state["usable"]
 
@@ -50,7 +53,7 @@ def by_kernel(
         _state["usable"] = False
         warnings.warn(
             f"Triton's kernels do not run here ({type(err).__name__}: {str(err)[:200]}); torch's "
-            f"own operations are used, which is slower. {SWITCH}=0 silences this.",
+            f"own operations are used, which is slower. Unset {SWITCH} to silence this.",
             stacklevel=2,
         )
         return otherwise(*args)

@@ -1,5 +1,7 @@
 """When Triton's kernels are used, and what happens where they cannot run."""
 
+import importlib.util
+
 import pytest
 import torch
 
@@ -16,8 +18,18 @@ def test_on_the_cpu_torchs_operations_are_used():
     assert not runs_triton(torch.zeros(2))
 
 
-def test_the_switch_turns_it_off(monkeypatch):
-    monkeypatch.setenv("BSPML_TRITON", "0")
+@pytest.mark.parametrize(("value", "expected"), [(None, False), ("0", False), ("1", True)])
+def test_only_who_asks_gets_kernels(monkeypatch, value, expected):
+    monkeypatch.delenv("BSPML_TRITON", raising=False)
+    if value is not None:
+        monkeypatch.setenv("BSPML_TRITON", value)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name == "triton" or None)
+    assert device_kernels._usable() == expected
+
+
+def test_without_triton_torchs_operations_are_used(monkeypatch):
+    monkeypatch.setenv("BSPML_TRITON", "1")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     assert not device_kernels._usable()
 
 
