@@ -100,9 +100,13 @@ class MethodRun:
         size, workers = self.config.evaluation.batch_size, self.config.workers
 
         def compute(rows: slice) -> torch.Tensor:
-            return embed(self.network, _rows(inputs, rows), size, self.device, workers)
+            part = _rows(inputs, rows)
+            return embed(self.network, part, size, self.device, workers, output_device=home)
 
-        return computed_by_rows(len(inputs), compute, size)
+        # On a CUDA device statistics and evaluation go on where the network computed; other
+        # accelerators lack the float64 that these sum in.
+        home = self.device if self.device.type == "cuda" else torch.device("cpu")
+        return computed_by_rows(len(inputs), compute, size, home)
 
     def _embed_training_set(self) -> torch.Tensor:
         return self._embed(self.data.images)

@@ -11,6 +11,7 @@ import numpy as np
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.build import make_network
+from bspml.checks import check_device
 from bspml.conditions import versions
 from bspml.config import Config
 from bspml.contrastive import contrastive_statistics
@@ -180,6 +181,7 @@ def _write_suspects(
     network = make_network(config, data.width, pretrained=False)
     network.load_state_dict(judgement.network)
     size, workers = config.evaluation.batch_size, config.workers
+    network.to(check_device(config.device))
     embeddings = embed(network, data.images, size, num_workers=workers)
     weights, p_values = judgement.weights, judgement.p_values
     kept = weights.numpy() > 0

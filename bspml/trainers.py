@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,11 +19,12 @@ import torch
 from torch import Tensor
 
 from bspml.checkpoints import generator_states, restore_generators
-from bspml.checks import check_choice, check_number, check_whole
+from bspml.checks import check_choice, check_number, check_whole, to_device
 from bspml.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import CheckpointError, InputError
+from bspml.loss_reading import LossReader
 from bspml.trainer_state import check_trainer_state, faults_named
 
 
@@ -67,7 +67,10 @@ class Observer(Protocol):
     """Told of every step and round; both calls may save a checkpoint or draw a progress bar."""
 
     def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
-        """After optimiser step `step` (1-based) of `steps` in this round."""
+        """After optimiser step `step` (1-based) of `steps` in this round.
+
+        `loss` is the last value known: of this step on a CPU, of the step before on a CUDA device.
+        """
 
     def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
         """After the weight step and evaluation of a round."""
@@ -108,6 +111,10 @@ class AlternatingTrainer:
     take each step together (`bspml.distributed.share_steps`).  `embed` must then return the rows
     of all ranks, and `evaluate` the same metrics, on every rank; the state is that of one process.
 
+    On a CUDA device losses are read one step late, so that no step waits for the device; a loss
+    that is not finite stops the training one step after its own, or at the round's end, or when
+    `state_dict` is asked for, which knows the losses of all steps taken.
+
     Mid-round resume is exact when the data set returns the same item for the same index; random
     augmentation drawn in worker processes is not.
     """
@@ -146,7 +153,7 @@ class AlternatingTrainer:
         self.embed_rows = embed_rows
         self.initial_embeddings = initial_embeddings
         self.round, self.step, self.steps = 0, 0, 0
-        self.loss_sum = 0.0
+        self.loss_reader = LossReader()
         self.seconds_train = 0.0
         self.notes: tuple[str, ...] = ()
         self.collected: Tensor | None = None
@@ -179,7 +186,11 @@ class AlternatingTrainer:
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
         given = self.initial_embeddings
-        self.initial_record = self.curriculum.update(self.embed() if given is None else given)
+        if given is None:
+            given = self.embed()
+        elif torch.device(self.trainer.data_device).type == "cuda":
+            given = given.to(self.trainer.data_device)
+        self.initial_record = self.curriculum.update(given)
 
     def _theta_step(self, target: int) -> None:
         """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
@@ -195,14 +206,14 @@ class AlternatingTrainer:
         with self._collecting():
             for trainer.iteration in range(self.step, steps):
                 trainer.forward_and_backward()
-                loss = float(trainer.losses["total_loss"].detach())
-                self._check_finite(loss)
+                total = trainer.losses["total_loss"]
+                loss = self.loss_reader.add(total, self.round + 1, self.step + 1)
                 trainer.end_of_iteration_hook(trainer)
                 trainer.step_lr_schedulers(end_of_epoch=False)
-                self.loss_sum += loss
                 self.step, self.steps = self.step + 1, self.steps + 1
                 if self.observer is not None:
                     self.observer.on_step(self, self.step, steps, loss)
+        self.loss_reader.total()  # waits for the last step, so that the seconds below are its, too
         trainer.step_lr_schedulers(end_of_epoch=True)
         trainer.zero_losses()
         self.seconds_train = time.perf_counter() - start
@@ -237,22 +248,18 @@ class AlternatingTrainer:
         if saved is not None and self.step > 0:
             restore_generators(saved)
 
-    def _check_finite(self, loss: float) -> None:
-        if not math.isfinite(loss):
-            raise InputError(
-                f"the training loss became {loss} in round {self.round + 1}, step "
-                f"{self.step + 1}. Lower the learning rate, or look for NaN in the inputs."
-            )
-
     def _weight_step(self, last: bool) -> RoundRecord:
         """Lines 4 and 5 of Algorithm 1, then the record."""
         steps = self.step
         self.round, self.step = self.round + 1, 0
-        loss, self.loss_sum = self.loss_sum / steps, 0.0
+        loss = self.loss_reader.total() / steps
+        self.loss_reader.restart()
         update, seconds_embed = None, 0.0
         if self.curriculum is not None:
             start = time.perf_counter()
             embeddings = self._current_embeddings()
+            if embeddings.is_cuda:  # the clock stops when the device has them
+                torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
             update = self.curriculum.update(embeddings)
         metrics: dict[str, Any] = {}
@@ -305,7 +312,9 @@ class AlternatingTrainer:
                 if self.collected is None:
                     shape = (len(weights), output.shape[1])
                     self.collected = torch.full(shape, float("nan"), device=output.device)
-                rows = weights.batch_index.to(output.device)
+                # A checkpoint is read to the CPU, whatever the device.
+                self.collected = self.collected.to(output.device)
+                rows = to_device(weights.batch_index, output.device)
                 self.collected[rows] = output.detach().to(self.collected)
 
         handle = self.trainer.models["embedder"].register_forward_hook(keep)
@@ -340,6 +349,21 @@ class AlternatingTrainer:
         Plain tensors, numbers, strings, lists and dicts only, so that it loads with
         `weights_only=True`.
         """
+        loss_sum = self.loss_reader.total()  # first: it refuses the state of a diverged network
+        return {
+            **self._parts_state(),
+            "collected": self.collected,
+            "position": {
+                "round": self.round,
+                "step": self.step,
+                "steps": self.steps,
+                "loss_sum": loss_sum,
+                "full_round": self._full_round,
+            },
+            "generators": generator_states(),
+        }
+
+    def _parts_state(self) -> dict[str, Any]:
         curriculum = self.curriculum
         return {
             "network": self._network_state(),
@@ -347,15 +371,6 @@ class AlternatingTrainer:
             "loss_funcs": {k: v.state_dict() for k, v in self.trainer.loss_funcs.items()},
             "curriculum": None if curriculum is None else curriculum.state_dict(),
             "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
-            "collected": self.collected,
-            "position": {
-                "round": self.round,
-                "step": self.step,
-                "steps": self.steps,
-                "loss_sum": self.loss_sum,
-                "full_round": self._full_round,
-            },
-            "generators": generator_states(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -366,7 +381,7 @@ class AlternatingTrainer:
         """
         rows = len(self.trainer.dataset)
         check_trainer_state(state, self.trainer.optimizers, rows, self._full_round)
-        kept, initial = copy.deepcopy(self.state_dict()), self._initial
+        kept, initial = copy.deepcopy(self._parts_state()), self._initial
         try:
             with faults_named():
                 self._take_parts(state)
@@ -376,7 +391,7 @@ class AlternatingTrainer:
             raise
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
-        self.loss_sum = position["loss_sum"]
+        self.loss_reader.restart(position["loss_sum"])
         self.collected = state["collected"]
         self._resume_generators = state["generators"]
 

@@ -42,7 +42,8 @@ class StepTrainer(MetricLossOnly):
         prefetch: batches each loader worker prepares ahead; without workers nothing is.
         **kwargs: of the parent.
 
-    On a CUDA device batches are collected in pinned memory and copied while the device computes.
+    On a CUDA device batches are collected in pinned memory and copied while the device computes;
+    nothing of a step waits for it.  Items may lie on the device already, without workers.
 
     Raises:
         InputError: a setting out of range, or, at the first step, a batch that has no k equal
@@ -70,6 +71,10 @@ class StepTrainer(MetricLossOnly):
             for model in self.models.values():
                 model.to(memory_format=torch.channels_last)
 
+    @property
+    def _on_cuda(self) -> bool:
+        return torch.device(self.data_device).type == "cuda"
+
     # -- accumulation ------------------------------------------------------------------------
 
     def forward_and_backward(self) -> None:
@@ -93,11 +98,15 @@ class StepTrainer(MetricLossOnly):
         self.clip_gradients()
         self.step_optimizers()
 
+    def get_batch(self) -> tuple[Any, Any]:
+        """The parent's, its labels on the device."""
+        return self._prepared(self._next_batch())
+
     def _next_batch(self) -> Any:
         self.dataloader_iter, batch = c_f.try_next_on_generator(
             self.dataloader_iter, self.dataloader
         )
-        return batch
+        return [_pinned(part) for part in batch] if self._on_cuda else batch
 
     def _parts(self, batch: Any) -> list[tuple[Tensor, ...]]:
         """The tensors of a batch, each cut into `micro_batches` equal parts."""
@@ -109,10 +118,15 @@ class StepTrainer(MetricLossOnly):
             )
         return list(zip(*(torch.as_tensor(part).split(rows // k) for part in batch), strict=True))
 
-    def _prepared(self, part: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+    def _prepared(self, part: Any) -> tuple[Any, Any]:
         """What the parent's `get_batch` does; the getter announces this part's rows."""
         data, labels = self.data_and_label_getter(part)
         labels = c_f.process_label(labels, self.label_hierarchy_level, self.label_mapper)
+        if self._on_cuda and isinstance(labels, Tensor):
+            # They come back from numpy.  torch does not know a part of a pinned batch as its own
+            # then, and would hand the memory to the next batch while this one is being copied.
+            own = torch.empty_like(labels, pin_memory=True).copy_(labels)
+            labels = own.to(self.data_device, non_blocking=True)
         return self.maybe_do_batch_mining(data, labels)
 
     # -- precision and layout ----------------------------------------------------------------
@@ -128,7 +142,7 @@ class StepTrainer(MetricLossOnly):
     def get_trunk_output(self, data: Any) -> Any:
         """What the trunk makes of a batch, moved to its device without waiting."""
         if isinstance(data, Tensor):
-            pinned = data.is_pinned() if torch.device(self.data_device).type == "cuda" else False
+            pinned = self._on_cuda and data.is_pinned()
             data = data.to(self.data_device, non_blocking=pinned)
             if self.channels_last and data.ndim == 4:
                 data = data.contiguous(memory_format=torch.channels_last)
@@ -146,10 +160,16 @@ class StepTrainer(MetricLossOnly):
             self.collate_fn,
         )
         # Not settings of the parent's; a loader reads them when it starts.
-        loader.pin_memory = torch.device(self.data_device).type == "cuda"
+        # Without workers `_next_batch` pins, who leaves alone what is on the device already.
+        loader.pin_memory = self._on_cuda and self.dataloader_num_workers > 0
         if self.dataloader_num_workers:
             loader.prefetch_factor = self.prefetch
         self.dataloader = loader
         if not self.iterations_per_epoch:
             self.iterations_per_epoch = len(loader)
         self.dataloader_iter = iter(loader)
+
+
+def _pinned(part: Any) -> Any:
+    """A tensor of the CPU in pinned memory, as it is if it lies there; anything else as it is."""
+    return part.pin_memory() if isinstance(part, Tensor) and part.device.type == "cpu" else part

@@ -9,6 +9,7 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 
 import bspml
 from bspml.errors import CheckpointError, InputError
+from bspml.loss_reading import LossReader
 from bspml.networks import embed
 from bspml.trainers import AlternatingTrainer, _check_parts
 
@@ -385,3 +386,105 @@ def test_too_few_classes_in_a_half_never_lets_the_other_half_in():
     record = trainer.train(trainer.steps / trainer._full_round + 0.2)[0]
     assert record.notes
     assert half[torch.cat(visited)].all()
+
+
+# ------------------------------------------------------------------------- losses read late
+
+
+def late_reader():
+    """Reads as from a device: not what was just queued, but the loss before."""
+
+    def start(loss):
+        value = float(torch.as_tensor(loss).detach())
+        return lambda: value
+
+    return LossReader(start)
+
+
+def run(late, epochs=2, save_at=None, **options):
+    watch = Watch(save_at)
+    trainer = make_trainer(observer=watch, **options)
+    if late:
+        trainer.loss_reader = late_reader()
+    return trainer, watch, trainer.train(epochs)
+
+
+def test_a_training_read_late_has_the_records_of_one_read_at_once():
+    _, prompt, expected = run(late=False)
+    _, late, found = run(late=True)
+    assert [r.loss for r in found] == [r.loss for r in expected]
+    assert [r.maw for r in found] == [r.maw for r in expected]
+    steps = expected[0].steps
+    assert late.losses[:steps] == [prompt.losses[0], *prompt.losses[: steps - 1]]
+    assert late.losses[steps] == prompt.losses[steps - 1]  # the last known at a round's start
+
+
+def test_a_checkpoint_knows_the_losses_of_all_its_steps():
+    _, prompt, _ = run(late=False, save_at=3)
+    _, late, _ = run(late=True, save_at=3)
+    assert late.saved["position"] == prompt.saved["position"]
+    assert late.saved["position"]["loss_sum"] == sum(prompt.losses[:3])
+    resumed = make_trainer(seed=99)
+    resumed.sampler.seed = 0
+    resumed.loss_reader = late_reader()
+    resumed.load_state_dict(late.saved)
+    _, _, expected = run(late=False)
+    assert [r.loss for r in resumed.train(2)] == [r.loss for r in expected]
+
+
+class Poisoned(torch.nn.Module):
+    """A loss that is NaN from one call on."""
+
+    def __init__(self, loss, call):
+        super().__init__()
+        self.loss, self.call, self.calls = loss, call, 0
+
+    def forward(self, *args):
+        self.calls += 1
+        return self.loss(*args) * (float("nan") if self.calls == self.call else 1)
+
+
+def poisoned(late, call, save_at=None):
+    watch = Watch(save_at)
+    trainer = make_trainer(observer=watch)
+    loss = Poisoned(trainer.trainer.loss_funcs["metric_loss"], call)
+    trainer.trainer.loss_funcs["metric_loss"] = loss
+    if late:
+        trainer.loss_reader = late_reader()
+    return trainer, watch, loss
+
+
+@pytest.mark.parametrize(("late", "taken"), [(False, 3), (True, 4)])
+def test_a_diverged_step_stops_the_training_at_once_or_one_step_later(late, taken):
+    trainer, _, loss = poisoned(late, call=3)
+    # The poisoned gradient poisons the network, whose next output the loss itself refuses.
+    trainer.trainer.step_optimizers = lambda: None
+    with pytest.raises(InputError, match=r"became nan in round 1, step 3\."):
+        trainer.train(1)
+    assert loss.calls == taken
+
+
+def test_a_diverged_last_step_is_found_at_the_round_s_end():
+    steps = len(make_trainer().sampler)
+    trainer, watch, _ = poisoned(late=True, call=steps)
+    with pytest.raises(InputError, match=f"round 1, step {steps}"):
+        trainer.train(2)
+    assert watch.records == []
+
+
+def test_no_checkpoint_is_made_of_a_diverged_network():
+    trainer, watch, loss = poisoned(late=True, call=3, save_at=3)
+    with pytest.raises(InputError, match="round 1, step 3"):
+        trainer.train(1)
+    assert loss.calls == 3
+    assert watch.saved is None
+
+
+def test_a_state_is_taken_whatever_is_under_way():
+    _, watch, _ = run(late=False, save_at=2)
+    trainer = make_trainer()
+    trainer.loss_reader = late_reader()
+    trainer.loss_reader.add(0.5, 1, 1)
+    trainer.loss_reader.add(float("nan"), 1, 2)
+    trainer.load_state_dict(copy.deepcopy(watch.saved))
+    assert trainer.loss_reader.total() == watch.saved["position"]["loss_sum"]

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bspml.checks import to_device
 from bspml.distributed.group import rank, ranks
 from bspml.distributed.rows import add_over_ranks, gather_parts, gather_sizes
 
@@ -93,8 +94,8 @@ def _joint_statistics(inputs: Tensor) -> tuple[Tensor, Tensor, int]:
     over = [d for d in range(inputs.ndim) if d != 1]
     variance, mean = torch.var_mean(inputs, over, correction=0)  # (C,)
     counts = gather_sizes(inputs.numel() // max(inputs.shape[1], 1))
-    shares = torch.tensor(counts).to(mean)[:, None] / sum(counts)  # (W, 1)
-    # (W, 2, C)
+    shares = to_device(torch.tensor(counts, dtype=mean.dtype), mean.device)[:, None] / sum(counts)
+    # shares (W, 1), everyone (W, 2, C)
     everyone = _GatherStatistics.apply(torch.stack([mean, variance]))
     joint_mean = (shares * everyone[:, 0]).sum(0)
     spread = everyone[:, 1] + (everyone[:, 0] - joint_mean) ** 2

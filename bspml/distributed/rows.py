@@ -97,17 +97,23 @@ def gather_sizes(n: int) -> list[int]:
     return [int(size) for size in sizes]
 
 
-def computed_by_rows(n: int, compute: Callable[[slice], Tensor], block: int = 1) -> Tensor:
+def computed_by_rows(
+    n: int,
+    compute: Callable[[slice], Tensor],
+    block: int = 1,
+    device: torch.device | str = "cpu",
+) -> Tensor:
     """`compute(slice(0, n))`, each rank computing its share of the rows.
 
     Args:
         n: rows, at least 1.
-        compute: returns the (stop - start, ...) results of a slice of rows, on the CPU.
+        compute: returns the (stop - start, ...) results of a slice of rows, on `device`.
         block: rows per batch of `compute`: shares are cut between batches only, so that every
             batch is the one that a single process computes, bit for bit.
+        device: this rank's, of one kind on all ranks.
 
     Returns:
-        (n, ...) on every rank.
+        (n, ...) on every rank, on its `device`.
     """
     if ranks() == 1:
         return compute(slice(0, n))
@@ -119,7 +125,7 @@ def computed_by_rows(n: int, compute: Callable[[slice], Tensor], block: int = 1)
     if form[0] is None:
         raise InputError("there must be at least one row to compute; got none.")
     if part is None:
-        part = torch.empty((0, *form[0][0]), dtype=form[0][1])
+        part = torch.empty((0, *form[0][0]), dtype=form[0][1], device=device)
     return gather_rows(part)
 
 

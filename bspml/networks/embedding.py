@@ -23,6 +23,7 @@ def embed(
     device: torch.device | str | None = None,
     num_workers: int = 0,
     progress: bool | Callable[[int], object] = False,
+    output_device: torch.device | str = "cpu",
 ) -> Float[Tensor, "N D"]:
     """Embeddings of all samples, in order, in evaluation mode and without gradients.
 
@@ -37,9 +38,14 @@ def embed(
         device: where `model` lives; default: where its first parameter is.
         num_workers: of the loader, for a data set.
         progress: True shows a bar on stderr; or a function that is told the rows of each batch.
+        output_device: where the embeddings are wanted.  On the network's own accelerator they stay
+            there, no batch is waited for, and this returns before the device is done; on the CPU
+            every batch is waited for.
 
     Returns:
-        (N, D) float32 on the CPU.
+        (N, D) float32 on `output_device`.
+
+    To a CUDA device batches travel through pinned memory.
 
     Raises:
         InputError: no samples, or `model` does not return (B, D).
@@ -48,17 +54,21 @@ def embed(
     if device is None:
         first = next(model.parameters(), None)
         device = torch.device("cpu") if first is None else first.device
-    batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers)
+    device, output_device = torch.device(device), torch.device(output_device)
+    pinned = device.type == "cuda"
+    batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
     parts = []
     with _evaluating(model), torch.no_grad():
         for inputs in _shown(batches, progress is True):
+            if pinned and inputs.device.type == "cpu":
+                inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             out = model(inputs.to(device, non_blocking=True))
             if out.ndim != 2 or len(out) != len(inputs):
                 raise InputError(
                     f"`model` must map a batch to (B, D) = ({len(inputs)}, D); got "
                     f"{tuple(out.shape)}. Flatten its output."
                 )
-            parts.append(out.float().cpu())
+            parts.append(out.float().to(output_device))
             if callable(progress):
                 progress(len(inputs))
     if not parts:
@@ -66,13 +76,16 @@ def embed(
     return torch.cat(parts)
 
 
-def _batches(data: Any, batch_size: int, num_workers: int) -> Any:
+def _batches(data: Any, batch_size: int, num_workers: int, pinned: bool) -> Any:
     """Input batches in order."""
     if isinstance(data, Tensor):
         return data.split(batch_size) if len(data) else ()
     # A generator of its own: a loader draws a seed when it starts, even if nothing is shuffled.
     own = torch.Generator()
-    return _Inputs(DataLoader(data, batch_size, num_workers=num_workers, generator=own))
+    # Without workers `embed` pins: items may lie on the device already, which a loader cannot pin.
+    pinned = pinned and num_workers > 0
+    loader = DataLoader(data, batch_size, num_workers=num_workers, generator=own, pin_memory=pinned)
+    return _Inputs(loader)
 
 
 class _Inputs:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bspml.distributed import computed_by_rows, gather_rows, share_of
+from bspml.distributed import computed_by_rows, gather_rows, rows, share_of
 from bspml.distributed.rows import add_over_ranks, gather_sizes, nth_share
 
 
@@ -54,3 +54,17 @@ def test_shares_partition_the_rows_between_blocks(n, shares, block):
     assert all(cut.start % block == 0 or cut.start == n for cut in cuts)
     blocks = [-(-(cut.stop - cut.start) // block) for cut in cuts]
     assert max(blocks) - min(blocks) <= 1
+
+
+def test_a_rank_without_rows_sends_nothing_from_the_device_of_the_others(monkeypatch):
+    """Backends exchange tensors of one kind of device, so an empty part must lie there too."""
+
+    def tell(form, src):
+        form[0] = ((3,), torch.float32)  # what rank 0 has
+
+    monkeypatch.setattr(rows, "ranks", lambda: 2)
+    monkeypatch.setattr(rows, "rank", lambda: 1)
+    monkeypatch.setattr(rows.distributed, "broadcast_object_list", tell)
+    monkeypatch.setattr(rows, "gather_rows", lambda part: part)
+    part = computed_by_rows(4, lambda rows: torch.ones(4, 3), block=10, device="meta")
+    assert (tuple(part.shape), part.device.type) == ((0, 3), "meta")

@@ -8,6 +8,8 @@ from torch.utils.data import Dataset, TensorDataset
 from bspml.errors import DataError, InputError
 from bspml.networks import build_network, embed
 
+needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
 
 def pixels(*shape, seed=0):
     return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
@@ -120,3 +122,45 @@ def test_errors_of_the_data_keep_their_words(workers):
     with pytest.raises(DataError) as caught:
         embed(nn.Flatten(), Damaged(), num_workers=workers)
     assert str(caught.value) == "b.png: is missing."
+
+
+class Elsewhere(nn.Module):
+    """Embeddings on a device without memory: whoever fetches them from there fails."""
+
+    def forward(self, x):
+        return torch.empty(len(x), 3, dtype=torch.bfloat16, device="meta")
+
+
+def test_embeddings_stay_on_the_device_they_are_wanted_on():
+    out = embed(Elsewhere(), torch.ones(5, 2), batch_size=2, output_device="meta")
+    assert (out.device.type, out.dtype, tuple(out.shape)) == ("meta", torch.float32, (5, 3))
+    with pytest.raises(NotImplementedError, match="meta"):
+        embed(Elsewhere(), torch.ones(5, 2), batch_size=2)
+
+
+@needs_gpu
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_gpu_gives_the_cpu_s_embeddings_wherever_the_data_lie(workers):
+    net, x = build_network("small-conv", 16), pixels(11, 1, 24, 24)
+    expected = embed(net, x, 4)
+    net.cuda()
+    # No worker process can read the device.
+    on_device = [] if workers else [x.cuda(), TensorDataset(x.cuda())]
+    for data in (x, x.pin_memory(), TensorDataset(x), Pairs(x, 1), *on_device):
+        for device in ("cpu", "cuda"):
+            out = embed(net, data, 4, num_workers=workers, output_device=device)
+            assert out.device.type == device
+            torch.testing.assert_close(out.cpu(), expected, rtol=1e-2, atol=1e-2)
+
+
+@needs_gpu
+def test_no_batch_waits_for_a_gpu_that_keeps_the_embeddings():
+    net, x = build_network("small-conv", 16).cuda(), pixels(11, 1, 24, 24)
+    for data in (x, TensorDataset(x)):
+        embed(net, data, 4, output_device="cuda")
+        torch.cuda.synchronize()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            embed(net, data, 4, output_device="cuda")
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
