@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from pytorch_metric_learning.trainers import MetricLossOnly
 from torch import Tensor, nn
 
 from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
@@ -17,6 +16,7 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.networks import embed
 from bspml.trainers import AlternatingTrainer
+from bspml.training_step import StepTrainer
 from bspml.weights.state import SampleWeights
 
 # Whole log-sums weighted (eq. 7 of [Zhang 2023]), its rho, and mining without weights.
@@ -35,18 +35,23 @@ def make_trainer(
     loss: dict[str, Any] = OUR_LOSS,
     seed: int = 0,
     embed_all: Callable[[], Tensor] | None = None,
+    device: str = "cpu",
+    step: dict[str, Any] | None = None,
     **options: Any,
 ) -> AlternatingTrainer:
     """Train `network` by AdamW on 16 x 4 batches of `inputs` with the labels of `weights`.
 
-    `embed_all` replaces the embedding of all inputs; `options` go to `AlternatingTrainer`.
+    `embed_all` replaces the embedding of all inputs; `step` are options of `StepTrainer`, `options`
+    those of `AlternatingTrainer`.  Network, weights and embeddings go to `device`.
     """
     logging.getLogger("PML").setLevel(logging.ERROR)  # warns of an embedder without optimiser
-    codes = weights.codes
+    codes = weights.codes.cpu()
+    network.to(device)
+    weights.to(device)
     sampler = PKSampler(codes, seed=seed)
     miner = BSPMLMiner(weights, skip_zero=loss["skip_zero"])
     scales = {key: loss[key] for key in ("base", "weighting")}
-    trainer = MetricLossOnly(
+    trainer = StepTrainer(
         models={"trunk": network, "embedder": nn.Identity()},
         optimizers={
             "trunk_optimizer": torch.optim.AdamW(
@@ -56,16 +61,21 @@ def make_trainer(
         batch_size=sampler.batch_size,
         loss_funcs={"metric_loss": BSPMLLoss(weights, miner=miner, **scales)},
         dataset=IndexedDataset(torch.utils.data.TensorDataset(inputs, codes)),
-        data_device=torch.device("cpu"),
+        data_device=torch.device(device),
         sampler=sampler,
         dataloader_num_workers=0,
         data_and_label_getter=sample_index_getter(weights),
+        **(step or {}),
     )
+
+    def embed_some(rows: Tensor | slice) -> Tensor:
+        return embed(network, inputs[rows], output_device=device)
+
     return AlternatingTrainer(
         trainer,
         sampler,
         curriculum,
-        (lambda: embed(network, inputs)) if embed_all is None else embed_all,
-        embed_rows=None if embed_all else lambda rows: embed(network, inputs[rows]),
+        (lambda: embed_some(slice(None))) if embed_all is None else embed_all,
+        embed_rows=None if embed_all else embed_some,
         **options,
     )

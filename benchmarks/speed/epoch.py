@@ -1,93 +1,230 @@
-"""A whole epoch of the automatic curriculum against one of plain multi-similarity.
+"""A whole round of the automatic curriculum against a whole epoch of plain multi-similarity.
 
-The glyphs, 30 % of their labels wrong, a small network on 16 x 4 batches.  An epoch of the
-curriculum is a round: the steps over the rows it keeps, their embeddings, statistics and weights.
-It has fewer steps than a plain one, so seconds are scaled to the steps of a plain epoch; the
-details give them as they were, and what the update before the first step took.
+The glyphs, 16 x 4 batches.  A round is what stands in the curriculum's place of an epoch: the steps
+over the rows it keeps, their embeddings, statistics and weights.  Of wrong labels it leaves rows
+out, so a round has fewer steps than a plain epoch; trainings are compared at the same number of
+steps, though, so each measurement is printed twice:
+
+    a round against an epoch    whole against whole, as they are
+    per step                    both for the steps of a plain epoch: what a training pays
+
+With clean labels no row is left out and both are the same.  The details say what share of the rows
+was kept and what embeddings and statistics took.
+
+On a CPU: the small network on all training glyphs of 24 px, and a ResNet-18 on some of 3 x 64 x 64,
+one thread.  On CUDA: a ResNet-50 on glyphs of 3 x 128 x 128 that lie on the device, in bfloat16,
+channels last.  Weights are random: how a network got its weights takes no time in a step.
 """
 
 from __future__ import annotations
 
+import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import torch
+from torch import nn
 from training import make_trainer
 
 import bspml
 from bspml.data.glyphs import Glyphs
-from bspml.networks import SmallConvNet
+from bspml.networks import SmallConvNet, build_network
 from bspml.trainers import AlternatingTrainer
 from speed.measuring import Peak, Row, row
 
-FRESH = "<= 1.35 x plain, embeddings computed afresh"
-COLLECTED = "<= 1.05 x plain, embeddings collected during training"
+BARS = {
+    "fresh": ("<= 1.35 x plain, embeddings computed afresh", 1.35),
+    "collected": ("<= 1.05 x plain, embeddings collected during training", 1.05),
+}
+FACES = 16  # images of each glyph
+BATCH = 64
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, its images, and the share of wrong labels.
+
+    Attributes:
+        name: of the network, for the table.
+        build: makes the network.
+        channels, size: of the images.
+        classes: glyphs to train on, at most 256.
+        turns: rounds measured, after one that is not.
+        noise: share of wrong labels.
+        device: where everything is computed, and where the images lie.
+        step: options of `StepTrainer`.
+    """
+
+    name: str
+    build: Callable[[], nn.Module]
+    channels: int
+    size: int
+    classes: int
+    turns: int
+    noise: float = 0.3
+    device: str = "cpu"
+    step: dict[str, Any] = field(default_factory=dict)
+
+
+class Epoch(NamedTuple):
+    """One round, or plain epoch.
+
+    Attributes:
+        seconds: of the whole.
+        per_epoch: the same for the steps of a plain epoch.
+        kept: share of the steps of a plain epoch.
+        embeddings, statistics: seconds of these parts; the weight solve counts as statistics.
+    """
+
+    seconds: float
+    per_epoch: float
+    kept: float
+    embeddings: float
+    statistics: float
 
 
 def measure_epochs(quick: bool) -> list[Row]:
-    """Two lines; one thread, with which this network trains fastest."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        trainers = {name: make(name, quick) for name in ("plain", "fresh", "collected")}
-        first = {name: an_epoch(trainer)() for name, trainer in trainers.items()}
-        with Peak() as peak:
-            found = in_turn(trainers, 1 if quick else 7)
-    finally:
-        torch.set_num_threads(threads)
-    lines = []
-    for name, bar, limit in (("fresh", FRESH, 1.35), ("collected", COLLECTED, 1.05)):
-        both = {"ours": found[name][0], "reference": found["plain"][0]}
-        raw = {"ours": found[name][1], "reference": found["plain"][1]}
-        line = row(f"epoch, {name} embeddings", bar, both, limit, peak.highest / 1e6)
-        line["details"] = {
-            "unscaled_ratio": row("", "", raw, None)["ratio"],
-            "first_epoch_s": first[name][1],
-            "first_plain_epoch_s": first["plain"][1],
-            "maw": trainers[name].curriculum.weights.maw(),
-        }
-        lines.append(line)
-    return lines
+    """The lines of a CPU."""
+    return measure_epochs_on("cpu", quick)
 
 
-def in_turn(
-    trainers: dict[str, AlternatingTrainer], epochs: int
-) -> dict[str, tuple[list[float], list[float]]]:
-    """Of each trainer its epochs' seconds, scaled and as they were."""
-    found: dict[str, tuple[list[float], list[float]]] = {name: ([], []) for name in trainers}
-    for _ in range(epochs):
-        for name, trainer in trainers.items():
-            scaled, seconds = an_epoch(trainer)()
-            found[name][0].append(scaled)
-            found[name][1].append(seconds)
+def measure_epochs_on(device: str, quick: bool) -> list[Row]:
+    """Two lines for each network, share of wrong labels, and way to the embeddings."""
+    cases = cases_on(device, quick)
+    with one_thread() if device == "cpu" else everything_ready():
+        return [line for case in cases for line in measure_case(case)]
+
+
+def cases_on(device: str, quick: bool) -> list[Case]:
+    """What is measured on a "cpu" or on "cuda"."""
+    if device == "cpu":
+        small = ("small network", lambda: SmallConvNet(embedding_size=64), 1, 24)
+        resnet = (
+            "ResNet-18",
+            lambda: build_network("torchvision:resnet18"),
+            3,
+            32 if quick else 64,
+        )
+        kinds = [
+            Case(*small, classes=40 if quick else 256, turns=1 if quick else 7),
+            Case(*resnet, classes=20 if quick else 64, turns=1 if quick else 3),
+        ]
+    else:
+        step = {"precision": "bfloat16", "channels_last": True}
+        resnet = ("ResNet-50, GPU", lambda: build_network("torchvision:resnet50"), 3, 128)
+        sizes = {"classes": 40 if quick else 160, "turns": 1 if quick else 3}
+        kinds = [Case(*resnet, **sizes, device=device, step=step)]
+    return [Case(**{**vars(kind), "noise": noise}) for kind in kinds for noise in (0.3, 0.0)]
+
+
+def measure_case(case: Case) -> list[Row]:
+    """Four lines: with fresh and with collected embeddings, whole rounds and per step."""
+    trainers = {kind: make(kind, case) for kind in ("plain", *BARS)}
+    first = {kind: an_epoch(trainer)() for kind, trainer in trainers.items()}
+    with Peak() as peak:
+        found = in_turn(trainers, case.turns)
+    memory = peak.highest
+    if case.device != "cpu":
+        memory = torch.cuda.max_memory_allocated()
+    return [line for kind in BARS for line in lines(case, kind, found, first, memory / 1e6)]
+
+
+def in_turn(trainers: dict[str, AlternatingTrainer], turns: int) -> dict[str, list[Epoch]]:
+    """Of each trainer its next rounds."""
+    found: dict[str, list[Epoch]] = {kind: [] for kind in trainers}
+    for _ in range(turns):
+        for kind, trainer in trainers.items():
+            found[kind].append(an_epoch(trainer)())
     return found
 
 
-def make(name: str, quick: bool) -> AlternatingTrainer:
-    """A trainer of its own network, plain or under the automatic curriculum."""
+def lines(
+    case: Case,
+    kind: str,
+    found: dict[str, list[Epoch]],
+    first: dict[str, Epoch],
+    peak_mb: float,
+) -> tuple[Row, Row]:
+    """A round against an epoch, and the same per step."""
+    bar, limit = BARS[kind]
+    name = f"{case.name}, {case.noise:.0%} wrong labels, {kind} embeddings"
+
+    def both(figure: str) -> dict[str, list[float]]:
+        sides = {"ours": found[kind], "reference": found["plain"]}
+        return {side: [getattr(epoch, figure) for epoch in these] for side, these in sides.items()}
+
+    def median(figure: str) -> float:
+        return statistics.median(both(figure)["ours"])
+
+    per_step = row(f"{name}: per step", "", both("per_epoch"), None)
+    whole = row(
+        f"{name}: a round against an epoch",
+        bar,
+        both("seconds"),
+        limit,
+        peak_mb,
+        per_step_ratio=per_step["ratio"],
+        kept=median("kept"),
+        embeddings_s=median("embeddings"),
+        statistics_s=median("statistics"),
+        first_round_s=first[kind].seconds,
+        first_plain_epoch_s=first["plain"].seconds,
+    )
+    return whole, per_step
+
+
+def make(kind: str, case: Case) -> AlternatingTrainer:
+    """A trainer of its own network: "plain", or automatic with "fresh" or "collected" embeddings."""
     torch.manual_seed(0)
-    glyphs = Glyphs("train")
-    images, true = glyphs.images, glyphs.labels
-    if quick:
-        images, true = images[:640], true[:640]
-    noisy = bspml.noise.symmetric(true, rate=0.3, seed=0)
+    glyphs, rows = Glyphs("train", image_size=case.size), case.classes * FACES
+    images = glyphs.images[:rows].expand(-1, case.channels, -1, -1).contiguous().to(case.device)
+    noisy = bspml.noise.symmetric(glyphs.labels[:rows], rate=case.noise, seed=0)
     weights = bspml.SampleWeights(noisy.labels)
-    network = SmallConvNet(embedding_size=64)
-    curriculum = None
-    if name != "plain":
+    curriculum, options = None, {}
+    if kind != "plain":
         curriculum = bspml.SelfPacedCurriculum(weights, preset="auto", warmup="features")
-    options = {} if name == "plain" else {"embeddings": name}
-    return make_trainer(network, images, weights, curriculum, **options)
+        options = {"embeddings": kind}
+    return make_trainer(
+        case.build(), images, weights, curriculum, device=case.device, step=case.step, **options
+    )
 
 
-def an_epoch(trainer: AlternatingTrainer) -> Callable[[], tuple[float, float]]:
-    """A call that goes on by one round; gives its seconds per plain epoch's steps, and in all."""
+def an_epoch(trainer: AlternatingTrainer) -> Callable[[], Epoch]:
+    """A call that goes on by one round."""
     trainer.trainer.end_of_epoch_hook = lambda _: False  # stop after this round
+    on_cuda = torch.device(trainer.trainer.data_device).type == "cuda"
 
-    def call() -> tuple[float, float]:
+    def call() -> Epoch:
         steps, begin = trainer.steps, time.perf_counter()
-        trainer.train(10**6)
+        (record,) = trainer.train(10**6)
+        if on_cuda:
+            torch.cuda.synchronize()
         seconds = time.perf_counter() - begin
-        return seconds * (len(trainer.trainer.dataset) // 64) / (trainer.steps - steps), seconds
+        kept = (trainer.steps - steps) / (len(trainer.trainer.dataset) // BATCH)
+        update = record.curriculum
+        judged = 0.0 if update is None else update.seconds_statistics + update.seconds_solve
+        return Epoch(seconds, seconds / kept, kept, record.seconds_embed, judged)
 
     return call
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Steps of a small network are shorter than the time two threads wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@contextmanager
+def everything_ready() -> Iterator[None]:
+    """The device's work before the block is done, and its peak memory is the block's."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    yield

@@ -17,7 +17,7 @@ import bspml
 from bspml.curriculum import automatic
 from bspml.data.glyphs import Glyphs
 from bspml.networks import embed
-from speed.epoch import an_epoch, make
+from speed.epoch import an_epoch, cases_on, make, one_thread
 from speed.measuring import Row
 
 PARTS = {
@@ -65,14 +65,12 @@ class Clock:
 
 def measure_profile(quick: bool) -> list[Row]:
     """One line whose details hold the seconds by part, and the table."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # with which this network trains fastest
     solve = automatic.age_for_maw
     try:
-        seconds, rounds = _train(1 if quick else 4, quick)
+        with one_thread():
+            seconds, rounds = _train(1 if quick else 4, quick)
     finally:
         automatic.age_for_maw = solve
-        torch.set_num_threads(threads)
     total = sum(seconds.values())
     shares = {part: value / total for part, value in seconds.items()}
     lines = ["| part of an epoch | s | share |", "|:--|--:|--:|"]
@@ -90,7 +88,7 @@ def measure_profile(quick: bool) -> list[Row]:
 
 def _train(epochs: int, quick: bool) -> tuple[dict[str, float], int]:
     """Seconds by part of one epoch on average, after the update before the first step."""
-    trainer = make("fresh", quick)
+    trainer = make("fresh", cases_on("cpu", quick)[0])
     an_epoch(trainer)()  # first calls, and the first update
     clock, inner = Clock(), trainer.trainer
     inner.get_batch = clock.around("data", inner.get_batch)
