@@ -22,7 +22,8 @@ import statistics
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -75,7 +76,7 @@ class Epoch(NamedTuple):
     Attributes:
         seconds: of the whole.
         per_epoch: the same for the steps of a plain epoch.
-        kept: share of the steps of a plain epoch.
+        kept: share of the rows that could be sampled.
         embeddings, statistics: seconds of these parts; the weight solve counts as statistics.
     """
 
@@ -101,23 +102,28 @@ def measure_epochs_on(device: str, quick: bool) -> list[Row]:
 def cases_on(device: str, quick: bool) -> list[Case]:
     """What is measured on a "cpu" or on "cuda"."""
     if device == "cpu":
-        small = ("small network", lambda: SmallConvNet(embedding_size=64), 1, 24)
-        resnet = (
-            "ResNet-18",
-            lambda: build_network("torchvision:resnet18"),
-            3,
-            32 if quick else 64,
-        )
-        kinds = [
-            Case(*small, classes=40 if quick else 256, turns=1 if quick else 7),
-            Case(*resnet, classes=20 if quick else 64, turns=1 if quick else 3),
-        ]
+        resnet = partial(build_network, "torchvision:resnet18")
+        if quick:
+            kinds = [
+                Case("small network", small_network, 1, 24, classes=40, turns=1),
+                Case("ResNet-18", resnet, 3, 32, classes=20, turns=1),
+            ]
+        else:
+            kinds = [
+                Case("small network", small_network, 1, 24, classes=256, turns=7),
+                Case("ResNet-18", resnet, 3, 64, classes=64, turns=3),
+            ]
     else:
+        classes, turns = (40, 1) if quick else (160, 3)
+        resnet = partial(build_network, "torchvision:resnet50")
         step = {"precision": "bfloat16", "channels_last": True}
-        resnet = ("ResNet-50, GPU", lambda: build_network("torchvision:resnet50"), 3, 128)
-        sizes = {"classes": 40 if quick else 160, "turns": 1 if quick else 3}
-        kinds = [Case(*resnet, **sizes, device=device, step=step)]
-    return [Case(**{**vars(kind), "noise": noise}) for kind in kinds for noise in (0.3, 0.0)]
+        kinds = [Case("ResNet-50, GPU", resnet, 3, 128, classes, turns, device=device, step=step)]
+    return [replace(kind, noise=noise) for kind in kinds for noise in (0.3, 0.0)]
+
+
+def small_network() -> nn.Module:
+    """The one for glyphs of 24 px."""
+    return SmallConvNet(embedding_size=64)
 
 
 def measure_case(case: Case) -> list[Row]:
@@ -150,7 +156,7 @@ def lines(
 ) -> tuple[Row, Row]:
     """A round against an epoch, and the same per step."""
     bar, limit = BARS[kind]
-    name = f"{case.name}, {case.noise:.0%} wrong labels, {kind} embeddings"
+    name = f"epoch, {case.name}, {case.noise:.0%} wrong labels, {kind} embeddings"
 
     def both(figure: str) -> dict[str, list[float]]:
         sides = {"ours": found[kind], "reference": found["plain"]}
@@ -177,7 +183,7 @@ def lines(
 
 
 def make(kind: str, case: Case) -> AlternatingTrainer:
-    """A trainer of its own network: "plain", or automatic with "fresh" or "collected" embeddings."""
+    """A trainer of its own network: "plain", or automatic with embeddings of that kind."""
     torch.manual_seed(0)
     glyphs, rows = Glyphs("train", image_size=case.size), case.classes * FACES
     images = glyphs.images[:rows].expand(-1, case.channels, -1, -1).contiguous().to(case.device)
@@ -203,10 +209,12 @@ def an_epoch(trainer: AlternatingTrainer) -> Callable[[], Epoch]:
         if on_cuda:
             torch.cuda.synchronize()
         seconds = time.perf_counter() - begin
-        kept = (trainer.steps - steps) / (len(trainer.trainer.dataset) // BATCH)
+        rows = len(trainer.trainer.dataset)
+        per_epoch = seconds * (rows // BATCH) / (trainer.steps - steps)
         update = record.curriculum
         judged = 0.0 if update is None else update.seconds_statistics + update.seconds_solve
-        return Epoch(seconds, seconds / kept, kept, record.seconds_embed, judged)
+        kept = trainer.sampler.num_usable / rows
+        return Epoch(seconds, per_epoch, kept, record.seconds_embed, judged)
 
     return call
 

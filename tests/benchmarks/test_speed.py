@@ -19,7 +19,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.fixture
 def speed(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    names = ("app", "measuring", "device", "steps", "epoch_profile")
+    names = ("app", "measuring", "device", "steps", "epoch", "epoch_profile")
     return SimpleNamespace(**{name: importlib.import_module(f"speed.{name}") for name in names})
 
 
@@ -75,6 +75,39 @@ def test_a_part_inside_another_takes_its_seconds_from_it(speed, monkeypatch):
     inner = clock.around("loss", lambda: None)
     clock.around("rest", inner)()
     assert (clock.seconds["loss"], clock.seconds["rest"]) == (3.0, 2.0 + 4.0)
+
+
+def test_a_round_is_measured_whole_and_for_the_steps_of_a_plain_epoch(speed):
+    epoch, case = speed.epoch.Epoch, speed.epoch.cases_on("cpu", True)[0]
+    rounds = [epoch(1.0, 1.25, 0.8, 0.25, 0.125), epoch(3.0, 4.0, 0.75, 0.5, 0.25)]
+    plain = [epoch(2.0, 2.0, 1.0, 0.0, 0.0)] * 2
+    found = {"plain": plain, "fresh": rounds[:1] * 2, "collected": rounds}
+    first = {kind: epochs[0] for kind, epochs in found.items()}
+    whole, per_step = speed.epoch.lines(case, "collected", found, first, 7.0)
+    assert "30% wrong labels, collected embeddings: a round against an epoch" in whole["row"]
+    assert per_step["row"].endswith("collected embeddings: per step")
+    assert (whole["ratio"], whole["met"]) == (1.0, True)  # the median of .5 and 1.5
+    assert (per_step["ratio"], per_step["met"]) == (1.3125, None)
+    assert whole["details"]["per_step_ratio"] == per_step["ratio"]
+    assert (whole["details"]["kept"], whole["details"]["embeddings_s"]) == (0.775, 0.375)
+
+
+def test_clean_labels_leave_no_row_out_so_that_both_readings_agree(speed):
+    noisy, clean = speed.epoch.cases_on("cpu", True)[:2]
+    for case, whole in ((noisy, False), (clean, True)):
+        trainer = speed.epoch.make("fresh", case)
+        found = speed.epoch.an_epoch(trainer)()
+        assert (found.kept == 1) == (found.seconds == found.per_epoch) == whole
+        assert 0 < found.embeddings + found.statistics < found.seconds
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_each_network_is_measured_with_wrong_and_with_clean_labels(speed, device):
+    for quick in (False, True):
+        cases = speed.epoch.cases_on(device, quick)
+        assert [case.noise for case in cases] == [0.3, 0.0] * (len(cases) // 2)
+        assert {case.device for case in cases} == {device}
+        assert all(16 < case.classes <= 256 for case in cases)
 
 
 def test_the_command_runs_a_row_in_a_process_of_its_own(tmp_path):
