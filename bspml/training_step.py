@@ -43,7 +43,7 @@ class StepTrainer(MetricLossOnly):
         **kwargs: of the parent.
 
     On a CUDA device batches are collected in pinned memory and copied while the device computes;
-    nothing of a step waits for it.  Items may lie on the device already, without workers.
+    no part of a step of ours waits for it.  Items may lie on the device already, without workers.
 
     Raises:
         InputError: a setting out of range, or, at the first step, a batch that has no k equal
@@ -106,7 +106,9 @@ class StepTrainer(MetricLossOnly):
         self.dataloader_iter, batch = c_f.try_next_on_generator(
             self.dataloader_iter, self.dataloader
         )
-        return [_pinned(part) for part in batch] if self._on_cuda else batch
+        if self._on_cuda and isinstance(batch, list | tuple):
+            return [_pinned(part) for part in batch]
+        return batch
 
     def _parts(self, batch: Any) -> list[tuple[Tensor, ...]]:
         """The tensors of a batch, each cut into `micro_batches` equal parts."""
