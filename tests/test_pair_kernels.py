@@ -37,6 +37,36 @@ def test_in_the_interpreter():
     assert " passed" in done.stdout
 
 
+# Pointers by name where they are not to float32, and numbers that are not int32.
+KINDS = {
+    **dict.fromkeys(("labels", "ref_labels", "index", "ref_index"), "*i64"),
+    **dict.fromkeys(("positive", "negative"), "*i1"),
+    **dict.fromkeys(("smallest", "epsilon", "alpha", "beta", "base"), "fp32"),
+    **dict.fromkeys(("dim", "count"), "i32"),
+}
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.parametrize("flag", [False, True])
+@pytest.mark.parametrize("name", ["_unit_rows", "_turned", "_mined_masks", "_terms"])
+@pytest.mark.parametrize("parts", [1, 4])
+def test_they_compile_for_a_gpu(name, flag, parts, tmp_path, monkeypatch):
+    """The compiler needs no GPU."""
+    from triton import compile as compiled
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    kernel = getattr(kernels(), name)
+    sizes = {"block": 1024, "parts": parts}
+    constants = {p.name: sizes.get(p.name, flag) for p in kernel.params if p.is_constexpr}
+    signature = {
+        p.name: "constexpr" if p.is_constexpr else KINDS.get(p.name, "*fp32") for p in kernel.params
+    }
+    source = ASTSource(kernel, signature, constants)
+    assert compiled(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
 def kernels():
     from bspml import pair_kernels
 
