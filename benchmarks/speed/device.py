@@ -1,7 +1,8 @@
 """Everything that runs on a CUDA device, in under five minutes.
 
 Steps with their memory and whether anything waits for the device; the statistics of the training
-set against the blocked product there; Recall@K against a bare search for one neighbour.
+set against the blocked product there; Recall@K against a bare search for one neighbour; rounds of a
+ResNet-50 against epochs.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import torch
 import bspml
 from bspml.contrastive import contrastive_statistics
 from bspml.statistics import pair_statistics
+from speed.epoch import measure_epochs_on
 from speed.measuring import Row, alternate, row
 from speed.recall import BAR as RECALL_BAR
 from speed.recall import make_data
@@ -47,7 +49,7 @@ def measure_device(quick: bool) -> list[Row]:
         lines.append(_line(f"SuperLoss step, batch {size}, GPU", SUPERLOSS_BAR, steps, 1.5))
     for samples, dim in ((3_000, 64),) if quick else SIZES:
         lines += _statistics(samples, dim)
-    return [*lines, _million(quick), _recall(quick)]
+    return [*lines, _million(quick), _recall(quick), *measure_epochs_on("cuda", quick)]
 
 
 def _statistics(samples: int, dim: int) -> list[Row]:
