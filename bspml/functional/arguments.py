@@ -6,6 +6,7 @@ would make every step wait for the device.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -49,19 +50,25 @@ def unreduced(losses: Any, name: str = "losses") -> Float[Tensor, "*S"]:
     return losses
 
 
-def refuse_outside(values: Tensor, inside: Tensor, name: str, expected: str, remedy: str) -> None:
+def refuse_outside(
+    values: Tensor, inside: Callable[[Tensor], Tensor], name: str, expected: str, remedy: str
+) -> None:
     """Raise, on the CPU, if `inside` is not true everywhere, naming the first value and the rows.
 
     Args:
         values: what was given.
-        inside: of the same shape, bool; written so that NaN is outside.
+        inside: `values` to a bool tensor of their shape; written so that NaN is outside.  Not
+            called on an accelerator, where nobody would look at what it costs to compute.
         name: the caller's argument name.
         expected: what the values must be.
         remedy: one sentence.
     """
-    if inside.device.type != "cpu" or bool(inside.all()):
+    if values.device.type != "cpu":
         return
-    rows = (~inside.flatten()).nonzero()[:, 0]
+    fits = inside(values)
+    if bool(fits.all()):
+        return
+    rows = (~fits.flatten()).nonzero()[:, 0]
     first = float(values.detach().flatten()[rows[0]])
     raise InputError(
         f"`{name}` must {expected}; got {first:g} (flat positions {some_of(rows)}). {remedy}"

@@ -47,7 +47,9 @@ def introspection_loss(similarity: Tensor, sign: Tensor, confidence: Tensor) -> 
     _check_positive(sigma, "confidence")
     if not isinstance(sign, Tensor):
         raise InputError(f"`sign` must be a tensor of 1 and -1; got {type(sign).__name__}.")
-    refuse_outside(sign, sign.abs() == 1, "sign", "be 1 or -1", "Map classes 0 and 1 to -1 and 1.")
+    refuse_outside(
+        sign, lambda s: s.abs() == 1, "sign", "be 1 or -1", "Map classes 0 and 1 to -1 and 1."
+    )
     return _log_mean_exp(sigma) - sigma * sign * s
 
 
@@ -148,7 +150,11 @@ def multi_task_loss(losses: Tensor, log_variances: Tensor) -> Float[Tensor, ""]:
             f"{tuple(l.shape)} and {tuple(s.shape)}."
         )
     refuse_outside(
-        l, ~(l < 0), "losses", "be at least 0", "The objective has no minimum otherwise."
+        l,
+        lambda given: ~(given < 0),
+        "losses",
+        "be at least 0",
+        "The objective has no minimum otherwise.",
     )
     return (l * torch.exp(-s) + s).sum() / 2
 
@@ -158,9 +164,14 @@ def _floats(values: Tensor, name: str) -> Float[Tensor, "*S"]:
 
 
 def _check_range(values: Tensor, name: str, low: float, high: float) -> None:
-    inside = (values >= low) & (values <= high)
-    refuse_outside(values, inside, name, f"lie in [{low:g}, {high:g}]", "Rescale or clip it.")
+    refuse_outside(
+        values,
+        lambda v: (v >= low) & (v <= high),
+        name,
+        f"lie in [{low:g}, {high:g}]",
+        "Rescale or clip it.",
+    )
 
 
 def _check_positive(values: Tensor, name: str) -> None:
-    refuse_outside(values, values > 0, name, "be positive", _POSITIVE)
+    refuse_outside(values, lambda v: v > 0, name, "be positive", _POSITIVE)

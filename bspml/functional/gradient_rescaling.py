@@ -49,7 +49,7 @@ def gr_weight(
     values = at_least_float32(values, "p").detach()
     beta, lam = check_rescaling(beta, lam, g, values.dtype)
     refuse_outside(
-        values, (values >= 0) & (values <= 1), "p", "lie in [0, 1]", "Pass probabilities."
+        values, lambda p: (p >= 0) & (p <= 1), "p", "lie in [0, 1]", "Pass probabilities."
     )
     # 0^0 is 1 here, as it has to be at lam = 0.
     return _mapped(beta * values.pow(lam) * (1 - values), g)

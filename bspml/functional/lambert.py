@@ -12,7 +12,8 @@ is close to -1; the derivative needs them.
 x >= -0.31.  Fritsch's iteration on  w + log(w/x) = 0, of fourth order.
 
 On the CPU both are computed number by number, by the same steps: see
-`bspml.functional.lambert_kernel`.
+`bspml.functional.lambert_kernel`; on CUDA, where Triton runs, likewise by one kernel:
+`bspml.functional.lambert_triton`.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from typing import Any
 
 import torch
 
+from bspml.device_kernels import by_kernel, runs_triton
 from bspml.functional.arguments import at_least_float32, refuse_outside
 from bspml.functional.lambert_kernel import fill_branch
 from bspml.shapes import Float, Tensor
@@ -31,14 +33,14 @@ BRANCH_POINT = {
     torch.float64: (-0.36787944117144233, 1.2428753672788363e-17),
     torch.float32: (-0.3678794503211975, 9.149755187e-09),
 }
-_NEAR = -0.31  # left of it the equation in v, right of it the one in w
-_HUGE = 2.0**64  # from here on log x is what counts, and x may have overflowed
-_STEPS = 2  # of third order from 1e-2, of fourth order from 9e-2
+NEAR = -0.31  # left of it the equation in v, right of it the one in w
+HUGE = 2.0**64  # from here on log x is what counts, and x may have overflowed
+STEPS = 2  # of third order from 1e-2, of fourth order from 9e-2
 
 # v/p at the branch point: 1 - p/3 + ... [Corless 1996].
 _START = (1.0, -1 / 3, 11 / 72, -43 / 540, 769 / 17280, -221 / 8505)
 # f(v)/v^2 = sum_k (k + 1)/(k + 2)! v^k; v <= 0.49, and what is left out is below half a unit.
-_SERIES = {
+SERIES = {
     torch.float64: tuple((k + 1) / math.factorial(k + 2) for k in range(15)),
     torch.float32: tuple((k + 1) / math.factorial(k + 2) for k in range(9)),
 }
@@ -70,7 +72,11 @@ def lambertw(x: Tensor) -> Float[Tensor, "*S"]:
     x = at_least_float32(x, "x")
     lowest = float(torch.tensor(-1 / math.e, dtype=given.dtype))  # in the caller's type
     refuse_outside(
-        x, ~(x < lowest), "x", "be at least -1/e = -0.367879...", "W is not real below it."
+        x,
+        lambda given: ~(given < lowest),
+        "x",
+        "be at least -1/e = -0.367879...",
+        "W is not real below it.",
     )
     branch_point = BRANCH_POINT[x.dtype][0]
     if lowest < branch_point:  # half precision rounds -1/e further down
@@ -133,7 +139,18 @@ def principal_branch(
     """
     if x.device.type == "cpu" and type(x) is Tensor:  # not a pretended one, which has no numbers
         return _number_by_number(x, log_x)
+    if runs_triton(x):
+        return by_kernel(_in_one_launch, _all_at_once, x, log_x)
     return _all_at_once(x, log_x)
+
+
+def _in_one_launch(
+    x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
+) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
+    """`principal_branch` on CUDA."""
+    from bspml.functional import lambert_triton  # only where Triton is installed
+
+    return lambert_triton.principal_branch(x, log_x)
 
 
 def _number_by_number(
@@ -146,11 +163,11 @@ def _number_by_number(
     fill_branch(
         *(t.detach().reshape(-1).numpy() for t in (x, log)),
         BRANCH_POINT[x.dtype][0],
-        _NEAR,
-        _HUGE,
-        _STEPS,
+        NEAR,
+        HUGE,
+        STEPS,
         _START,
-        _SERIES[torch.float64],
+        SERIES[torch.float64],
         *(t.reshape(-1).numpy() for t in (w, one_plus_w)),
     )
     return w, one_plus_w
@@ -160,8 +177,8 @@ def _all_at_once(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
     """`principal_branch` by operations on whole tensors, for any device."""
-    near = x < _NEAR
-    v = _near_branch_point(torch.where(near, x, _NEAR))
+    near = x < NEAR
+    v = _near_branch_point(torch.where(near, x, NEAR))
     w = _away_from_branch_point(torch.where(near, 1, x), log_x)
     return torch.where(near, v - 1, w), torch.where(near, v, w + 1)
 
@@ -173,10 +190,10 @@ def _near_branch_point(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     d = torch.where(x == high, 0, (x - high) - low)
     p = (2 * math.e * d).sqrt_()
     s = _polynomial(p, _START)
-    for _ in range(_STEPS):  # Halley's; the derivative of s^2 f(v)/v^2 by s is s e^v
+    for _ in range(STEPS):  # Halley's; the derivative of s^2 f(v)/v^2 by s is s e^v
         v = p * s
         exp_v = v.exp()
-        step = (s * s * _polynomial(v, _SERIES[x.dtype]) - 0.5) / (s * exp_v)
+        step = (s * s * _polynomial(v, SERIES[x.dtype]) - 0.5) / (s * exp_v)
         s = s - step / (1 - step * (1 + v) / (2 * s))
     return p * s
 
@@ -185,12 +202,12 @@ def _away_from_branch_point(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> Float[Tensor, "*S"]:
     """W(x) for x >= -0.31."""
-    huge = x > _HUGE
+    huge = x > HUGE
     if log_x is None:
         log_x = x.log()  # NaN left of 0, where it is not used
     log1p = torch.where(huge, log_x, x.log1p())
     w = log1p * (1 - log1p.log1p() / (2 + log1p))  # within 9 %
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         log_ratio = torch.where(huge, w, x / w).log_()
         rest = torch.where(huge, log_x - log_ratio, log_ratio) - w
         a = 1 + w

@@ -56,7 +56,11 @@ def rescaled_hinge(hinge: Tensor, eta: float) -> Float[Tensor, "*S"]:
     eta = check_number(eta, "eta", 0)
     hinge = at_least_float32(hinge, "hinge")
     refuse_outside(
-        hinge, ~(hinge < 0), "hinge", "be at least 0", "Apply relu first: it rescales a hinge."
+        hinge,
+        lambda h: ~(h < 0),
+        "hinge",
+        "be at least 0",
+        "Apply relu first: it rescales a hinge.",
     )
     at_one = -math.expm1(-eta) / eta if eta > 0 else 1.0  # (1 - e^-eta) / eta
     return Tempered.apply(hinge, eta) / at_one

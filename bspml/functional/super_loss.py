@@ -21,6 +21,7 @@ from typing import Any
 import torch
 
 from bspml.checks import check_number
+from bspml.device_kernels import by_kernel, runs_triton
 from bspml.errors import InputError
 from bspml.functional.arguments import refuse_outside, unreduced
 from bspml.functional.lambert import BRANCH_POINT, principal_branch
@@ -71,8 +72,8 @@ def superloss_confidence(losses: Tensor, tau: float | Tensor, lam: float) -> Flo
 
 def _arguments(
     losses: Tensor, tau: float | Tensor, lam: float
-) -> tuple[Tensor, float | Tensor, float | Tensor, float]:
-    """Losses, tau in two parts of the losses' type, lam."""
+) -> tuple[Tensor, float | Tensor, float]:
+    """The three, checked; losses of a type in which lam is a number."""
     lam = check_number(lam, "lam", 0, open_low=True)
     losses = unreduced(losses)
     limits = torch.finfo(losses.dtype)
@@ -80,18 +81,13 @@ def _arguments(
         losses = losses.double()  # so that lam is a number of the type
     if not isinstance(tau, Tensor):
         tau = check_number(tau, "tau")
-        high = float(torch.tensor(tau, dtype=losses.dtype))
-        if math.isinf(high):
+        if math.isinf(_in_two_parts(tau, losses.dtype)[0]):
             raise InputError(
                 f"`tau` must be finite in {losses.dtype}, the type of `losses`; got {tau:g}."
             )
-        return losses, high, tau - high, lam
+        return losses, tau, lam
     _check_tau(losses, tau)
-    tau = tau.detach()
-    high_tau = tau.to(losses.dtype)
-    if tau.dtype == torch.float64 and losses.dtype != torch.float64:
-        return losses, high_tau, (tau - high_tau.double()).to(losses.dtype), lam
-    return losses, high_tau, 0.0, lam
+    return losses, tau.detach(), lam
 
 
 def _check_tau(losses: Tensor, tau: Tensor) -> None:
@@ -111,57 +107,96 @@ def _check_tau(losses: Tensor, tau: Tensor) -> None:
             f"`tau` must be on the device of `losses`, {losses.device}; got {tau.device}. "
             "Move it once with `.to(losses.device)`."
         )
-    refuse_outside(tau, tau.isfinite(), "tau", "be finite", "Look for a diverged loss.")
+    refuse_outside(tau, torch.isfinite, "tau", "be finite", "Look for a diverged loss.")
 
 
 class _SuperLoss(torch.autograd.Function):
-    """SL with the derivative sigma.  Call `apply(losses, tau high, tau low, lam)`."""
+    """SL with the derivative sigma.  Call `apply(losses, tau, lam)`."""
 
     @staticmethod
-    def forward(
-        ctx: Any, losses: Tensor, high: float | Tensor, low: float | Tensor, lam: float
-    ) -> Tensor:
-        half, capped, w, _, sigma = _optimum(losses, high, low, lam)
-        ctx.constants = (high, low, lam)
+    def forward(ctx: Any, losses: Tensor, tau: float | Tensor, lam: float) -> Tensor:
+        if _launches(losses, tau):
+            value, sigma = by_kernel(_launch_value, _value_and_sigma, losses, tau, lam)
+        else:
+            value, sigma = _value_and_sigma(losses, tau, lam)
+        ctx.constants = (tau, lam)
         ctx.save_for_backward(losses, sigma)
-        # The two forms of one value: the first does not need lam w, which rounds to 0 with lam
-        # large; the second not sigma, whose relative error grows with w.
-        value = torch.where(w < 1, half * sigma * (2 + w), lam * w * (w + 2))
-        return torch.where(capped, 2 * math.e * half + lam, value)
+        return value
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         losses, sigma = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: sigma must stay a function of the losses
             sigma = _Confidence.apply(losses, *ctx.constants)
-        return grad * sigma, None, None, None
+        return grad * sigma, None, None
 
 
 class _Confidence(torch.autograd.Function):
     """sigma with the derivative -sigma^2 / (2 lam (1 + w)), and 0 where it is held at e."""
 
     @staticmethod
-    def forward(
-        ctx: Any, losses: Tensor, high: float | Tensor, low: float | Tensor, lam: float
-    ) -> Tensor:
-        _, capped, _, one_plus_w, sigma = _optimum(losses, high, low, lam)
-        ctx.lam = lam
-        ctx.save_for_backward(capped, one_plus_w, sigma)
+    def forward(ctx: Any, losses: Tensor, tau: float | Tensor, lam: float) -> Tensor:
+        if _launches(losses, tau):
+            slope, sigma = by_kernel(_launch_slope, _slope_and_sigma, losses, tau, lam)
+        else:
+            slope, sigma = _slope_and_sigma(losses, tau, lam, ctx.needs_input_grad[0])
+        ctx.save_for_backward(slope)
         return sigma
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        capped, one_plus_w, sigma = ctx.saved_tensors
-        slope = torch.where(capped, 0, -0.5 * sigma / ctx.lam * (sigma / one_plus_w))
-        return grad * slope, None, None, None
+        (slope,) = ctx.saved_tensors
+        return grad * slope, None, None
+
+
+def _launches(losses: Tensor, tau: float | Tensor) -> bool:
+    """Whether the kernel for CUDA is used."""
+    return runs_triton(losses, *[t for t in (tau,) if isinstance(t, Tensor)])
+
+
+def _launch_value(
+    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
+) -> tuple[Tensor, Tensor]:
+    from bspml.functional import super_loss_triton  # only where Triton is installed
+
+    return super_loss_triton.value_and_sigma(losses, tau, lam)
+
+
+def _launch_slope(
+    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
+) -> tuple[Tensor, Tensor]:
+    from bspml.functional import super_loss_triton
+
+    return super_loss_triton.slope_and_sigma(losses, tau, lam)
+
+
+def _value_and_sigma(
+    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
+) -> tuple[Tensor, Tensor]:
+    half, capped, w, _, sigma = _optimum(losses, tau, lam)
+    # The two forms of one value: the first does not need lam w, which rounds to 0 with lam
+    # large; the second not sigma, whose relative error grows with w.
+    value = torch.where(w < 1, half * sigma * (2 + w), lam * w * (w + 2))
+    return torch.where(capped, 2 * math.e * half + lam, value), sigma
+
+
+def _slope_and_sigma(
+    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float, slope_wanted: bool = True
+) -> tuple[Tensor | None, Tensor]:
+    """The derivative of sigma, if wanted, and sigma."""
+    _, capped, _, one_plus_w, sigma = _optimum(losses, tau, lam)
+    if not slope_wanted:
+        return None, sigma
+    return torch.where(capped, 0, -0.5 * sigma / lam * (sigma / one_plus_w)), sigma
 
 
 @torch.no_grad()
 def _optimum(
-    losses: Float[Tensor, "*S"], high: float | Tensor, low: float | Tensor, lam: float
+    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """(l - tau)/2, whether sigma is held at e, w, 1 + w and sigma."""
+    high, low = _in_two_parts(tau, losses.dtype)
     half = (losses / 2 - high / 2) - low / 2  # l - tau itself may overflow
     y = half / lam
     branch_point = BRANCH_POINT[losses.dtype][0]
@@ -173,3 +208,14 @@ def _optimum(
     sigma = torch.where(y.abs() < 1e30, torch.where(y == 0, 1, w / y), w / half * lam)
     sigma = torch.where(half == math.inf, 0, torch.where(capped, math.e, sigma))
     return half, capped, w, one_plus_w, sigma
+
+
+def _in_two_parts(tau: float | Tensor, dtype: torch.dtype) -> tuple[float | Tensor, float | Tensor]:
+    """tau as a number of the losses' type, and what that leaves."""
+    if not isinstance(tau, Tensor):
+        high = float(torch.tensor(tau, dtype=dtype))
+        return high, tau - high
+    high_tau = tau.to(dtype)
+    if tau.dtype == torch.float64 and dtype != torch.float64:
+        return high_tau, (tau - high_tau.double()).to(dtype)
+    return high_tau, 0.0

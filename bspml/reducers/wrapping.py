@@ -221,12 +221,13 @@ class _CallWatcher:
             )
         embeddings = args[0] if args else kwargs.get("embeddings")
         labels = args[1] if len(args) > 1 else kwargs.get("labels")
-        if self.num_classes is not None and isinstance(labels, Tensor):
+        classes = self.num_classes
+        if classes is not None and isinstance(labels, Tensor):
             refuse_outside(
                 labels,
-                (labels >= 0) & (labels < self.num_classes),
+                lambda given: (given >= 0) & (given < classes),
                 "labels",
-                f"lie in [0, {self.num_classes}), the classes of this loss",
+                f"lie in [0, {classes}), the classes of this loss",
                 "Number the classes from 0 and drop samples without a label.",
             )
         references = args[3] if len(args) > 3 else kwargs.get("ref_emb")
