@@ -149,12 +149,12 @@ def _plan(
 
 def _within(raw: Tensor, low: float | None, high: float | None) -> Bool[Tensor, " n"]:
     """Strictly between, as pytorch-metric-learning's ThresholdReducer compares."""
-    keep = torch.ones_like(raw, dtype=torch.bool)
-    if low is not None:
-        keep = keep & (raw > low)
+    sides = [] if low is None else [raw > low]
     if high is not None:
-        keep = keep & (raw < high)
-    return keep
+        sides.append(raw < high)
+    if not sides:
+        return torch.ones_like(raw, dtype=torch.bool)
+    return sides[0] if len(sides) == 1 else sides[0] & sides[1]
 
 
 def _kept(losses: Tensor, keep: Bool[Tensor, " n"] | None) -> Tensor:

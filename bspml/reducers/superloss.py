@@ -10,6 +10,7 @@ average loss of the anchor's sample or class: one lucky batch does not clear a w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -101,12 +102,14 @@ class SuperLossReducer(TransformReducer):
         """All terms in one go: for a batch of losses W costs its kernels' starts, not its sums."""
         if not terms:
             return []
-        sizes = [len(term.losses) for term in terms]
-        joined, tau = terms[0].losses, taus[0]
-        if len(terms) > 1:
+        values: Sequence[Tensor]
+        if len(terms) == 1:
+            values = [superloss(terms[0].losses, taus[0], self.lam)]
+        else:
+            sizes = [len(term.losses) for term in terms]
             joined = torch.cat([term.losses for term in terms])
             tau = torch.cat([tau.expand(size) for tau, size in zip(taus, sizes, strict=True)])
-        values = superloss(joined, tau, self.lam).split(sizes)
+            values = superloss(joined, tau, self.lam).split(sizes)
         # partial, unlike a lambda, survives copying and pickling the loss.
         sources = [
             partial(superloss_confidence, term.losses.detach(), tau, self.lam)
@@ -133,13 +136,13 @@ class SuperLossReducer(TransformReducer):
     def _update_tau(tau: Any, terms: list[Term], like: Tensor) -> Tensor:
         if not terms:
             return tau.update(like.detach().new_zeros(0))
-        losses = torch.cat([term.losses.detach() for term in terms])
+        losses = _joined([term.losses.detach() for term in terms])
         counted = [term.counted() for term in terms]
         if all(c is None for c in counted):
             return tau.update(losses)
         return tau.update(
             losses,
-            torch.cat(
+            _joined(
                 [
                     torch.ones_like(t.losses) if c is None else c.to(t.losses)
                     for t, c in zip(terms, counted, strict=True)
@@ -174,3 +177,8 @@ class SuperLossReducer(TransformReducer):
     def extra_repr(self) -> str:
         """Settings, for `print(loss)`."""
         return f"lam={self.lam:g}, smoothing={self.smoothing}"
+
+
+def _joined(parts: list[Tensor]) -> Tensor:
+    """The parts as one, without a copy of a single one."""
+    return parts[0] if len(parts) == 1 else torch.cat(parts)

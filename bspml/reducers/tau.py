@@ -19,6 +19,7 @@ from pytorch_metric_learning.utils.distributed import is_distributed
 from torch import nn
 
 from bspml.checks import check_number
+from bspml.device_kernels import by_kernel, runs_triton
 from bspml.errors import InputError
 from bspml.shapes import Tensor
 
@@ -107,10 +108,24 @@ class RunningTau(nn.Module):
             return self.average.to(losses.device)
         if self.count.device != losses.device:
             self.to(losses.device)
-        batch = self._sum_and_count(losses.detach(), weights)
-        if self.training and not self.joint_batches:
-            batch = over_all_ranks(batch)
-        total, count = batch.unbind()
+        batch, number = self._sum_and_count(losses.detach(), weights)
+        if self.training and not self.joint_batches and several_ranks():
+            batch, number = over_all_ranks(_both(batch, number)), None
+        if runs_triton(batch, self.count):
+            return by_kernel(self._step_in_one_launch, self._step, batch, number)
+        return self._step(batch, number)
+
+    def _sum_and_count(self, losses: Tensor, weights: Tensor | None) -> tuple[Tensor, float | None]:
+        """The sum of w l, float64, and that of w: beside it, (2,), or as a number if all are 1."""
+        if weights is None:
+            return losses.sum(dtype=self.count.dtype), float(losses.numel())
+        losses = losses.flatten().to(self.count.dtype)
+        weights = weights.detach().flatten().to(losses)
+        return torch.stack([(weights * losses).sum(), weights.sum()]), None
+
+    def _step(self, batch: Tensor, number: float | None) -> Tensor:
+        """Learn, and return tau."""
+        total, count = _both(batch, number).unbind()
         counts = torch.isfinite(total) & (count > 0)
         mean = total / torch.where(count > 0, count, 1)
         if self.training:
@@ -118,13 +133,18 @@ class RunningTau(nn.Module):
         # A first batch of NaN gives a loss of NaN, not a complaint about tau.
         return torch.where(self.count > 0, self.value, torch.where(counts, mean, 0.0))
 
-    def _sum_and_count(self, losses: Tensor, weights: Tensor | None) -> Tensor:
-        """(2,) float64: sum of w l and sum of w."""
-        losses = losses.flatten().to(self.count.dtype)
-        if weights is None:
-            return torch.stack([losses.sum(), torch.full_like(self.count, losses.numel())])
-        weights = weights.detach().flatten().to(losses)
-        return torch.stack([(weights * losses).sum(), weights.sum()])
+    def _step_in_one_launch(self, batch: Tensor, number: float | None) -> Tensor:
+        """`_step` on CUDA."""
+        from bspml.reducers import tau_triton  # only where Triton is installed
+
+        return tau_triton.learn(
+            batch,
+            number,
+            (self.average, self.total, self.correction, self.count),
+            self.momentum,
+            self.mode == "ema",
+            self.training,
+        )
 
     def _learn(self, total: Tensor, count: Tensor, mean: Tensor, counts: Tensor) -> None:
         """Move the buffers in place, by nothing where the batch does not count."""
@@ -154,8 +174,18 @@ class RunningTau(nn.Module):
         return self.mode if self.mode != "ema" else f"ema, momentum={self.momentum:g}"
 
 
+def _both(batch: Tensor, number: float | None) -> Tensor:
+    """(2,) the sum and the count."""
+    return batch if number is None else torch.stack([batch, torch.full_like(batch, number)])
+
+
+def several_ranks() -> bool:
+    """Whether there is another rank."""
+    return is_distributed() and torch.distributed.get_world_size() > 1
+
+
 def over_all_ranks(sums: Tensor) -> Tensor:
     """The sums of every rank added up; unchanged without other ranks."""
-    if is_distributed() and torch.distributed.get_world_size() > 1:
+    if several_ranks():
         torch.distributed.all_reduce(sums)
     return sums

@@ -228,7 +228,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         raw = info["losses"].flatten()
         raw = raw if raw.dtype == torch.float64 else raw.float()
         given = info["indices"]
-        indices = torch.stack([given] if isinstance(given, Tensor) else list(given))  # (k, n)
+        indices = given[None] if isinstance(given, Tensor) else torch.stack(list(given))  # (k, n)
         if indices.shape[1] != len(raw):
             raise InputError(
                 f"`loss` ({self.installed.loss_name}) returned {len(raw)} values and "
