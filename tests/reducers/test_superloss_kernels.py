@@ -43,6 +43,34 @@ def test_in_the_interpreter():
     assert " passed" in done.stdout
 
 
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@pytest.mark.parametrize("losses", ["*fp32", "*fp64"])
+def test_they_compile_for_a_gpu_with_numbers_in_float64(losses, tmp_path, monkeypatch):
+    """The compiler needs no GPU.  A number is a float32 there unless its annotation says other."""
+    from triton import compile as compiled
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    from bspml.functional import lambert_triton, super_loss_triton
+    from bspml.reducers import tau_triton
+
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
+    for kernel, constants in (
+        (lambert_triton._fill, {"GIVEN": False, "SIZE": 256}),
+        (super_loss_triton._minimise, {"TAU": 1, "SLOPE": False, "SIZE": 256}),
+        (tau_triton._learn, {"COUNTED": True, "EXPONENTIAL": True, "TRAINING": True}),
+    ):
+        signature = {}
+        for given in kernel.params:
+            pointer = "*fp64" if kernel is tau_triton._learn else losses
+            unsaid = pointer if given.name.endswith("_ptr") else "i32"
+            signature[given.name] = given.annotation_type or given.annotation or unsaid
+        numbers = [name for name, kind in signature.items() if kind == "i32"]
+        assert numbers in ([], ["n"])
+        source = ASTSource(kernel, signature, constants)
+        assert compiled(source, target=GPUTarget("cuda", 90, 32)).asm["cubin"]
+
+
 @pytest.fixture
 def by_kernels(monkeypatch):
     """Public functions use the kernels, whatever the device and the switch, and hide no failure."""
