@@ -26,8 +26,15 @@ _state: dict[str, bool] = {}
 
 
 def runs_triton(*tensors: Tensor) -> bool:
-    """Whether all tensors are on a CUDA device and Triton's kernels work there."""
-    return _usable() and all(t.is_cuda and type(t) is Tensor for t in tensors)
+    """Whether all tensors are on a CUDA device and Triton's kernels work there.
+
+    Not while torch compiles the caller: it makes kernels of its own.
+    """
+    return (
+        _usable()
+        and not torch.compiler.is_compiling()
+        and all(t.is_cuda and type(t) is Tensor for t in tensors)
+    )
 
 
 def _usable() -> bool:
