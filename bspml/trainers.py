@@ -8,72 +8,26 @@ that was killed goes on from its last checkpoint with the same numbers, bit for 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bspml.checkpoints import generator_states, restore_generators
-from bspml.checks import check_choice, check_number, check_whole, to_device
-from bspml.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+from bspml.checks import check_choice, check_number, check_whole
+from bspml.collected_embeddings import CollectedEmbeddings
+from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import CheckpointError, InputError
 from bspml.loss_reading import LossReader
+from bspml.rounds import Observer, RoundRecord
 from bspml.trainer_state import check_trainer_state, faults_named
 
-
-@dataclass(frozen=True)
-class RoundRecord:
-    """One round.
-
-    Attributes:
-        round: 1-based.
-        epochs: passes over the data so far: steps over the steps of one full pass.
-        steps: optimiser steps so far.
-        loss: mean training loss of the round.
-        maw, sdaw: [Zhang 2023] eq. (14), after the weight step.
-        curriculum: what the weight step did; None without a curriculum.
-        metrics: whatever the `evaluate` callable returned, {} when it was not called.
-        seconds_train: time of the theta-step.
-        seconds_embed: time to embed the training set.
-        notes: sentences for a person, such as that a round had to sample rows of weight 0.
-    """
-
-    round: int
-    epochs: float
-    steps: int
-    loss: float
-    maw: float
-    sdaw: float
-    curriculum: CurriculumRecord | None
-    metrics: dict[str, Any]
-    seconds_train: float
-    seconds_embed: float
-    notes: tuple[str, ...] = ()
-
-    def as_dict(self) -> dict[str, Any]:
-        """Nested plain values, for JSON."""
-        return dataclasses.asdict(self)
-
-
-@runtime_checkable
-class Observer(Protocol):
-    """Told of every step and round; both calls may save a checkpoint or draw a progress bar."""
-
-    def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
-        """After optimiser step `step` (1-based) of `steps` in this round.
-
-        `loss` is the last value known: of this step on a CPU, of the step before on a CUDA device.
-        """
-
-    def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
-        """After the weight step and evaluation of a round."""
+__all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]
 
 
 class AlternatingTrainer:
@@ -156,7 +110,7 @@ class AlternatingTrainer:
         self.loss_reader = LossReader()
         self.seconds_train = 0.0
         self.notes: tuple[str, ...] = ()
-        self.collected: Tensor | None = None
+        self.collected = CollectedEmbeddings()
         share_steps(trainer, sampler)
         self._initial = copy.deepcopy(self._network_state())
         self._resume_generators: dict[str, Any] | None = None
@@ -218,6 +172,16 @@ class AlternatingTrainer:
         trainer.zero_losses()
         self.seconds_train = time.perf_counter() - start
 
+    def _collecting(self) -> AbstractContextManager[None]:
+        """Keep this round's embeddings while the block runs, if that was asked for.
+
+        Not while halves are warmed up: the judged half is never visited, and vectors of a network
+        that still moves fast do not share a space with those of its end.
+        """
+        if self.embeddings == "fresh" or self.curriculum is None or self.curriculum.may_reset:
+            return nullcontext()
+        return self.collected.collecting(self.trainer.models["embedder"], self.curriculum.weights)
+
     def _choose_rows(self) -> None:
         """Restrict the sampler to the curriculum's rows, as far as they fill its batches."""
         self.notes = ()
@@ -257,7 +221,7 @@ class AlternatingTrainer:
         update, seconds_embed = None, 0.0
         if self.curriculum is not None:
             start = time.perf_counter()
-            embeddings = self._current_embeddings()
+            embeddings = self.collected.take(self.embed, self.embed_rows)
             if embeddings.is_cuda:  # the clock stops when the device has them
                 torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
@@ -280,48 +244,6 @@ class AlternatingTrainer:
             seconds_embed=seconds_embed,
             notes=self.notes,
         )
-
-    # -- embeddings collected during training ------------------------------------------------
-
-    def _current_embeddings(self) -> Tensor:
-        """Collected where this round visited a row, else fresh."""
-        if self.collected is None:
-            return self.embed()
-        collected, self.collected = self.collected, None
-        missing = collected.isnan().any(1)
-        if missing.any():
-            rows = missing.nonzero()[:, 0]
-            fresh = self.embed()[rows] if self.embed_rows is None else self.embed_rows(rows)
-            collected[missing] = fresh.to(collected)
-        return collected
-
-    @contextmanager
-    def _collecting(self) -> Iterator[None]:
-        """Keep the embeddings of every step, by data-set row, while the block runs.
-
-        Not while halves are warmed up: the judged half is never visited, and vectors of a network
-        that still moves fast do not share a space with those of its end.
-        """
-        if self.embeddings == "fresh" or self.curriculum is None or self.curriculum.may_reset:
-            yield
-            return
-        weights = self.curriculum.weights
-
-        def keep(module: Any, inputs: Any, output: Tensor) -> None:
-            if module.training and weights.batch_index is not None:
-                if self.collected is None:
-                    shape = (len(weights), output.shape[1])
-                    self.collected = torch.full(shape, float("nan"), device=output.device)
-                # A checkpoint is read to the CPU, whatever the device.
-                self.collected = self.collected.to(output.device)
-                rows = to_device(weights.batch_index, output.device)
-                self.collected[rows] = output.detach().to(self.collected)
-
-        handle = self.trainer.models["embedder"].register_forward_hook(keep)
-        try:
-            yield
-        finally:
-            handle.remove()
 
     # -- state -------------------------------------------------------------------------------
 
@@ -352,7 +274,7 @@ class AlternatingTrainer:
         loss_sum = self.loss_reader.total()  # first: it refuses the state of a diverged network
         return {
             **self._parts_state(),
-            "collected": self.collected,
+            "collected": self.collected.rows,
             "position": {
                 "round": self.round,
                 "step": self.step,
@@ -392,7 +314,7 @@ class AlternatingTrainer:
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
         self.loss_reader.restart(position["loss_sum"])
-        self.collected = state["collected"]
+        self.collected.rows = state["collected"]
         self._resume_generators = state["generators"]
 
     def _take_parts(self, state: dict[str, Any]) -> None:
