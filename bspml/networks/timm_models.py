@@ -29,7 +29,8 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
         timm = importlib.import_module("timm")
     except ImportError as err:
         raise MissingDependencyError(
-            f"network 'timm:{model}' needs timm, which is not installed; `pip install bspml[timm]`."
+            f"network 'timm:{model}' needs timm, which is not installed; "
+            "`pip install 'bspml[timm]'`."
         ) from err
     # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
     if not timm.is_model(model):

@@ -129,7 +129,7 @@ def render_page(data: PageData) -> str:
         import jinja2
     except ImportError as err:
         raise MissingDependencyError(
-            "the page needs Jinja2, which is not installed; `pip install bspml[report]`."
+            "the page needs Jinja2, which is not installed; `pip install 'bspml[report]'`."
         ) from err
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE),

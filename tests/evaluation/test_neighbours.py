@@ -167,5 +167,5 @@ def test_backends_are_chosen_by_device_and_installation(monkeypatch):
     assert choose_backend("torch", cpu) == "torch"
     monkeypatch.setitem(sys.modules, "faiss", None)
     assert choose_backend("auto", cpu) == "torch"
-    with pytest.raises(MissingDependencyError, match=r"pip install bspml\[cpu\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[cpu\]'"):
         choose_backend("faiss", cpu)

@@ -150,5 +150,5 @@ def test_unknown_models_and_tags_are_refused_and_no_address_is_opened(timm):
 
 def test_a_missing_timm_comes_with_the_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install bspml\[timm\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[timm\]'"):
         build_network("timm:resnet18")

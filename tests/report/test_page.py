@@ -217,7 +217,7 @@ def test_another_file_is_not_taken_for_a_page(tmp_path, content):
 
 def test_without_jinja_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install bspml\[report\]"):
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[report\]'"):
         render_page(PageData("t", "s"))
 
 
