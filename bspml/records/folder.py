@@ -85,8 +85,8 @@ class RunFolder:
             if not (empty or path == self.lock or is_leftover(path)):
                 raise RunError(
                     f"{self.path}: the run folder exists already and is not empty. Go on with that "
-                    f"run by --resume {self.path}, or choose another name, such as "
-                    f"{_free_name(self.path)}."
+                    f"run by --resume {self.path}, or give the new one a name of its own, such as "
+                    f"name={_free_name(self.path)}, or another folder by --output."
                 )
 
     def locked(self) -> AbstractContextManager[None]:

@@ -23,7 +23,7 @@ def test_an_empty_folder_will_do(tmp_path):
 def test_a_folder_in_use_names_resume_and_a_free_name(tmp_path):
     RunFolder.create(tmp_path / "a").config.write_text("{}")
     (tmp_path / "a-2").mkdir()
-    with pytest.raises(RunError, match=r"not empty\. .*--resume .*/a, or .* such as a-3\."):
+    with pytest.raises(RunError, match=r"not empty\. .*--resume .*/a, or .* such as name=a-3,"):
         RunFolder.create(tmp_path / "a")
 
 
