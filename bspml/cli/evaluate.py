@@ -10,7 +10,7 @@ from bspml.cli.labels import labels_of
 from bspml.conditions import in_lines, seen_and_used, versions
 from bspml.data.tables import read_embeddings
 from bspml.errors import InputError
-from bspml.evaluation.retrieval import evaluate
+from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 
 
 def run_evaluate(
@@ -40,7 +40,7 @@ def run_evaluate(
 
         run = load(what, method)
         test, searched = embed_test(run)
-        found = evaluate(
+        found = _evaluated(
             test.embeddings,
             test.labels,
             ks=wanted,
@@ -55,7 +55,7 @@ def run_evaluate(
             raise InputError("--gallery-labels are the labels of --gallery; give that too.")
         # Embeddings first: what is wrong with their file is said of it, not of its labels.
         queries = read_embeddings(what)
-        found = evaluate(
+        found = _evaluated(
             queries,
             labels_of(what, labels, "LABELS"),
             ks=wanted,
@@ -71,6 +71,17 @@ def run_evaluate(
         print(json.dumps(found.as_dict() | conditions, allow_nan=False))
     else:
         print("\n".join([found.table(), *in_lines(conditions, found.backend)]))
+
+
+def _evaluated(embeddings: Any, labels: Any, **options: Any) -> RetrievalMetrics:
+    """`evaluate`, whose messages about `ks` name the option of the command line."""
+    try:
+        return evaluate(embeddings, labels, **options)
+    except InputError as err:
+        text = str(err)
+        if not text.startswith("`ks`"):
+            raise
+        raise InputError(text.replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")) from err
 
 
 def _parse_ks(text: str) -> list[int]:

@@ -188,7 +188,10 @@ def test_evaluate_prints_what_the_function_computes(capsys, points):
 def test_evaluate_refuses_k_beyond_the_gallery(capsys, points):
     code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "64")
     assert code == 2
-    assert "29" in err
+    assert err.startswith("bspml: `--ks` asks for the 64 nearest")
+    assert err.endswith("Use --ks up to 29.\n")
+    code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "0")
+    assert (code, "`--ks` must be" in err) == (2, True)
 
 
 def test_evaluate_against_a_gallery(capsys, points):
@@ -295,7 +298,7 @@ def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypat
     assert read_embeddings("out.npz").shape == (320, 128)
     assert len(read_labels("out.npz")) == 320
     code, _, err = run(capsys, "train", *SMALL)
-    assert (code, "exists already" in err) == (2, True)
+    assert (code, "exists already" in err, "such as name=glyphs-2, or" in err) == (2, True, True)
     code, _, err = run(capsys, "evaluate", "runs/glyphs", "--method", "clean-only")
     assert (code, "it has bspml" in err) == (2, True)
 
