@@ -33,6 +33,7 @@ import torch
 
 from bspml.checks import check_number
 from bspml.contrastive import ContrastiveStatistics
+from bspml.counting import counted
 from bspml.errors import InputError
 from bspml.rate_words import noise_sentence
 from bspml.shapes import Float, Tensor
@@ -245,12 +246,12 @@ def _notes(
     judged = int((~stats.everyone.isnan()).sum())
     untestable = judged - count.tested
     if untestable:
-        notes.append(
-            f"{untestable} of {judged} samples are alone in their class: their labels cannot be "
-            "judged and are left out."
-        )
+        cannot = "are alone in their class: their labels cannot be judged and are left out"
+        if untestable == 1:
+            cannot = "is alone in its class: its label cannot be judged and is left out"
+        notes.append(f"{untestable} of {judged} samples {cannot}.")
     if len(stats.zero_rows):
-        notes.append(f"{len(stats.zero_rows)} embeddings of norm 0 are left out.")
+        notes.append(f"{counted(len(stats.zero_rows), 'embedding')} of norm 0 left out.")
     if corrected:
         notes.append(
             f"Few classes ({count.num_classes}): q-values use a null without the samples' true "

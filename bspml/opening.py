@@ -6,6 +6,7 @@ import numpy as np
 
 from bspml.build import classes_per_batch
 from bspml.config import Config
+from bspml.counting import counted
 from bspml.experiment_data import ExperimentData
 
 
@@ -15,8 +16,8 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
     wanted, used = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
     if used < wanted:
         lines.append(
-            f"`sampler.classes_per_batch` is {wanted}; there are {used} classes to fill a batch "
-            f"with, so it has {used}"
+            f"`sampler.classes_per_batch` is {wanted}; there {'is' if used == 1 else 'are'} "
+            f"{_classes(used)} to fill a batch with, so it has {used}"
         )
     return lines + [f"note: {note}" for note in data.notes]
 
@@ -28,14 +29,19 @@ def sides(data: ExperimentData) -> str:
     """
     trained, tested = np.unique(data.labels), np.unique(data.test_labels)
     searched = "" if data.gallery_labels is None else f" in {len(data.gallery_labels):,}"
-    test = f"({len(data.test_labels):,} samples{searched})"
+    test = f"({counted(len(data.test_labels), 'sample')}{searched})"
+    trains = counted(len(data.labels), "sample")
     both = len(np.intersect1d(trained, tested))
     if both:
         return (
-            f"training on {len(trained):,} classes ({len(data.labels):,} samples), evaluated on "
-            f"{len(tested):,} classes {test}, {both:,} of them trained on"
+            f"training on {_classes(len(trained))} ({trains}), evaluated on "
+            f"{_classes(len(tested))} {test}, {both:,} of them trained on"
         )
     return (
-        f"training on {len(trained):,} of {len(trained) + len(tested):,} classes "
-        f"({len(data.labels):,} samples), {len(tested):,} held out for the evaluation {test}"
+        f"training on {len(trained):,} of {_classes(len(trained) + len(tested))} ({trains}), "
+        f"{len(tested):,} held out for the evaluation {test}"
     )
+
+
+def _classes(count: int) -> str:
+    return counted(count, "class", "classes")

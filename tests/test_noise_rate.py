@@ -176,6 +176,9 @@ def test_untestable_samples_are_left_out_and_said():
     assert estimate.p_values[[0, 50]].isnan().all()
     assert estimate.q_values[[0, 50]].isnan().all()
     assert "2 of 120 samples are alone in their class" in estimate.notes[0]
+    labels[50] = labels[51]
+    estimate = estimate_noise(contrastive_statistics(embeddings, labels))
+    assert "1 of 120 samples is alone in its class: its label cannot" in estimate.notes[0]
 
 
 def test_clean_classes_that_overlap_support_no_rate():

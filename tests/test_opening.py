@@ -37,3 +37,10 @@ def test_classes_on_both_sides_are_said():
         "training on 3 classes (5 samples), evaluated on 3 classes (4 samples), 2 of them trained "
         "on"
     )
+
+
+def test_one_of_a_thing_is_singular():
+    assert sides(data("aa", "b")) == (
+        "training on 1 of 2 classes (2 samples), 1 held out for the evaluation (1 sample)"
+    )
+    assert sides(data("a", "a")).startswith("training on 1 class (1 sample), evaluated on 1 class")

@@ -11,6 +11,7 @@ import numpy as np
 
 from bspml.auditing.pictures import Pictures
 from bspml.auditing.report import KEPT_Q, AuditReport
+from bspml.counting import counted
 from bspml.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def suspects(report: AuditReport) -> list[int]:
 def _facts(report: AuditReport) -> list[tuple[str, str]]:
     found = report.summary()
     facts = [
-        ("samples", f"{found['samples']} in {found['classes']} classes"),
+        ("samples", f"{found['samples']} in {counted(found['classes'], 'class', 'classes')}"),
         ("labels that can be judged", str(found["testable"])),
         ("labels that look wrong", str(found["flagged"])),
         ("others that fit another class better", str(found["suspects"] - found["flagged"])),
@@ -75,7 +76,8 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
         (f"fit their label (q < {KEPT_Q:g})", str(found["kept_at_q_05"])),
         (
             "copies",
-            f"{found['exact_duplicates']} exact and {found['near_duplicates']} near pairs, "
+            f"{found['exact_duplicates']} exact and "
+            f"{counted(found['near_duplicates'], 'near pair')}, "
             f"{found['duplicates_with_different_labels']} under different labels",
         ),
         ("classes that look like two", str(found["classes_that_look_like_two"])),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import typer
@@ -16,6 +17,7 @@ from bspml.auditing.pictures import check_pictures
 from bspml.checks import check_device, check_number
 from bspml.cli.audit_source import AuditSource, Options, read_source
 from bspml.cli.streams import note, put
+from bspml.counting import counted
 from bspml.data.decisions import (
     CorrectedLabels,
     Decision,
@@ -138,7 +140,7 @@ def _audit(
     source: AuditSource, folder: Path, seed: int, what: str, hushed: bool, replacing: bool
 ) -> tuple[AuditReport, list[Path]]:
     if not hushed:
-        note(f"auditing {len(source.labels)} labels of {_plain(what)}")
+        note(f"auditing {counted(len(source.labels), 'label')} of {_plain(what)}")
     try:
         report = audit(source.embeddings, source.labels, source.names, seed=seed)
     except InputError as err:
@@ -200,13 +202,12 @@ def _shown(
         lines += [f"note: {_plain(text, None)}" for text in report.notes]
         lines += [
             "",
-            f"{found['samples']} samples in {found['classes']} classes: {found['flagged']} labels "
-            f"look wrong, {found['suspects'] - found['flagged']} others fit another class better; "
-            f"these {found['suspects']} suspects are on the page, and some of them are right.",
-            f"Copies: {found['exact_duplicates']} exact and {found['near_duplicates']} near pairs, "
+            _numbers(found),
+            f"Copies: {found['exact_duplicates']} exact and "
+            f"{counted(found['near_duplicates'], 'near pair')}, "
             f"{found['duplicates_with_different_labels']} under different labels.",
-            f"Classes: {found['classes_that_look_like_two']} look like two, "
-            f"{found['classes_that_look_like_another']} look the same as another.",
+            f"Classes: {_looking(found['classes_that_look_like_two'])} like two, "
+            f"{_looking(found['classes_that_look_like_another'])} the same as another.",
             *_suspects(report),
         ]
     if corrected is not None:
@@ -214,11 +215,29 @@ def _shown(
         renamed = int(((corrected.decisions == "wrong") & (corrected.weights > 0)).sum())
         lines += [
             "",
-            f"{folder / CORRECTED}: {said['right']} labels confirmed, {said['wrong']} wrong "
-            f"({renamed} with a new label)",
+            f"{folder / CORRECTED}: {counted(said['right'], 'label')} confirmed, "
+            f"{said['wrong']} wrong ({renamed} with a new label)",
         ]
     written = _for_people(files)
     return "\n".join([*lines, "", f"{folder}: {', '.join(written)}"] if written else lines)
+
+
+def _numbers(found: Mapping[str, Any]) -> str:
+    """Samples, classes and suspects in one sentence."""
+    suspects, flagged = found["suspects"], found["flagged"]
+    looking = counted(flagged, "label looks", "labels look")
+    fitting = counted(suspects - flagged, "other fits", "others fit")
+    known = (
+        f"{counted(found['samples'], 'sample')} in {counted(found['classes'], 'class', 'classes')}"
+    )
+    shown = f"these {suspects:,} suspects are on the page, and some of them are right"
+    if suspects == 1:
+        shown = "this suspect is on the page, and may be right"
+    return f"{known}: {looking} wrong, {fitting} another class better; {shown}."
+
+
+def _looking(count: int) -> str:
+    return counted(count, "looks", "look")
 
 
 def _for_people(files: list[Path]) -> list[str]:

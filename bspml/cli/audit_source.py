@@ -14,6 +14,7 @@ import torch
 
 from bspml.cli.labels import labels_of
 from bspml.cli.streams import note
+from bspml.counting import counted
 from bspml.data.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.data.folder import ImageFolder
 from bspml.data.tables import read_embeddings, read_labels, read_texts
@@ -99,8 +100,8 @@ def _of_file(what: str, options: Options) -> AuditSource:
     labels = labels_of(what, options.labels, "LABELS")
     if len(labels) != len(embeddings):
         raise DataError(
-            f"{options.labels or what}: has {len(labels)} labels, but {what} has "
-            f"{len(embeddings)} embeddings; they must be in the same order, one each."
+            f"{options.labels or what}: has {counted(len(labels), 'label')}, but {what} has "
+            f"{counted(len(embeddings), 'embedding')}; they must be in the same order, one each."
         )
     asked = options.names is not None
     names, texts = _names(what if options.names is None else options.names, len(labels), asked)
@@ -145,7 +146,9 @@ def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequen
         )
     for values in (names, texts):
         if values is not None and len(values) != n:
-            raise DataError(f"{path}: has {len(values)} names; the data has {n} samples.")
+            raise DataError(
+                f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
+            )
     return names, texts
 
 
@@ -187,12 +190,12 @@ def _of_images(what: str, options: Options) -> AuditSource:
     labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(folder):
         raise DataError(
-            f"{options.labels}: has {len(labels)} labels; {what} has {len(folder)} images (sorted "
-            "by path)."
+            f"{options.labels}: has {counted(len(labels), 'label')}; {what} has "
+            f"{counted(len(folder), 'image')} (sorted by path)."
         )
     network = feature_network(options.backbone, options.weights).to(options.device)
     if not options.quiet:
-        note(f"embedding {len(folder)} images with {options.backbone}")
+        note(f"embedding {counted(len(folder), 'image')} with {options.backbone}")
     embeddings = embed(
         network, folder, batch_size=64, device=options.device, num_workers=options.workers,
         progress=not options.quiet and sys.stderr is not None and sys.stderr.isatty(),
@@ -210,7 +213,8 @@ def _folder_labels(folder: ImageFolder, what: str) -> np.ndarray:
     loose = [path for path, label in zip(folder.paths, folder.labels, strict=True) if not label]
     if loose:
         raise DataError(
-            f"{what}: {len(loose)} images lie in no sub-folder and so have no label, the first is "
-            f"{loose[0]!r}. Put them into a folder per class, or give LABELS."
+            f"{what}: {counted(len(loose), 'image lies', 'images lie')} in no sub-folder and so "
+            f"without a label, the first is {loose[0]!r}. Put such images into a folder per class, "
+            "or give LABELS."
         )
     return folder.labels

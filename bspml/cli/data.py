@@ -9,6 +9,7 @@ from typing import Any
 
 import typer
 
+from bspml.counting import counted
 from bspml.data.checking import CheckReport, check_dataset
 
 FAULTY = 2
@@ -27,7 +28,7 @@ def run_check(
 
 def _text(report: CheckReport, decode_all: bool) -> str:
     lines = [
-        f"{split}: {images:,} images of {classes:,} classes"
+        f"{split}: {counted(images, 'image')} of {counted(classes, 'class', 'classes')}"
         for split, (images, classes) in report.splits.items()
     ]
     lines += [f"problem: {problem.sentence}" for problem in report.problems]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bspml import noise
 from bspml.checks import check_choice
+from bspml.counting import counted
 from bspml.data.tables import read_labels, write_labels
 from bspml.errors import InputError
 
@@ -65,4 +66,6 @@ def run_noise(
     if as_json:
         print(json.dumps({"file": str(path), "changed": changed, "samples": len(given)}))
     else:
-        print(f"{path}: {changed} of {len(given)} labels changed ({kind}, rate {rate:g})")
+        print(
+            f"{path}: {changed} of {counted(len(given), 'label')} changed ({kind}, rate {rate:g})"
+        )

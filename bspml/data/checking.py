@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bspml.counting import counted
 from bspml.data.catalogue import catalogue_entry, read_entry
 from bspml.data.completeness import count_faults, missing_paths
 from bspml.data.file_checks import Finding, look_at
@@ -191,15 +192,15 @@ def _notes(findings: list[Finding]) -> list[str]:
     none = [f.path for f in findings if f.box_empty]
     if none:
         notes.append(
-            f"{len(none):,} {'box holds' if len(none) == 1 else 'boxes hold'} no pixel of "
+            f"{counted(len(none), 'box holds', 'boxes hold')} no pixel of "
             f"{'its' if len(none) == 1 else 'their'} image, which cannot be looked at by boxes "
             f"(data.crop_boxes) then: {_some(none)}."
         )
     out = [f.path for f in findings if f.box_leaves]
     if out:
         notes.append(
-            f"{len(out):,} {'box leaves its image' if len(out) == 1 else 'boxes leave their image'}"
-            f" and will be cut at the border: {_some(out)}."
+            f"{counted(len(out), 'box leaves its image', 'boxes leave their image')} and will be "
+            f"cut at the border: {_some(out)}."
         )
     return notes
 
@@ -214,7 +215,7 @@ def _sentence(files: list[str], state: str, where: str, why: str = "") -> str:
 
 
 def _images(count: int) -> str:
-    return f"{count:,} image" if count == 1 else f"{count:,} images"
+    return counted(count, "image")
 
 
 def _are(files: list[str]) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bspml.counting import counted
 from bspml.data.images import find_images
 from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
 from bspml.errors import DataError
@@ -63,8 +64,8 @@ def _split(base: Path, below: str, name: str, content: str) -> RetrievalSplit:
     loose = [path for path in paths if "/" not in path]
     if loose:
         raise DataError(
-            f"{folder}: {len(loose)} images lie in no class folder, the first is {loose[0]}. Put "
-            "them into a folder per class."
+            f"{folder}: {counted(len(loose), 'image lies', 'images lie')} in no class folder, the "
+            f"first is {loose[0]}. Put such images into a folder per class."
         )
     labels = np.array([path.split("/")[0] for path in paths], dtype=str)
     from_base = tuple(f"{below}{path}" for path in paths)

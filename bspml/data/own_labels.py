@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bspml.counting import counted
 from bspml.data.decisions import (
     CorrectedLabels,
     Decision,
@@ -106,19 +107,22 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
                 f"{origin.names[0]!r}. Are these labels of other data?"  # type: ignore[index]
             )
         if (rows < 0).any():
-            notes.append(f"{file}: {(rows < 0).sum()} of its {n} rows name no sample of these data")
+            strange = int((rows < 0).sum())
+            name = "names" if strange == 1 else "name"
+            notes.append(f"{file}: {strange} of its {n} rows {name} no sample of these data")
         if len(np.unique(rows[rows >= 0])) < (rows >= 0).sum():
             raise DataError(f"{file}: names a sample twice. Keep one row of each.")
         unnamed = m - int((rows >= 0).sum())
         if unnamed:
-            notes.append(f"{file}: does not name {unnamed} samples, which keep their labels")
+            words = "sample, which keeps its label", "samples, which keep their labels"
+            notes.append(f"{file}: does not name {counted(unnamed, *words)}")
     elif n in (m, len(train)):
         rows = np.arange(m) if n == m else train.rows
     else:
         raise DataError(
-            f"{file}: has {n} labels and no names; the data have {m} samples, of which "
-            f"{len(train)} train. Give one label for each of either, in the order of their paths, "
-            "or add a column `name`."
+            f"{file}: has {counted(n, 'label')} and no names; the data have "
+            f"{counted(m, 'sample')}, of which {len(train)} train. Give one label for each of "
+            "either, in the order of their paths, or add a column `name`."
         )
     labels = origin.labels.astype(object)  # no fixed width, which would cut longer names off
     weights, decisions = np.ones(m), np.full(m, "", dtype="<U6")
@@ -163,8 +167,9 @@ def located(
     if (found < 0).any():
         first = int(np.flatnonzero(found < 0)[0])
         notes.append(
-            f"{decisions[first].where}: {(found < 0).sum()} decisions are about samples that are "
-            f"not in these data, the first is {names[first]!r}"
+            f"{decisions[first].where}: "
+            f"{counted(int((found < 0).sum()), 'decision is', 'decisions are')} about samples "
+            f"that are not in these data, the first is {names[first]!r}"
         )
     kept = [made for made, row in zip(decisions, found, strict=True) if row >= 0]
     return _at(kept, found[found >= 0]), notes
@@ -256,13 +261,16 @@ def _apart(data: RetrievalData, told: CorrectedLabels) -> tuple[RetrievalData, l
     notes = []
     if moved:
         notes.append(
-            f"{moved} samples change sides: their corrected label is a class of the other one"
+            f"{counted(moved, 'sample changes', 'samples change')} sides: the corrected label is a "
+            "class of the other one"
         )
     return replace(data, train=parts[0], test=parts[1]), notes + _left_out(int(wrong.sum()))
 
 
 def _left_out(count: int) -> list[str]:
-    return [f"{count} samples decided to be wrong are left out of the evaluation"] * (count > 0)
+    if count == 0:
+        return []
+    return [f"left out of the evaluation: {counted(count, 'sample')} decided to be wrong"]
 
 
 def _relabelled(split: RetrievalSplit, told: CorrectedLabels) -> RetrievalSplit:

@@ -147,7 +147,7 @@ def test_decisions_make_a_corrected_label_file(case, capsys):
     )
     code, out, _ = run(capsys, "data.npz", "--apply", "decisions.csv")
     assert code == 0
-    assert "1 labels confirmed, 2 wrong (1 with a new label)" in out
+    assert "1 label confirmed, 2 wrong (1 with a new label)" in out
     with Path("data-audit/labels-corrected.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["index", "label", "weight", "decision"]
@@ -236,7 +236,7 @@ def test_a_folder_of_images_is_embedded_by_a_backbone(case, capsys, tmp_path):
     Image.new("L", (8, 8)).save("pictures/loose.png")
     code, _, err = run(capsys, "pictures", *backbone, "--weights", "weights.pt")
     assert code == 2
-    assert "1 images lie in no sub-folder" in err
+    assert "1 image lies in no sub-folder" in err
 
 
 def test_features_are_those_before_the_last_layer(case, tmp_path):

@@ -29,8 +29,8 @@ def test_a_sound_set_exits_with_0(tree, capsys):
     code, out, err = run(capsys, "data", "check", "folder", "--root", tree)
     assert (code, err) == (0, "")
     assert out.splitlines() == [
-        "train: 2 images of 1 classes",
-        "test: 2 images of 1 classes",
+        "train: 2 images of 1 class",
+        "test: 2 images of 1 class",
         "a folder of images is complete: every image opens and has its end.",
     ]
 

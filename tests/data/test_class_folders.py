@@ -44,7 +44,7 @@ def test_classes_that_train_and_test_are_noted(tree):
     ("paths", "message"),
     [
         (["a/1.jpg"], "holds one class, a"),
-        (["a/1.jpg", "loose.jpg"], r"1 images lie in no class folder, the first is loose\.jpg"),
+        (["a/1.jpg", "loose.jpg"], r"1 image lies in no class folder, the first is loose\.jpg"),
         (["train/a/1.jpg"], "has train; expected train and test"),
         (["train/a/1.jpg", "query/b/1.jpg"], "has train, query; expected"),
         ([], "holds no image"),

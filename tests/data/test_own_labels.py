@@ -80,7 +80,7 @@ def test_a_name_that_is_gone_is_noted_and_the_others_count(write):
     file = write("index,decision,name\n1,right,a/1.jpg\n2,right,gone.jpg\n")
     told = own_labels(parted(), None, file)
     assert told.decided.decisions.tolist() == ["right", "", "", ""]
-    assert "1 decisions are about samples that are not in these data" in told.notes[0]
+    assert "1 decision is about samples that are not in these data" in told.notes[0]
     assert "'gone.jpg'" in told.notes[0]
 
 
@@ -97,8 +97,8 @@ def test_a_corrected_sample_goes_to_the_side_of_its_class(write):
     assert told.decided.labels.tolist() == train.labels.tolist()
     assert told.decided.weights.tolist() == [1, 1, 1, 1]
     assert told.notes == (
-        "2 samples change sides: their corrected label is a class of the other one",
-        "1 samples decided to be wrong are left out of the evaluation",
+        "2 samples change sides: the corrected label is a class of the other one",
+        "left out of the evaluation: 1 sample decided to be wrong",
     )
 
 
@@ -140,7 +140,7 @@ def test_labels_are_of_all_samples_or_of_those_that_train_or_named(write):
     assert told.data.train.labels.tolist() == ["b", "b", "a", "a"]
     told = own_labels(parted(), write("path,label\nb/3.jpg,a\nx.jpg,a\n", "named.csv"))
     assert told.data.train.labels.tolist() == ["a", "a", "a", "b"]
-    assert "1 of its 2 rows name no sample" in told.notes[0]
+    assert "1 of its 2 rows names no sample" in told.notes[0]
     assert "does not name 7 samples, which keep their labels" in told.notes[1]
     said = "has 5 labels and no names; the data have 8 samples, of which 4 train"
     with pytest.raises(DataError, match=said):
