@@ -20,6 +20,7 @@ from bspml import noise
 from bspml.checkpoints import fingerprint
 from bspml.config import Config
 from bspml.data.catalogue import load_retrieval
+from bspml.data.decision_words import note_on_new_classes
 from bspml.data.decisions import (
     CorrectedLabels,
     apply_decisions,
@@ -163,6 +164,7 @@ def load_data(config: Config) -> ExperimentData:
         given, is_noisy, notes = _training_labels(config, train, features)
         decided = _decisions(config, given)
         if decided is not None:
+            notes = (*notes, *note_on_new_classes(given, decided))
             corrected = decided.labels.astype(str)
             is_noisy = np.where(corrected == given, is_noisy, corrected != true_labels)
             given = corrected

@@ -18,6 +18,7 @@ from bspml.checks import check_device, check_number
 from bspml.cli.audit_source import AuditSource, Options, read_source
 from bspml.cli.streams import note, put
 from bspml.counting import counted
+from bspml.data.decision_words import counts_of_decisions, note_on_new_classes
 from bspml.data.decisions import (
     CorrectedLabels,
     Decision,
@@ -78,11 +79,14 @@ def run_audit(
         for sentence in passed:
             note(f"note: {sentence}")
         corrected = apply_decisions(report.labels, decisions, report.weights, report.names)
+        for sentence in note_on_new_classes(report.labels, corrected):
+            note(f"bspml: warning: {_plain(sentence, None)}")
         files = [*files, write_corrected(folder / CORRECTED, corrected)]
     if as_json:
         put(_as_json(report, folder, files, caution, decisions))
     else:
-        put(_shown(report, folder, files, corrected, quiet))
+        said = _shown(report, folder, files, quiet)
+        put(said if corrected is None else _applied(corrected, folder, files))
         _remarks(files, caution if corrected is None and quiet else "")
     if fail_above is not None:
         _judge(report, fail_above)
@@ -193,7 +197,6 @@ def _shown(
     report: AuditReport,
     folder: Path,
     files: list[Path],
-    corrected: CorrectedLabels | None,
     quiet: bool,
 ) -> str:
     lines = [report.sentence]
@@ -210,16 +213,15 @@ def _shown(
             f"{_looking(found['classes_that_look_like_another'])} the same as another.",
             *_suspects(report),
         ]
-    if corrected is not None:
-        said = {word: int((corrected.decisions == word).sum()) for word in ("right", "wrong")}
-        renamed = int(((corrected.decisions == "wrong") & (corrected.weights > 0)).sum())
-        lines += [
-            "",
-            f"{folder / CORRECTED}: {counted(said['right'], 'label')} confirmed, "
-            f"{said['wrong']} wrong ({renamed} with a new label)",
-        ]
     written = _for_people(files)
     return "\n".join([*lines, "", f"{folder}: {', '.join(written)}"] if written else lines)
+
+
+def _applied(corrected: CorrectedLabels, folder: Path, files: list[Path]) -> str:
+    """What the decisions changed and where it is; what the audit found is on its page."""
+    lines = [f"{folder / CORRECTED}: {counts_of_decisions(corrected)}"]
+    written = _for_people(files)
+    return "\n".join([*lines, f"{folder}: {', '.join(written)}"] if written else lines)
 
 
 def _numbers(found: Mapping[str, Any]) -> str:

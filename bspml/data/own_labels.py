@@ -19,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from bspml.counting import counted
+from bspml.data.decision_words import note_on_new_classes
 from bspml.data.decisions import (
     CorrectedLabels,
     Decision,
@@ -70,12 +71,14 @@ def own_labels(
     )
     if labels_file is not None:
         told, notes = _from_labels(labels_file, data.train)
+        notes += note_on_new_classes(origin.labels, told)
     if decisions_file is not None:
         # The labels that the decisions are about, where `labels_file` gave other ones.
         about = Origin(told.labels, origin.names)
         found, passed = located(read_decisions(decisions_file), about, data.train.rows)
         notes += passed
         told = apply_decisions(told.labels, found, told.weights)
+        notes += note_on_new_classes(about.labels, told)
     moved, more = _apart(data, told)
     rows = moved.train.rows
     decided = CorrectedLabels(told.labels[rows], told.weights[rows], told.decisions[rows])

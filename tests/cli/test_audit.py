@@ -147,7 +147,11 @@ def test_decisions_make_a_corrected_label_file(case, capsys):
     )
     code, out, _ = run(capsys, "data.npz", "--apply", "decisions.csv")
     assert code == 0
-    assert "1 label confirmed, 2 wrong (1 with a new label)" in out
+    # What was applied and where; the audit itself was told when it was made.
+    first, second = out.splitlines()
+    corrected = Path("data-audit/labels-corrected.csv")
+    assert first == f"{corrected}: 1 label kept as right, 1 relabelled, 1 dropped"
+    assert second.startswith("data-audit: audit.csv, audit.parquet, classes.csv")
     with Path("data-audit/labels-corrected.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert list(rows[0]) == ["index", "label", "weight", "decision"]
@@ -158,10 +162,27 @@ def test_decisions_make_a_corrected_label_file(case, capsys):
     audited = pd.read_parquet("data-audit/audit.parquet").set_index("index")["weight"]
     assert all(float(rows[i]["weight"]) == audited[i] for i in range(7, 60))
     # The same from the folder of the earlier audit, without auditing again.
-    first = (Path("data-audit/labels-corrected.csv")).read_bytes()
+    first = corrected.read_bytes()
     code, _, err = run(capsys, "data-audit", "--apply", "decisions.csv", "--json")
     assert (code, err) == (0, "")
-    assert (Path("data-audit/labels-corrected.csv")).read_bytes() == first
+    assert corrected.read_bytes() == first
+    code, out, _ = run(capsys, "data-audit", "--apply", "decisions.csv")
+    assert out == f"{corrected}: 1 label kept as right, 1 relabelled, 1 dropped\n"
+
+
+def test_a_relabelling_to_a_class_that_nobody_has_is_applied_with_a_warning(case, capsys):
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels)
+    run(capsys, "data.npz", "--quiet")
+    Path("decisions.csv").write_text("index,decision,new_label\n0,wrong,clas a\n1,wrong,class b\n")
+    code, out, err = run(capsys, "data-audit", "--apply", "decisions.csv")
+    assert code == 0
+    assert "2 relabelled" in out
+    assert err == (
+        "bspml: warning: 1 sample gets a class that no given label has: 'clas a' (did you mean "
+        "'class a'?). If it is a new class, leave it; else correct `new_label` in the decisions "
+        "and apply them again.\n"
+    )
 
 
 def test_decisions_about_other_data_are_refused_before_the_work(case, capsys):
