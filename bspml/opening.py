@@ -7,12 +7,15 @@ import numpy as np
 from bspml.build import classes_per_batch
 from bspml.config import Config
 from bspml.counting import counted
+from bspml.data.decision_words import counts_of_decisions
 from bspml.experiment_data import ExperimentData
 
 
 def opening_lines(config: Config, data: ExperimentData) -> list[str]:
     """The lines under the one that names the experiment."""
     lines = [sides(data)]
+    if data.decided is not None and data.decided.decisions.any():
+        lines.append(f"decided among the training samples: {counts_of_decisions(data.decided)}")
     wanted, used = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
     if used < wanted:
         lines.append(

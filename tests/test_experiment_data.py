@@ -155,13 +155,31 @@ def test_decisions_of_an_audit_of_the_whole_folder_are_trained_on(photos, tmp_pa
     assert lines.said[0] == (
         "training on 4 of 8 classes (24 samples), 4 held out for the evaluation (23 samples)"
     )
-    assert "2 samples change sides" in lines.said[1]
+    # Of the four, those of the classes that train.
+    assert lines.said[1] == (
+        "decided among the training samples: 0 labels kept as right, 2 relabelled, 0 dropped"
+    )
+    assert "2 samples change sides" in lines.said[2]
     table = read_weights(folder.weights)
     assert table.names == data.names
     decided = {data.names[i] for i, flags in enumerate(table.flags) if "decided" in flags}
     assert decided == {"class 0/3.jpg", "class 7/5.jpg"}
     for suspect in read_json(folder.path / "suspects.json")["suspects"]:
         assert suspect["name"] == data.names[suspect["index"]]
+
+
+def test_a_relabelling_to_a_class_that_nobody_has_is_noted(photos, tmp_path):
+    known = load_config(None, ["data.subset=5"])
+    name = load_data(known).labels[0]
+    (tmp_path / "d.csv").write_text(f"index,decision,new_label\n0,wrong,{name}x\n")
+    setting = f"noise.decisions_file={tmp_path / 'd.csv'}"
+    (note,) = load_data(load_config(None, ["data.subset=5", setting])).notes
+    said = f"1 sample gets a class that no given label has: '{name}x' (did you mean"
+    assert note.startswith(said)
+    own = ["noise.kind=none", "noise.rate=0", "training.methods=[bspml]", setting]
+    (tmp_path / "d.csv").write_text("index,decision,new_label,name\n0,wrong,clas 1,class 0/0.jpg\n")
+    (note,) = load_data(folder_settings(photos, *own)).notes
+    assert "'clas 1' (did you mean 'class 1'?)" in note
 
 
 def test_fewer_classes_than_a_batch_takes_make_smaller_batches(photos, features, tmp_path):

@@ -138,13 +138,16 @@ def _print_result(result: Any, as_json: bool, files: str) -> None:
 
 def labels_in_words(noise: Any, what: str) -> str:
     """Where a section of noise takes its labels from: '30% symmetric label noise planted'."""
-    # The noise of a classification has no list.
+    # The noise of a classification has neither a list nor decisions.
     file = noise.labels_file or getattr(noise, "list_file", None)
+    decisions = getattr(noise, "decisions_file", None)
     if file:
-        return f"labels of {file}"
-    if noise.kind == "none":
-        return "labels as they are"
-    return f"{noise.rate:.0%} {noise.kind} {what} planted"
+        labels = f"labels of {file}"
+    elif noise.kind == "none":
+        labels = "labels as given" if decisions else "labels as they are"
+    else:
+        labels = f"{noise.rate:.0%} {noise.kind} {what} planted"
+    return f"{labels}, with the decisions of {decisions}" if decisions else labels
 
 
 class Terminal:
@@ -159,8 +162,6 @@ class Terminal:
     def begin(self, config: Any, folder: RunFolder) -> None:
         """One line: what is trained on what, and where."""
         labels = labels_in_words(config.noise, "label noise")
-        if config.noise.decisions_file:
-            labels += f", decisions of {config.noise.decisions_file}"
         self.say(f"{config.name}: {config.data.name}, {labels}, seed {config.seed}; {folder.path}")
 
     def say(self, line: str) -> None:

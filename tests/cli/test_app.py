@@ -269,6 +269,14 @@ def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
         ({}, "30% symmetric label noise planted"),
         ({"labels_file": "l.txt"}, "labels of l.txt"),
         ({"list_file": "list.csv"}, "labels of list.csv"),
+        (
+            {"kind": "none", "decisions_file": "d.csv"},
+            "labels as given, with the decisions of d.csv",
+        ),
+        (
+            {"decisions_file": "d.csv"},
+            "30% symmetric label noise planted, with the decisions of d.csv",
+        ),
     ],
 )
 def test_the_line_that_opens_a_run_says_where_its_labels_are_from(section, said):
