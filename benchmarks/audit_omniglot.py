@@ -1,6 +1,6 @@
 """What the audit finds on Omniglot: wrong labels, copies, merged and split classes.
 
-    python benchmarks/audit_omniglot.py --root OMNIGLOT --cache CACHE [--seeds 5]
+    python benchmarks/audit_omniglot.py --root DATA --cache CACHE [--seeds 5]
 
 OMNIGLOT has labels.csv (path, class_name, alphabet, split).  A small network is trained by plain
 multi-similarity on the background alphabets (about a minute) and embeds the 659 characters of the
@@ -21,13 +21,13 @@ recall of both flags, and the share of the remaining classes that get them.
 from __future__ import annotations
 
 import argparse
-import csv
 import io
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from data_folders import read_rows
 from PIL import Image
 from pytorch_metric_learning.losses import MultiSimilarityLoss
 from pytorch_metric_learning.miners import MultiSimilarityMiner
@@ -86,12 +86,11 @@ class Omniglot:
 
 def load(root: Path, cache: Path) -> Omniglot:
     """Read the images and train the network, each once."""
-    with (root / "labels.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    folder, rows = read_rows(root, "omniglot")
     stored = cache / f"pixels{SIDE}.npy"
     if not stored.exists():
         cache.mkdir(parents=True, exist_ok=True)
-        np.save(stored, np.stack([read_pixels(Image.open(root / r["path"])) for r in rows]))
+        np.save(stored, np.stack([read_pixels(Image.open(folder / r["path"])) for r in rows]))
     pixels = np.load(stored)
     background = np.array([r["split"] == "train" for r in rows])
     names, labels = np.unique([r["class_name"] for r in rows], return_inverse=True)
@@ -107,7 +106,7 @@ def load(root: Path, cache: Path) -> Omniglot:
         features=embed(network, as_images(pixels[seen])).numpy(),
         classes=classes,
         alphabets=np.array([names[c].split("/")[0] for c in present]),
-        paths=[root / rows[i]["path"] for i in seen],
+        paths=[folder / rows[i]["path"] for i in seen],
         network=network,
     )
 

@@ -40,7 +40,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from local_data import load, read_rows
+from local_data import load, rows_of
 from pairing import column, kept_run, paired
 from torch import Tensor
 from training import OUR_LOSS, PAPER_LOSS, make_trainer
@@ -82,7 +82,7 @@ class Birds:
 def load_birds(root: Path, cache: Path) -> Birds:
     """CUB-50, the first half of the classes for training."""
     data = load("cub", root, cache)
-    _, rows = read_rows("cub", root)
+    _, rows = rows_of("cub", root)
     features = torch.from_numpy(data.features)
     train = data.labels < NUM_TRAINING_CLASSES
     prism = {}

@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("grid", type=Path, help="YAML, see configs/benchmarks/")
     parser.add_argument("--out", type=Path, default=Path("runs/grid"), help="run folders, results")
-    parser.add_argument("--root", type=Path, help="folder of the data sets' folders")
+    parser.add_argument("--root", type=Path, help="folder of the data sets' folders, or of one")
     parser.add_argument("--cache", help="folder of extracted features (data.cache)")
     parser.add_argument("--jobs", type=int, default=1, help="processes a device")
     parser.add_argument("--threads", type=int, default=1, help="CPU threads of each")

@@ -6,7 +6,7 @@ common: {...}            # of every cell: keys of an experiment, as in configs/g
 datasets:
   cub50:
     title: CUB-50
-    root: cub50          # below --root; left out: data.root stands as it is
+    root: cub50          # in --root, or --root itself; left out: data.root stands as it is
     chosen_by: the command that chose the settings below
     config: {...}        # of this data set's cells, over `common`
 methods:                 # names of bspml.methods, plain or with hyper-parameters
@@ -30,6 +30,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from data_folders import data_folder
 
 from bspml import methods
 from bspml.config import Config
@@ -131,7 +133,7 @@ def read_grid(
 
     Args:
         path: the file.
-        root: folder that the data sets' `root` start in.
+        root: folder that the data sets' `root` start in, or the one of the only data set.
         overrides: {dotted key: value} of every cell, over everything but what the grid varies.
 
     Raises:
@@ -169,7 +171,7 @@ def _cells(
     for key, dataset in tree["datasets"].items():
         start = _merged(tree.get("common") or {}, dataset.get("config") or {})
         if dataset.get("root") is not None and root is not None:
-            start = _merged(start, {"data": {"root": str(root / dataset["root"])}})
+            start = _merged(start, {"data": {"root": str(data_folder(root, dataset["root"]))}})
         for dotted, value in overrides.items():
             start = _merged(start, _nested(dotted, value))
         title = str(dataset.get("title", key))

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import torch
+from data_folders import read_rows
 from PIL import Image, ImageFilter
 
 HUMAN = ("aggre", "r1", "worse")
+FOLDERS = {"cub": "cub50", "cifar": "cifar10n10k", "omniglot": "omniglot"}
 
 
 @dataclass(frozen=True)
@@ -24,17 +25,15 @@ class DataSet:
     human: dict[str, np.ndarray]
 
 
-def read_rows(name: str, root: Path) -> tuple[Path, list[dict[str, str]]]:
+def rows_of(name: str, root: Path) -> tuple[Path, list[dict[str, str]]]:
     """The data set's folder, and the rows of its labels.csv (Omniglot: background alphabets)."""
-    folder = root / {"cub": "cub50", "cifar": "cifar10n10k", "omniglot": "omniglot"}[name]
-    with (folder / "labels.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    folder, rows = read_rows(root, FOLDERS[name])
     return folder, [r for r in rows if name != "omniglot" or r["split"] == "train"]
 
 
 def load(name: str, root: Path, cache: Path) -> DataSet:
     """Read labels.csv and the features, computing these once."""
-    folder, rows = read_rows(name, root)
+    folder, rows = rows_of(name, root)
     paths = [folder / r["path"] for r in rows]
     features = stored(
         cache / f"{name}.npy",
@@ -49,7 +48,7 @@ def load(name: str, root: Path, cache: Path) -> DataSet:
 
 def omniglot_images(root: Path, cache: Path, side: int) -> tuple[torch.Tensor, np.ndarray]:
     """Ink of the background alphabets, (N, 1, side, side) in [0, 1], and classes (N,)."""
-    folder, rows = read_rows("omniglot", root)
+    folder, rows = rows_of("omniglot", root)
     small = stored(
         cache / f"omniglot-{side}px.npy",
         lambda: np.stack([np.asarray(shrink(read_ink(folder / r["path"]), side)) for r in rows]),

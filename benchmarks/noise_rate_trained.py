@@ -183,7 +183,7 @@ def main() -> None:
     """Run, or read, every rate and seed; print the tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", choices=("glyphs", "omniglot"), default="glyphs")
-    parser.add_argument("--root", type=Path, help="folder that holds omniglot/")
+    parser.add_argument("--root", type=Path, help="folder that holds omniglot/, or it")
     parser.add_argument("--cache", type=Path, default=Path("runs/benchmark-cache"))
     parser.add_argument("--out", type=Path, default=Path("runs/noise-rate-trained"))
     parser.add_argument("--seeds", type=int, default=5)

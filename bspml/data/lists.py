@@ -20,6 +20,9 @@ from bspml.files import is_special
 _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
 
 
+_NAMED = 5  # entries of a folder that a message names
+
+
 class Row(NamedTuple):
     """The fields of one line, and which line it is, for messages."""
 
@@ -152,7 +155,10 @@ def locate(
     """
     base = Path(root)
     if not base.is_dir():
-        raise DataError(f"{root}: no such folder. Expected {' and '.join(files)} in it: {source}")
+        raise DataError(
+            f"{root}: no such folder.{holding(base.parent)} Expected {' and '.join(files)} in "
+            f"{base.name}: {source}"
+        )
     best, lacking = base, list(files)
     for folder in folders:
         missing = [name for name in files if not (base / folder / name).exists()]
@@ -161,7 +167,17 @@ def locate(
         if len(missing) < len(lacking):
             best, lacking = base / folder, missing
     have = "are" if len(lacking) > 1 else "is"
-    raise DataError(f"{best}: {', '.join(lacking)} {have} missing there. {source}")
+    raise DataError(f"{best}: {', '.join(lacking)} {have} missing there.{holding(best)} {source}")
+
+
+def holding(folder: Path) -> str:
+    """' FOLDER holds a, b.' for a message that names what was looked for; '' of no folder."""
+    try:
+        names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
+    except OSError:
+        return ""
+    more = f", ... ({len(names)} in all)" if len(names) > _NAMED else ""
+    return f" {folder} holds {', '.join(names[:_NAMED]) or 'nothing'}{more}."
 
 
 def image_root(root: Path, folders: Sequence[str], paths: Sequence[str]) -> Path:

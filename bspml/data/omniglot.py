@@ -26,20 +26,27 @@ SOURCE = (
 
 _FOLDERS = {"train": "images_background", "test": "images_evaluation"}
 _TABLE = "labels.csv"
+# Where the folders lie in `root`: right there, or as others unpack them; each also in the folder
+# of this data set among others.
+_NESTED = (
+    "", "omniglot-py", "python", "omniglot", "omniglot/omniglot-py", "omniglot/python",
+)  # fmt: skip
 
 
 def read_omniglot(root: str | os.PathLike[str]) -> RetrievalData:
     """The two unpacked folders, or a `labels.csv` (path, class, split); counts are not checked.
 
+    `root` holds them, or a folder `omniglot` that does.
     In the folders a class is alphabet/character, in the table what its column of classes says.
 
     Raises:
         DataError: neither is there, or a drawing lies outside a character's folder.
     """
-    if (Path(root) / _TABLE).is_file():
-        found = read_path_table(Path(root) / _TABLE, content="character")
-        return RetrievalData("omniglot", found.train, found.test, ks=KS, notes=found.notes)
-    base = locate(root, ("", "omniglot-py", "python"), tuple(_FOLDERS.values()), SOURCE)
+    for table in (Path(root) / _TABLE, Path(root) / "omniglot" / _TABLE):
+        if table.is_file():
+            found = read_path_table(table, content="character")
+            return RetrievalData("omniglot", found.train, found.test, ks=KS, notes=found.notes)
+    base = locate(root, _NESTED, tuple(_FOLDERS.values()), SOURCE)
     train, test = (_split(base, name) for name in _FOLDERS)
     return RetrievalData("omniglot", train, test, ks=KS)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.data.lists import Row, safe_paths
+from bspml.data.lists import Row, holding, safe_paths
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit, half_of_classes
 from bspml.data.tables import read_texts
 from bspml.errors import DataError
@@ -108,7 +108,7 @@ def _table(root: Path) -> Path:
     for name in _TABLES:
         if (root / name).is_file():
             return root / name
-    raise DataError(f"{root}: has none of {', '.join(_TABLES)}. {SOURCE}")
+    raise DataError(f"{root}: has none of {', '.join(_TABLES)}.{holding(root)} {SOURCE}")
 
 
 def _column(columns: dict[str, list[str]], wanted: Any, path: Path, what: str) -> list[str]:

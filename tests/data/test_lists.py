@@ -1,10 +1,11 @@
 """Annotation lists: odd line ends are fine, paths that leave the folder are not."""
 
 import os
+import re
 
 import pytest
 
-from bspml.data.lists import Row, column, image_root, locate, read_rows, safe_paths
+from bspml.data.lists import Row, column, holding, image_root, locate, read_rows, safe_paths
 from bspml.errors import DataError
 
 
@@ -82,14 +83,20 @@ def test_numbers_name_their_line(tmp_path):
 
 def test_the_folder_with_the_files_is_found(tmp_path):
     (tmp_path / "sub").mkdir()
-    with pytest.raises(DataError, match=r"a\.txt, b\.txt are missing there. Get it."):
+    with pytest.raises(DataError, match=r"a\.txt, b\.txt are missing there\. .* holds sub\. Get"):
         locate(tmp_path, ("", "sub"), ("a.txt", "b.txt"), "Get it.")
     (tmp_path / "sub/a.txt").touch()
     with pytest.raises(DataError, match=r"sub: b\.txt is missing there"):
         locate(tmp_path, ("", "sub"), ("a.txt", "b.txt"), "Get it.")
     (tmp_path / "sub/b.txt").touch()
     assert locate(tmp_path, ("", "sub"), ("a.txt", "b.txt"), "") == tmp_path / "sub"
-    with pytest.raises(DataError, match="no such folder"):
+    said = r"no: no such folder\. .* holds sub\. Expected a\.txt in no: Get it\."
+    with pytest.raises(DataError, match=said):
         locate(tmp_path / "no", ("",), ("a.txt",), "Get it.")
+    for name in "fedcba":
+        (tmp_path / "sub" / name).touch()
+    more = r" .*sub holds a, a\.txt, b, b\.txt, c, \.\.\. \(8 in all\)\."
+    assert re.fullmatch(more, holding(tmp_path / "sub"))
+    assert holding(tmp_path / "none") == ""
     assert image_root(tmp_path, ("", "sub"), ["a.txt"]) == tmp_path / "sub"
     assert image_root(tmp_path, ("sub",), ["nowhere/a"]) == tmp_path / "sub"

@@ -23,7 +23,10 @@ def tree(tmp_path, image_at):
     return make
 
 
-@pytest.mark.parametrize("pattern", ["{0}", "{0}/{0}", "python/{0}", "omniglot-py/{0}"])
+@pytest.mark.parametrize(
+    "pattern",
+    ["{0}", "{0}/{0}", "python/{0}", "omniglot-py/{0}", "omniglot/{0}", "omniglot/python/{0}"],
+)
 def test_alphabets_split_and_characters_are_classes(tree, pattern):
     data = read_omniglot(tree(pattern))
     assert data.train.classes.tolist() == ["Greek/character01", "Greek/character02"]
