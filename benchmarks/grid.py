@@ -38,7 +38,7 @@ _TIMED_STEPS = 20  # of the short run that estimates a cell's time
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit status: 0, 1 if a cell failed, 2 for a mistake in the grid file or the arguments."""
+    """Exit status: 0, 1 if a cell failed, 2 for a mistake in the grid file, arguments or data."""
     options = _parser().parse_args(arguments)
     try:
         grid = _read(options)
@@ -164,6 +164,7 @@ def _write(grid: Grid, out: Path, failed: Sequence[Outcome]) -> list[str]:
 
 def _dry_run(grid: Grid, options: argparse.Namespace) -> int:
     timed = _finished_seconds(grid, options.out)
+    lost: dict[str, str] = {}  # data set: why it cannot be read
     total, unknown, open_ = 0.0, 0, 0
     for cell in grid.cells:
         if RunFolder(options.out / cell.name).finished:
@@ -171,20 +172,31 @@ def _dry_run(grid: Grid, options: argparse.Namespace) -> int:
             continue
         open_ += 1
         kind = (cell.dataset, cell.method)
-        if options.time and kind not in timed:
-            timed[kind] = _timed(cell, options.devices.split(",")[0], options.threads)
+        if options.time and kind not in timed and cell.dataset not in lost:
+            try:
+                timed[kind] = _timed(cell, options.devices.split(",")[0], options.threads)
+            except UserError as err:
+                lost[cell.dataset] = str(err)
         seconds = timed.get(kind) or timed.get((cell.dataset, ""))
         started = "goes on, " if RunFolder(options.out / cell.name).config.is_file() else ""
         shown = "time unknown" if seconds is None else f"about {seconds:.0f} s"
         print(f"{cell.name}: {started}{shown}", flush=True)
         total, unknown = total + (seconds or 0.0), unknown + (seconds is None)
     places = options.jobs * len(options.devices.split(","))
-    rest = f", and {unknown} of unknown time (--time estimates them)" if unknown else ""
-    print(
-        f"\n{grid.name}: {open_} of {len(grid.cells)} cells to run, about {total / 60:.0f} min of "
-        f"one process, {total / 60 / places:.0f} min on {places}{rest}"
+    estimate = (
+        f"about {total / 60:.0f} min of one process, {total / 60 / places:.0f} min on {places}"
     )
-    return 0
+    hint = "" if options.time else " (--time estimates them)"
+    rest = f"{unknown} of unknown time{hint}"
+    said = [estimate] * (unknown < open_ or not open_) + [rest] * (unknown > 0)
+    print(f"\n{grid.name}: {open_} of {len(grid.cells)} cells to run, {', and '.join(said)}")
+    for dataset, why in lost.items():
+        print(
+            f"error: {dataset} cannot be read, so nothing of it was timed. {why}", file=sys.stderr
+        )
+    if lost and options.root is None:
+        print("Name the folder of the data sets' folders with --root.", file=sys.stderr)
+    return 2 if lost else 0
 
 
 def _finished_seconds(grid: Grid, out: Path) -> dict[tuple[str, str], float]:
@@ -209,17 +221,17 @@ def _seconds(path: Path) -> float | None:
 
 
 def _timed(cell: Cell, device: str, threads: int) -> float | None:
-    """Seconds of a cell from a short run of it: its steps scaled up, the rest once an epoch."""
+    """Seconds of a cell from a short run of it: its steps scaled up, the rest once an epoch.
+
+    Raises:
+        UserError: its data cannot be read.
+    """
     config = cell.config
+    start = time.perf_counter()
+    samples = len(load_data(config).codes)
+    loading = time.perf_counter() - start
     if cell.method != UNTRAINED:
         batch = config.sampler.classes_per_batch * config.sampler.samples_per_class
-        start = time.perf_counter()
-        try:
-            samples = len(load_data(config).codes)
-        except UserError as err:
-            print(f"{cell.dataset}: {err}", file=sys.stderr)
-            return None
-        loading = time.perf_counter() - start
         steps = config.training.batches_per_epoch or max(1, samples // batch)
         few = {"batches_per_epoch": min(steps, _TIMED_STEPS), "epochs": 1}
         short = config.model_copy(update={"training": config.training.model_copy(update=few)})

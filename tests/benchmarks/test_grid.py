@@ -242,6 +242,22 @@ def test_a_dry_run_can_time_a_short_cell(grid, tiny, capsys):
     assert "unknown" not in printed
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_dry_run_without_the_data_says_so_once_and_exits_with_2(grid, tiny, capsys, named):
+    old = "glyphs: {title: Glyphs_4 & more}"
+    new = "omniglot: {root: omniglot, config: {data: {name: omniglot}}}"
+    tiny.write_text(TINY.replace(old, new))
+    more = ["--root", str(tiny.parent / "none")] * named
+    assert run(grid, tiny, "--dry-run", "--time", *more) == 2
+    out, err = capsys.readouterr()
+    assert "9 of 9 cells to run, 9 of unknown time\n" in out
+    assert "0 min" not in out
+    assert err.count("omniglot cannot be read") == err.count("brendenlake") == 1
+    assert ("with --root" in err) is not named
+    assert run(grid, tiny, "--dry-run", *more) == 0
+    assert "9 of unknown time (--time estimates them)\n" in capsys.readouterr().out
+
+
 def test_only_and_set_refuse_what_is_not_there(grid, tiny, capsys):
     assert run(grid, tiny, "--only", "nobody") == 2
     assert "nobody" in capsys.readouterr().err
