@@ -5,7 +5,8 @@
 
 Each cell is a run folder of --out, named after what it is and a digest of its settings: finished
 cells are read, interrupted ones go on, and grids that share cells share their runs.  A cell that
-fails is reported and does not stop the others; the exit status is then 1.  --jobs and --devices run
+fails is reported and does not stop the others; the exit status is then 1.  One that another grid on
+the same --out is running is passed over.  --jobs and --devices run
 several at a time.  Results: NAME.parquet and .csv (one row a cell), NAME-curves (one a cell and
 epoch), NAME.md and NAME.tex (tables).  The grid file is explained in grid_file.py.
 """
@@ -29,6 +30,7 @@ from grid_run import TIMING, Outcome, run_cell, run_cells
 from grid_tables import make_tables, missing_notes, to_latex, to_markdown
 
 from bspml.config.reading import parse_yaml
+from bspml.counting import counted
 from bspml.errors import ConfigError, UserError
 from bspml.experiment_data import load_data
 from bspml.files import atomic_write
@@ -49,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     if options.dry_run:
         return _dry_run(grid, options)
-    failed: list[Outcome] = []
-    if not options.report:
-        failed = _run(grid, options)
+    outcomes = [] if options.report else _run(grid, options)
+    failed = [outcome for outcome in outcomes if outcome.error]
+    elsewhere = [outcome for outcome in outcomes if outcome.elsewhere]
     try:
-        damaged = _write(grid, options.out, failed)
+        damaged = _write(grid, options.out, failed, elsewhere)
     except OSError as err:
         print(f"error: {err}", file=sys.stderr)
         return 2
@@ -63,6 +65,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"failed: {outcome.cell.name}: {outcome.error}", file=sys.stderr)
         if outcome.details:
             print(outcome.details, file=sys.stderr)
+    if elsewhere:
+        count = counted(len(elsewhere), "cell was", "cells were")
+        print(
+            f"{count} running elsewhere; when that is done, --report makes the tables with "
+            f"{'it' if len(elsewhere) == 1 else 'them'}",
+            file=sys.stderr,
+        )
     return 1 if failed or damaged else 0
 
 
@@ -124,10 +133,11 @@ def _run(grid: Grid, options: argparse.Namespace) -> list[Outcome]:
     def report(outcome: Outcome) -> None:
         done["cells"] += 1
         word = f"FAILED: {outcome.error}" if outcome.error else f"{outcome.seconds:.1f} s"
+        if outcome.elsewhere:
+            word = "running elsewhere"
         print(f"[{done['cells']}/{len(grid.cells)}] {outcome.cell.name}: {word}", flush=True)
 
-    outcomes = run_cells(grid.cells, options.out, devices, options.jobs, options.threads, report)
-    return [outcome for outcome in outcomes if outcome.error]
+    return run_cells(grid.cells, options.out, devices, options.jobs, options.threads, report)
 
 
 def _extract_features(cells: Sequence[Cell]) -> None:
@@ -141,9 +151,13 @@ def _extract_features(cells: Sequence[Cell]) -> None:
                 print(f"{cell.dataset}: {err}", flush=True)
 
 
-def _write(grid: Grid, out: Path, failed: Sequence[Outcome]) -> list[str]:
+def _write(
+    grid: Grid, out: Path, failed: Sequence[Outcome], elsewhere: Sequence[Outcome]
+) -> list[str]:
     """Results and tables; what is wrong with finished cells that cannot be read."""
-    results = result_rows(grid, out, [outcome.cell.name for outcome in failed])
+    unfinished = {outcome.cell.name: "failed" for outcome in failed}
+    unfinished |= {outcome.cell.name: "running elsewhere" for outcome in elsewhere}
+    results = result_rows(grid, out, unfinished)
     curves = curve_rows(grid, out)
     out.mkdir(parents=True, exist_ok=True)
     write_frame(results, out / grid.name)

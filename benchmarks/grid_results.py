@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,18 +27,19 @@ _LAST = (
 _MEASURED = ("map_at_r", "r_precision", "nmi", "ami")
 
 
-def result_rows(grid: Grid, out: Path, failed: Iterable[str] = ()) -> pd.DataFrame:
+def result_rows(grid: Grid, out: Path, unfinished: Mapping[str, str] | None = None) -> pd.DataFrame:
     """One row a cell.
 
     Columns: what the cell is (dataset, title, method, method_title, noise, rate, seed, one a varied
     setting (`VARIED` and its key), embedding_size, epochs, split, published_set, run), its status
-    (finished, failed, missing, or damaged: finished, but its files cannot be read, as `note` says),
+    (finished, missing, or damaged: finished, but its files cannot be read, as `note` says; else
+    what `unfinished` says of that run, failed or running elsewhere),
     and of finished ones the metrics as fractions: of the last epoch by their names; `best_*` of the
     epoch that is best on the test classes, an oracle; `selected_*` of the one that validation
     classes choose, where the run recorded them; seconds of training.
     """
-    failed = set(failed)
-    return pd.DataFrame([_row_or_fault(cell, out, failed) for cell in grid.cells])
+    known = unfinished or {}
+    return pd.DataFrame([_row_or_fault(cell, out, known) for cell in grid.cells])
 
 
 def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
@@ -89,9 +90,9 @@ def _records(folder: RunFolder) -> list[EpochRecord]:
         return []
 
 
-def _row_or_fault(cell: Cell, out: Path, failed: set[str]) -> dict[str, Any]:
+def _row_or_fault(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[str, Any]:
     try:
-        return _row(cell, out, failed)
+        return _row(cell, out, unfinished)
     except (UserError, AttributeError, IndexError) as err:  # cut, edited, or no records at all
         what = str(err) if isinstance(err, UserError) else "its records or summary are incomplete"
         words = what if cell.name in what else f"{out / cell.name}: {what}."
@@ -99,10 +100,10 @@ def _row_or_fault(cell: Cell, out: Path, failed: set[str]) -> dict[str, Any]:
         return _identity(cell) | {"status": "damaged", "note": f"{words} {remedy}"}
 
 
-def _row(cell: Cell, out: Path, failed: set[str]) -> dict[str, Any]:
+def _row(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[str, Any]:
     row, folder = _identity(cell), RunFolder(out / cell.name)
     if not folder.finished:
-        return row | {"status": "failed" if cell.name in failed else "missing"}
+        return row | {"status": unfinished.get(cell.name, "missing")}
     records = RecordLog(folder.records).read()
     evaluated = [record for record in records if record.recall_at_k]
     last = records[-1]

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from bspml.checks import check_device
 from bspml.config import Config, dump_config, load_config
-from bspml.errors import UserError
+from bspml.errors import BusyRunError, UserError
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment import run_experiment
 from bspml.experiment_data import ExperimentData, load_data
@@ -38,6 +38,7 @@ class Outcome:
     """What became of a cell: `error` is None if it is finished, else a line for a person.
 
     Attributes:
+        elsewhere: another process, such as a second grid, is running it; no error.
         details: of an error that is not the user's, the traceback.
     """
 
@@ -45,6 +46,7 @@ class Outcome:
     seconds: float
     error: str | None = None
     details: str = ""
+    elsewhere: bool = False
 
 
 Report = Callable[[Outcome], None]
@@ -144,6 +146,8 @@ def run_cell(cell: Cell, out: Path, device: str = "cpu", threads: int = 1) -> Ou
             )
             (_evaluate_untrained if cell.method == UNTRAINED else _train)(config, folder)
             write_json(folder / TIMING, {"seconds": time.perf_counter() - start})
+    except BusyRunError:
+        return Outcome(cell, time.perf_counter() - start, elsewhere=True)
     except UserError as err:
         error = str(err)
     except Exception as err:
@@ -165,6 +169,12 @@ def _train(config: Config, path: Path) -> None:
 def _evaluate_untrained(config: Config, path: Path) -> None:
     """The row of a table that says what the training was worth: the features as they are."""
     data = load_data(config)
+    folder = RunFolder.create(path) if not path.is_dir() else RunFolder(path)
+    with folder.locked():
+        _write_untrained(config, data, folder)
+
+
+def _write_untrained(config: Config, data: ExperimentData, folder: RunFolder) -> None:
     embeddings, words = _features(config, data, data.test_images)
     gallery = None
     if data.gallery_images is not None:
@@ -179,7 +189,6 @@ def _evaluate_untrained(config: Config, path: Path) -> None:
         clustering=config.evaluation.clustering,
         seed=config.seed,
     )
-    folder = RunFolder.create(path) if not path.is_dir() else RunFolder(path)
     record = EpochRecord(
         UNTRAINED, 0, recall_at_k=found.recall_at_k, map_at_r=found.map_at_r,
         r_precision=found.r_precision, nmi=found.nmi, ami=found.ami, notes=(words,),

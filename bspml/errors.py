@@ -44,6 +44,10 @@ class RunError(UserError, OSError):
     """A run folder cannot be used as asked: it exists already, or is not a run."""
 
 
+class BusyRunError(RunError):
+    """Another process trains in the run folder."""
+
+
 class MissingDependencyError(UserError, ImportError):
     """An optional package is needed; the message has the line that installs it."""
 

@@ -177,7 +177,8 @@ def run_folder(
     checkpoint.
 
     Raises:
-        RunError: another process is training this run, or the folder is used.
+        BusyRunError: another process is training this run.
+        RunError: the folder is used.
     """
     with folder.locked():
         if not resume:

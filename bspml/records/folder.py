@@ -93,7 +93,8 @@ class RunFolder:
         """Keep other processes from training in this folder while a block runs.
 
         Raises:
-            RunError: on entering: another process does, or the folder is not writable.
+            BusyRunError: on entering: another process does.
+            RunError: on entering: the folder is not writable.
         """
         return exclusive(self.lock)
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bspml.errors import RunError
+from bspml.errors import BusyRunError, RunError
 
 try:
     import fcntl
@@ -25,7 +25,8 @@ def exclusive(path: Path) -> Iterator[None]:
     The file is removed afterwards; one that a killed process left is no lock.
 
     Raises:
-        RunError: another process holds it, or the file cannot be made.
+        BusyRunError: another process holds it.
+        RunError: the file cannot be made.
     """
     if fcntl is None:
         yield
@@ -60,7 +61,7 @@ def _take(path: Path) -> int:
         ours = err.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
     if not ours:
         os.close(descriptor)
-        raise RunError(
+        raise BusyRunError(
             f"{path.parent}: another process is training this run; wait until it ends, or stop it."
         )
     return descriptor

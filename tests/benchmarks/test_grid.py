@@ -217,6 +217,22 @@ def test_an_unforeseen_error_fails_its_cell_only(grid, tiny, monkeypatch, capsys
     assert "ZeroDivisionError: by nothing" in capsys.readouterr().err
 
 
+def test_a_cell_that_another_grid_runs_is_passed_over_and_no_failure(grid, tiny, capsys):
+    pytest.importorskip("fcntl")
+    cells = grid.grid_file.read_grid(smaller(tiny)).cells
+    out = tiny.parent / "out"
+    held = [RunFolder.create(out / cell.name) for cell in cells]
+    with held[0].locked(), held[1].locked():  # the untrained one and a trained one
+        assert run(grid, tiny) == 0
+    printed, err = capsys.readouterr()
+    for number, cell in enumerate(cells, 1):
+        assert f"[{number}/2] {cell.name}: running elsewhere\n" in printed
+    assert "2 cells were running elsewhere; when that is done, --report" in err
+    assert set(pd.read_parquet(out / "tiny.parquet").status) == {"running elsewhere"}
+    assert run(grid, tiny) == 0
+    assert set(pd.read_parquet(out / "tiny.parquet").status) == {"finished"}
+
+
 def test_a_run_under_other_defaults_is_not_taken_for_the_cell(grid, tiny, capsys):
     assert run(grid, smaller(tiny)) == 0
     cell = grid.grid_file.read_grid(tiny).cells[1]
