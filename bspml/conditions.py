@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
-from bspml import __version__
 from bspml.config import Config
 from bspml.data.transforms import standard_view
 from bspml.evaluation.neighbours import find_faiss
 from bspml.experiment_data import image_content, image_shape
+from bspml.versions import versions_of
 
 _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "scikit-learn")
 
@@ -18,9 +17,8 @@ _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "sciki
 def versions() -> Mapping[str, str | None]:
     """Versions of what computes the numbers; faiss is None where it is not installed."""
     faiss = find_faiss()
-    known: dict[str, str | None] = {"bspml": __version__}
-    known |= {name: version(name) for name in _LIBRARIES}
-    return known | {"faiss": None if faiss is None else str(faiss.__version__)}
+    found = None if faiss is None else str(faiss.__version__)
+    return {**versions_of(_LIBRARIES), "faiss": found}
 
 
 def seen_and_used(config: Config) -> dict[str, str]:

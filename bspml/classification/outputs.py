@@ -5,13 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import time
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
-from bspml import __version__
 from bspml.cells import label_cells
 from bspml.classification.data import TaskData
 from bspml.classification.losses import SampleLoss
@@ -20,10 +17,12 @@ from bspml.config import ClassificationConfig
 from bspml.files import atomic_write
 from bspml.records import EpochRecord, RunFolder, write_json, write_weights
 from bspml.shapes import Tensor
+from bspml.versions import versions_of
 
 Results = dict[str, dict[str, float | None]]
 
 _SUSPECT = 0.5
+_LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
 
 
 def final_results(
@@ -109,7 +108,7 @@ def write_summary(
             "true_noise_rate": data.noise_rate,
             "estimated_noise_rate": None,
             "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "versions": _versions(),
+            "versions": versions_of(_LIBRARIES),
         },
     )
 
@@ -126,8 +125,3 @@ def _labels(data: TaskData, targets: Tensor) -> np.ndarray:
 
 def _numbers(values: Tensor) -> list[str]:
     return [f"{value:.6g}" for value in values.tolist()]
-
-
-def _versions() -> Mapping[str, Any]:
-    names = ("torch", "numpy", "scikit-learn")
-    return {"bspml": __version__} | {name: version(name) for name in names}

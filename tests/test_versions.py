@@ -1,0 +1,18 @@
+"""Versions of what made a result."""
+
+from importlib.metadata import version
+
+import bspml
+from bspml.classification import outputs
+from bspml.conditions import versions
+from bspml.versions import versions_of
+
+
+def test_versions_are_those_that_are_installed_and_agree_wherever_they_are_written():
+    known = versions_of(("numpy", "scikit-learn"))
+    assert known == {
+        "bspml": bspml.__version__,
+        "numpy": version("numpy"),
+        "scikit-learn": version("scikit-learn"),
+    }
+    assert versions_of(outputs._LIBRARIES).items() <= versions().items()
