@@ -22,7 +22,7 @@ VARIED = "vary "  # before the dotted key, in columns of what the grid varies
 # Of the last record, as fractions or counts.
 _LAST = (
     "epoch", "maw", "sdaw", "age", "noise_rate", "detection_auroc", "detection_precision",
-    "detection_recall",
+    "detection_recall", "outlier_auroc", "outlier_recall",
 )  # fmt: skip
 _MEASURED = ("map_at_r", "r_precision", "nmi", "ami")
 

@@ -162,7 +162,7 @@ def make_curriculum(
     if parts.curriculum_kind is None:
         return None
     if parts.curriculum_kind == "configured":
-        return _configured_curriculum(config, weights, data.is_noisy)
+        return _configured_curriculum(config, weights, data)
     if parts.curriculum_kind == "fixed-clean":
         if data.is_noisy is None:
             raise ConfigError(
@@ -173,12 +173,16 @@ def make_curriculum(
         weights.update(~torch.from_numpy(data.is_noisy))
         return FixedCurriculum(weights)
     return SelfPacedCurriculum(
-        weights, is_noisy=data.is_noisy, seed=config.seed, **parts.curriculum
+        weights,
+        is_noisy=data.is_noisy,
+        is_outlier=data.is_outlier,
+        seed=config.seed,
+        **parts.curriculum,
     )
 
 
 def _configured_curriculum(
-    config: Config, weights: SampleWeights, is_noisy: np.ndarray | None
+    config: Config, weights: SampleWeights, data: ExperimentData
 ) -> SelfPacedCurriculum:
     settings = config.curriculum
     if settings.preset == "auto":
@@ -192,7 +196,8 @@ def _configured_curriculum(
             balance=settings.balance,
             search=settings.search,
             statistics_error=settings.statistics_error,
-            is_noisy=is_noisy,
+            is_noisy=data.is_noisy,
+            is_outlier=data.is_outlier,
             seed=config.seed,
         )
     return SelfPacedCurriculum(
@@ -210,5 +215,6 @@ def _configured_curriculum(
         solver=settings.solver,
         search=settings.search,
         statistics_error=settings.statistics_error,
-        is_noisy=is_noisy,
+        is_noisy=data.is_noisy,
+        is_outlier=data.is_outlier,
     )

@@ -71,6 +71,8 @@ class ExperimentData:
         decided: what a person said about single labels, or None.
         notes: what a reader of the results should know.
         test_names: what each test sample is called, or None.
+        is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their
+            label right nor another one.  None where the truth is not known.
     """
 
     images: Inputs
@@ -91,6 +93,7 @@ class ExperimentData:
     decided: CorrectedLabels | None = None
     notes: tuple[str, ...] = ()
     test_names: tuple[str, ...] | None = None
+    is_outlier: np.ndarray | None = None
 
     @property
     def noise_rate(self) -> float | None:
@@ -159,9 +162,10 @@ def load_data(config: Config) -> ExperimentData:
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
     if told is not None:
         given, decided, notes = train.labels, told.decided, told.notes
-        is_noisy = np.zeros(len(given), dtype=bool)
+        is_noisy, named = np.zeros(len(given), dtype=bool), np.ones(len(given), dtype=bool)
     else:
         given, is_noisy, notes = _training_labels(config, train, features)
+        named = np.isin(true_labels, given)
         decided = _decisions(config, given)
         if decided is not None:
             notes = (*notes, *note_on_new_classes(given, decided))
@@ -189,6 +193,7 @@ def load_data(config: Config) -> ExperimentData:
         decided=decided,
         notes=(*found.notes, *notes),
         test_names=test.names,
+        is_outlier=is_noisy & ~named if known else None,
     )
 
 

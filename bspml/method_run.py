@@ -233,6 +233,8 @@ class MethodRun:
                 "detection_precision": update.detection_precision,
                 "detection_recall": update.detection_recall,
                 "false_alarm_rate": update.false_alarm_rate,
+                "outlier_auroc": update.outlier_auroc,
+                "outlier_recall": update.outlier_recall,
             }
             extra["curriculum"] = update.as_dict()
         weights = self.weights.weights

@@ -16,6 +16,12 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
     lines = [sides(data)]
     if data.decided is not None and data.decided.decisions.any():
         lines.append(f"decided among the training samples: {counts_of_decisions(data.decided)}")
+    if data.is_outlier is not None and data.is_outlier.any():
+        outliers = counted(int(data.is_outlier.sum()), "sample is", "samples are")
+        lines.append(
+            f"{outliers} of no class that a label names: left out of AUROC and false alarms, and "
+            "told from the right labels in figures of their own (outliers)"
+        )
     wanted, used = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
     if used < wanted:
         lines.append(

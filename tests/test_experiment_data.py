@@ -73,6 +73,36 @@ def test_the_fingerprint_follows_files_and_labels(photos, tmp_path):
     assert load_data(folder_settings(copy)).fingerprint != before
 
 
+def test_outliers_are_the_samples_whose_class_no_label_names(photos, tmp_path):
+    data = load_data(folder_settings(photos, "noise.kind=open-set", "noise.rate=0.25"))
+    assert data.is_outlier.sum() == 6  # one of four classes of six
+    assert (data.is_outlier == data.is_noisy).all()
+    assert not load_data(folder_settings(photos)).is_outlier.any()
+    # Given by a file: the second class became the first; one label of the third is merely wrong.
+    known = load_config(None, ["data.subset=3", "noise.kind=none"])
+    names, counts = np.unique(load_data(known).true_labels, return_counts=True)
+    first = np.repeat([names[0], names[0], names[2]], counts)
+    first[-1] = names[0]
+    (tmp_path / "l.txt").write_text("\n".join(first))
+    told = load_data(load_config(None, ["data.subset=3", f"noise.labels_file={tmp_path}/l.txt"]))
+    assert told.is_outlier.sum() == counts[1]
+    assert told.is_noisy.sum() == counts[1] + 1
+    own = folder_settings(photos, "noise.kind=none", "noise.rate=0", "training.methods=[bspml]")
+    assert load_data(own).is_outlier is None
+
+
+def test_outliers_have_figures_of_their_own(photos, tmp_path):
+    config = folder_settings(photos, "noise.kind=open-set", "noise.rate=0.25")
+    lines = Lines()
+    folder = RunFolder.create(tmp_path / "run")
+    result = run_experiment(config, folder, narrator=lines, figures=False)
+    assert lines.said[1].startswith("6 samples are of no class that a label names")
+    last = RecordLog(folder.records).read()[-1]
+    assert 0 <= last.outlier_auroc <= 1
+    assert last.detection_auroc is None  # nobody's label is wrong within the classes
+    assert result.results[last.method]["outlier AUROC"] == last.outlier_auroc
+
+
 def test_queries_are_searched_in_the_gallery(photos, tmp_path, capsys):
     sides = {"train": range(6), "query": range(3), "gallery": range(3, 5)}
     for name, rows in sides.items():

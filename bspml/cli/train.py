@@ -200,8 +200,12 @@ class Terminal:
             cells.append(f"MAW {record.maw:.3f}  SDAW {record.sdaw:.3f}")
             if record.noise_rate is not None:
                 cells.append(f"noise {record.noise_rate:.3f}")
-            if record.detection_auroc is not None:
-                cells.append(f"AUROC {record.detection_auroc:.3f}")
+            for name, auroc in (
+                ("AUROC", record.detection_auroc),
+                ("AUROC of outliers", record.outlier_auroc),
+            ):
+                if auroc is not None and auroc == auroc:  # NaN: nothing to tell apart
+                    cells.append(f"{name} {auroc:.3f}")
             cells.append(record.phase)
         self.say("\n".join(["  ".join(cells), *(f"{'':>16}  {note}" for note in record.notes)]))
 

@@ -27,9 +27,12 @@ class CurriculumRecord:
         noise_interval: its 95 % interval (low, high).
         num_untestable: samples whose class has no other sample of positive weight.
         detection_auroc, detection_precision, detection_recall: of "weight below 0.5" as a
-            detector of wrong labels, where the truth is known.
+            detector of wrong labels, where the truth is known; outliers left out.
         false_alarm_rate: share of right labels with weight below 0.5, where the truth is known.
         score_auroc: AUROC of the p-values behind the weights, where both are known.
+        outlier_auroc: AUROC of telling outliers, which belong to no class that a label names, from
+            right labels, by the p-values or, without any, the weights; None without outliers.
+        outlier_recall: share of the outliers with weight below 0.5.
         reset_model: the caller must now re-initialise the network and its optimiser.
         seconds_statistics: time of the pair statistics.
         seconds_solve: time of everything after them.
@@ -54,6 +57,8 @@ class CurriculumRecord:
     detection_recall: float | None = None
     false_alarm_rate: float | None = None
     score_auroc: float | None = None
+    outlier_auroc: float | None = None
+    outlier_recall: float | None = None
     reset_model: bool = False
     seconds_statistics: float = 0.0
     seconds_solve: float = 0.0

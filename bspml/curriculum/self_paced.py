@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from bspml.checks import check_choice, check_embeddings, check_number
 from bspml.curriculum.automatic import AutomaticUpdate
+from bspml.curriculum.detection import Truth
 from bspml.curriculum.published import PublishedUpdate
 from bspml.curriculum.record import CurriculumRecord
 from bspml.curriculum.search import StatisticsSearch
 from bspml.errors import CheckpointError, InputError
-from bspml.evaluation.detection import noise_detection
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.weights.state import SampleWeights
 
@@ -52,6 +51,8 @@ class SelfPacedCurriculum:
         statistics_error: by neighbours: the largest error of a statistic; None for 1e-3 (paper)
             and 2e-2 (auto).
         is_noisy: (N,) the truth, if known; adds detection figures to the records.
+        is_outlier: (N,) which of the noisy belong to no class that any label names; they are left
+            out of the detection and have figures of their own.  None: none does.
         seed: for the random halves.
 
     Raises:
@@ -88,6 +89,7 @@ class SelfPacedCurriculum:
         search: str = "auto",
         statistics_error: float | None = None,
         is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
+        is_outlier: Bool[Tensor, " N"] | ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
         if not isinstance(weights, SampleWeights):
@@ -113,7 +115,7 @@ class SelfPacedCurriculum:
         self.weights, self.preset, self.rounds = weights, preset, 0
         balance = check_number(balance, "balance", 0)
         how = StatisticsSearch.of(search, statistics_error)
-        self.is_noisy = _check_truth(is_noisy, len(weights))
+        self._truth = None if is_noisy is None else Truth(is_noisy, is_outlier, len(weights))
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
             self._update = PublishedUpdate(weights, balance=balance, search=how, **_given(paper))
@@ -188,23 +190,9 @@ class SelfPacedCurriculum:
         )
 
     def _detection(self) -> dict[str, Any]:
-        if self.is_noisy is None:
+        if self._truth is None:
             return {}
-        found = noise_detection(self.weights.weights.detach().cpu(), self.is_noisy)
-        fields: dict[str, Any] = {
-            "detection_auroc": found.auroc,
-            "detection_precision": found.precision,
-            "detection_recall": found.recall,
-            "false_alarm_rate": found.false_alarm_rate,
-        }
-        scores = self.scores()
-        if scores is not None:
-            known = ~scores.isnan()
-            if known.any():
-                fields["score_auroc"] = noise_detection(
-                    1 - scores[known], self.is_noisy[known]
-                ).auroc
-        return fields
+        return self._truth.figures(self.weights.weights.detach().cpu(), self.scores())
 
     def state_dict(self) -> dict[str, Any]:
         """Everything but the weights themselves, which `SampleWeights` saves."""
@@ -233,14 +221,3 @@ def _refuse(options: dict[str, Any], preset: str) -> None:
             f'`{name}` belongs to preset="{other}" and nothing would read it under '
             f'preset="{preset}". Drop it, or pass preset="{other}".'
         )
-
-
-def _check_truth(is_noisy: Any, n: int) -> Tensor | None:
-    if is_noisy is None:
-        return None
-    truth = torch.as_tensor(is_noisy).cpu().bool()
-    if truth.shape != (n,):
-        raise InputError(
-            f"`is_noisy` must be (N,) = ({n},) like the weights; got {tuple(truth.shape)}."
-        )
-    return truth

@@ -40,7 +40,9 @@ class EpochRecord:
         changed: samples that crossed 0.5 in this update.
         objective_before, objective_after: of the weight problem.
         detection_auroc, detection_precision, detection_recall, false_alarm_rate: of
-            'weight below 0.5' as a detector of noisy labels, where the truth is known.
+            'weight below 0.5' as a detector of noisy labels, where the truth is known; samples of
+            no class that a label names (outliers) are left out.
+        outlier_auroc, outlier_recall: of telling those from right labels, where there are any.
         notes: sentences for a person, such as a warning of a collapse.
         extra: anything else, JSON values.
     """
@@ -70,6 +72,8 @@ class EpochRecord:
     detection_precision: Number | None = None
     detection_recall: Number | None = None
     false_alarm_rate: Number | None = None
+    outlier_auroc: Number | None = None
+    outlier_recall: Number | None = None
     notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
 

@@ -239,6 +239,8 @@ def _facts(
                 facts.append((name, f"{value:.3f}"))
         if last.detection_auroc is not None:
             facts.append(("AUROC of the detection", f"{last.detection_auroc:.3f}"))
+        if last.outlier_auroc is not None:
+            facts.append(("AUROC of the outliers", f"{last.outlier_auroc:.3f}"))
         if last.false_alarm_rate is not None:
             alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspicious"
             facts.append(("False alarms", alarms))

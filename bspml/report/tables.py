@@ -15,12 +15,14 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
     """{method: {column: value}}: the last evaluation and the last weights of each method.
 
     Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection), false alarms
-    (share of the right labels that weigh below 0.5; only where it is known which are right) and
-    the estimated noise rate, all as fractions, and seconds (over all rounds, evaluation left
-    out).  None: not measured.
+    (share of the right labels that weigh below 0.5; only where it is known which are right),
+    outlier AUROC (samples of no class that a label names, told from right labels; only where there
+    are any) and the estimated noise rate, all as fractions, and seconds (over all rounds,
+    evaluation left out).  None: not measured.
     """
     results: Results = {}
     known = any(record.false_alarm_rate is not None for record in records)
+    outside = any(record.outlier_auroc is not None for record in records)
     for method in dict.fromkeys(record.method for record in records):
         own = [record for record in records if record.method == method]
         evaluated = next((r for r in reversed(own) if r.recall_at_k), own[-1])
@@ -33,6 +35,8 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
         row |= {"MAW": last.maw, "SDAW": last.sdaw, "AUROC": last.detection_auroc}
         if known:
             row["false alarms"] = last.false_alarm_rate
+        if outside:
+            row["outlier AUROC"] = last.outlier_auroc
         row["noise rate"] = last.noise_rate
         timed = [record.seconds for record in own if record.seconds is not None]
         row["seconds"] = sum(timed) if timed else None

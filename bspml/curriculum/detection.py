@@ -1,0 +1,72 @@
+"""How well weights tell wrong labels from right ones, and outliers from both, where known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from bspml.errors import InputError
+from bspml.evaluation.detection import NoiseDetection, noise_detection
+from bspml.shapes import Bool, Float, Tensor
+
+__all__ = ["Truth"]
+
+
+class Truth:
+    """Which labels are wrong, and which samples belong to no class that a label names.
+
+    Outliers are wrong without a right answer.  They count neither as wrong nor as right labels:
+    they are left out of the detection, and told from the right labels in figures of their own.
+    """
+
+    def __init__(self, is_noisy: Any, is_outlier: Any, n: int) -> None:
+        self.is_noisy = _mask(is_noisy, "is_noisy", n)
+        outliers = torch.zeros(n, dtype=torch.bool)
+        self.is_outlier = outliers if is_outlier is None else _mask(is_outlier, "is_outlier", n)
+
+    def figures(
+        self, weights: Float[Tensor, " N"], scores: Float[Tensor, " N"] | None
+    ) -> dict[str, Any]:
+        """Fields of a `CurriculumRecord`.
+
+        Args:
+            weights: (N,) in [0, 1].
+            scores: (N,) p-values behind them, large where suspicious, NaN where unknown; or None.
+        """
+        found = self._wrong(weights)
+        fields: dict[str, Any] = {
+            "detection_auroc": found.auroc,
+            "detection_precision": found.precision,
+            "detection_recall": found.recall,
+            "false_alarm_rate": found.false_alarm_rate,
+        }
+        # The p-values, where there are any, order the samples better than weights of 0 and 1.
+        ranks, unknown = weights, torch.zeros_like(self.is_noisy)
+        if scores is not None and not scores.isnan().all():
+            ranks, unknown = 1 - scores.nan_to_num(), scores.isnan()
+            fields["score_auroc"] = self._wrong(ranks, unknown).auroc
+        if self.is_outlier.any():
+            fields["outlier_auroc"] = self._outliers(ranks, unknown).auroc
+            fields["outlier_recall"] = self._outliers(weights).recall
+        return fields
+
+    def _wrong(self, ranks: Tensor, unknown: Tensor | None = None) -> NoiseDetection:
+        ignored = self.is_outlier if unknown is None else self.is_outlier | unknown
+        return noise_detection(ranks, self.is_noisy, ignore=ignored)
+
+    def _outliers(self, ranks: Tensor, unknown: Tensor | None = None) -> NoiseDetection:
+        """Outliers against right labels."""
+        ignored = self.is_noisy & ~self.is_outlier
+        return noise_detection(
+            ranks, self.is_outlier, ignore=ignored if unknown is None else ignored | unknown
+        )
+
+
+def _mask(values: Any, name: str, n: int) -> Bool[Tensor, " N"]:
+    mask = torch.as_tensor(values)
+    if mask.shape != (n,):
+        raise InputError(
+            f"`{name}` must be (N,) = ({n},) like the weights; got {tuple(mask.shape)}."
+        )
+    return mask.cpu().bool()

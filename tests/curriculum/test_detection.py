@@ -1,0 +1,53 @@
+"""Wrong labels, right ones and outliers told apart, each in figures of its own."""
+
+import math
+
+import pytest
+import torch
+
+import bspml
+from bspml.curriculum.detection import Truth
+from bspml.errors import InputError
+
+#          right, wrong, outlier, right, outlier, right
+WEIGHTS = torch.tensor([0.9, 0.1, 0.2, 0.8, 0.95, 0.4])
+NOISY = torch.tensor([0, 1, 1, 0, 1, 0]).bool()
+OUTLIER = torch.tensor([0, 0, 1, 0, 1, 0]).bool()
+
+
+def test_outliers_count_neither_as_wrong_nor_as_right():
+    found = Truth(NOISY, OUTLIER, 6).figures(WEIGHTS, None)
+    # Wrong .1 against right .9, .8, .4, of which .4 is below 0.5, too.
+    assert found["detection_auroc"] == 1
+    assert (found["detection_precision"], found["detection_recall"]) == (0.5, 1)
+    assert found["false_alarm_rate"] == pytest.approx(1 / 3)
+    # Outliers .2 and .95 against the same: of six pairs three in order; one of two below 0.5.
+    assert (found["outlier_auroc"], found["outlier_recall"]) == (0.5, 0.5)
+
+
+def test_p_values_order_both_where_they_are_known():
+    p = torch.tensor([0.1, 0.9, 0.8, math.nan, 0.7, 0.2])
+    found = Truth(NOISY, OUTLIER, 6).figures(WEIGHTS, p)
+    assert (found["score_auroc"], found["outlier_auroc"]) == (1, 1)
+    assert found["outlier_recall"] == 0.5  # of the weights, which decide
+    assert found["detection_auroc"] == 1
+    none = Truth(NOISY, OUTLIER, 6).figures(WEIGHTS, torch.full((6,), math.nan))
+    assert "score_auroc" not in none
+    assert none["outlier_auroc"] == 0.5
+
+
+def test_without_outliers_there_is_no_figure_of_them_and_without_others_no_detection():
+    found = Truth(NOISY, None, 6).figures(WEIGHTS, None)
+    assert "outlier_auroc" not in found
+    assert found["detection_recall"] == pytest.approx(2 / 3)
+    found = Truth(OUTLIER, OUTLIER, 6).figures(WEIGHTS, None)
+    assert math.isnan(found["detection_auroc"])
+    assert found["outlier_auroc"] == 3 / 8
+
+
+def test_masks_of_another_length_are_refused():
+    weights = bspml.SampleWeights([0, 0, 1, 1])
+    for name in ("is_noisy", "is_outlier"):
+        truth = {"is_noisy": torch.zeros(4), "is_outlier": None, name: torch.zeros(3)}
+        with pytest.raises(InputError, match=rf"`{name}` must be \(N,\) = \(4,\) like"):
+            bspml.SelfPacedCurriculum(weights, **truth)
