@@ -30,7 +30,7 @@ from bspml import noise
 from bspml.data.glyphs import Glyphs
 from bspml.data.sampler import PKSampler
 from bspml.evaluation.retrieval import evaluate
-from bspml.experiment_data import held_out_classes
+from bspml.experiment_splits import held_out_classes
 from bspml.networks import build_network, embed
 from bspml.reducers import GradientRescaling, SuperLoss
 from bspml.weights.state import SampleWeights

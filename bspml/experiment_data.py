@@ -7,7 +7,6 @@ a frozen backbone, extracted once.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -16,23 +15,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bspml import noise
 from bspml.checkpoints import fingerprint
 from bspml.config import Config
-from bspml.data.catalogue import load_retrieval
-from bspml.data.decision_words import note_on_new_classes
-from bspml.data.decisions import (
-    CorrectedLabels,
-    apply_decisions,
-    is_corrected,
-    read_corrected,
-    read_decisions,
-)
-from bspml.data.noise_lists import read_noise_list
-from bspml.data.own_labels import OwnLabels, own_labels
-from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.data.tables import read_labels
-from bspml.errors import ConfigError, DataError, InputError
+from bspml.data.decisions import CorrectedLabels
+from bspml.data.retrieval import RetrievalSplit
+from bspml.errors import ConfigError
+from bspml.experiment_labels import corrected_data, given_labels
+from bspml.experiment_splits import hold_out, load_splits
 
 # Side of the images where the configuration leaves it open, and channels, by what they show.
 _SIZES = {"photo": 224, "tile": 32, "character": 28}
@@ -148,156 +137,43 @@ def load_data(config: Config) -> ExperimentData:
         DataError: files missing or damaged, or labels of another number than samples.
         ConfigError: settings that do not go with this data set.
     """
-    found = _load(config)
+    found = load_splits(config)
     train, test, gallery, validation = found.train, found.test, found.gallery, None
     if config.data.validation:
-        train, test, gallery = *_hold_out(config, train), None
+        train, test, gallery = *hold_out(config, train), None
     elif config.data.validation_classes > 0:
-        train, validation = _hold_out(config, train, config.data.validation_classes)
-    told = _told(config, replace(found, train=train, test=test, gallery=gallery))
+        train, validation = hold_out(config, train, config.data.validation_classes)
+    told = corrected_data(config, replace(found, train=train, test=test, gallery=gallery))
     if told is not None:
         train, test = told.data.train, told.data.test
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
-    true_labels = train.labels
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    if told is not None:
-        given, decided, notes = train.labels, told.decided, told.notes
-        is_noisy, named = np.zeros(len(given), dtype=bool), np.ones(len(given), dtype=bool)
-    else:
-        given, is_noisy, notes = _training_labels(config, train, features)
-        named = np.isin(true_labels, given)
-        decided = _decisions(config, given)
-        if decided is not None:
-            notes = (*notes, *note_on_new_classes(given, decided))
-            corrected = decided.labels.astype(str)
-            is_noisy = np.where(corrected == given, is_noisy, corrected != true_labels)
-            given = corrected
-    known = not config.data.is_own or config.noise.kind != "none" or bool(config.noise.list_file)
-    codes = torch.from_numpy(np.unique(given, return_inverse=True)[1].astype(np.int64))
+    given = given_labels(config, train, features, told)
+    codes = torch.from_numpy(np.unique(given.labels, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=inputs[0],
         views=_views(config, train, inputs[0]),
-        labels=given,
+        labels=given.labels,
         codes=codes,
-        true_labels=true_labels if known else None,
-        is_noisy=is_noisy if known else None,
+        true_labels=None if given.is_noisy is None else train.labels,
+        is_noisy=given.is_noisy,
         test_images=inputs[1],
         test_labels=test.labels,
-        fingerprint=fingerprint(_identity(train, inputs[0]), _what_is_learned(given, decided)),
+        fingerprint=fingerprint(_identity(train, inputs[0]), given.learned),
         width=inputs[0].shape[1] if isinstance(inputs[0], Tensor) else inputs[0].channels,
         gallery_images=inputs[2],
         gallery_labels=None if gallery is None else gallery.labels,
         validation_images=inputs[3],
         validation_labels=None if validation is None else validation.labels,
         split=train,
-        decided=decided,
-        notes=(*found.notes, *notes),
+        decided=given.decided,
+        notes=(*found.notes, *given.notes),
         test_names=test.names,
-        is_outlier=is_noisy & ~named if known else None,
+        is_outlier=given.is_outlier,
     )
 
 
-# --- splits ---------------------------------------------------------------------------------------
-
-
-def _read(config: Config) -> RetrievalData:
-    """The data set as its files say, neither decoded nor shortened."""
-    settings = config.data
-    keys = ("layout", "label_column", "split_column", "content")
-    options = {key: getattr(settings, key) for key in keys if getattr(settings, key) is not None}
-    if settings.name == "glyphs" and settings.image_size is not None:
-        options["image_size"] = settings.image_size
-    try:
-        return load_retrieval(
-            settings.name, settings.root, settings.incomplete, settings.classes, **options
-        )
-    except InputError as err:
-        raise ConfigError(f"`data`: {err}") from None
-
-
-def training_files(config: Config) -> set[str]:
-    """The real paths of the images of the training split; none for data without files.
-
-    Raises:
-        UserError: the data set cannot be read any more.
-    """
-    train = _read(config).train
-    if train.root is None or train.paths is None:
-        return set()
-    return {os.path.realpath(train.root / path) for path in train.paths}
-
-
-def _load(config: Config) -> RetrievalData:
-    settings, data = config.data, _read(config)
-    # Features of the whole splits first: whatever part of them is used, they are made once.
-    splits = [_with_features(split, config) for split in data.splits]
-    if settings.subset is not None:
-        splits = [_first_classes(split, config) for split in splits]
-    return RetrievalData.of(data.name, splits, data.ks, data.notes)
-
-
-def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    if config.data.features is None:
-        return split
-    return replace(split, features=split_features(split, config, config.data.crop_boxes))
-
-
-def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = False) -> Tensor:
-    """(N, D) features of the backbone `data.features`, from the cache or made now."""
-    from bspml.feature_cache import cached_features
-
-    settings = config.data
-    assert settings.features is not None
-    return cached_features(
-        split,
-        settings.features,
-        weights=settings.features_weights,
-        image_size=settings.image_size,
-        crop_boxes=crop_boxes,
-        cache=settings.cache,
-        num_workers=config.workers,
-    )
-
-
-def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    names, first = np.unique(split.labels, return_index=True)
-    wanted = config.data.subset
-    assert wanted is not None
-    if wanted > len(names):
-        raise DataError(
-            f"`data.subset` is {wanted}, but the {split.name} split of {config.data.name} has "
-            f"{len(names)} classes; lower it."
-        )
-    kept = names[np.argsort(first)][:wanted]  # in the data set's order
-    return split.take(np.isin(split.labels, kept))
-
-
-def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
-    """(N,) bool: the samples of a fixed random share of the classes, at least two of them."""
-    classes = np.unique(labels)
-    held = max(2, int(share * len(classes) + 1e-9))  # .29 of 100 is 29
-    chosen = np.random.default_rng(0).permutation(len(classes))[:held]
-    return np.isin(labels, classes[chosen])
-
-
-def _hold_out(
-    config: Config, train: RetrievalSplit, share: float = 0.25
-) -> tuple[RetrievalSplit, RetrievalSplit]:
-    """The training split without the held-out classes, and these."""
-    held_out = held_out_classes(train.labels, share)
-    left = len(np.unique(train.labels[~held_out]))
-    if left < 2:
-        raise ConfigError(
-            f"`data`: {config.data.name} trains on {len(np.unique(train.labels))} classes, of "
-            f"which holding out {len(np.unique(train.labels[held_out]))} for validation leaves "
-            f"{left}; train on more classes, or hold none out."
-        )
-    if np.unique(train.labels[held_out], return_counts=True)[1].max() < 2:
-        raise ConfigError(
-            "`data`: every class held out for validation has a single sample, so nothing can be "
-            "found; hold more classes out, or none."
-        )
-    return train.take(~held_out), train.take(held_out)
+# --- inputs ---------------------------------------------------------------------------------------
 
 
 def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
@@ -354,88 +230,3 @@ def _identity(split: RetrievalSplit, inputs: Inputs) -> Any:
     assert split.root is not None
     assert split.paths is not None
     return [split.root / path for path in split.paths]
-
-
-# --- labels ---------------------------------------------------------------------------------------
-
-
-def _told(config: Config, data: RetrievalData) -> OwnLabels | None:
-    """A person's own data under the labels they corrected; None where they gave none."""
-    settings = config.noise
-    files = (settings.labels_file, settings.decisions_file)
-    if not config.data.is_own or settings.list_file is not None or files == (None, None):
-        return None
-    _check_one_source(config)
-    return own_labels(data, *files)
-
-
-def _training_labels(
-    config: Config, split: RetrievalSplit, features: Tensor | None
-) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The labels as given, before a person's decisions; which are wrong; what to know of them."""
-    settings, true_labels = config.noise, split.labels
-    if settings.list_file is not None:
-        listed = read_noise_list(settings.list_file, split)
-        return listed.labels, listed.is_noisy, listed.notes
-    if settings.labels_file is not None:
-        given = read_labels(settings.labels_file).astype(str)
-        if len(given) != len(true_labels):
-            raise DataError(
-                f"{settings.labels_file}: has {len(given)} labels; the training split of "
-                f"{config.data.name} has {len(true_labels)} samples."
-            )
-        return given, given != true_labels, ()
-    if settings.kind == "none":
-        return true_labels, np.zeros(len(true_labels), dtype=bool), ()
-    noisy = _planted(config, true_labels, features)
-    return np.asarray(noisy.labels).astype(str), np.asarray(noisy.is_noisy), ()
-
-
-def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noise.NoisyLabels:
-    settings, seed = config.noise, config.noise_seed
-    if settings.kind == "symmetric":
-        return noise.symmetric(labels, settings.rate, seed=seed, per_class=settings.per_class)
-    if settings.kind == "pair-flip":
-        return noise.pair_flip(labels, settings.rate, seed=seed, per_class=settings.per_class)
-    if settings.kind == "open-set":
-        return noise.open_set(labels, settings.rate, seed=seed)
-    if settings.kind == "small-cluster":
-        return noise.small_cluster(labels, settings.rate, seed=seed, embeddings=features)
-    if features is None:
-        raise ConfigError(
-            "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
-            "features to look with: set `data.features` to a backbone."
-        )
-    return noise.instance_dependent(labels, settings.rate, features, seed=seed)
-
-
-def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
-    """A person's verdicts: in a file of their own, or in the corrected labels made from one."""
-    settings = config.noise
-    corrected = _check_one_source(config)
-    if settings.decisions_file is not None:
-        return apply_decisions(given, read_decisions(settings.decisions_file))
-    return None if corrected is None else read_corrected(corrected)
-
-
-def _check_one_source(config: Config) -> str | None:
-    """The file of corrected labels, if there is one; it must be the only file with decisions."""
-    settings = config.noise
-    file = settings.labels_file
-    corrected = file if file is not None and is_corrected(file) else None
-    if corrected is not None and settings.decisions_file is not None:
-        raise DataError(
-            f"{settings.labels_file} already holds decisions; put those of "
-            f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
-            "`noise.decisions_file` out."
-        )
-    return corrected
-
-
-def _what_is_learned(given: np.ndarray, decided: CorrectedLabels | None) -> np.ndarray:
-    """The labels, and after them the weights that are fixed; what a resumed run must find again."""
-    if decided is None:
-        return given
-    # A verdict of "unsure" changes nothing.
-    words = np.where(decided.fixed, decided.weights.astype(str), "")
-    return np.concatenate([given, words])

@@ -19,9 +19,8 @@ from bspml.experiment_data import (
     image_content,
     image_shape,
     load_data,
-    split_features,
-    training_files,
 )
+from bspml.experiment_splits import split_features, training_files
 from bspml.run import Run
 
 __all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named", "embed_test"]

@@ -12,7 +12,8 @@ from bspml.build import make_method, make_weights
 from bspml.config import load_config
 from bspml.errors import ConfigError
 from bspml.experiment import run_experiment
-from bspml.experiment_data import held_out_classes, load_data
+from bspml.experiment_data import load_data
+from bspml.experiment_splits import held_out_classes
 from bspml.judgements import judgements
 from bspml.records import RecordLog, RunFolder, read_json, read_weights
 from bspml.report.page import render_page
