@@ -35,8 +35,8 @@ from data_folders import data_folder
 
 from bspml import methods
 from bspml.config import Config
+from bspml.config.names import OWN_DATA
 from bspml.config.reading import config_from_mapping, parse_yaml
-from bspml.config.schema import OWN_DATA
 from bspml.data.noise_lists import nominal_rate
 from bspml.errors import ConfigError, InputError
 

@@ -25,7 +25,7 @@ from bspml.classification.outputs import Results, final_results, write_samples, 
 from bspml.classification.scoring import predict, score
 from bspml.classification.training import Epoch, Trainer
 from bspml.config import ClassificationConfig
-from bspml.config.classification import SampleLossConfig
+from bspml.config.sample_loss import SampleLossConfig
 from bspml.errors import CheckpointError, ConfigError
 from bspml.evaluation.detection import noise_detection
 from bspml.narration import Narrator, Silent

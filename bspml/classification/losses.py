@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bspml.config.classification import SampleLossConfig
+from bspml.config.sample_loss import SampleLossConfig
 from bspml.functional import (
     gce,
     gr_cross_entropy,

@@ -5,18 +5,15 @@ file and then the command line's overrides.  Whatever is wrong ends in one line 
 """
 
 from bspml.config.classification import ClassificationConfig
+from bspml.config.curriculum import CurriculumConfig
+from bspml.config.data import DataConfig, NoiseConfig
+from bspml.config.names import DATASETS, NETWORKS, NOISE_KINDS
 from bspml.config.reading import config_from_mapping, dump_config, load_config, load_experiment
 from bspml.config.schema import (
-    DATASETS,
-    NETWORKS,
-    NOISE_KINDS,
     Config,
-    CurriculumConfig,
-    DataConfig,
     EvaluationConfig,
     LossConfig,
     NetworkConfig,
-    NoiseConfig,
     OptimizerConfig,
     SamplerConfig,
     TrainingConfig,

@@ -16,8 +16,9 @@ from pydantic import BaseModel, ValidationError
 from ruamel.yaml import YAML
 from ruamel.yaml.error import YAMLError
 
-from bspml.config.classification import TASKS, ClassificationConfig
+from bspml.config.classification import ClassificationConfig
 from bspml.config.messages import describe, nearest, shown, unknown_key, valid_keys
+from bspml.config.names import TASKS
 from bspml.config.schema import OPEN_SECTIONS, Config
 from bspml.errors import ConfigError
 from bspml.files import is_special

@@ -15,29 +15,17 @@ from bspml.config.common import (
     Count,
     DeviceName,
     FilePath,
-    Fraction,
     NotNegative,
     Positive,
     RunName,
     Section,
     Seed,
     Whole,
-    check_name,
-    check_planted,
-    fill_noise,
 )
+from bspml.config.curriculum import CurriculumConfig
+from bspml.config.data import DataConfig, NoiseConfig
+from bspml.config.names import NETWORKS, OWN_DATA, check_network
 
-# Names that exist.  A new data set, network or kind of noise is added here and where it is built.
-DATASETS = (
-    *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
-    *("folder", "table", "features"),
-)
-OWN_DATA = ("folder", "table", "features")  # a person's own: nobody knows which labels are right
-NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
-FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
-NOISE_KINDS = (
-    *("none", "symmetric", "pair-flip", "small-cluster", "open-set", "instance-dependent"),
-)
 OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where methods are built
 
 # What `curriculum.preset: paper` means for the loss, unless the experiment says otherwise:
@@ -45,106 +33,6 @@ OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where m
 _PAPER_LOSS = {"base": 1.0, "weighting": "paper", "skip_zero": False}
 
 _LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
-
-
-def _check_network(value: str, names: tuple[str, ...]) -> str:
-    """Refuse what is neither among `names` nor FAMILY:MODEL."""
-    family, colon, model = value.partition(":")
-    if family in FAMILIES and colon and model:
-        return value
-    return check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))
-
-
-class DataConfig(Section):
-    """Which data set, where its files are, and what the network sees of it."""
-
-    name: str = "glyphs"
-    root: FilePath | None = None  # folder with the files, or of the cache; null: the data set's own
-    incomplete: bool = False  # true: use what is there where files or classes are missing
-    classes: Literal["official", "half"] = "official"  # half: train on the first half of them
-    layout: str | None = None  # cars196: which annotation files; null: those that are there
-    label_column: str | None = None  # table: null: the usual names
-    split_column: str | None = None
-    content: Literal["photo", "tile", "character"] | None = None  # folder, table: what images show
-    # Pixels, square; null: 24 for glyphs, 28 for characters, 32 for tiles, 224 for photographs.
-    image_size: Annotated[int, Field(ge=8, le=1024)] | None = None
-    channels: Literal[1, 3] | None = None  # null: 1 for characters, else 3
-    crop_boxes: bool = False  # look at the annotated boxes only
-    augment: bool | None = None  # random views in training; null: of photographs
-    features: str | None = None  # backbone whose features, extracted once, the network sees
-    features_weights: FilePath | None = None  # its weights
-    cache: FilePath | None = None  # folder of the features; null: the user's cache
-    subset: Annotated[int, Field(ge=2)] | None = None  # classes kept of each split; null: all
-    validation: bool = False  # true: evaluate on a quarter of the training classes, held out
-    # Share of the training classes held out and evaluated beside the test: they select the epoch.
-    validation_classes: Annotated[float, Field(ge=0, le=0.5)] = 0.0
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return check_name(value, DATASETS)
-
-    @field_validator("features")
-    @classmethod
-    def _backbone(cls, value: str | None) -> str | None:
-        return value if value is None else _check_network(value, ("efficientnet-lite0",))
-
-    @model_validator(mode="after")
-    def _consistent(self) -> DataConfig:
-        if self.features is None and self.features_weights is not None:
-            raise ValueError(
-                "`data.features_weights` are the weights of `data.features`, which is null; name "
-                "the backbone, or set them to null"
-            )
-        if self.validation and self.validation_classes > 0:
-            raise ValueError(
-                "`data.validation` evaluates on held-out training classes in place of the test, "
-                "`data.validation_classes` beside it; set one to false, or to 0"
-            )
-        return self
-
-    @property
-    def is_own(self) -> bool:
-        """Whether these are a person's own data: which labels are right is not known."""
-        return self.name in OWN_DATA
-
-    @property
-    def holds_features(self) -> bool:
-        """Whether the network sees features instead of images."""
-        return self.name == "features" or self.features is not None
-
-
-class NoiseConfig(Section):
-    """Wrong labels put into the training split, or a file that holds the labels to train on."""
-
-    kind: str = "symmetric"  # folder, table, features: none, unless it is asked for
-    rate: Fraction = 0.3  # share of labels changed
-    per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
-    seed: Seed | None = None  # null: the experiment's seed
-    labels_file: FilePath | None = None  # of labels, or of corrected labels from `bspml audit`
-    list_file: FilePath | None = None  # published noisy labels: PRISM's, `path,label`
-    decisions_file: FilePath | None = None  # a person's verdicts, saved from the page
-
-    @model_validator(mode="before")
-    @classmethod
-    def _resolve(cls, given: Any) -> Any:
-        return fill_noise(given, ("labels_file", "list_file"))
-
-    @field_validator("kind")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return check_name(value, NOISE_KINDS)
-
-    @model_validator(mode="after")
-    def _consistent(self) -> NoiseConfig:
-        files = {"labels_file": self.labels_file, "list_file": self.list_file}
-        check_planted(self.kind, self.rate, files)
-        if self.per_class and self.kind not in ("symmetric", "pair-flip"):
-            raise ValueError(
-                f"`noise.per_class` is true, but only symmetric and pair-flip read it; "
-                f"`noise.kind` is {self.kind}"
-            )
-        return self
 
 
 class NetworkConfig(Section):
@@ -161,7 +49,7 @@ class NetworkConfig(Section):
     @field_validator("name")
     @classmethod
     def _known(cls, value: str) -> str:
-        return _check_network(value, NETWORKS)
+        return check_network(value, NETWORKS)
 
     @model_validator(mode="after")
     def _consistent(self) -> NetworkConfig:
@@ -196,74 +84,6 @@ class LossConfig(Section):
     weighting: Literal["inside", "paper"] = "inside"
     epsilon: NotNegative = 0.1
     skip_zero: bool = True  # the miner leaves out samples of weight 0
-
-
-class CurriculumConfig(Section):
-    """How the sample weights follow the network."""
-
-    preset: Literal["auto", "paper"] = "auto"
-    age: Positive | None = None  # the paper's lambda at the start
-    age_growth: Annotated[float, Field(ge=1)] = 1.1  # its multiplier c; our choice
-    age_max: float | None = None  # lambda_inf; null: no limit
-    balance: NotNegative = 1.0  # the paper's mu; our choice
-    statistics: Literal["unweighted", "weighted"] = "unweighted"  # xi as printed, or under weights
-    target_maw: Fraction | None = None  # in place of an age: mean class weight to hold
-    rule: Literal["threshold", "quadratic"] = "threshold"
-    warmup: Literal["features", "cross-fit"] | None = None  # null: by whether weights are given
-    warmup_epochs: Count = 2  # on each half, where the warm-up is cross-fitted
-    reset: bool = True  # start the network afresh after the warm-up
-    solver: Literal["coordinate", "doubly-stochastic"] = "coordinate"
-    embeddings: Literal["fresh", "collected"] = "fresh"
-    search: Literal["auto", "exact", "neighbours"] = "auto"  # auto: exact below 200,000 samples
-    statistics_error: Positive | None = None  # by neighbours: largest error; null: 1e-3 or 2e-2
-
-    @model_validator(mode="after")
-    def _consistent(self) -> CurriculumConfig:
-        (_check_paper if self.preset == "paper" else _check_auto)(self)
-        return self
-
-
-def _check_paper(curriculum: CurriculumConfig) -> None:
-    """The paper prints no first age, so the user gives one, or the mean weight to aim at."""
-    if curriculum.age is None and curriculum.target_maw is None:
-        raise ValueError(
-            "`curriculum.preset` paper needs `curriculum.age` or `curriculum.target_maw`: the "
-            "paper prints neither; curriculum.target_maw=0.7 suits 30 % wrong labels"
-        )
-    if curriculum.age is not None and curriculum.target_maw is not None:
-        raise ValueError(
-            "`curriculum.age` and `curriculum.target_maw` exclude each other (the target sets the "
-            "age); leave one of them null"
-        )
-    _refuse_unused(curriculum, ("rule", "warmup", "warmup_epochs", "reset"), "preset auto")
-    if curriculum.target_maw is not None:
-        _refuse_unused(curriculum, ("age_growth", "age_max"), "a given `curriculum.age`")
-    if None not in (curriculum.age, curriculum.age_max) and curriculum.age_max < curriculum.age:  # type: ignore[operator]
-        raise ValueError(
-            f"`curriculum.age_max` must be at least `curriculum.age`, {curriculum.age:g}; "
-            f"got {curriculum.age_max:g}"
-        )
-
-
-def _check_auto(curriculum: CurriculumConfig) -> None:
-    _refuse_unused(
-        curriculum, ("age", "age_growth", "age_max", "target_maw", "statistics"), "preset paper"
-    )
-
-
-def _refuse_unused(curriculum: CurriculumConfig, keys: tuple[str, ...], used_by: str) -> None:
-    """A value other than the default that nothing would read is refused."""
-    for key in keys:
-        value, default = getattr(curriculum, key), CurriculumConfig.model_fields[key].default
-        if value != default:
-            value, default = (
-                "null" if v is None else str(v).lower() if isinstance(v, bool) else v
-                for v in (value, default)
-            )
-            raise ValueError(
-                f"`curriculum.{key}` is {value}, but only {used_by} reads it; "
-                f"leave it at {default}, or change what it depends on"
-            )
 
 
 class SamplerConfig(Section):

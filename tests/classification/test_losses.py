@@ -7,7 +7,8 @@ import torch
 from torch.nn import functional
 
 from bspml.classification.losses import SampleLoss, plain_losses
-from bspml.config.classification import CLASS_LOSSES, SampleLossConfig
+from bspml.config.names import CLASS_LOSSES
+from bspml.config.sample_loss import SampleLossConfig
 
 
 def loss_of(name, classes=3, **settings):
