@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.errors import InputError, SampleIndexError
+from bspml.errors import InputError
 
 _SHOWN = 5  # how many offending rows a message lists
 
@@ -241,48 +241,6 @@ def integral(values: np.ndarray, name: str) -> np.ndarray:
     return values.astype(np.int64)
 
 
-def check_sample_index(
-    sample_index: Any,
-    n: int,
-    rows: int | None,
-    name: str,
-    device: torch.device | None = None,
-) -> Tensor:
-    """Return `sample_index` as int64 (B,), every entry in [0, n), of length `rows` if given.
-
-    On `device` if given, else where it came from.
-    """
-    index = as_numbers(
-        sample_index, name, "integers, (B,)", "Pass the data-set row of each sample."
-    )
-    # An empty list reads as floats.
-    if index.numel() and (index.is_floating_point() or index.dtype == torch.bool):
-        raise InputError(f"`{name}` must be integers; got {index.dtype}. Cast with `.long()`.")
-    index = index.long()
-    if index.ndim != 1:
-        raise InputError(
-            f"`{name}` must be (B,), one data-set index per row; got "
-            f"{tuple(index.shape)}. Use `.flatten()`."
-        )
-    if rows is not None and len(index) != rows:
-        raise InputError(
-            f"`{name}` must be (B,) = ({rows},) like the embeddings; got ({len(index)},). "
-            "Pass the indices of exactly these rows (a subset miner drops rows)."
-        )
-    # On an accelerator the range check would synchronise each step; the lookup itself checks there.
-    # Hence it is done on whichever side is the CPU.
-    if device is not None and device.type == "cpu":
-        index = index.to(device)
-    if index.device.type == "cpu" and len(index):
-        low, high = int(index.min()), int(index.max())
-        if low < 0 or high >= n:
-            raise SampleIndexError(
-                f"`{name}` must lie in [0, {n}); got {low if low < 0 else high}. "
-                "Are these rows of the data set the weights were made for?"
-            )
-    return index if device is None else to_device(index, device)
-
-
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     """`tensor` on `device`; the way to an accelerator is not waited for, the way back is."""
     return tensor.to(device, non_blocking=device.type != "cpu")
@@ -361,46 +319,3 @@ def check_device(device: Any, name: str = "device") -> torch.device:
     if not there.get(found.type, False):
         raise InputError(f"`{name}`: {device} is not available here; use auto or cpu.")
     return found
-
-
-def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
-    """Return `sample_weights` as (n,) float64 weights in [0, 1] on the CPU, a copy; None is ones.
-
-    Raises:
-        InputError: another shape, or a weight outside, naming the rows.
-    """
-    if sample_weights is None:
-        return torch.ones(n, dtype=torch.float64)
-    weights = as_numbers(
-        sample_weights, "sample_weights", f"(N,) = ({n},) numbers in [0, 1]", "None weighs all 1."
-    )
-    weights = weights.detach().cpu().double().clone()
-    if weights.shape != (n,):
-        raise InputError(
-            f"`sample_weights` must be (N,) = ({n},) like the embeddings; got "
-            f"{tuple(weights.shape)}."
-        )
-    off = ~((weights >= 0) & (weights <= 1))
-    if off.any():
-        rows = off.nonzero()[:, 0]
-        raise InputError(
-            f"`sample_weights` must be in [0, 1]; rows {some_of(rows)} are not, the first is "
-            f"{float(weights[rows[0]]):g}."
-        )
-    return weights
-
-
-def check_rows(rows: Any, n: int) -> Tensor:
-    """Return a choice of samples, (R,) integers or an (N,) bool mask, as (R,) int64 row numbers.
-
-    Raises:
-        InputError, SampleIndexError: a mask of another length, or rows outside [0, n).
-    """
-    chosen = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
-    if chosen.dtype == np.bool_:
-        if chosen.shape != (n,):
-            raise InputError(f"`rows` must have one flag per sample, ({n},); got {chosen.shape}.")
-        chosen = np.flatnonzero(chosen)
-    elif chosen.size == 0:
-        chosen = np.empty(0, np.int64)  # an empty list reads as floats
-    return check_sample_index(chosen, n, None, "rows")

@@ -24,8 +24,6 @@ from bspml.checks import (
     Labels,
     check_embeddings,
     check_number,
-    check_reference_weights,
-    check_sample_index,
     check_whole,
     encode_labels,
     normalize_rows,
@@ -37,6 +35,7 @@ from bspml.contrastive_rows import JudgedRows
 from bspml.errors import InputError
 from bspml.precision import float64_device, full_precision
 from bspml.references import References, working_precision
+from bspml.row_checks import check_reference_weights, check_sample_index
 from bspml.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["ContrastiveStatistics", "contrastive_statistics"]

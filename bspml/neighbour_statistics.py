@@ -29,16 +29,10 @@ from dataclasses import dataclass
 
 import torch
 
-from bspml.checks import (
-    check_embeddings,
-    check_number,
-    check_reference_weights,
-    check_whole,
-    encode_labels,
-    zero_rows,
-)
+from bspml.checks import check_embeddings, check_number, check_whole, encode_labels, zero_rows
 from bspml.class_pairs import class_blocks
 from bspml.precision import full_precision
+from bspml.row_checks import check_reference_weights
 from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import ArrayLike, Float, Int, Tensor
 from bspml.statistics import LARGEST_EXPONENT, PairStatistics, pair_statistics, unit_rows

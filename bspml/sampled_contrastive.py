@@ -31,7 +31,6 @@ import torch
 from bspml.checks import (
     check_embeddings,
     check_number,
-    check_reference_weights,
     check_whole,
     encode_labels,
     normalize_rows,
@@ -41,6 +40,7 @@ from bspml.class_pairs import class_blocks
 from bspml.contrastive import LARGEST_A, ContrastiveStatistics, judged_rows
 from bspml.precision import full_precision
 from bspml.references import SUPPORT_EDGES, check_two_classes, working_precision
+from bspml.row_checks import check_reference_weights
 from bspml.sample_lists import SampleLists
 from bspml.sampled_means import sampled_soft_means
 from bspml.shapes import Float, Tensor

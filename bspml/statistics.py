@@ -22,7 +22,6 @@ from torch import Tensor
 from bspml.checks import (
     check_embeddings,
     check_number,
-    check_reference_weights,
     check_whole,
     encode_labels,
     normalize_rows,
@@ -32,6 +31,7 @@ from bspml.checks import (
 from bspml.distributed.group import rank, ranks
 from bspml.distributed.rows import add_over_ranks, gather_rows
 from bspml.precision import float64_device, full_precision
+from bspml.row_checks import check_reference_weights
 from bspml.shapes import ArrayLike, Float, Int
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.

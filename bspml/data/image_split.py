@@ -10,8 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_number, check_rows, check_whole, encode_labels
+from bspml.checks import check_number, check_whole, encode_labels
 from bspml.errors import InputError
+from bspml.row_checks import check_rows
 from bspml.shapes import Float
 
 

@@ -1,0 +1,50 @@
+"""Indices, choices of rows and weights of samples: what passes, and what each refusal says."""
+
+import numpy as np
+import pytest
+import torch
+
+from bspml.errors import InputError, SampleIndexError
+from bspml.row_checks import check_reference_weights, check_rows, check_sample_index
+
+
+def test_indices_of_the_data_set_come_back_as_they_are():
+    assert check_sample_index([3, 0, 3], 4, 3, "i").tolist() == [3, 0, 3]
+    assert check_sample_index([], 4, 0, "i").dtype == torch.int64
+
+
+@pytest.mark.parametrize(
+    ("index", "error", "message"),
+    [
+        ([0.5], InputError, r"`i` must be integers; got torch.float64\. Cast"),
+        ([[0]], InputError, r"`i` must be \(B,\), one data-set index per row; got \(1, 1\)"),
+        ([0, 1], InputError, r"`i` must be \(B,\) = \(1,\) like the embeddings; got \(2,\)"),
+        ([4], SampleIndexError, r"`i` must lie in \[0, 4\); got 4\. Are these"),
+        ([-1], SampleIndexError, r"`i` must lie in \[0, 4\); got -1"),
+    ],
+)
+def test_what_is_no_index_is_refused(index, error, message):
+    with pytest.raises(error, match=message):
+        check_sample_index(index, 4, 1, "i")
+
+
+def test_rows_are_chosen_by_a_mask_or_by_number():
+    mask = np.array([True, False, True])
+    assert check_rows(mask, 3).tolist() == check_rows([0, 2], 3).tolist() == [0, 2]
+    assert check_rows([], 3).tolist() == []
+    with pytest.raises(InputError, match=r"one flag per sample, \(4,\); got \(3,\)"):
+        check_rows(mask, 4)
+    with pytest.raises(SampleIndexError, match=r"`rows` must lie in \[0, 3\)"):
+        check_rows([3], 3)
+
+
+def test_weights_are_copied_and_lie_between_0_and_1():
+    assert check_reference_weights(None, 2).tolist() == [1, 1]
+    given = torch.tensor([0.5, 1.0], dtype=torch.float64)
+    found = check_reference_weights(given, 2)
+    found[0] = 0
+    assert given.tolist() == [0.5, 1]
+    with pytest.raises(InputError, match=r"must be \(N,\) = \(3,\) like the embeddings; got \(2"):
+        check_reference_weights(given, 3)
+    with pytest.raises(InputError, match=r"must be in \[0, 1\]; rows 1 are not, the first is 1\.5"):
+        check_reference_weights([0.5, 1.5], 2)
