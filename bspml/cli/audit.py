@@ -85,8 +85,10 @@ def run_audit(
     if as_json:
         put(_as_json(report, folder, files, caution, decisions))
     else:
-        said = _shown(report, folder, files, quiet)
-        put(said if corrected is None else _applied(corrected, folder, files))
+        if corrected is None:
+            put(_shown(report, folder, files, quiet))
+        else:
+            put(_applied(corrected, folder, files))
         _remarks(files, caution if corrected is None and quiet else "")
     if fail_above is not None:
         _judge(report, fail_above)

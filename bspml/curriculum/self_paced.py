@@ -59,6 +59,7 @@ class SelfPacedCurriculum:
         InputError: an option of the other preset, or an impossible value.
 
     Example:
+        >>> import torch
         >>> weights = SampleWeights([0, 0, 1, 1])
         >>> curriculum = SelfPacedCurriculum(weights, preset="paper", age=100.0, age_growth=1.5)
         >>> record = curriculum.update(torch.eye(4))
