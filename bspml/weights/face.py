@@ -47,12 +47,10 @@ class Face:
 
     @classmethod
     def of(cls, problem: WeightProblem, free: np.ndarray, slope: np.ndarray) -> Face:
-        """From the (C,) arrays that `measure` returns; -1 marks a class without such a weight."""
-        held = free >= 0
-        x = problem.class_sorted.xi_neg[free[held]]
-        return cls(
-            free[held], problem.sizes[held], slope[held], x, problem.num_classes, problem.balance
-        )
+        """From (F,) positions of fractional weights, one a class, and N_c dL/dw there."""
+        data = problem.class_sorted
+        sizes, x = problem.sizes[data.codes[free]], data.xi_neg[free]
+        return cls(free, sizes, slope, x, problem.num_classes, problem.balance)
 
     def curve(self, u: np.ndarray) -> np.ndarray:
         """E u."""

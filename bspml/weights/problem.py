@@ -26,28 +26,11 @@ import torch
 from bspml.checks import check_number, encode_labels, some_of
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.weights.class_order import ClassSorted, sort_by_class
+from bspml.weights.first_order import class_sums, objective, residuals, scaled_gradient
 
 # A weight may leave [0, 1] by this much before it is the caller's mistake: float32 averages do.
 FEASIBILITY_SLACK = 1e-6
-
-
-class ClassSorted(NamedTuple):
-    """The data in class order, so that one class is one contiguous slice for the kernels.
-
-    Attributes:
-        order: (N,) sample at each position, classes as they first appear, samples in the
-            order of the data within a class.
-        starts: (C + 1,) class c occupies positions starts[c] to starts[c + 1].
-        codes: (N,) class of each position.
-        xi_pos: (N,) positive statistic of each position.
-        xi_neg: (N,) negative statistic of each position.
-    """
-
-    order: np.ndarray
-    starts: np.ndarray
-    codes: np.ndarray
-    xi_pos: np.ndarray
-    xi_neg: np.ndarray
 
 
 class Outcome(NamedTuple):
@@ -141,9 +124,7 @@ class WeightProblem:
     @cached_property
     def class_sorted(self) -> ClassSorted:
         """The data in class order; made once, shared by every solve."""
-        order = np.argsort(self.codes, kind="stable")
-        starts = np.concatenate([[0], np.cumsum(self.sizes)]).astype(np.int64)
-        return ClassSorted(order, starts, self.codes[order], self.xi_pos[order], self.xi_neg[order])
+        return ClassSorted(*sort_by_class(self.codes, self.sizes, self.xi_pos, self.xi_neg))
 
     def objective(self, weights: Any) -> float:
         """L(w), [Zhang 2023] eq. (6), in O(N).
@@ -154,19 +135,8 @@ class WeightProblem:
         Raises:
             InputError: wrong length or not finite.
         """
-        w = self._check_weights(weights)
-        m = self._class_sum(w) / self.sizes
-        others = self._class_sum(w)[self.codes] - w  # zeta_c - w_i
-        value = (w * self.xi_pos * others * self._inverse_pairs[self.codes]).sum()
-        value -= self.age * m.sum()
-        if self.num_classes > 1:
-            b = self._class_sum(w * self.xi_neg) / self.sizes
-            value += (b * (m.sum() - m)).sum() / (self.num_classes - 1)
-            # sum_{c<k} (m_c - m_k)^2 = C sum_c (m_c - mean)^2: O(C), and no cancellation of
-            # C sum m^2 against (sum m)^2 when the means are almost equal.
-            spread = self.num_classes * float(np.square(m - m.mean()).sum())
-            value += self.balance / (self.num_classes - 1) * spread
-        return float(value)
+        w, sums = self._in_class_order(self._check_weights(weights))
+        return self._objective(w, sums)
 
     def gradient(self, weights: Any) -> Float[Tensor, " N"]:
         r"""Exact gradient of L in O(N), as a float64 CPU tensor.
@@ -178,8 +148,9 @@ class WeightProblem:
         with A_c = sum_{p in c} w_p xi_pos_p, B_c = (1/N_c) sum_{n in c} w_n xi_neg_n, and B, M the
         sums of B_c, m_c over the classes.  Source: the expectation of [Zhang 2023] eq. (8).
         """
-        w = self._check_weights(weights)
-        return torch.from_numpy(self._scaled_gradient(w) / self.sizes[self.codes])
+        w, sums = self._in_class_order(self._check_weights(weights))
+        scaled = self.class_sorted.scatter(self._scaled_gradient(w, sums))
+        return torch.from_numpy(scaled / self.sizes[self.codes])
 
     def stationarity(self, weights: Any, scaled: bool = False) -> float:
         r"""Largest move any weight still wants, ‖w − Π(w − ∇L(w))‖_∞, Π the clip to [0, 1].
@@ -195,11 +166,13 @@ class WeightProblem:
         Raises:
             InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
         """
-        w = self.check_feasible(weights, "weights")
-        step = self._scaled_gradient(w)
-        if not scaled:
-            step /= self.sizes[self.codes]
-        return float(np.abs(w - np.clip(w - step, 0, 1)).max())
+        w, sums = self._in_class_order(self.check_feasible(weights, "weights"))
+        return self._residuals(w, sums)[int(scaled)]
+
+    def evaluate(self, feasible: np.ndarray) -> tuple[float, float]:
+        """`objective` and `stationarity` in one go, at weights that need no check: a solver's."""
+        w, sums = self._in_class_order(feasible)
+        return self._objective(w, sums), self._residuals(w, sums)[0]
 
     def is_feasible(self, weights: Any) -> bool:
         """Whether every weight lies in [0, 1], without any slack."""
@@ -211,7 +184,8 @@ class WeightProblem:
 
         In the order of `codes`.
         """
-        return torch.from_numpy(self._class_sum(self._check_weights(weights)) / self.sizes)
+        sums = np.bincount(self.codes, self._check_weights(weights), minlength=self.num_classes)
+        return torch.from_numpy(sums / self.sizes)
 
     def check_feasible(self, weights: Any, name: str) -> np.ndarray:
         """A float64 copy of `weights` clipped to [0, 1]; raises if it was outside by over 1e-6."""
@@ -225,29 +199,26 @@ class WeightProblem:
             )
         return np.clip(w, 0, 1)
 
-    @cached_property
-    def _inverse_pairs(self) -> np.ndarray:
-        """(C,) 1 / (N_c (N_c - 1)), and 0 for a class of one sample."""
-        pairs = self.sizes * (self.sizes - 1)
-        return np.divide(1, pairs, out=np.zeros_like(pairs), where=pairs > 0)
+    def _in_class_order(self, w: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """(N,) the weights in class order, and what `class_sums` says of them."""
+        data = self.class_sorted
+        w = w[data.order]
+        return w, class_sums(w, data.xi_pos, data.xi_neg, data.starts)
 
-    def _class_sum(self, values: np.ndarray) -> np.ndarray:
-        return np.bincount(self.codes, values, minlength=self.num_classes)
+    def _objective(self, w: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
+        data = self.class_sorted
+        return objective(w, data.xi_pos, data.starts, data.codes, self.age, self.balance, *sums)
 
-    def _scaled_gradient(self, w: np.ndarray) -> np.ndarray:
-        """(N,) N_c dL/dw_i."""
-        codes, zeta = self.codes, self._class_sum(w)
-        m = zeta / self.sizes
-        A = self._class_sum(w * self.xi_pos)
-        pulled = A[codes] - w * self.xi_pos + self.xi_pos * (zeta[codes] - w)
-        scaled = pulled * (self._inverse_pairs * self.sizes)[codes] - self.age
-        if self.num_classes > 1:
-            b = self._class_sum(w * self.xi_neg) / self.sizes
-            mean_of_others = (m.sum() - m) / (self.num_classes - 1)
-            scaled += ((b.sum() - b) / (self.num_classes - 1))[codes]
-            scaled += self.xi_neg * mean_of_others[codes]
-            scaled += 2 * self.balance * (m - mean_of_others)[codes]
-        return scaled
+    def _scaled_gradient(self, w: np.ndarray, sums: tuple[np.ndarray, ...]) -> np.ndarray:
+        """(N,) N_c dL/dw_i, in class order."""
+        data = self.class_sorted
+        arrays = (w, data.xi_pos, data.xi_neg, data.starts, data.codes)
+        return scaled_gradient(*arrays, self.age, self.balance, *sums)
+
+    def _residuals(self, w: np.ndarray, sums: tuple[np.ndarray, ...]) -> tuple[float, float]:
+        """Plain and scaled."""
+        data = self.class_sorted
+        return residuals(w, self._scaled_gradient(w, sums), data.starts, data.codes)
 
     def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
         return _check_vector(weights, name, self.n)

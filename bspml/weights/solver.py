@@ -94,10 +94,11 @@ def solve_weights(
     else:
         settings = StochasticOptions(**options)
         outcome = minimise_stochastically(problem, w, tol, max_sweeps, seed, settings)
+    objective, stationarity = problem.evaluate(outcome.weights)
     return WeightSolution(
         weights=torch.from_numpy(outcome.weights),
-        objective=problem.objective(outcome.weights),
-        stationarity=problem.stationarity(outcome.weights),
+        objective=objective,
+        stationarity=stationarity,
         sweeps=outcome.sweeps,
         status=outcome.status,
         message=outcome.message,

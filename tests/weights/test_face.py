@@ -14,10 +14,10 @@ def draw(seed, F, C, balance, spread):
     problem = WeightProblem(np.zeros(C), x, np.arange(C), age=0.3, balance=balance)
     w = rng.random(C)
     slope = problem.gradient(w).numpy()
-    free = np.where(np.arange(C) < F, np.arange(C), -1)
+    free = np.arange(F)
     # Exact for a quadratic: columns of the Hessian are differences of gradients.
     hessian = np.stack([(problem.gradient(w + e) - problem.gradient(w)).numpy() for e in np.eye(C)])
-    return Face.of(problem, free, slope), w, hessian[:F, :F], problem
+    return Face.of(problem, free, slope[:F]), w, hessian[:F, :F], problem
 
 
 GRID = [(s, F, C, b, r) for s in range(8) for F, C in [(2, 2), (3, 9), (9, 9)]

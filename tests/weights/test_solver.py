@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bspml.errors import InputError
-from bspml.weights.coordinate import sweep
+from bspml.weights.coordinate import Descent
 from bspml.weights.problem import WeightProblem
 from bspml.weights.solver import METHODS, solve_weights
 
@@ -130,11 +130,9 @@ def test_a_sweep_leaves_the_weight_it_visits_last_at_its_exact_minimum(seed):
     rng = np.random.default_rng(seed)
     y = np.concatenate([rng.integers(0, 2, 40), [2]])
     problem = WeightProblem(2 * rng.random(41), rng.random(41), y, age=0.9, balance=2.0)
-    data = problem.class_sorted
-    w = rng.random(41)
-    sweep(w, data.xi_pos, data.xi_neg, data.starts, problem.age, problem.balance)
-    weights = np.empty(41)
-    weights[data.order] = w
+    descent = Descent(problem, rng.random(41))
+    descent.sweep()
+    weights = problem.class_sorted.scatter(descent.w)
     step = float(problem.gradient(weights)[-1]) / (2 * problem.balance)
     assert np.clip(weights[-1] - step, 0, 1) == pytest.approx(weights[-1], abs=1e-12)
 

@@ -1,0 +1,134 @@
+"""One sweep of exact moves over the classes, in the order in which they first appear.
+
+For one class the rest of the problem is two numbers: the mean `others` of the other class means,
+and what all its derivatives have in common.  With z = sum w and A = sum w xi_pos of the class,
+
+    g_i = N_c dL/dw_i = common + xi_pos_i (z - 2 w_i)/(N_c - 1) + xi_neg_i others
+    common = A/(N_c - 1) + (B - b_c)/(C - 1) + 2 balance (m_c - others) - age.
+
+So a class whose weights all rest, at a bound with g pushing them against it, stays as it is until
+the sums over the other classes have moved its derivatives by as much as the least |g_i|.  Until
+then it sleeps: passing it by changes nothing.  `way` adds up the most that the moves of all classes
+can have changed any derivative of another class; a class sleeps while `way` < its `wake`.
+"""
+
+from __future__ import annotations
+
+from typing import no_type_check
+
+import numba
+import numpy as np
+
+from bspml.weights.first_order import totals
+
+# Where L is not curved along a weight, any slope takes it to a bound.
+_ALL_THE_WAY = np.finfo(np.float64).max
+
+
+@numba.njit(cache=True, error_model="numpy")
+@no_type_check
+def sweep(w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, wake, way, steepest):
+    """Moves 1 and 2 over every class once, in place.
+
+    w: (N,) weights.  zeta, A, b: (C,) as `class_sums` returns them, kept up to date.
+    wake: (C,), way: see above; -1 at first, and 0.  steepest: max |xi_neg|.
+
+    Returns:
+        moved: the largest change of one weight.
+        way: after this sweep.
+    """
+    C = len(starts) - 1
+    inv_c = 1.0 / (C - 1) if C > 1 else 0.0
+    pull = 2 * balance if C > 1 else 0.0
+    M, B = totals(zeta, b, starts)
+    moved_most = 0.0
+    for c in range(C):
+        if way < wake[c]:
+            continue
+        lo, hi = starts[c], starts[c + 1]
+        size = float(hi - lo)
+        inv_size = 1.0 / size
+        inv_p = 1.0 / (size - 1) if size > 1 else 0.0
+        curvature = pull * inv_size  # of N_c L along one weight
+        per_slope = min(1.0 / curvature, _ALL_THE_WAY)
+        z, a, b_sum = zeta[c], A[c], 0.0
+        m = z * inv_size
+        others = (M - m) * inv_c
+        common = a * inv_p + (B - b[c]) * inv_c + pull * (m - others) - age
+        moved, rest, fractional = 0.0, np.inf, 0
+        # No branch asks which weights move: a processor cannot guess it, and rest is a step of 0.
+        for i in range(lo, hi):
+            here, inner = w[i], xi_pos[i] * inv_p
+            g = common + (inner * (z - 2 * here) + xi_neg[i] * others)
+            new = min(1.0, max(0.0, here - g * per_slope))
+            step = new - here
+            w[i] = new
+            z += step
+            a += step * xi_pos[i]
+            b_sum += step * xi_neg[i]
+            common += step * (inner + curvature)
+            moved = max(moved, abs(step))
+            rest = min(rest, abs(g))
+            fractional += new * (1 - new) > 0
+        if fractional > 1:
+            rest = 0.0  # a pair may wish to move where each weight alone rests
+            pulled, drift_a, drift_b = _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p)
+            moved = max(moved, pulled)
+            a += drift_a
+            b_sum += drift_b
+        if moved == 0:
+            wake[c] = way + rest
+            continue
+        moved_most = max(moved_most, moved)
+        fall, drift = z * inv_size - m, b_sum * inv_size
+        zeta[c], A[c] = z, a
+        b[c] += drift
+        M += fall
+        B += drift
+        way += (abs(drift) + (pull + steepest) * abs(fall)) * inv_c
+    return moved_most, way
+
+
+@numba.njit(cache=True, error_model="numpy")
+@no_type_check
+def _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p):
+    """Move 2 in the class at lo..hi, until no two fractional weights have a concave line.
+
+    Returns the largest move and the changes of sum w xi_pos and sum w xi_neg; sum w stays.
+    """
+    largest, drift_a, drift_b = 0.0, 0.0, 0.0
+    again = True
+    while again:
+        again = False
+        i = -1  # the fractional weight that looks for a partner
+        for j in range(lo, hi):
+            if not 0 < w[j] < 1:
+                continue
+            if i < 0:
+                i = j
+                continue
+            slope = (xi_pos[i] * (z - 2 * w[i]) - xi_pos[j] * (z - 2 * w[j])) * inv_p
+            slope += (xi_neg[i] - xi_neg[j]) * others
+            bend = (xi_pos[i] + xi_pos[j]) * inv_p  # N_c dL(t) = slope t - bend t^2
+            up, down = min(1 - w[i], w[j]), min(w[i], 1 - w[j])
+            if bend >= 0:
+                t = (
+                    up
+                    if slope * up - bend * up * up <= -slope * down - bend * down * down
+                    else -down
+                )
+                again = True
+            else:
+                t = min(up, max(-down, slope / (2 * bend)))
+            # Write the bounds themselves: w + t would miss them by 1e-17.
+            at_i = 1.0 if t == 1 - w[i] else (0.0 if -t == w[i] else w[i] + t)
+            at_j = 0.0 if t == w[j] else (1.0 if -t == 1 - w[j] else w[j] - t)
+            w[i], w[j] = min(1.0, max(0.0, at_i)), min(1.0, max(0.0, at_j))
+            largest = max(largest, abs(t))
+            drift_a += t * (xi_pos[i] - xi_pos[j])
+            drift_b += t * (xi_neg[i] - xi_neg[j])
+            # Look on with a weight that is still fractional; of two, with the larger xi_pos, which
+            # is the likelier to meet a partner on a concave line.
+            if not 0 < w[i] < 1 or (0 < w[j] < 1 and xi_pos[j] > xi_pos[i]):
+                i = j if 0 < w[j] < 1 else -1
+    return largest, drift_a, drift_b
