@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bspml.weights.face import Face
-from bspml.weights.first_order import class_sums, describe, scaled_gradient, totals
+from bspml.weights.first_order import FirstOrder, class_sums, describe
 from bspml.weights.problem import Outcome, WeightProblem
-from bspml.weights.sweeping import sweep
+from bspml.weights.sweeping import follow, sweep
 
 # A sweep that moves no weight by more than this only shuffles rounding errors.
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -34,22 +34,33 @@ _ROUNDING = 8 * np.finfo(np.float64).eps
 _DUST = 1e-12
 # A sweep in which no weight moves by more than this has mostly found which weights are fractional.
 _SETTLED = 0.5
+_CERTIFIED = ("local_minimum", "stationary")
 
 
 class Point(NamedTuple):
-    """First-order facts at one point: scaled stationarity, and what a certificate asks.
+    """What a certificate asks of one point.
 
     Attributes:
+        first_order: its sums and derivatives.
         residual: scaled stationarity.
         face: the first fractional weight of each class that has one.
         crowded: classes with several.
         degenerate: weights at a bound with a derivative of 0, to the tolerance.
     """
 
+    first_order: FirstOrder
     residual: float
     face: Face
     crowded: int
     degenerate: int
+
+    @classmethod
+    def of(cls, problem: WeightProblem, w: np.ndarray, tol: float) -> Point:
+        """At weights `w` (N,) in class order."""
+        here = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
+        residual, free, crowded, degenerate = describe(w, here.slope, here.data.codes, tol)
+        face = Face.of(problem, free, here.slope[free])
+        return cls(here, residual, face, crowded, degenerate)
 
 
 class Descent:
@@ -67,53 +78,51 @@ class Descent:
         self.problem = problem
         data = problem.class_sorted
         self.w = start[data.order]
-        self._data = (data.xi_pos, data.xi_neg, data.starts)
-        self._sums = class_sums(self.w, *self._data)
+        self._sums = class_sums(self.w, data.xi_pos, data.xi_neg, data.starts, data.codes)
         self._steepest = float(np.abs(data.xi_neg).max())
         self._wake, self._way = np.full(problem.num_classes, -1.0), 0.0
 
     def sweep(self) -> float:
         """Moves 1 and 2 over all classes; returns the largest change of one weight."""
-        problem = self.problem
+        problem, data = self.problem, self.problem.class_sorted
         moved, self._way = sweep(
-            self.w, *self._data, problem.age, problem.balance,
+            self.w, data.xi_pos, data.xi_neg, data.starts, problem.age, problem.balance,
             *self._sums, self._wake, self._way, self._steepest,
         )  # fmt: skip
         return moved
 
     def measure(self, tol: float) -> Point:
-        """Facts at the current weights, from sums made afresh: rounding errors cannot build up."""
-        problem, data = self.problem, self.problem.class_sorted
-        self._sums = class_sums(self.w, *self._data)
-        g = scaled_gradient(
-            self.w, *self._data, data.codes, problem.age, problem.balance, *self._sums
-        )
-        residual, free, crowded, degenerate = describe(self.w, g, data.codes, tol)
-        return Point(residual, Face.of(problem, free, g[free]), crowded, degenerate)
+        """The current point, from sums made afresh: rounding errors cannot build up."""
+        point = Point.of(self.problem, self.w, tol)
+        self._sums = point.first_order.sums
+        return point
 
     def jump(self, face: Face, direction: np.ndarray | None) -> bool:
         """Move 3 along ±`direction`; says whether the objective fell."""
+        before = self.w[face.free]
         if direction is None or not face.step(self.w, direction):
             return False
-        problem, starts = self.problem, self.problem.class_sorted.starts
-        M, B = totals(self._sums[0], self._sums[2], starts)
-        self._sums = class_sums(self.w, *self._data)
-        new_M, new_B = totals(self._sums[0], self._sums[2], starts)
-        pulled = abs(new_B - B) + (2 * problem.balance + self._steepest) * abs(new_M - M)
-        self._way += pulled / max(1, problem.num_classes - 1)
-        self._wake[problem.class_sorted.codes[face.free]] = -1.0
+        data = self.problem.class_sorted
+        self._way += follow(
+            self.w, before, face.free, data.xi_pos, data.xi_neg, data.starts, data.codes,
+            self.problem.balance, *self._sums, self._wake, self._steepest,
+        )  # fmt: skip
         return True
 
-    def settle(self, tol: float) -> None:
-        """Put on the bounds what rounding left beside them, if that stays below `tol`."""
-        inside = np.flatnonzero((self.w > 0) & (self.w < 1))
-        rounded = np.round(self.w[inside])
-        beside = np.abs(self.w[inside] - rounded) < _DUST
-        if beside.any():
-            before = self.w.copy()
-            self.w[inside[beside]] = rounded[beside]
-            if self.measure(tol).residual > tol:
-                self.w = before
+    def settle(self, point: Point, tol: float) -> Point:
+        """Put on the bounds what rounding left beside them, if that keeps the residual."""
+        free = np.flatnonzero((self.w > 0) & (self.w < 1)) if point.crowded else point.face.free
+        rounded = np.round(self.w[free])
+        beside = np.abs(self.w[free] - rounded) < _DUST
+        if not beside.any():
+            return point
+        clean = self.w.copy()
+        clean[free[beside]] = rounded[beside]
+        settled = Point.of(self.problem, clean, tol)
+        if settled.residual > tol:
+            return point
+        self.w = clean
+        return point._replace(first_order=settled.first_order)
 
 
 def minimise_by_coordinates(
@@ -139,10 +148,11 @@ def minimise_by_coordinates(
             continue
         point = descent.measure(tol)
         if point.residual <= tol:
-            if _leave_saddle(descent, point.face):
+            minimum = point.face.is_semidefinite()
+            if not minimum and descent.jump(point.face, point.face.negative_direction()):
                 continue
-            descent.settle(tol)
-            status, message = _certify(point)
+            point = descent.settle(point, tol)
+            status, message = _certify(point, minimum)
             break
         # Newton steps taken while weights still cross the box settle on worse minima.
         jumped = moved < _SETTLED and descent.jump(point.face, point.face.newton_direction())
@@ -158,15 +168,12 @@ def minimise_by_coordinates(
             f"Residual {point.residual:.1e} > tol={tol:g} after {max_sweeps} sweeps. Raise "
             "`max_sweeps`, or go on from these weights with `start=`."
         )
-    return Outcome(problem.class_sorted.scatter(descent.w), sweeps, status, message)
+    here = point.first_order if status in _CERTIFIED else descent.measure(tol).first_order
+    values = here.objective(), here.residuals()[0]
+    return Outcome(problem.class_sorted.scatter(descent.w), sweeps, status, message, values)
 
 
-def _leave_saddle(descent: Descent, face: Face) -> bool:
-    """Move along a direction of negative curvature, if there is one; say whether it moved."""
-    return not face.is_semidefinite() and descent.jump(face, face.negative_direction())
-
-
-def _certify(point: Point) -> tuple[str, str]:
+def _certify(point: Point, minimum: bool) -> tuple[str, str]:
     if point.crowded:
         return "stationary", (
             f"First-order point; {point.crowded} classes hold several fractional weights "
@@ -177,6 +184,6 @@ def _certify(point: Point) -> tuple[str, str]:
             f"First-order point; {point.degenerate} weights at a bound have a zero derivative "
             "(ties), so it is not certified as a local minimum."
         )
-    if not point.face.is_semidefinite():
+    if not minimum:
         return "stationary", "First-order point; it may be a saddle between classes."
     return "local_minimum", "No feasible move close by lowers the objective."

@@ -16,25 +16,65 @@ processor cannot guess.
 
 from __future__ import annotations
 
-from typing import no_type_check
+from typing import NamedTuple, no_type_check
 
 import numba
 import numpy as np
 
+from bspml.weights.class_order import ClassSorted
+
+
+class FirstOrder(NamedTuple):
+    """One point of a weight problem with its class sums and derivatives.
+
+    Attributes:
+        w: (N,) weights in class order.
+        data: the statistics in class order.
+        age: lambda.
+        balance: mu.
+        sums: (C,) zeta, A and b.
+        slope: (N,) N_c dL/dw_i.
+    """
+
+    w: np.ndarray
+    data: ClassSorted
+    age: float
+    balance: float
+    sums: tuple[np.ndarray, np.ndarray, np.ndarray]
+    slope: np.ndarray
+
+    @classmethod
+    def at(cls, w: np.ndarray, data: ClassSorted, age: float, balance: float) -> FirstOrder:
+        """Sums and derivatives made afresh, in O(N)."""
+        arrays = (w, data.xi_pos, data.xi_neg, data.starts, data.codes)
+        sums = class_sums(*arrays)
+        slope = scaled_gradient(*arrays, age, balance, *sums)
+        return cls(w, data, age, balance, sums, slope)
+
+    def objective(self) -> float:
+        """L(w), [Zhang 2023] eq. (6)."""
+        data = self.data
+        return objective(
+            self.w, data.xi_pos, data.starts, data.codes, self.age, self.balance, *self.sums
+        )
+
+    def residuals(self) -> tuple[float, float]:
+        """‖w − Π(w − ∇L(w))‖_∞, and the same with each gradient times its class's size."""
+        return residuals(self.w, self.slope, self.data.starts, self.data.codes)
+
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def class_sums(w, xi_pos, xi_neg, starts):
+def class_sums(w, xi_pos, xi_neg, starts, codes):
     """(C,) each: zeta = sum w, A = sum w xi_pos, b = mean of w xi_neg."""
     C = len(starts) - 1
-    zeta, A, b = np.empty(C), np.empty(C), np.empty(C)
+    zeta, A, b = np.zeros(C), np.zeros(C), np.zeros(C)
+    for i in range(len(w)):
+        zeta[codes[i]] += w[i]
+        A[codes[i]] += w[i] * xi_pos[i]
+        b[codes[i]] += w[i] * xi_neg[i]
     for c in range(C):
-        in_zeta, in_A, in_b = 0.0, 0.0, 0.0
-        for i in range(starts[c], starts[c + 1]):
-            in_zeta += w[i]
-            in_A += w[i] * xi_pos[i]
-            in_b += w[i] * xi_neg[i]
-        zeta[c], A[c], b[c] = in_zeta, in_A, in_b / (starts[c + 1] - starts[c])
+        b[c] /= starts[c + 1] - starts[c]
     return zeta, A, b
 
 

@@ -27,19 +27,23 @@ from bspml.checks import check_number, encode_labels, some_of
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.weights.class_order import ClassSorted, sort_by_class
-from bspml.weights.first_order import class_sums, objective, residuals, scaled_gradient
+from bspml.weights.first_order import FirstOrder
 
 # A weight may leave [0, 1] by this much before it is the caller's mistake: float32 averages do.
 FEASIBILITY_SLACK = 1e-6
 
 
 class Outcome(NamedTuple):
-    """What a method hands to `solve_weights`: weights in the caller's order, and how it ended."""
+    """What a method hands to `solve_weights`: weights in the caller's order, and how it ended.
+
+    values: objective and stationarity of the weights, by a method that has them at hand.
+    """
 
     weights: np.ndarray
     sweeps: int
     status: str
     message: str
+    values: tuple[float, float] | None = None
 
 
 class WeightProblem:
@@ -135,8 +139,7 @@ class WeightProblem:
         Raises:
             InputError: wrong length or not finite.
         """
-        w, sums = self._in_class_order(self._check_weights(weights))
-        return self._objective(w, sums)
+        return self._at(self._check_weights(weights)).objective()
 
     def gradient(self, weights: Any) -> Float[Tensor, " N"]:
         r"""Exact gradient of L in O(N), as a float64 CPU tensor.
@@ -148,8 +151,7 @@ class WeightProblem:
         with A_c = sum_{p in c} w_p xi_pos_p, B_c = (1/N_c) sum_{n in c} w_n xi_neg_n, and B, M the
         sums of B_c, m_c over the classes.  Source: the expectation of [Zhang 2023] eq. (8).
         """
-        w, sums = self._in_class_order(self._check_weights(weights))
-        scaled = self.class_sorted.scatter(self._scaled_gradient(w, sums))
+        scaled = self.class_sorted.scatter(self._at(self._check_weights(weights)).slope)
         return torch.from_numpy(scaled / self.sizes[self.codes])
 
     def stationarity(self, weights: Any, scaled: bool = False) -> float:
@@ -166,13 +168,7 @@ class WeightProblem:
         Raises:
             InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
         """
-        w, sums = self._in_class_order(self.check_feasible(weights, "weights"))
-        return self._residuals(w, sums)[int(scaled)]
-
-    def evaluate(self, feasible: np.ndarray) -> tuple[float, float]:
-        """`objective` and `stationarity` in one go, at weights that need no check: a solver's."""
-        w, sums = self._in_class_order(feasible)
-        return self._objective(w, sums), self._residuals(w, sums)[0]
+        return self._at(self.check_feasible(weights, "weights")).residuals()[int(scaled)]
 
     def is_feasible(self, weights: Any) -> bool:
         """Whether every weight lies in [0, 1], without any slack."""
@@ -199,26 +195,8 @@ class WeightProblem:
             )
         return np.clip(w, 0, 1)
 
-    def _in_class_order(self, w: np.ndarray) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """(N,) the weights in class order, and what `class_sums` says of them."""
-        data = self.class_sorted
-        w = w[data.order]
-        return w, class_sums(w, data.xi_pos, data.xi_neg, data.starts)
-
-    def _objective(self, w: np.ndarray, sums: tuple[np.ndarray, ...]) -> float:
-        data = self.class_sorted
-        return objective(w, data.xi_pos, data.starts, data.codes, self.age, self.balance, *sums)
-
-    def _scaled_gradient(self, w: np.ndarray, sums: tuple[np.ndarray, ...]) -> np.ndarray:
-        """(N,) N_c dL/dw_i, in class order."""
-        data = self.class_sorted
-        arrays = (w, data.xi_pos, data.xi_neg, data.starts, data.codes)
-        return scaled_gradient(*arrays, self.age, self.balance, *sums)
-
-    def _residuals(self, w: np.ndarray, sums: tuple[np.ndarray, ...]) -> tuple[float, float]:
-        """Plain and scaled."""
-        data = self.class_sorted
-        return residuals(w, self._scaled_gradient(w, sums), data.starts, data.codes)
+    def _at(self, w: np.ndarray) -> FirstOrder:
+        return FirstOrder.at(w[self.class_sorted.order], self.class_sorted, self.age, self.balance)
 
     def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
         return _check_vector(weights, name, self.n)

@@ -94,11 +94,12 @@ def solve_weights(
     else:
         settings = StochasticOptions(**options)
         outcome = minimise_stochastically(problem, w, tol, max_sweeps, seed, settings)
-    objective, stationarity = problem.evaluate(outcome.weights)
+    weights = outcome.weights
+    values = outcome.values or (problem.objective(weights), problem.stationarity(weights))
     return WeightSolution(
-        weights=torch.from_numpy(outcome.weights),
-        objective=objective,
-        stationarity=stationarity,
+        weights=torch.from_numpy(weights),
+        objective=values[0],
+        stationarity=values[1],
         sweeps=outcome.sweeps,
         status=outcome.status,
         message=outcome.message,

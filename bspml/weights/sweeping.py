@@ -91,6 +91,30 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, wake, way, steepe
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
+def follow(
+    w, before, free, xi_pos, xi_neg, starts, codes, balance, zeta, A, b, wake, steepest
+):  # fmt: skip
+    """Bring the class sums up to date after the weights at `free` moved from `before`.
+
+    Wakes their classes, and returns what the others' derivatives have moved at most.
+    """
+    pull = 2 * balance
+    M, B = 0.0, 0.0
+    for k in range(len(free)):
+        i, c = free[k], codes[free[k]]
+        size = starts[c + 1] - starts[c]
+        step = w[i] - before[k]
+        zeta[c] += step
+        A[c] += step * xi_pos[i]
+        b[c] += step * xi_neg[i] / size
+        M += step / size
+        B += step * xi_neg[i] / size
+        wake[c] = -1.0
+    return (abs(B) + (pull + steepest) * abs(M)) / max(1, len(zeta) - 1)
+
+
+@numba.njit(cache=True, error_model="numpy")
+@no_type_check
 def _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p):
     """Move 2 in the class at lo..hi, until no two fractional weights have a concave line.
 
