@@ -24,9 +24,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bspml.weights.face import Face
-from bspml.weights.first_order import FirstOrder, class_sums, describe
+from bspml.weights.first_order import FirstOrder, class_sums
 from bspml.weights.problem import Outcome, WeightProblem
-from bspml.weights.sweeping import follow, sweep
+from bspml.weights.sweeping import RECORD, follow, sweep
 
 # A sweep that moves no weight by more than this only shuffles rounding errors.
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -38,29 +38,40 @@ _CERTIFIED = ("local_minimum", "stationary")
 
 
 class Point(NamedTuple):
-    """What a certificate asks of one point.
+    """What the descent asks of one point.
 
     Attributes:
         first_order: its sums and derivatives.
-        residual: scaled stationarity.
         face: the first fractional weight of each class that has one.
         crowded: classes with several.
-        degenerate: weights at a bound with a derivative of 0, to the tolerance.
     """
 
     first_order: FirstOrder
-    residual: float
     face: Face
     crowded: int
-    degenerate: int
 
     @classmethod
-    def of(cls, problem: WeightProblem, w: np.ndarray, tol: float) -> Point:
+    def of(cls, problem: WeightProblem, w: np.ndarray) -> Point:
         """At weights `w` (N,) in class order."""
         here = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
-        residual, free, crowded, degenerate = describe(w, here.slope, here.data.codes, tol)
-        face = Face.of(problem, free, here.slope[free])
-        return cls(here, residual, face, crowded, degenerate)
+        free, crowded = np.flatnonzero((w > 0) & (w < 1)), 0
+        classes = here.data.codes[free]
+        again = classes[1:] == classes[:-1]
+        if again.any():
+            crowded = len(np.unique(classes[1:][again]))
+            free = np.delete(free, np.flatnonzero(again) + 1)
+        return cls(here, Face.of(problem, free, here.slope[free]), crowded)
+
+    @property
+    def residual(self) -> float:
+        """Scaled stationarity."""
+        return self.first_order.residual
+
+    def ties(self, tol: float) -> int:
+        """Weights at a bound with a derivative of 0, to the tolerance."""
+        w, slope = self.first_order.w, self.first_order.slope
+        flat = np.abs(slope) <= tol
+        return int((flat & ((w == 0) | (w == 1))).sum())
 
 
 class Descent:
@@ -79,21 +90,23 @@ class Descent:
         data = problem.class_sorted
         self.w = start[data.order]
         self._sums = class_sums(self.w, data.xi_pos, data.xi_neg, data.starts, data.codes)
-        self._steepest = float(np.abs(data.xi_neg).max())
-        self._wake, self._way = np.full(problem.num_classes, -1.0), 0.0
+        self._steepest = float(max(data.xi_neg.max(), -data.xi_neg.min()))
+        C = problem.num_classes
+        self._free, self._records = np.full(C, -1), np.empty(C, RECORD)
+        self._wake, self._way = np.full(C, -1.0), 0.0
 
     def sweep(self) -> float:
         """Moves 1 and 2 over all classes; returns the largest change of one weight."""
         problem, data = self.problem, self.problem.class_sorted
         moved, self._way = sweep(
             self.w, data.xi_pos, data.xi_neg, data.starts, problem.age, problem.balance,
-            *self._sums, self._wake, self._way, self._steepest,
+            *self._sums, self._free, self._records, self._wake, self._way, self._steepest,
         )  # fmt: skip
         return moved
 
-    def measure(self, tol: float) -> Point:
+    def measure(self) -> Point:
         """The current point, from sums made afresh: rounding errors cannot build up."""
-        point = Point.of(self.problem, self.w, tol)
+        point = Point.of(self.problem, self.w)
         self._sums = point.first_order.sums
         return point
 
@@ -118,11 +131,11 @@ class Descent:
             return point
         clean = self.w.copy()
         clean[free[beside]] = rounded[beside]
-        settled = Point.of(self.problem, clean, tol)
+        settled = Point.of(self.problem, clean)
         if settled.residual > tol:
             return point
         self.w = clean
-        return point._replace(first_order=settled.first_order)
+        return settled
 
 
 def minimise_by_coordinates(
@@ -146,13 +159,13 @@ def minimise_by_coordinates(
         # While weights still cross the box there is nothing to measure.
         if moved >= _SETTLED and sweeps < max_sweeps:
             continue
-        point = descent.measure(tol)
+        point = descent.measure()
         if point.residual <= tol:
             minimum = point.face.is_semidefinite()
             if not minimum and descent.jump(point.face, point.face.negative_direction()):
                 continue
             point = descent.settle(point, tol)
-            status, message = _certify(point, minimum)
+            status, message = _certify(point, tol, minimum)
             break
         # Newton steps taken while weights still cross the box settle on worse minima.
         jumped = moved < _SETTLED and descent.jump(point.face, point.face.newton_direction())
@@ -168,20 +181,21 @@ def minimise_by_coordinates(
             f"Residual {point.residual:.1e} > tol={tol:g} after {max_sweeps} sweeps. Raise "
             "`max_sweeps`, or go on from these weights with `start=`."
         )
-    here = point.first_order if status in _CERTIFIED else descent.measure(tol).first_order
-    values = here.objective(), here.residuals()[0]
+    here = point.first_order if status in _CERTIFIED else descent.measure().first_order
+    values = here.objective(), here.stationarity()
     return Outcome(problem.class_sorted.scatter(descent.w), sweeps, status, message, values)
 
 
-def _certify(point: Point, minimum: bool) -> tuple[str, str]:
+def _certify(point: Point, tol: float, minimum: bool) -> tuple[str, str]:
     if point.crowded:
         return "stationary", (
             f"First-order point; {point.crowded} classes hold several fractional weights "
             "(xi_pos <= 0 there), so it is not certified as a local minimum."
         )
-    if point.degenerate:
+    ties = point.ties(tol)
+    if ties:
         return "stationary", (
-            f"First-order point; {point.degenerate} weights at a bound have a zero derivative "
+            f"First-order point; {ties} weights at a bound have a zero derivative "
             "(ties), so it is not certified as a local minimum."
         )
     if not minimum:

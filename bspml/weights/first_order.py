@@ -34,6 +34,7 @@ class FirstOrder(NamedTuple):
         balance: mu.
         sums: (C,) zeta, A and b.
         slope: (N,) N_c dL/dw_i.
+        residual: the scaled stationarity, ‖w − Π(w − slope)‖_∞.
     """
 
     w: np.ndarray
@@ -42,14 +43,14 @@ class FirstOrder(NamedTuple):
     balance: float
     sums: tuple[np.ndarray, np.ndarray, np.ndarray]
     slope: np.ndarray
+    residual: float
 
     @classmethod
     def at(cls, w: np.ndarray, data: ClassSorted, age: float, balance: float) -> FirstOrder:
         """Sums and derivatives made afresh, in O(N)."""
         arrays = (w, data.xi_pos, data.xi_neg, data.starts, data.codes)
         sums = class_sums(*arrays)
-        slope = scaled_gradient(*arrays, age, balance, *sums)
-        return cls(w, data, age, balance, sums, slope)
+        return cls(w, data, age, balance, sums, *scaled_gradient(*arrays, age, balance, *sums))
 
     def objective(self) -> float:
         """L(w), [Zhang 2023] eq. (6)."""
@@ -58,9 +59,9 @@ class FirstOrder(NamedTuple):
             self.w, data.xi_pos, data.starts, data.codes, self.age, self.balance, *self.sums
         )
 
-    def residuals(self) -> tuple[float, float]:
-        """‖w − Π(w − ∇L(w))‖_∞, and the same with each gradient times its class's size."""
-        return residuals(self.w, self.slope, self.data.starts, self.data.codes)
+    def stationarity(self) -> float:
+        """‖w − Π(w − ∇L(w))‖_∞; at most `residual`, where each gradient is times its class's size."""
+        return plain_residual(self.w, self.slope, self.data.starts, self.data.codes)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -92,7 +93,7 @@ def totals(zeta, b, starts):
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
 def scaled_gradient(w, xi_pos, xi_neg, starts, codes, age, balance, zeta, A, b):
-    """(N,) N_c dL/dw_i, from the sums that `class_sums` returns."""
+    """(N,) N_c dL/dw_i from the sums that `class_sums` returns, and the scaled stationarity."""
     C = len(zeta)
     M, B = totals(zeta, b, starts)
     inv_c = 1.0 / (C - 1) if C > 1 else 0.0
@@ -104,27 +105,24 @@ def scaled_gradient(w, xi_pos, xi_neg, starts, codes, age, balance, zeta, A, b):
         m = zeta[c] / size
         others[c] = (M - m) * inv_c
         shared[c] = A[c] * inv_p[c] + (B - b[c]) * inv_c + pull * (m - others[c]) - age
-    g = np.empty(len(w))
+    g, residual = np.empty(len(w)), 0.0
     for i in range(len(w)):
-        c = codes[i]
-        pulled = xi_pos[i] * (zeta[c] - 2 * w[i]) * inv_p[c]
+        c, here = codes[i], w[i]
+        pulled = xi_pos[i] * (zeta[c] - 2 * here) * inv_p[c]
         g[i] = pulled + xi_neg[i] * others[c] + shared[c]
-    return g
+        residual = max(residual, abs(here - min(1.0, max(0.0, here - g[i]))))
+    return g, residual
 
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def residuals(w, g, starts, codes):
-    """‖w − Π(w − ∇L(w))‖_∞, and the same with each gradient times its class's size.
-
-    g: (N,) as `scaled_gradient` returns it.
-    """
-    plain, scaled = 0.0, 0.0
+def plain_residual(w, g, starts, codes):
+    """‖w − Π(w − ∇L(w))‖_∞; g: (N,) N_c dL/dw_i."""
+    residual = 0.0
     for i in range(len(w)):
         size = starts[codes[i] + 1] - starts[codes[i]]
-        scaled = max(scaled, abs(w[i] - min(1.0, max(0.0, w[i] - g[i]))))
-        plain = max(plain, abs(w[i] - min(1.0, max(0.0, w[i] - g[i] / size))))
-    return plain, scaled
+        residual = max(residual, abs(w[i] - min(1.0, max(0.0, w[i] - g[i] / size))))
+    return residual
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -149,30 +147,3 @@ def objective(w, xi_pos, starts, codes, age, balance, zeta, _, b):
     # sum_{c<k} (m_c - m_k)^2 = C sum_c (m_c - mean)^2: O(C), and no cancellation of
     # C sum m^2 against (sum m)^2 when the means are almost equal.
     return value + (balance * C / (C - 1) * spread if C > 1 else 0.0)
-
-
-@numba.njit(cache=True, error_model="numpy")
-@no_type_check
-def describe(w, g, codes, tol):
-    """What a certificate asks of a point; g: (N,) as `scaled_gradient` returns it.
-
-    Returns:
-        residual: scaled stationarity.
-        free: (F,) position of the first fractional weight of each class that has one.
-        crowded: classes with several.
-        degenerate: weights at a bound whose |N_c dL/dw| <= tol.
-    """
-    residual, degenerate, F, crowded, last, again = 0.0, 0, 0, 0, -1, -1
-    free = np.empty(len(w), np.int64)
-    for i in range(len(w)):
-        here, c = w[i], codes[i]
-        residual = max(residual, abs(here - min(1.0, max(0.0, here - g[i]))))
-        # A processor cannot guess which weights are fractional, so no branch asks.
-        fractional = here * (1 - here) > 0
-        degenerate += (not fractional) & (abs(g[i]) <= tol)
-        free[F] = i
-        F += fractional & (c != last)
-        if fractional & (c == last) & (c != again):
-            crowded, again = crowded + 1, c
-        last = c if fractional else last
-    return residual, free[:F].copy(), crowded, degenerate

@@ -168,7 +168,8 @@ class WeightProblem:
         Raises:
             InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
         """
-        return self._at(self.check_feasible(weights, "weights")).residuals()[int(scaled)]
+        here = self._at(self.check_feasible(weights, "weights"))
+        return here.residual if scaled else here.stationarity()
 
     def is_feasible(self, weights: Any) -> bool:
         """Whether every weight lies in [0, 1], without any slack."""

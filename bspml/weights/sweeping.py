@@ -21,13 +21,30 @@ import numpy as np
 
 from bspml.weights.first_order import totals
 
+# Of a class whose other weights all lie at a bound: what keeps them there.
+RECORD = np.dtype(
+    [
+        ("xi_pos", np.float64),  # of the free weight
+        ("xi_neg", np.float64),
+        ("z", np.float64),  # at these values of z and `others`
+        ("others", np.float64),
+        ("lowest", np.float64),  # the other weights rest while `common` lies between these;
+        ("highest", np.float64),
+        ("reach_pos", np.float64),  # the bounds move with z by at most this,
+        ("reach_neg", np.float64),  # and with `others` by this
+    ],
+    align=True,
+)
+
 # Where L is not curved along a weight, any slope takes it to a bound.
 _ALL_THE_WAY = np.finfo(np.float64).max
 
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def sweep(w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, wake, way, steepest):
+def sweep(
+    w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, free, records, wake, way, steepest
+):  # fmt: skip
     """Moves 1 and 2 over every class once, in place.
 
     w: (N,) weights.  zeta, A, b: (C,) as `class_sums` returns them, kept up to date.
@@ -55,7 +72,37 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, wake, way, steepe
         m = z * inv_size
         others = (M - m) * inv_c
         common = a * inv_p + (B - b[c]) * inv_c + pull * (m - others) - age
-        moved, rest, fractional = 0.0, np.inf, 0
+        if free[c] >= 0:
+            i, r = free[c], records[c]
+            here, inner = w[i], r.xi_pos * inv_p
+            g = common + (inner * (z - 2 * here) + r.xi_neg * others)
+            new = min(1.0, max(0.0, here - g * per_slope))
+            step = new - here
+            gone = r.reach_neg * abs(others - r.others)
+            before = common
+            off = gone + r.reach_pos * abs(z - r.z)
+            room = min(common - (r.lowest + off), (r.highest - off) - common)
+            common += step * (inner + curvature)
+            off = gone + r.reach_pos * abs(z + step - r.z)
+            room_after = min(common - (r.lowest + off), (r.highest - off) - common)
+            if min(room, room_after) >= 0:
+                if step == 0:
+                    wake[c] = way + min(room, abs(g))
+                    continue
+                w[i] = new
+                moved_most = max(moved_most, abs(step))
+                drift = step * r.xi_neg * inv_size
+                fall = step * inv_size
+                zeta[c] = z + step
+                A[c] = a + step * r.xi_pos
+                b[c] += drift
+                M += fall
+                B += drift
+                way += (abs(drift) + (pull + steepest) * abs(fall)) * inv_c
+                continue
+            common = before
+            free[c] = -1
+        moved, rest, fractional, movers, which = 0.0, np.inf, 0, 0, lo
         # No branch asks which weights move: a processor cannot guess it, and rest is a step of 0.
         for i in range(lo, hi):
             here, inner = w[i], xi_pos[i] * inv_p
@@ -69,7 +116,10 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, wake, way, steepe
             common += step * (inner + curvature)
             moved = max(moved, abs(step))
             rest = min(rest, abs(g))
-            fractional += new * (1 - new) > 0
+            movers += step != 0
+            inside = new * (1 - new) > 0
+            fractional += inside
+            which = i if inside else which
         if fractional > 1:
             rest = 0.0  # a pair may wish to move where each weight alone rests
             pulled, drift_a, drift_b = _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p)
@@ -80,6 +130,9 @@ def sweep(w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, wake, way, steepe
             wake[c] = way + rest
             continue
         moved_most = max(moved_most, moved)
+        if movers == 1 and fractional == 1:
+            free[c] = which
+            _remember(w, xi_pos, xi_neg, lo, hi, which, z, others, inv_p, records[c])
         fall, drift = z * inv_size - m, b_sum * inv_size
         zeta[c], A[c] = z, a
         b[c] += drift
@@ -111,6 +164,24 @@ def follow(
         B += step * xi_neg[i] / size
         wake[c] = -1.0
     return (abs(B) + (pull + steepest) * abs(M)) / max(1, len(zeta) - 1)
+
+
+@numba.njit(cache=True, error_model="numpy")
+@no_type_check
+def _remember(w, xi_pos, xi_neg, lo, hi, f, z, others, inv_p, r):
+    """Fill in the record of a class whose weights but the one at f lie at a bound."""
+    r.lowest, r.highest, r.reach_pos, r.reach_neg = -np.inf, np.inf, 0.0, 0.0
+    lowest, highest, reach_pos, reach_neg = -np.inf, np.inf, 0.0, 0.0
+    for i in range(lo, hi):
+        far = np.inf if i == f else 0.0
+        # g_i = common - edge
+        edge = -(xi_pos[i] * inv_p * (z - 2 * w[i]) + xi_neg[i] * others)
+        highest = min(highest, edge + far if w[i] > 0 else np.inf)
+        lowest = max(lowest, -np.inf if w[i] > 0 else edge - far)
+        reach_pos = max(reach_pos, abs(xi_pos[i]))
+        reach_neg = max(reach_neg, abs(xi_neg[i]))
+    r.xi_pos, r.xi_neg, r.z, r.others = xi_pos[f], xi_neg[f], z, others
+    r.lowest, r.highest, r.reach_pos, r.reach_neg = lowest, highest, reach_pos * inv_p, reach_neg
 
 
 @numba.njit(cache=True, error_model="numpy")
