@@ -102,7 +102,7 @@ def sweep(
                 continue
             common = before
             free[c] = -1
-        moved, rest, fractional, movers, which = 0.0, np.inf, 0, 0, lo
+        moved, rest, fractional, movers = 0.0, np.inf, 0, 0
         # No branch asks which weights move: a processor cannot guess it, and rest is a step of 0.
         for i in range(lo, hi):
             here, inner = w[i], xi_pos[i] * inv_p
@@ -117,9 +117,7 @@ def sweep(
             moved = max(moved, abs(step))
             rest = min(rest, abs(g))
             movers += step != 0
-            inside = new * (1 - new) > 0
-            fractional += inside
-            which = i if inside else which
+            fractional += new * (1 - new) > 0
         if fractional > 1:
             rest = 0.0  # a pair may wish to move where each weight alone rests
             pulled, drift_a, drift_b = _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p)
@@ -131,8 +129,7 @@ def sweep(
             continue
         moved_most = max(moved_most, moved)
         if movers == 1 and fractional == 1:
-            free[c] = which
-            _remember(w, xi_pos, xi_neg, lo, hi, which, z, others, inv_p, records[c])
+            free[c] = _remember(w, xi_pos, xi_neg, lo, hi, z, others, inv_p, records[c])
         fall, drift = z * inv_size - m, b_sum * inv_size
         zeta[c], A[c] = z, a
         b[c] += drift
@@ -168,20 +165,20 @@ def follow(
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def _remember(w, xi_pos, xi_neg, lo, hi, f, z, others, inv_p, r):
-    """Fill in the record of a class whose weights but the one at f lie at a bound."""
-    r.lowest, r.highest, r.reach_pos, r.reach_neg = -np.inf, np.inf, 0.0, 0.0
-    lowest, highest, reach_pos, reach_neg = -np.inf, np.inf, 0.0, 0.0
+def _remember(w, xi_pos, xi_neg, lo, hi, z, others, inv_p, r):
+    """Fill in the record of a class with one fractional weight; returns where that weight is."""
+    free, lowest, highest, reach_pos, reach_neg = lo, -np.inf, np.inf, 0.0, 0.0
     for i in range(lo, hi):
-        far = np.inf if i == f else 0.0
         # g_i = common - edge
         edge = -(xi_pos[i] * inv_p * (z - 2 * w[i]) + xi_neg[i] * others)
-        highest = min(highest, edge + far if w[i] > 0 else np.inf)
-        lowest = max(lowest, -np.inf if w[i] > 0 else edge - far)
+        highest = min(highest, edge if w[i] == 1 else np.inf)
+        lowest = max(lowest, edge if w[i] == 0 else -np.inf)
         reach_pos = max(reach_pos, abs(xi_pos[i]))
         reach_neg = max(reach_neg, abs(xi_neg[i]))
-    r.xi_pos, r.xi_neg, r.z, r.others = xi_pos[f], xi_neg[f], z, others
+        free = i if 0 < w[i] < 1 else free
+    r.xi_pos, r.xi_neg, r.z, r.others = xi_pos[free], xi_neg[free], z, others
     r.lowest, r.highest, r.reach_pos, r.reach_neg = lowest, highest, reach_pos * inv_p, reach_neg
+    return free
 
 
 @numba.njit(cache=True, error_model="numpy")
