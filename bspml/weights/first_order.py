@@ -60,7 +60,7 @@ class FirstOrder(NamedTuple):
         )
 
     def stationarity(self) -> float:
-        """‖w − Π(w − ∇L(w))‖_∞; at most `residual`, where each gradient is times its class's size."""
+        """‖w − Π(w − ∇L(w))‖_∞, the plain one: never above `residual`."""
         return plain_residual(self.w, self.slope, self.data.starts, self.data.codes)
 
 

@@ -10,6 +10,10 @@ So a class whose weights all rest, at a bound with g pushing them against it, st
 the sums over the other classes have moved its derivatives by as much as the least |g_i|.  Until
 then it sleeps: passing it by changes nothing.  `way` adds up the most that the moves of all classes
 can have changed any derivative of another class; a class sleeps while `way` < its `wake`.
+
+A class with one fractional weight, which every sweep moves a little, gets a RECORD: for which
+values of `common` all its other weights rest.  While that holds before and after the step of the
+one weight, a visit costs O(1).
 """
 
 from __future__ import annotations
@@ -48,95 +52,115 @@ def sweep(
     """Moves 1 and 2 over every class once, in place.
 
     w: (N,) weights.  zeta, A, b: (C,) as `class_sums` returns them, kept up to date.
-    wake: (C,), way: see above; -1 at first, and 0.  steepest: max |xi_neg|.
+    free, records: (C,) position of the one fractional weight of a class whose RECORD is known, or
+    -1.  wake: (C,), way: see above; -1 and 0 at first.  steepest: max |xi_neg|.
 
     Returns:
-        moved: the largest change of one weight.
+        most: the largest change of one weight.
         way: after this sweep.
     """
     C = len(starts) - 1
     inv_c = 1.0 / (C - 1) if C > 1 else 0.0
     pull = 2 * balance if C > 1 else 0.0
     M, B = totals(zeta, b, starts)
-    moved_most = 0.0
+    most = 0.0
     for c in range(C):
         if way < wake[c]:
             continue
         lo, hi = starts[c], starts[c + 1]
-        size = float(hi - lo)
-        inv_size = 1.0 / size
-        inv_p = 1.0 / (size - 1) if size > 1 else 0.0
+        inv_size = 1.0 / (hi - lo)
+        inv_p = 1.0 / (hi - lo - 1) if hi - lo > 1 else 0.0
         curvature = pull * inv_size  # of N_c L along one weight
         per_slope = min(1.0 / curvature, _ALL_THE_WAY)
-        z, a, b_sum = zeta[c], A[c], 0.0
+        z, a = zeta[c], A[c]
         m = z * inv_size
         others = (M - m) * inv_c
         common = a * inv_p + (B - b[c]) * inv_c + pull * (m - others) - age
-        if free[c] >= 0:
-            i, r = free[c], records[c]
-            here, inner = w[i], r.xi_pos * inv_p
-            g = common + (inner * (z - 2 * here) + r.xi_neg * others)
-            new = min(1.0, max(0.0, here - g * per_slope))
-            step = new - here
-            gone = r.reach_neg * abs(others - r.others)
-            before = common
-            off = gone + r.reach_pos * abs(z - r.z)
-            room = min(common - (r.lowest + off), (r.highest - off) - common)
-            common += step * (inner + curvature)
-            off = gone + r.reach_pos * abs(z + step - r.z)
-            room_after = min(common - (r.lowest + off), (r.highest - off) - common)
-            if min(room, room_after) >= 0:
-                if step == 0:
-                    wake[c] = way + min(room, abs(g))
-                    continue
-                w[i] = new
-                moved_most = max(moved_most, abs(step))
-                drift = step * r.xi_neg * inv_size
-                fall = step * inv_size
-                zeta[c] = z + step
-                A[c] = a + step * r.xi_pos
-                b[c] += drift
-                M += fall
-                B += drift
-                way += (abs(drift) + (pull + steepest) * abs(fall)) * inv_c
-                continue
-            common = before
-            free[c] = -1
-        moved, rest, fractional, movers = 0.0, np.inf, 0, 0
-        # No branch asks which weights move: a processor cannot guess it, and rest is a step of 0.
-        for i in range(lo, hi):
-            here, inner = w[i], xi_pos[i] * inv_p
-            g = common + (inner * (z - 2 * here) + xi_neg[i] * others)
-            new = min(1.0, max(0.0, here - g * per_slope))
-            step = new - here
+        rest, i = -1.0, free[c]
+        if i >= 0:
+            r = records[c]
+            new, rest = _step_known(w[i], r, z, others, common, inv_p, curvature, per_slope)
+        if rest >= 0:
+            step = new - w[i]
             w[i] = new
-            z += step
-            a += step * xi_pos[i]
-            b_sum += step * xi_neg[i]
-            common += step * (inner + curvature)
-            moved = max(moved, abs(step))
-            rest = min(rest, abs(g))
-            movers += step != 0
-            fractional += new * (1 - new) > 0
-        if fractional > 1:
-            rest = 0.0  # a pair may wish to move where each weight alone rests
-            pulled, drift_a, drift_b = _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p)
-            moved = max(moved, pulled)
-            a += drift_a
-            b_sum += drift_b
+            moved, z_step, a_step, b_step = abs(step), step, step * r.xi_pos, step * r.xi_neg
+        else:
+            moved, rest, fractional, movers, z_step, a_step, b_step = _step_all(
+                w, xi_pos, xi_neg, lo, hi, z, others, common, inv_p, curvature, per_slope
+            )
+            free[c] = -1
+            if fractional > 1:
+                pulled, a_pulled, b_pulled = _separate(
+                    w, xi_pos, xi_neg, lo, hi, z + z_step, others, inv_p
+                )
+                moved, a_step, b_step = max(moved, pulled), a_step + a_pulled, b_step + b_pulled
+            elif fractional == 1 and movers == 1:
+                free[c] = _remember(
+                    w, xi_pos, xi_neg, lo, hi, z + z_step, others, inv_p, records[c]
+                )
         if moved == 0:
             wake[c] = way + rest
             continue
-        moved_most = max(moved_most, moved)
-        if movers == 1 and fractional == 1:
-            free[c] = _remember(w, xi_pos, xi_neg, lo, hi, z, others, inv_p, records[c])
-        fall, drift = z * inv_size - m, b_sum * inv_size
-        zeta[c], A[c] = z, a
+        fall, drift = z_step * inv_size, b_step * inv_size
+        zeta[c], A[c] = z + z_step, a + a_step
         b[c] += drift
-        M += fall
-        B += drift
+        M, B = M + fall, B + drift
         way += (abs(drift) + (pull + steepest) * abs(fall)) * inv_c
-    return moved_most, way
+        most = max(most, moved)
+    return most, way
+
+
+@numba.njit(cache=True, error_model="numpy", inline="always")
+@no_type_check
+def _step_known(here, r, z, others, common, inv_p, curvature, per_slope):
+    """Move 1 on the one weight of a class that its record names.
+
+    Returns where it goes to, and how far its derivative and those of the other weights are from
+    moving anything; below 0: another weight may move before or after it.
+    """
+    inner = r.xi_pos * inv_p
+    g = common + (inner * (z - 2 * here) + r.xi_neg * others)
+    new = min(1.0, max(0.0, here - g * per_slope))
+    step = new - here
+    gone = r.reach_neg * abs(others - r.others)
+    off = gone + r.reach_pos * abs(z - r.z)
+    room = min(common - (r.lowest + off), (r.highest - off) - common)
+    common += step * (inner + curvature)
+    off = gone + r.reach_pos * abs(z + step - r.z)
+    room = min(room, min(common - (r.lowest + off), (r.highest - off) - common))
+    return new, min(room, abs(g))
+
+
+@numba.njit(cache=True, error_model="numpy", inline="always")
+@no_type_check
+def _step_all(w, xi_pos, xi_neg, lo, hi, z, others, common, inv_p, curvature, per_slope):
+    """Move 1 on all weights of a class in turn.
+
+    No branch asks which of them move: a processor cannot guess it, and rest is a step of 0.
+
+    Returns:
+        moved: the largest step.
+        rest: the least |g| met.
+        fractional, movers: how many are fractional now, how many have moved.
+        changes of sum w, sum w xi_pos and sum w xi_neg.
+    """
+    moved, rest, fractional, movers = 0.0, np.inf, 0, 0
+    z_before, a_step, b_step = z, 0.0, 0.0
+    for i in range(lo, hi):
+        here, inner = w[i], xi_pos[i] * inv_p
+        g = common + (inner * (z - 2 * here) + xi_neg[i] * others)
+        new = min(1.0, max(0.0, here - g * per_slope))
+        step = new - here
+        w[i] = new
+        z += step
+        a_step += step * xi_pos[i]
+        b_step += step * xi_neg[i]
+        common += step * (inner + curvature)
+        moved = max(moved, abs(step))
+        rest = min(rest, abs(g))
+        movers += step != 0
+        fractional += new * (1 - new) > 0
+    return moved, rest, fractional, movers, z - z_before, a_step, b_step
 
 
 @numba.njit(cache=True, error_model="numpy")
