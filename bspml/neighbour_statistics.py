@@ -26,6 +26,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 
 import torch
 
@@ -174,15 +175,20 @@ class _Search:
         order = self.lists.order
         self.codes = codes.to(E.device)[order]
         self.weights = weights.to(E)[order]
-        self.wide_weights, self.list_weights = map(self._weights_of, (self.wide, self.lists))
+        self.list_weights = {id(cut): self._weights_of(cut) for cut in (self.wide, self.lists)}
         self.allowed = math.expm1(min(2 * self.beta * error, 500.0))
         self.pairs: list[int] = []  # computed by each visit; threads may append
 
-    def _weights_of(self, lists: SampleLists) -> Tensor:
-        """(L,) sum of the members' weights, rounded up: it serves a bound."""
-        cumulated = torch.cat([self.weights.new_zeros(1).double(), self.weights.double().cumsum(0)])
+    def _weights_of(self, lists: SampleLists) -> tuple[Tensor, Tensor]:
+        """Logarithms (L,) of the members' weights' sum, rounded up, and of n_l times the largest."""
+        weights = self.weights.double()
+        cumulated = torch.cat([weights.new_zeros(1), weights.cumsum(0)])
         sums = cumulated[lists.starts.to(cumulated.device)].diff()
-        return (sums * (1 + 1e-6) + 1e-12 * cumulated[-1]).to(self.weights)
+        sums = sums * (1 + 1e-6) + 1e-12 * cumulated[-1]
+        sizes = lists.sizes.to(weights.device)
+        member = torch.repeat_interleave(torch.arange(len(lists), device=weights.device), sizes)
+        largest = torch.zeros_like(sums).scatter_reduce_(0, member, weights, "amax")
+        return sums.log(), (sizes * largest).log()
 
     @property
     def visited(self) -> float:
@@ -215,40 +221,43 @@ class _Search:
     def statistic(self, number: int) -> tuple[Tensor, Tensor]:
         """Lowest and highest possible xi_neg of the members of a wide list, (B,) float64 each."""
         start, stop = self.wide.starts[number : number + 2].tolist()
-        terms = self._terms(self.wide, slice(start, stop), self.every_wide)  # (B, G)
+        first, last = self.first_child[number : number + 2].tolist()
+        edges = self.lists.starts[first : last + 1]
+        cosines = self.wide.cosines(self.lists.rows[start:stop], self.every_wide)  # (B, G)
+        cosines = [part.amax(0) for part in cosines.split(edges.diff().tolist())]
         nearest = self._by_distance(number)
         found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
         tail = torch.zeros_like(found)
-        first, last = self.first_child[number : number + 2].tolist()
-        for child in range(first, last):
+        for child_cosines, (low, high) in zip(cosines, pairwise(edges.tolist()), strict=True):
             # Few samples at a time: lists are visited for all of them if one needs it.
-            low, high = self.lists.starts[child : child + 2].tolist()
             inside = slice(low - start, high - start)
-            more, rest = self._deeper(slice(low, high), found[inside], terms[inside], nearest)
+            terms = self._terms(self.wide, child_cosines, self.every_wide)
+            more, rest = self._deeper(slice(low, high), found[inside], terms, nearest)
             found[inside] += more
             tail[inside] = rest
         return found.log1p() / self.beta, (found + tail).log1p() / self.beta
 
     def _deeper(
         self, rows: slice, found: Tensor, wide_terms: Tensor, nearest: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """What else is found for a narrow list's members, and a bound of all that is left, (B,).
+    ) -> tuple[Tensor, float]:
+        """What else is found for a narrow list's members, (B,), and a bound of all that is left.
 
         Args:
             rows: the members' rows.
             found: (B,) from the first of the lists `nearest`.
-            wide_terms: (B, G) bound of what each wide list holds for them; what was visited is
-                set to 0 here.
+            wide_terms: (G,) bound of what each wide list holds for any of them; what was visited
+                is set to 0 here.
             nearest: (G,) wide lists by distance.
         """
         more, done = torch.zeros_like(found), _FIRST_LISTS
         while True:
-            wide_terms[:, nearest[:done]] = 0  # visited: nothing is left of them
-            allowed = self.allowed * (1 + found + more)  # (B,)
-            open_wide = self._needed(wide_terms, allowed, _FAR_SHARE)
+            wide_terms[nearest[:done]] = 0  # visited: nothing is left of them
+            allowed = self.allowed * (1 + float((found + more).min()))
+            open_wide = _needed(wide_terms, allowed * _FAR_SHARE)
             near = _runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
-            terms = self._terms(self.lists, rows, near)  # (B, K)
-            needed = self._needed(terms, allowed, 1 - _FAR_SHARE)
+            cosines = self.lists.cosines(self.lists.rows[rows], near).amax(0)  # (K,)
+            terms = self._terms(self.lists, cosines, near)
+            needed = _needed(terms, allowed * (1 - _FAR_SHARE))
             size = int(self.lists.sizes[near[needed].cpu()].sum())
             seen = int(self.wide.sizes[nearest[:done].cpu()].sum())
             if size <= 4 * seen or done >= len(nearest):
@@ -256,8 +265,7 @@ class _Search:
             more += self._visit(rows, self.wide, nearest[done : 2 * done])
             done *= 2
         more += self._visit(rows, self.lists, near[needed])
-        tail = wide_terms[:, ~open_wide].sum(1, dtype=torch.float64)
-        return more, tail + terms[:, ~needed].sum(1, dtype=torch.float64)
+        return more, float(wide_terms[~open_wide].sum() + terms[~needed].sum())
 
     def _by_distance(self, number: int) -> Tensor:
         """(G,) wide lists by distance from one; it comes first itself."""
@@ -265,27 +273,17 @@ class _Search:
         closeness[number] = 2.0
         return closeness.argsort(descending=True)
 
-    def _terms(self, lists: SampleLists, rows: slice, numbers: Tensor) -> Tensor:
-        """(B, K) W_l exp(beta (u_il - base)) of some of `lists`, rounded up."""
-        weights = self.wide_weights if lists is self.wide else self.list_weights
-        upper = lists.upper(self.lists.rows[rows], numbers)
-        return upper.sub_(self.base).mul_(self.beta).exp_().mul_(weights[numbers] * 1.001)
+    def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor) -> Tensor:
+        """(K,) float64, T_l of some of `lists` for all samples of which `cosines` are the largest.
 
-    @staticmethod
-    def _needed(terms: Tensor, allowed: Tensor, limit: float) -> Tensor:
-        """(K,) bool, the lists without which some tail might exceed a share of what is allowed.
-
-        Each list costs the sample that suffers most from leaving it out a share of its allowance;
-        the cheapest are left out while the shares sum to at most `limit`: no tail is above.
+        The smaller of the two bounds, rounded up.
         """
-        if terms.shape[1] == 0:
-            return torch.zeros(0, dtype=torch.bool, device=terms.device)
-        share = (terms / allowed[:, None].to(terms)).amax(0).double()  # (K,)
-        costs, ascending = share.sort()
-        left_out = costs.cumsum(0) <= limit * (1 - 1e-3)
-        needed = torch.ones(len(share), dtype=torch.bool, device=terms.device)
-        needed[ascending[left_out]] = False
-        return needed
+        sums, largest = (weights[numbers] for weights in self.list_weights[id(lists)])
+        by_largest = self.beta * lists.ceiling(cosines, numbers).double() + sums
+        by_spread = lists.log_mean_exp(cosines, numbers, self.beta) + largest
+        by_spread = torch.where(largest == -math.inf, -math.inf, by_spread)
+        terms = torch.minimum(by_largest, by_spread)
+        return terms.sub_(self.beta * self.base).exp_().mul_(1.001)
 
     def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
         """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
@@ -299,6 +297,15 @@ class _Search:
             terms.masked_fill_(codes == self.codes[part], 0)
             found += torch.mv(terms, self.weights[part])
         return found
+
+
+def _needed(terms: Tensor, limit: float) -> Tensor:
+    """(K,) bool, the lists that are left when the cheapest, up to `limit` together, are left out."""
+    costs, ascending = terms.sort()
+    left_out = costs.cumsum(0) <= limit * (1 - 1e-3)
+    needed = torch.ones(len(terms), dtype=torch.bool, device=terms.device)
+    needed[ascending[left_out]] = False
+    return needed
 
 
 def _runs(starts: Tensor, numbers: Tensor) -> Tensor:

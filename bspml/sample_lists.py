@@ -8,6 +8,22 @@ Angles between unit vectors obey the triangle inequality, so for every sample q 
 
 and no member needs to be looked at to know it.  `upper` is that bound, rounding included.
 
+A list's sum of exponentials is far below size times its largest term where few members reach that
+bound.  Take p_l, the foot of the members' mean on c_l, and any t >= 0.  With Y = q.(x - p_l), for a
+member x drawn at random,
+
+    mean_x exp(t S_qx) = exp(t q.p_l) mean(exp(t Y)),    Y <= R_l = max |x - p_l|,
+    mean(Y) = q.(mean(x) - p_l) <= d_l,                  mean(Y^2) = q' M_l q <= v_l
+
+with d_l the length of mean(x) - p_l and v_l at least the largest eigenvalue of M_l, the second
+moment of x - p_l.  (exp(t y) - 1 - t y) / y^2 grows with y, so exp(t Y) <= 1 + t Y + Y^2 g with
+g = (exp(t R_l) - 1 - t R_l) / R_l^2, and
+
+    mean_x exp(t S_qx) <= exp(t q.p_l) (1 + t d_l + v_l g)
+
+(Bennett's inequality.)  `log_mean_exp` is the logarithm of that.  For v_l we take tr(M^8)^(1/8).
+Both bounds grow with q.c_l: the largest q.c_l of several samples bounds for all of them.
+
 The lists come from k-means on a part of the samples; then the widest lists are split, because
 one list that joins two distant clusters has a useless bound for everybody.  How good the lists
 are decides the time a search takes, never whether its bound holds.
@@ -50,6 +66,10 @@ class SampleLists:
         centroids: (L, D) unit rows.
         cosine: (L,) cos r_l, rounded down.
         sine: (L,) sin r_l, rounded up.
+        foot: (L,) |p_l|, the mean's part along the centroid.
+        reach: (L,) float64, R_l, rounded up.
+        drift: (L,) float64, d_l, rounded up.
+        variance: (L,) float64, v_l, rounded up.
         slack: how far a computed similarity may lie from the exact one.
     """
 
@@ -59,6 +79,10 @@ class SampleLists:
     centroids: Float[Tensor, "L D"]
     cosine: Float[Tensor, " L"]
     sine: Float[Tensor, " L"]
+    foot: Float[Tensor, " L"]
+    reach: Float[Tensor, " L"]
+    drift: Float[Tensor, " L"]
+    variance: Float[Tensor, " L"]
     slack: float
 
     def __len__(self) -> int:
@@ -103,10 +127,25 @@ class SampleLists:
         starts = torch.cat([sizes.new_zeros(1), sizes.cumsum(0)])
         parts = rows.split(sizes.tolist())
         centroids = torch.stack([_centre(part) for part in parts])
-        nearest_angle = [float((part @ c).min()) for part, c in zip(parts, centroids, strict=True)]
-        cosine = (torch.tensor(nearest_angle, dtype=torch.float64) - slack).clamp(-1.0, 1.0)
+        shapes = [_shape(part, c) for part, c in zip(parts, centroids, strict=True)]
+        cosine, foot, reach, drift, variance = torch.stack(shapes, 1).double()  # (L,) each
+        cosine = (cosine - slack).clamp(-1.0, 1.0)
         sine = (1 - cosine.square()).clamp_min(0).sqrt() + slack
-        return cls(rows, order, starts, centroids, cosine.to(rows), sine.to(rows), slack)
+        return cls(
+            rows=rows,
+            order=order,
+            starts=starts,
+            centroids=centroids,
+            cosine=cosine.to(rows),
+            sine=sine.to(rows),
+            foot=foot,
+            reach=reach + slack,
+            drift=drift + slack,
+            # |x - p| <= 2: an entry of M's Gram matrix errs by 4 slack times its weights, M by
+            # that; the powers by parts in a million.
+            variance=variance * (1 + 1e-3) + 8 * slack,
+            slack=slack,
+        )
 
     @property
     def sizes(self) -> Int[Tensor, " L"]:
@@ -114,17 +153,37 @@ class SampleLists:
         return self.starts.diff()
 
     def upper(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
-        """(B, K) the largest similarity any member of each of `lists` can have to each query.
+        """(B, K) the largest similarity any member of each of `lists` can have to each query."""
+        return self.ceiling(self.cosines(queries, lists), lists)
+
+    def cosines(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
+        """(B, K) similarities of queries and centroids, rounded up."""
+        return torch.mm(queries, self.centroids[lists].T).add_(self.slack).clamp_(-1.0, 1.0)
+
+    def ceiling(self, cosines: Tensor, lists: Int[Tensor, " K"]) -> Tensor:
+        """(..., K) `upper` from what `cosines` gave, or from the largest of several queries.
 
         With u = cos angle(q, c) the bound is cos(angle - r) = u cos r + sqrt(1 - u^2) sin r where
-        angle > r, that is u < cos r, and 1 elsewhere.  It grows with u, so u is rounded up.
+        angle > r, that is u < cos r, and 1 elsewhere.  It grows with u.
         """
-        u = torch.mm(queries, self.centroids[lists].T).add_(self.slack).clamp_(-1.0, 1.0)  # (B, K)
         cosine, sine_r = self.cosine[lists], self.sine[lists]
-        inside = u >= cosine
-        sine = u.square().neg_().add_(1).clamp_min_(0).sqrt_()
-        bound = u.mul_(cosine).add_(sine.mul_(sine_r)).add_(self.slack)
-        return bound.masked_fill_(inside, 1.0 + self.slack)
+        sine = cosines.square().neg_().add_(1).clamp_min_(0).sqrt_()
+        bound = (cosines * cosine).add_(sine.mul_(sine_r)).add_(self.slack)
+        return bound.masked_fill_(cosines >= cosine, 1.0 + self.slack)
+
+    def log_mean_exp(self, cosines: Tensor, lists: Int[Tensor, " K"], t: float) -> Tensor:
+        """(..., K) float64, at least log mean_x exp(t S_qx) over the members x of each list.
+
+        Args:
+            cosines: (..., K) as `ceiling` takes them.
+            lists: (K,) numbers of the lists.
+            t: at least 0.
+        """
+        reach = self.reach[lists].clamp_min(1e-3)  # g grows with it: rounded up
+        g = ((t * reach).exp() - 1 - t * reach) / reach.square()
+        spread = (t * self.drift[lists] + self.variance[lists] * g).log1p()
+        # The foot's rounding moves q.p by less than a slack.
+        return t * (self.foot[lists] * cosines.double() + self.slack) + spread
 
 
 def for_each_list(
@@ -157,6 +216,21 @@ def _centre(rows: Tensor) -> Tensor:
     fallback = torch.zeros_like(mean)
     fallback[0] = 1
     return fallback
+
+
+def _shape(rows: Tensor, centroid: Tensor) -> Tensor:
+    """(5,) of a list: cosine of its radius, |p|, R, d and tr(M^8)^(1/8)."""
+    along = rows @ centroid
+    foot = along.mean().clamp_min(0)
+    away = rows - foot * centroid  # (n, D)
+    moment = away @ away.T if len(rows) < rows.shape[1] else away.T @ away
+    moment = moment / len(rows)
+    total = moment.trace()
+    scaled = moment / total.clamp_min(torch.finfo(rows.dtype).tiny)  # no power underflows
+    square = scaled @ scaled
+    largest = (square @ square).norm().sqrt().sqrt() * total
+    reach = away.square().sum(1).max().sqrt()
+    return torch.stack([along.min(), foot, reach, away.mean(0).norm(), largest])
 
 
 def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
