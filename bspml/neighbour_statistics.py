@@ -40,8 +40,8 @@ from bspml.statistics import LARGEST_EXPONENT, PairStatistics, pair_statistics, 
 
 __all__ = ["NeighbourStatistics", "neighbour_statistics"]
 
-_FIRST_LISTS = 4  # nearest wide lists visited before anything is decided
-_MEMBERS = 40  # samples of a narrow list
+_FIRST_LISTS = 2  # nearest wide lists visited before anything is decided
+_MEMBERS = 25  # samples of a narrow list
 _PILOT_LISTS = 24  # lists tried before the whole is started
 _EXACT_FROM = 0.4  # share of pairs visited from which the exact statistics cost less
 _SMALL = 2048  # samples below which lists do not pay
@@ -171,16 +171,18 @@ class _Search:
     ) -> None:
         self.beta, self.base, error = scales
         self.wide, self.lists, self.first_child = SampleLists.nested(E, lists, seed, _MEMBERS)
-        self.every_wide = torch.arange(len(self.wide), device=E.device)
         order = self.lists.order
         self.codes = codes.to(E.device)[order]
         self.weights = weights.to(E)[order]
-        self.list_weights = {id(cut): self._weights_of(cut) for cut in (self.wide, self.lists)}
+        self.scales = {id(lists): self._log_scales(lists) for lists in (self.wide, self.lists)}
         self.allowed = math.expm1(min(2 * self.beta * error, 500.0))
         self.pairs: list[int] = []  # computed by each visit; threads may append
 
-    def _weights_of(self, lists: SampleLists) -> tuple[Tensor, Tensor]:
-        """Logarithms (L,) of the members' weights' sum, rounded up, and of n_l times the largest."""
+    def _log_scales(self, lists: SampleLists) -> tuple[Tensor, Tensor]:
+        """(L,) logarithms of what the two bounds of each list are multiplied by, rounded up.
+
+        The first has the members' weight, the second n_l times the largest of them.
+        """
         weights = self.weights.double()
         cumulated = torch.cat([weights.new_zeros(1), weights.cumsum(0)])
         sums = cumulated[lists.starts.to(cumulated.device)].diff()
@@ -188,7 +190,9 @@ class _Search:
         sizes = lists.sizes.to(weights.device)
         member = torch.repeat_interleave(torch.arange(len(lists), device=weights.device), sizes)
         largest = torch.zeros_like(sums).scatter_reduce_(0, member, weights, "amax")
-        return sums.log(), (sizes * largest).log()
+        spread = lists.log_spread(self.beta).masked_fill(largest == 0, 0)  # may be infinite
+        shift = self.beta * self.base - 1e-3
+        return sums.log() - shift, (sizes * largest).log() + spread - shift
 
     @property
     def visited(self) -> float:
@@ -223,16 +227,16 @@ class _Search:
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
         edges = self.lists.starts[first : last + 1]
-        cosines = self.wide.cosines(self.lists.rows[start:stop], self.every_wide)  # (B, G)
+        cosines = self.wide.cosines(self.lists.rows[start:stop])  # (B, G)
         cosines = [part.amax(0) for part in cosines.split(edges.diff().tolist())]
+        terms = self._terms(self.wide, torch.stack(cosines))  # (children, G)
         nearest = self._by_distance(number)
         found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
         tail = torch.zeros_like(found)
-        for child_cosines, (low, high) in zip(cosines, pairwise(edges.tolist()), strict=True):
+        for child_terms, (low, high) in zip(terms, pairwise(edges.tolist()), strict=True):
             # Few samples at a time: lists are visited for all of them if one needs it.
             inside = slice(low - start, high - start)
-            terms = self._terms(self.wide, child_cosines, self.every_wide)
-            more, rest = self._deeper(slice(low, high), found[inside], terms, nearest)
+            more, rest = self._deeper(slice(low, high), found[inside], child_terms, nearest)
             found[inside] += more
             tail[inside] = rest
         return found.log1p() / self.beta, (found + tail).log1p() / self.beta
@@ -273,17 +277,21 @@ class _Search:
         closeness[number] = 2.0
         return closeness.argsort(descending=True)
 
-    def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor) -> Tensor:
-        """(K,) float64, T_l of some of `lists` for all samples of which `cosines` are the largest.
+    def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """(..., K) float64, bounds of what some of `lists`, or all, hold for any of some samples.
 
-        The smaller of the two bounds, rounded up.
+        Args:
+            lists: wide or narrow ones.
+            cosines: (..., K) the samples' largest similarity to each centroid.
+            numbers: (K,) of the lists, all if None.
         """
-        sums, largest = (weights[numbers] for weights in self.list_weights[id(lists)])
-        by_largest = self.beta * lists.ceiling(cosines, numbers).double() + sums
-        by_spread = lists.log_mean_exp(cosines, numbers, self.beta) + largest
-        by_spread = torch.where(largest == -math.inf, -math.inf, by_spread)
-        terms = torch.minimum(by_largest, by_spread)
-        return terms.sub_(self.beta * self.base).exp_().mul_(1.001)
+        by_weight, by_spread = self.scales[id(lists)]
+        foot = lists.foot
+        if numbers is not None:
+            by_weight, by_spread, foot = by_weight[numbers], by_spread[numbers], foot[numbers]
+        largest = lists.ceiling(cosines, numbers).double().mul_(self.beta).add_(by_weight)
+        mean = (cosines * foot).mul_(self.beta).add_(by_spread)
+        return torch.minimum(largest, mean).exp_()
 
     def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
         """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
@@ -301,10 +309,11 @@ class _Search:
 
 def _needed(terms: Tensor, limit: float) -> Tensor:
     """(K,) bool, the lists that are left when the cheapest, up to `limit` together, are left out."""
-    costs, ascending = terms.sort()
-    left_out = costs.cumsum(0) <= limit * (1 - 1e-3)
-    needed = torch.ones(len(terms), dtype=torch.bool, device=terms.device)
-    needed[ascending[left_out]] = False
+    needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
+    candidates = needed.nonzero()[:, 0]
+    costs, ascending = terms[candidates].sort()
+    left_out = terms[~needed].sum() + costs.cumsum(0) <= limit * (1 - 1e-3)
+    needed[candidates[ascending[left_out]]] = False
     return needed
 
 

@@ -21,7 +21,7 @@ g = (exp(t R_l) - 1 - t R_l) / R_l^2, and
 
     mean_x exp(t S_qx) <= exp(t q.p_l) (1 + t d_l + v_l g)
 
-(Bennett's inequality.)  `log_mean_exp` is the logarithm of that.  For v_l we take tr(M^8)^(1/8).
+(Bennett's inequality.)  `log_spread` is the logarithm of the last factor.  For v_l we take tr(M^8)^(1/8).
 Both bounds grow with q.c_l: the largest q.c_l of several samples bounds for all of them.
 
 The lists come from k-means on a part of the samples; then the widest lists are split, because
@@ -49,10 +49,11 @@ _Result = TypeVar("_Result")
 
 _SAMPLES_PER_LIST = 64  # k-means is trained on
 _ROUNDS = 6
-_SPLITS_PER_LIST = 3  # lists made by splitting, for each list of k-means
+_SPLITS_PER_LIST = 1  # lists made by splitting, for each list of k-means
 _SMALLEST = 12  # a list is not split below
+_MOST_INSIDE = 64  # narrow lists of a wide one
 _NARROW = 0.999  # cosine of a radius that needs no splitting
-_BLOCK = 8192
+_BLOCK = 1024
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class SampleLists:
     def of(cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int) -> SampleLists:
         """Cut unit rows (zero rows allowed) into about `lists` lists, sqrt(N) if None.
 
-        Splitting makes up to four times as many.
+        Splitting makes up to twice as many.
         """
         return cls._measured(unit_rows, _cut(unit_rows, lists, seed))
 
@@ -107,10 +108,9 @@ class SampleLists:
             wide list g holds the narrow lists first_child[g] to first_child[g + 1] - 1.
         """
         wide = _cut(unit_rows, lists, seed)
-        narrow, parent = _split_widest(unit_rows, wide, len(unit_rows) // members)
-        by_parent = sorted(range(len(narrow)), key=parent.__getitem__)
-        narrow = [narrow[k] for k in by_parent]
-        children = torch.bincount(torch.tensor(parent), minlength=len(wide))
+        parts = [_cut_narrow(unit_rows[samples], members) for samples in wide]
+        narrow = [samples[k] for samples, part in zip(wide, parts, strict=True) for k in part]
+        children = torch.tensor([len(part) for part in parts])
         first_child = torch.cat([children.new_zeros(1), children.cumsum(0)])
         inner = cls._measured(unit_rows, narrow)
         edges = inner.starts[first_child].tolist()
@@ -156,34 +156,30 @@ class SampleLists:
         """(B, K) the largest similarity any member of each of `lists` can have to each query."""
         return self.ceiling(self.cosines(queries, lists), lists)
 
-    def cosines(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
-        """(B, K) similarities of queries and centroids, rounded up."""
-        return torch.mm(queries, self.centroids[lists].T).add_(self.slack).clamp_(-1.0, 1.0)
+    def cosines(self, queries: Float[Tensor, "B D"], lists: Tensor | None = None) -> Tensor:
+        """(B, K) similarities of queries and centroids, of all lists if None, rounded up."""
+        centroids = self.centroids if lists is None else self.centroids[lists]
+        return torch.mm(queries, centroids.T).add_(self.slack).clamp_(-1.0, 1.0)
 
-    def ceiling(self, cosines: Tensor, lists: Int[Tensor, " K"]) -> Tensor:
+    def ceiling(self, cosines: Tensor, lists: Tensor | None = None) -> Tensor:
         """(..., K) `upper` from what `cosines` gave, or from the largest of several queries.
 
         With u = cos angle(q, c) the bound is cos(angle - r) = u cos r + sqrt(1 - u^2) sin r where
         angle > r, that is u < cos r, and 1 elsewhere.  It grows with u.
         """
-        cosine, sine_r = self.cosine[lists], self.sine[lists]
+        cosine, sine_r = self.cosine, self.sine
+        if lists is not None:
+            cosine, sine_r = cosine[lists], sine_r[lists]
         sine = cosines.square().neg_().add_(1).clamp_min_(0).sqrt_()
         bound = (cosines * cosine).add_(sine.mul_(sine_r)).add_(self.slack)
         return bound.masked_fill_(cosines >= cosine, 1.0 + self.slack)
 
-    def log_mean_exp(self, cosines: Tensor, lists: Int[Tensor, " K"], t: float) -> Tensor:
-        """(..., K) float64, at least log mean_x exp(t S_qx) over the members x of each list.
-
-        Args:
-            cosines: (..., K) as `ceiling` takes them.
-            lists: (K,) numbers of the lists.
-            t: at least 0.
-        """
-        reach = self.reach[lists].clamp_min(1e-3)  # g grows with it: rounded up
+    def log_spread(self, t: float) -> Float[Tensor, " L"]:
+        """(L,) float64, log(1 + t d_l + v_l g): t q.p_l and this bound log mean_x exp(t S_qx)."""
+        reach = self.reach.clamp_min(1e-3)  # g grows with it: rounded up
         g = ((t * reach).exp() - 1 - t * reach) / reach.square()
-        spread = (t * self.drift[lists] + self.variance[lists] * g).log1p()
-        # The foot's rounding moves q.p by less than a slack.
-        return t * (self.foot[lists] * cosines.double() + self.slack) + spread
+        # The rounding of q.p_l is below a slack.
+        return (t * self.drift + self.variance * g).log1p() + t * self.slack
 
 
 def for_each_list(
@@ -235,7 +231,11 @@ def _shape(rows: Tensor, centroid: Tensor) -> Tensor:
 
 def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
     """(N,) the centroid of largest similarity."""
-    return torch.cat([(part @ centroids.T).argmax(1) for part in rows.split(_BLOCK)])
+    member = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
+    # Written in place: results kept between the products would leave holes in the memory.
+    for part, found in zip(rows.split(_BLOCK), member.split(_BLOCK), strict=True):
+        torch.argmax(part @ centroids.T, 1, out=found)
+    return member
 
 
 def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
@@ -245,34 +245,40 @@ def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
     sample = rows[chosen.to(rows.device)]
     centroids = sample[:k].clone()
     for _ in range(_ROUNDS):
-        member = _nearest(sample, centroids)
-        # index_add_ on one thread or a sorted sum: the order is fixed on the CPU.
-        sums = torch.zeros_like(centroids).index_add_(0, member, sample)
-        norms = sums.norm(dim=1, keepdim=True)
-        # A centroid that lost its members stays where it was.
-        centroids = torch.where(norms > 1e-3, sums / norms.clamp_min(1e-3), centroids)
+        centroids = _lloyd(sample, centroids)
     return centroids
+
+
+def _lloyd(rows: Tensor, centroids: Tensor) -> Tensor:
+    """(k, D) the unit means of the rows nearest to each centroid."""
+    # index_add_ on one thread or a sorted sum: the order is fixed on the CPU.
+    sums = torch.zeros_like(centroids).index_add_(0, _nearest(rows, centroids), rows)
+    norms = sums.norm(dim=1, keepdim=True)
+    # A centroid that lost its members stays where it was.
+    return torch.where(norms > 1e-3, sums / norms.clamp_min(1e-3), centroids)
+
+
+def _parts(rows: Tensor, centroids: Tensor) -> list[Tensor]:
+    """Row numbers nearest to each centroid, empty ones left out."""
+    member = _nearest(rows, centroids)
+    sizes = torch.bincount(member, minlength=len(centroids)).tolist()
+    return [part for part in torch.argsort(member, stable=True).split(sizes) if len(part)]
 
 
 def _cut(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
     """Sample indices of each list: k-means, then the widest are split."""
     n = len(rows)
     k = max(1, round(math.sqrt(n))) if lists is None else min(lists, n)
-    member = _nearest(rows, _k_means(rows, k, seed))
-    sizes = torch.bincount(member, minlength=k).tolist()
-    cells = [part for part in torch.argsort(member, stable=True).split(sizes) if len(part)]
-    return _split_widest(rows, cells, (1 + _SPLITS_PER_LIST) * k)[0]
+    cells = _parts(rows, _k_means(rows, k, seed))
+    return _split_widest(rows, cells, (1 + _SPLITS_PER_LIST) * k)
 
 
-def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> tuple[list[Tensor], list[int]]:
+def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> list[Tensor]:
     """Split lists, widest first, until there are `most` or all are small.
 
     A split goes between the member farthest from the centroid and the one farthest from that.
-
-    Returns:
-        The lists, and for each the number of the list it was cut from.
     """
-    lists, parent = list(lists), list(range(len(lists)))
+    lists = list(lists)
     widths: list[tuple[float, int, int]] = []  # (cos of the radius, list, farthest member)
 
     def measure(number: int) -> None:
@@ -294,7 +300,21 @@ def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> tuple[list[Te
             continue
         lists[number], new = samples[~leaves], samples[leaves]
         lists.append(new)
-        parent.append(parent[number])
         measure(number)
         measure(len(lists) - 1)
-    return lists, parent
+    return lists
+
+
+def _cut_narrow(rows: Tensor, members: int) -> list[Tensor]:
+    """Row numbers of lists of about `members`: seeds far from each other, then a Lloyd step.
+
+    Each new seed is the row farthest from the seeds before it.
+    """
+    k = min(-(-len(rows) // members), _MOST_INSIDE)
+    closest = rows @ _centre(rows)
+    seeds = [int(closest.argmin())]
+    closest = rows @ rows[seeds[0]]
+    while len(seeds) < k:
+        seeds.append(int(closest.argmin()))
+        torch.maximum(closest, rows @ rows[seeds[-1]], out=closest)
+    return _parts(rows, _lloyd(rows, rows[seeds]))
