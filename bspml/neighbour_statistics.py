@@ -3,15 +3,21 @@
 xi_neg_i = (1/beta) log(1 + A_i) sums exp(beta (S_ij - base)) over all samples j of other classes.
 With beta = 50 a pair at S = .8 counts as much as 22,000 pairs at S = .6: near neighbours decide.
 So the samples are cut into lists (`bspml.sample_lists`), and the lists near i are visited.  Let V
-be the part of A_i found in the lists visited.  A list l that was not visited holds weight W_l,
-and none of its members is more similar to i than u_il = cos(max(0, angle(i, c_l) - r_l)).  Hence
+be the part of A_i found in the lists visited.  Of a list l that was not visited two things are
+known (`bspml.sample_lists`): none of its members is more similar to i than
+u_il = cos(max(0, angle(i, c_l) - r_l)), and the mean of exp(beta S_ij) over its n_l members is at
+most exp(beta i.p_l + s_l).  With W_l the sum and w_l the largest of its members' weights,
 
-    V  <=  A_i  <=  V + T_i,        T_i = sum over lists not visited of W_l exp(beta (u_il - base))
+    V  <=  A_i  <=  V + T_i,        T_i = sum over lists not visited of t_il
+
+    t_il = exp(-beta base) min( W_l exp(beta u_il), n_l w_l exp(beta i.p_l + s_l) )
 
     (1/beta) log(1 + V)  <=  xi_neg_i  <=  (1/beta) log(1 + V + T_i)
 
 We give the middle of this interval and half its width, `error_bound`.  Visiting stops when
-T_i <= (exp(2 beta error) - 1) (1 + V), which is half width <= error.  Nothing here is a matter of
+T_i <= (exp(2 beta error) - 1) (1 + V), which is half width <= error.  It is decided for a narrow
+list of samples at once: t_il grows with i.c_l, so the largest i.c_l among them gives a T for all,
+and the smallest V among them is what T is held against.  Nothing here is a matter of
 chance or of tuning: the bound holds for all samples of all data.
 
 What depends on the data is the time.  Embeddings that gather in tight clusters need a few lists
@@ -308,7 +314,7 @@ class _Search:
 
 
 def _needed(terms: Tensor, limit: float) -> Tensor:
-    """(K,) bool, the lists that are left when the cheapest, up to `limit` together, are left out."""
+    """(K,) bool, what is left of the lists when the cheapest, up to `limit` together, are not."""
     needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
     candidates = needed.nonzero()[:, 0]
     costs, ascending = terms[candidates].sort()

@@ -21,12 +21,14 @@ g = (exp(t R_l) - 1 - t R_l) / R_l^2, and
 
     mean_x exp(t S_qx) <= exp(t q.p_l) (1 + t d_l + v_l g)
 
-(Bennett's inequality.)  `log_spread` is the logarithm of the last factor.  For v_l we take tr(M^8)^(1/8).
-Both bounds grow with q.c_l: the largest q.c_l of several samples bounds for all of them.
+(the step to Bennett's inequality).  `log_spread` is the logarithm of the last factor; for v_l we
+take tr(M^8)^(1/8).  Both bounds grow with q.c_l, so the largest q.c_l of several samples gives one
+that holds for all of them.
 
 The lists come from k-means on a part of the samples; then the widest lists are split, because
-one list that joins two distant clusters has a useless bound for everybody.  How good the lists
-are decides the time a search takes, never whether its bound holds.
+one list that joins two distant clusters has a useless bound for everybody.  Narrow lists inside
+them are made around seeds far from each other.  How good the lists are decides the time a search
+takes, never whether its bound holds.
 """
 
 from __future__ import annotations

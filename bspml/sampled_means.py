@@ -8,16 +8,24 @@ near_i runs over the lists near i (its own among them) and is exact.  far_i, ove
 is sampled: no member of list l has f above a ceiling C_l for any sample of the group judged
 together, so list l is drawn with probability W_l C_l / D, D = sum W_l C_l, and a member j of it
 with probability w_j / W_l.  Then Z = f(S_ij) D / C_l has the expectation far_i and lies in [0, D].
-For m independent draws with mean Z', sample variance V (over m - 1), and x = ln(8 / q):
+For m independent draws with mean Z' and sample variance V (over m - 1), and x = ln(8 / q),
 
-    |Z' - far| <= D sqrt((x - ln 2) / (2 m))                   Hoeffding, but with probability q / 2
+    m kl(Z' / D, far / D) <= x - ln 2                          Hoeffding, but with probability q / 2
     |Z' - far| <= sqrt(2 V x / m) + 7 D x / (3 (m - 1))        empirical Bernstein, likewise
 
-(Maurer & Pontil 2009, theorem 4, two-sided).  Both hold with probability 1 - q; the smaller is h.
-So F_i lies in [near + Z' - h, near + Z' + h], cut at near and at near + D, which are certain.  We
-give the middle of log F over that interval, and half of it, over a, as the error.  Samples whose
-error is above the one asked for draw twice as many, up to `_ROUNDS` times, and in the end are
-computed against everyone.  The union bound over N samples and all rounds,
+    kl(p, r) = p ln(p / r) + (1 - p) ln((1 - p) / (1 - r))
+
+(Hoeffding 1963, theorem 1; Maurer & Pontil 2009, theorem 4; both two-sided).  So with probability
+1 - q far lies in the intersection of two intervals.  Where Z' is small beside D, as it is with many
+far samples, the first has ends near Z' +- sqrt(2 Z' D x / m), and the second is D x / m wide even
+so; where all Z are alike the second is the shorter.  Without any chance, near <= F_i <= near + D,
+and by Jensen's inequality
+
+    far_i >= W_far exp(a (q_i . mu - 1)),    mu the weighted mean of the far members.
+
+F_i lies in the intersection.  We give the middle of log F over it, and half of it, over a, as the
+error.  Samples whose error is above the one asked for draw twice as many, up to `_ROUNDS` times,
+and in the end are computed against everyone.  The union bound over N samples and all rounds,
 q = (1 - confidence) / (N rounds), makes ALL errors hold together with the confidence named,
 although the samples of a group share their draws.
 """
@@ -32,10 +40,11 @@ import torch
 from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import Float, Tensor
 
-__all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
+__all__ = ["SoftMeans", "mean_interval", "sampled_soft_means"]
 
-_FEWEST_DRAWS = 1024
+_FEWEST_DRAWS = 256
 _ROUNDS = 4
+_NEWTON_STEPS = 3
 _FIRST_LISTS = 4
 _BLOCK = 1 << 24  # similarities held at a time
 
@@ -55,22 +64,43 @@ class SoftMeans:
     computed: float
 
 
-def half_width(variance: Tensor, largest: Tensor, draws: int, chance: float) -> Tensor:
-    """How far the mean of `draws` values in [0, largest] may lie from its expectation.
+def mean_interval(
+    mean: Tensor, variance: Tensor, draws: int, chance: float
+) -> tuple[Tensor, Tensor]:
+    """Where the expectation of `draws` independent values in [0, 1] lies.
+
+    Source: [Hoeffding 1963], theorem 1, solved for the expectation; [Maurer & Pontil 2009],
+    theorem 4.
 
     Args:
-        variance: (B,) sample variances, over draws - 1.
-        largest: (B,) R.
+        mean: (B,) float64, of the values, in [0, 1].
+        variance: (B,) float64, their sample variances, over draws - 1.
         draws: m, at least 2.
-        chance: probability q that the bound fails.
+        chance: probability q that the interval fails.
 
     Returns:
-        (B,) the smaller of Hoeffding's and the empirical Bernstein bound, each at q / 2.
+        (B,) lower and (B,) upper end, of the intersection of both intervals, each at q / 2.
     """
     x = math.log(8 / chance)
-    hoeffding = largest * math.sqrt((x - math.log(2)) / (2 * draws))
-    bernstein = (2 * variance * x / draws).sqrt() + 7 * largest * x / (3 * (draws - 1))
-    return torch.minimum(hoeffding, bernstein)
+    c = (x - math.log(2)) / draws
+    # kl(p, r) >= (p - r)^2 / (2 max(p, r)), and kl(p, r) = kl(1 - p, 1 - r): starts outside.
+    rest = 1 - mean
+    up, down = (p + c + (c * c + 2 * p * c).sqrt() for p in (mean, rest))
+    high = torch.minimum(up, mean + (2 * rest * c).sqrt()).clamp_max(1)
+    low = torch.maximum(1 - down, mean - (2 * mean * c).sqrt()).clamp_min(0)
+    # kl is convex in r: Newton steps from outside come nearer and never pass the solution.
+    for _ in range(_NEWTON_STEPS):
+        low = torch.where(low > 0, _newton(mean, low, c), 0.0)
+        high = torch.where(high < 1, _newton(mean, high, c), 1.0)
+    bernstein = (2 * variance * x / draws).sqrt() + 7 * x / (3 * (draws - 1))
+    return torch.maximum(low, mean - bernstein), torch.minimum(high, mean + bernstein)
+
+
+def _newton(p: Tensor, r: Tensor, c: float) -> Tensor:
+    """A step towards kl(p, r) = c."""
+    excess = torch.xlogy(p, p / r) + torch.xlogy(1 - p, (1 - p) / (1 - r)) - c
+    step = excess.clamp_min(0) * r * (1 - r) / (r - p)
+    return torch.where(r == p, r, r - step).clamp(0, 1)
 
 
 def sampled_soft_means(
@@ -125,11 +155,14 @@ class _Sampler:
         self.lists, self.a, self.error, self.seed = lists, a, error, seed
         order = lists.order.cpu()
         self.weights = weights[order]
+        sizes = lists.sizes.tolist()
         self.judged = judged.cpu()[order]
         self.total = float(weights.sum())
         self.cumulated = torch.cat([self.weights.new_zeros(1), self.weights.cumsum(0)])
         self.list_weights = self.cumulated[lists.starts].diff().clamp_min(0)
-        self.mean = (lists.rows.T @ self.weights.to(lists.rows)) / self.total  # (D,)
+        weighted = zip(lists.rows.cpu().split(sizes), self.weights.split(sizes), strict=True)
+        self.list_sums = torch.stack([rows.double().T @ w for rows, w in weighted])  # (L, D)
+        self.mean = (self.list_sums.sum(0) / self.total).to(lists.rows)  # (D,)
         self.chance = (1 - confidence) / (len(order) * _ROUNDS)
         self.allowed = math.expm1(2 * a * error)  # of F_high / F_low - 1
         self.pairs: list[int] = []  # computed; threads may append
@@ -147,16 +180,17 @@ class _Sampler:
             nothing = torch.empty(0, dtype=torch.float64)
             return nothing, nothing
         queries = lists.rows[rows]
-        ceilings = lists.upper(queries, torch.arange(len(lists)))  # (B, L)
-        ceilings = ceilings.amax(0).double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)  # (L,)
+        ceilings = lists.ceiling(lists.cosines(queries).amax(0))  # (L,)
+        ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
         first = self._nearest(number)
         near = self._exact(queries, rows, self._columns(first))
         guess = float((near + self._mean_of_exponentials(queries)).min())
         more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
         near += self._exact(queries, rows, self._columns(more & ~first))
-        held = self.list_weights * ceilings.masked_fill(first | more, 0.0)  # (L,) W_l C_l
+        far = ~(first | more)
+        held = torch.where(far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
         most = float(held.sum()) * (1 + 1e-9)  # D
-        low, high = near.log(), (near + most).log()
+        low, high = (near + self._least_far(queries, far)).log(), (near + most).log()
         open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
         sums, squares, drawn = torch.zeros_like(near), torch.zeros_like(near), 0
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
@@ -164,16 +198,18 @@ class _Sampler:
             if len(open_rows) == 0 or drawn + draws > len(self.weights) // 2:
                 break
             columns, scale = self._draw(held, ceilings, most, draws, generator)
-            z, z2 = self._sums(queries[open_rows], columns, scale)
+            z, z2 = self._sums(queries[open_rows], columns, scale / most)
             sums[open_rows] += z
             squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
             drawn, draws = drawn + draws, drawn + draws  # twice as many from now on
-            mean = sums[open_rows] / drawn
+            mean = (sums[open_rows] / drawn).clamp(0, 1)
             variance = (squares[open_rows] - drawn * mean**2).clamp_min(0) / (drawn - 1)
-            h = half_width(variance, torch.full_like(mean, most), drawn, self.chance)
+            least, largest = mean_interval(mean, variance, drawn, self.chance)
             base = near[open_rows]
-            low[open_rows] = torch.maximum(low[open_rows], (base + (mean - h).clamp_min(0)).log())
-            high[open_rows] = torch.minimum(high[open_rows], (base + mean + h).log())
+            # float32 sums err by less than the last factors.
+            least, largest = least.clamp_min(0) * most * (1 - 1e-3), largest * most * (1 + 1e-3)
+            low[open_rows] = torch.maximum(low[open_rows], (base + least).log())
+            high[open_rows] = torch.minimum(high[open_rows], (base + largest).log())
             open_rows = open_rows[(high - low)[open_rows] > 2 * a * self.error]
         if len(open_rows):
             everyone = torch.arange(len(self.weights))
@@ -193,20 +229,31 @@ class _Sampler:
         """(B,) below F but for the query's own part: W times the exponential of the mean."""
         return self.total * torch.mv(queries, self.mean).sub_(1).mul_(self.a).exp_().double().cpu()
 
+    def _least_far(self, queries: Tensor, far: Tensor) -> Tensor:
+        """(B,) Jensen's lower bound of the far sum, rounded down."""
+        total = float(self.list_weights[far].sum())
+        if total == 0:
+            return torch.zeros(len(queries), dtype=torch.float64)
+        mean = (far.double() @ self.list_sums).div_(total)  # (D,)
+        closeness = torch.mv(queries, mean.to(queries)).double().cpu() - self.lists.slack
+        return closeness.sub_(1).mul_(self.a).exp_().mul_(total * (1 - 1e-6))
+
     def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
         """(L,) bool, more lists to compute exactly, and how many draws to begin with.
 
-        The term 7 D x / (3 m) of the bound should take at most a third of what is allowed, for
-        which F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
-        sum of their sizes and the draws wins.  It decides the time; the error is computed from
-        what was seen.
+        The upper end lies some sqrt(2 far D x / m) + D x / m above the far sum, which should be
+        what is allowed.  F is guessed, and the far sum taken as half of it.  Taking out the lists
+        of the highest ceilings lowers D; the cheapest sum of their sizes and the draws wins.  It
+        decides the time; the error is computed from what was seen.
         """
         held = self.list_weights * ceilings
         descending = ceilings.argsort(descending=True)
         left = held.sum() - torch.cat([held.new_zeros(1), held[descending].cumsum(0)])  # (L + 1,)
         sizes = self.lists.sizes[descending].cumsum(0)
-        x = math.log(8 / self.chance)
-        draws = left.clamp_min(0) * (2 * 7 * x / (self.allowed * max(guess, 1e-300)))
+        far = left.clamp(0, guess / 2)
+        root = (far + 2 * self.allowed * guess).sqrt() - far.sqrt()
+        x = math.log(4 / self.chance)
+        draws = left.clamp_min(0) * 2 * x / root.square().clamp_min(1e-300)
         draws = draws.clamp_min(_FEWEST_DRAWS)
         best = int((draws + torch.cat([sizes.new_zeros(1), sizes])).argmin())
         more = torch.zeros(len(ceilings), dtype=torch.bool)
@@ -219,7 +266,8 @@ class _Sampler:
         """(m,) positions drawn as the module says, and (m,) D / C_l."""
         uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
         edges = held.cumsum(0)
-        number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
+        # In order, so that rows of one list are read together.
+        number = torch.searchsorted(edges, uniform[0].sort().values * edges[-1], right=True)
         last = int(held.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
         number = number.clamp_(max=last)
         low, high = (self.cumulated[self.lists.starts[number + k]] for k in (0, 1))
@@ -245,7 +293,7 @@ class _Sampler:
         return found
 
     def _sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,) sums of Z and of Z squared over draws."""
+        """(B,) sums of `scale` f and of its square over draws."""
         sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
         self.pairs.append(len(queries) * len(columns))
         at_a_time = max(1, _BLOCK // len(queries))

@@ -1,5 +1,7 @@
 """Lists: a partition, whose bounds hold for every sample and every list."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
@@ -37,6 +39,65 @@ def test_no_member_is_more_similar_than_its_lists_bound(seed, n, dim, lists, spr
     member = torch.repeat_interleave(torch.arange(len(cut)), cut.sizes)
     bound = cut.upper(cut.rows, torch.arange(len(cut))).double()
     assert (bound[:, member] >= S).all()
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    seed=st.integers(0, 10**6),
+    n=st.integers(1, 150),
+    dim=st.integers(1, 12),
+    lists=st.integers(1, 20),
+    spread=st.sampled_from([0.0, 1e-4, 0.1, 0.5, 5.0]),
+    t=st.sampled_from([0.0, 1.0, 10.0, 50.0, 200.0]),
+    zeros=st.integers(0, 2),
+)
+def test_no_lists_mean_exponential_is_above_its_bound(seed, n, dim, lists, spread, t, zeros):
+    E = unit_rows(n, dim, seed, spread)
+    E[:zeros] = 0
+    cut = SampleLists.of(E, lists, seed)
+    queries = torch.cat([cut.rows, unit_rows(50, dim, seed + 1, 5.0), cut.centroids])
+    bound = t * cut.cosines(queries).double() * cut.foot + cut.log_spread(t)  # (Q, L)
+    S = queries.double() @ cut.rows.double().T
+    for number, part in enumerate(S.split(cut.sizes.tolist(), 1)):
+        mean = (t * part).logsumexp(1) - math.log(part.shape[1])
+        assert (bound[:, number] >= mean).all()
+
+
+def test_the_bound_of_a_mean_exponential_by_hand():
+    # Members 60 degrees to either side of (1, 0): p = (.5, 0), R^2 = v = .75.  Along (0, 1) the
+    # mean is cosh(t R), the bound 1 + exp(t R) - 1 - t R.
+    rows = torch.tensor([[0.5, 0.75**0.5], [0.5, -(0.75**0.5)]], dtype=torch.float64)
+    cut = SampleLists.of(rows, 1, 0)
+    t, reach = 3.0, 0.75**0.5
+    assert float(cut.foot) == pytest.approx(0.5)
+    assert float(cut.variance) == pytest.approx(0.75, rel=2e-3)
+    bound = math.exp(float(cut.log_spread(t)))
+    assert bound == pytest.approx(math.exp(t * reach) - t * reach, rel=2e-3)
+    assert bound > math.cosh(t * reach)
+
+
+def test_a_few_samples_off_the_mean_count_little():
+    # 200 members at (1, 0, ...), of which 20 point aside, each in a direction of its own.
+    rows = torch.zeros(200, 30, dtype=torch.float64)
+    rows[:, 0] = 1
+    rows[torch.arange(20), torch.arange(1, 21)] = 0.5
+    cut = SampleLists.of(torch.nn.functional.normalize(rows), 1, 0)
+    query = torch.eye(30, dtype=torch.float64)[1:2]
+    every = torch.arange(len(cut))
+    largest = (20 * cut.upper(query, every)).exp() @ cut.sizes.double()
+    spread = (20 * cut.cosines(query) * cut.foot + cut.log_spread(20)).exp() @ cut.sizes.double()
+    exact = (20 * query @ cut.rows.T).exp().sum()
+    assert float(exact) <= float(spread) < 0.1 * float(largest)
+
+
+def test_narrow_lists_divide_wide_ones():
+    E = unit_rows(600, 8, 3, 0.3)
+    wide, narrow, first_child = SampleLists.nested(E, 5, 0, 20)
+    assert torch.equal(wide.order, narrow.order)
+    assert wide.order.sort().values.tolist() == list(range(600))
+    assert torch.equal(narrow.starts[first_child], wide.starts)
+    assert len(narrow) >= 600 / 20 / 2
+    assert (narrow.sizes > 0).all()
 
 
 def test_the_bound_is_the_cosine_of_the_angle_less_the_radius():

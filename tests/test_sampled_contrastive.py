@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import kl_div
 
 from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
@@ -14,7 +15,7 @@ from bspml.noise_rate import estimate_noise, label_p_values
 from bspml.references import SUPPORT_EDGES
 from bspml.sample_lists import SampleLists
 from bspml.sampled_contrastive import sampled_contrastive_statistics
-from bspml.sampled_means import _Sampler, half_width
+from bspml.sampled_means import _Sampler, mean_interval
 
 CLOSE = 1e-12
 
@@ -111,28 +112,50 @@ def test_draws_have_the_far_sum_as_their_mean_and_stay_within_their_range():
     sums, squares = sampler._sums(queries, columns, scale)
     np.testing.assert_allclose(sums, z.sum(1))
     np.testing.assert_allclose(squares, z.square().sum(1))
+    least = sampler._least_far(queries, held > 0)
+    assert (least <= expected).all()
+    assert (least > 0.3 * expected).all()  # Jensen's bound says something
     assert (sampler.weights[columns] > 0).all()
 
 
-def test_a_mean_of_draws_misses_its_bound_no_more_often_than_it_may():
-    # Values in [0, 1] that are mostly near 0: the case for which the variance matters.
+def test_a_mean_of_draws_misses_its_interval_no_more_often_than_it_may():
+    # Values in [0, 1] that are mostly near 0, then zeros and ones, which vary most.
     rng = np.random.default_rng(0)
     draws, chance, trials = 200, 0.1, 4000
-    for power in (1, 8, 40):
-        values = rng.random((trials, draws)) ** power
-        variance = torch.from_numpy(values.var(1, ddof=1))
-        h = half_width(variance, torch.ones(trials, dtype=torch.float64), draws, chance)
-        missed = np.abs(values.mean(1) - 1 / (power + 1)) > h.numpy()
-        assert missed.mean() <= chance
+    uniform = rng.random((trials, draws))
+    kinds = [(uniform**power, 1 / (power + 1)) for power in (1, 8, 40)]
+    kinds += [(uniform < p, p) for p in (0.02, 0.3, 0.98)]
+    for values, expected in kinds:
+        mean, variance = values.mean(1), values.var(1, ddof=1)
+        low, high = mean_interval(*map(torch.from_numpy, (mean, variance)), draws, chance)
+        missed = (low > expected) | (high < expected)
+        assert missed.double().mean() <= chance
 
 
-def test_half_widths_by_hand():
-    # ln(8 / .08) = 4.60517; Hoeffding: sqrt((4.60517 - .69315) / 200) = .13986.
-    flat = half_width(torch.tensor([0.25]), torch.tensor([1.0]), 100, 0.08)
-    assert float(flat) == pytest.approx(math.sqrt((math.log(100) - math.log(2)) / 200))
-    # Bernstein at variance 0: 7 ln(100) / (3 * 999) = .010756, below Hoeffding's .0442.
-    steep = half_width(torch.tensor([0.0]), torch.tensor([1.0]), 1000, 0.08)
-    assert float(steep) == pytest.approx(7 * math.log(100) / (3 * 999))
+def test_ends_of_an_interval_by_hand():
+    def ends(mean, variance, draws, chance):
+        mean, variance = (torch.tensor([x], dtype=torch.float64) for x in (mean, variance))
+        return tuple(float(end) for end in mean_interval(mean, variance, draws, chance))
+
+    # Nothing but zeros: kl(0, r) = -ln(1 - r) = ln(4 / .04) / 100.  Nothing but ones: its mirror.
+    assert ends(0, 0, 100, 0.04) == (0, pytest.approx(1 - math.exp(-math.log(100) / 100)))
+    assert ends(1, 0, 100, 0.04) == (pytest.approx(math.exp(-math.log(100) / 100)), 1)
+    # Bernstein at variance 0: 7 ln(8 / .08) / (3 * 999) = .010756; kl would give .044.
+    width = 7 * math.log(100) / (3 * 999)
+    assert ends(0.5, 0, 1000, 0.08) == (pytest.approx(0.5 - width), pytest.approx(0.5 + width))
+
+
+@settings(max_examples=60, deadline=None)
+@given(p=st.floats(0, 1), draws=st.integers(2, 10**7), chance=st.floats(1e-12, 0.5))
+def test_an_end_is_never_inside_and_hardly_outside_the_solution(p, draws, chance):
+    mean, wide = (torch.tensor([v], dtype=torch.float64) for v in (p, 1e6))
+    low, high = (float(end) for end in mean_interval(mean, wide, draws, chance))
+    assert 0 <= low <= p <= high <= 1
+    c = math.log(4 / chance) / draws
+    for end in (low, high):
+        if 0 < end < 1:
+            distance = float(kl_div(p, end) + kl_div(1 - p, 1 - end))
+            assert c * (1 - 1e-6) - 1e-12 <= distance <= 1.1 * c + 1e-12
 
 
 @pytest.mark.parametrize("seed", range(3))
