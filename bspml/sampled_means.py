@@ -8,26 +8,29 @@ near_i runs over the lists near i (its own among them) and is exact.  far_i, ove
 is sampled: no member of list l has f above a ceiling C_l for any sample of the group judged
 together, so list l is drawn with probability W_l C_l / D, D = sum W_l C_l, and a member j of it
 with probability w_j / W_l.  Then Z = f(S_ij) D / C_l has the expectation far_i and lies in [0, D].
-For m independent draws with mean Z' and sample variance V (over m - 1), and x = ln(8 / q),
+For m independent draws let Z' be the mean, Q the mean square, V the sample variance (over m - 1),
+and x = ln(8 / q).  With any L in (0, 1) fixed beforehand, and psi = -ln(1 - L) - L,
 
-    m kl(Z' / D, far / D) <= x - ln 2                          Hoeffding, but with probability q / 2
+    |Z' - far| <= (D (x - ln 2) / m + psi Q / D) / L           but with probability q / 2
     |Z' - far| <= sqrt(2 V x / m) + 7 D x / (3 (m - 1))        empirical Bernstein, likewise
 
-    kl(p, r) = p ln(p / r) + (1 - p) ln((1 - p) / (1 - r))
+(Maurer & Pontil 2009, theorem 4, two-sided).  The first: (ln(1 + u) - u) / u^2 grows with u, so
+ln(1 + L y) >= L y - psi y^2 for y >= -1 (Fan, Grama & Liu 2015), and for y = -Z / D and y = Z / D
 
-(Hoeffding 1963, theorem 1; Maurer & Pontil 2009, theorem 4; both two-sided).  So with probability
-1 - q far lies in the intersection of two intervals.  Where Z' is small beside D, as it is with many
-far samples, the first has ends near Z' +- sqrt(2 Z' D x / m), and the second is D x / m wide even
-so; where all Z are alike the second is the shorter.  Without any chance, near <= F_i <= near + D,
-and by Jensen's inequality
+    E exp(L y - psi y^2) <= 1 + L E(y) <= exp(L E(y))
+
+so that the product of exp(L (y - E(y)) - psi y^2) over the draws exceeds exp(x - ln 2) with
+probability q / 4 at most.  It is the shorter where Z is mostly small beside its range D, as with
+many far samples, the second where D is small.  Both hold with probability 1 - q; the smaller is h.
+Without any chance, near <= F_i <= near + D, and by Jensen's inequality
 
     far_i >= W_far exp(a (q_i . mu - 1)),    mu the weighted mean of the far members.
 
-F_i lies in the intersection.  We give the middle of log F over it, and half of it, over a, as the
-error.  Samples whose error is above the one asked for draw twice as many, up to `_ROUNDS` times,
-and in the end are computed against everyone.  The union bound over N samples and all rounds,
-q = (1 - confidence) / (N rounds), makes ALL errors hold together with the confidence named,
-although the samples of a group share their draws.
+So F_i lies in [near + Z' - h, near + Z' + h], cut at these.  We give the middle of log F over it,
+and half of it, over a, as the error.  Samples whose error is above the one asked for draw half as
+many again, up to `_ROUNDS` times, and in the end are computed against everyone.  The union bound
+over N samples and all rounds, q = (1 - confidence) / (N rounds), makes ALL errors hold together
+with the confidence named, although the samples of a group share their draws.
 """
 
 from __future__ import annotations
@@ -40,13 +43,14 @@ import torch
 from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import Float, Tensor
 
-__all__ = ["SoftMeans", "mean_interval", "sampled_soft_means"]
+__all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
 
 _FEWEST_DRAWS = 256
-_ROUNDS = 4
-_NEWTON_STEPS = 3
+_ROUNDS = 6
+_STEP = 0.9  # L of the first bound
+_PSI = -math.log(1 - _STEP) - _STEP
 _FIRST_LISTS = 4
-_BLOCK = 1 << 24  # similarities held at a time
+_BLOCK = 1 << 20  # similarities held at a time: they stay in the cache
 
 
 @dataclass(frozen=True)
@@ -64,43 +68,22 @@ class SoftMeans:
     computed: float
 
 
-def mean_interval(
-    mean: Tensor, variance: Tensor, draws: int, chance: float
-) -> tuple[Tensor, Tensor]:
-    """Where the expectation of `draws` independent values in [0, 1] lies.
-
-    Source: [Hoeffding 1963], theorem 1, solved for the expectation; [Maurer & Pontil 2009],
-    theorem 4.
+def half_width(square: Tensor, variance: Tensor, draws: int, chance: float) -> Tensor:
+    """How far the mean of independent values in [0, 1] may lie from its expectation.
 
     Args:
-        mean: (B,) float64, of the values, in [0, 1].
-        variance: (B,) float64, their sample variances, over draws - 1.
+        square: (B,) means of the squares of the values.
+        variance: (B,) their sample variances, over draws - 1.
         draws: m, at least 2.
-        chance: probability q that the interval fails.
+        chance: probability q that the bound fails.
 
     Returns:
-        (B,) lower and (B,) upper end, of the intersection of both intervals, each at q / 2.
+        (B,) the smaller of the module's two bounds, each at q / 2.
     """
     x = math.log(8 / chance)
-    c = (x - math.log(2)) / draws
-    # kl(p, r) >= (p - r)^2 / (2 max(p, r)), and kl(p, r) = kl(1 - p, 1 - r): starts outside.
-    rest = 1 - mean
-    up, down = (p + c + (c * c + 2 * p * c).sqrt() for p in (mean, rest))
-    high = torch.minimum(up, mean + (2 * rest * c).sqrt()).clamp_max(1)
-    low = torch.maximum(1 - down, mean - (2 * mean * c).sqrt()).clamp_min(0)
-    # kl is convex in r: Newton steps from outside come nearer and never pass the solution.
-    for _ in range(_NEWTON_STEPS):
-        low = torch.where(low > 0, _newton(mean, low, c), 0.0)
-        high = torch.where(high < 1, _newton(mean, high, c), 1.0)
+    fixed = ((x - math.log(2)) / draws + _PSI * square) / _STEP
     bernstein = (2 * variance * x / draws).sqrt() + 7 * x / (3 * (draws - 1))
-    return torch.maximum(low, mean - bernstein), torch.minimum(high, mean + bernstein)
-
-
-def _newton(p: Tensor, r: Tensor, c: float) -> Tensor:
-    """A step towards kl(p, r) = c."""
-    excess = torch.xlogy(p, p / r) + torch.xlogy(1 - p, (1 - p) / (1 - r)) - c
-    step = excess.clamp_min(0) * r * (1 - r) / (r - p)
-    return torch.where(r == p, r, r - step).clamp(0, 1)
+    return torch.minimum(fixed, bernstein)
 
 
 def sampled_soft_means(
@@ -201,15 +184,14 @@ class _Sampler:
             z, z2 = self._sums(queries[open_rows], columns, scale / most)
             sums[open_rows] += z
             squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
-            drawn, draws = drawn + draws, drawn + draws  # twice as many from now on
-            mean = (sums[open_rows] / drawn).clamp(0, 1)
-            variance = (squares[open_rows] - drawn * mean**2).clamp_min(0) / (drawn - 1)
-            least, largest = mean_interval(mean, variance, drawn, self.chance)
-            base = near[open_rows]
-            # float32 sums err by less than the last factors.
-            least, largest = least.clamp_min(0) * most * (1 - 1e-3), largest * most * (1 + 1e-3)
-            low[open_rows] = torch.maximum(low[open_rows], (base + least).log())
-            high[open_rows] = torch.minimum(high[open_rows], (base + largest).log())
+            drawn += draws
+            draws = drawn // 2 + 1  # half as many again
+            mean, square = sums[open_rows] / drawn, squares[open_rows] / drawn
+            variance = (square - mean**2).clamp_min(0) * (drawn / (drawn - 1))
+            h = half_width(square, variance, drawn, self.chance) * most
+            h, mean, base = h + 1e-4 * mean * most, mean * most, near[open_rows]
+            low[open_rows] = torch.maximum(low[open_rows], (base + (mean - h).clamp_min(0)).log())
+            high[open_rows] = torch.minimum(high[open_rows], (base + mean + h).log())
             open_rows = open_rows[(high - low)[open_rows] > 2 * a * self.error]
         if len(open_rows):
             everyone = torch.arange(len(self.weights))
@@ -241,19 +223,17 @@ class _Sampler:
     def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
         """(L,) bool, more lists to compute exactly, and how many draws to begin with.
 
-        The upper end lies some sqrt(2 far D x / m) + D x / m above the far sum, which should be
-        what is allowed.  F is guessed, and the far sum taken as half of it.  Taking out the lists
-        of the highest ceilings lowers D; the cheapest sum of their sizes and the draws wins.  It
-        decides the time; the error is computed from what was seen.
+        The upper end lies some D x / (L m) above the far sum, which may be .8 of what is allowed;
+        for that F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
+        sum of their sizes and the draws wins.  It decides the time; the error is computed from
+        what was seen.
         """
         held = self.list_weights * ceilings
         descending = ceilings.argsort(descending=True)
         left = held.sum() - torch.cat([held.new_zeros(1), held[descending].cumsum(0)])  # (L + 1,)
         sizes = self.lists.sizes[descending].cumsum(0)
-        far = left.clamp(0, guess / 2)
-        root = (far + 2 * self.allowed * guess).sqrt() - far.sqrt()
         x = math.log(4 / self.chance)
-        draws = left.clamp_min(0) * 2 * x / root.square().clamp_min(1e-300)
+        draws = left.clamp_min(0) * (x / (_STEP * 0.8 * self.allowed * max(guess, 1e-300)))
         draws = draws.clamp_min(_FEWEST_DRAWS)
         best = int((draws + torch.cat([sizes.new_zeros(1), sizes])).argmin())
         more = torch.zeros(len(ceilings), dtype=torch.bool)
@@ -266,12 +246,13 @@ class _Sampler:
         """(m,) positions drawn as the module says, and (m,) D / C_l."""
         uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
         edges = held.cumsum(0)
-        # In order, so that rows of one list are read together.
-        number = torch.searchsorted(edges, uniform[0].sort().values * edges[-1], right=True)
+        number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
         last = int(held.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
         number = number.clamp_(max=last)
         low, high = (self.cumulated[self.lists.starts[number + k]] for k in (0, 1))
-        inside = low + uniform[1] * (high - low)
+        # In the samples' order, so that neighbours in memory are read together.
+        inside, order = (low + uniform[1] * (high - low)).sort()
+        number = number[order]
         place = torch.searchsorted(self.cumulated[1:], inside, right=True)
         place = torch.maximum(place, self.lists.starts[number])
         place = torch.minimum(place, self.lists.starts[number + 1] - 1)

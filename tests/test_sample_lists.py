@@ -1,6 +1,7 @@
 """Lists: a partition, whose bounds hold for every sample and every list."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -61,6 +62,9 @@ def test_no_lists_mean_exponential_is_above_its_bound(seed, n, dim, lists, sprea
     for number, part in enumerate(S.split(cut.sizes.tolist(), 1)):
         mean = (t * part).logsumexp(1) - math.log(part.shape[1])
         assert (bound[:, number] >= mean).all()
+        members = cut.rows[cut.starts[number] : cut.starts[number + 1]]
+        off = members.mean(0) - cut.foot[number] * cut.centroids[number]
+        assert cut.drift[number] >= off.norm()
 
 
 def test_the_bound_of_a_mean_exponential_by_hand():
@@ -74,6 +78,9 @@ def test_the_bound_of_a_mean_exponential_by_hand():
     bound = math.exp(float(cut.log_spread(t)))
     assert bound == pytest.approx(math.exp(t * reach) - t * reach, rel=2e-3)
     assert bound > math.cosh(t * reach)
+    # A mean that lies off the foot counts t d.
+    drifted = replace(cut, drift=cut.drift + 0.25)
+    assert math.exp(float(drifted.log_spread(t))) == pytest.approx(bound + t * 0.25)
 
 
 def test_a_few_samples_off_the_mean_count_little():
