@@ -234,8 +234,8 @@ class _Search:
         first, last = self.first_child[number : number + 2].tolist()
         edges = self.lists.starts[first : last + 1]
         cosines = self.wide.cosines(self.lists.rows[start:stop])  # (B, G)
-        cosines = [part.amax(0) for part in cosines.split(edges.diff().tolist())]
-        terms = self._terms(self.wide, torch.stack(cosines))  # (children, G)
+        largest = [part.amax(0) for part in cosines.split(edges.diff().tolist())]
+        terms = self._terms(self.wide, torch.stack(largest))  # (children, G)
         nearest = self._by_distance(number)
         found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
         tail = torch.zeros_like(found)
