@@ -232,40 +232,34 @@ class _Search:
         """Lowest and highest possible xi_neg of the members of a wide list, (B,) float64 each."""
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
-        edges = self.lists.starts[first : last + 1]
-        cosines = self.wide.cosines(self.lists.rows[start:stop])  # (B, G)
-        largest = [part.amax(0) for part in cosines.split(edges.diff().tolist())]
-        terms = self._terms(self.wide, torch.stack(largest))  # (children, G)
         nearest = self._by_distance(number)
         found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
         tail = torch.zeros_like(found)
-        for child_terms, (low, high) in zip(terms, pairwise(edges.tolist()), strict=True):
+        for low, high in pairwise(self.lists.starts[first : last + 1].tolist()):
             # Few samples at a time: lists are visited for all of them if one needs it.
             inside = slice(low - start, high - start)
-            more, rest = self._deeper(slice(low, high), found[inside], child_terms, nearest)
+            more, rest = self._deeper(slice(low, high), found[inside], nearest)
             found[inside] += more
             tail[inside] = rest
         return found.log1p() / self.beta, (found + tail).log1p() / self.beta
 
-    def _deeper(
-        self, rows: slice, found: Tensor, wide_terms: Tensor, nearest: Tensor
-    ) -> tuple[Tensor, float]:
+    def _deeper(self, rows: slice, found: Tensor, nearest: Tensor) -> tuple[Tensor, float]:
         """What else is found for a narrow list's members, (B,), and a bound of all that is left.
 
         Args:
             rows: the members' rows.
             found: (B,) from the first of the lists `nearest`.
-            wide_terms: (G,) bound of what each wide list holds for any of them; what was visited
-                is set to 0 here.
             nearest: (G,) wide lists by distance.
         """
+        queries = self.lists.rows[rows]
+        wide_terms = self._terms(self.wide, self.wide.largest_cosines(queries))  # (G,)
         more, done = torch.zeros_like(found), _FIRST_LISTS
         while True:
             wide_terms[nearest[:done]] = 0  # visited: nothing is left of them
             allowed = self.allowed * (1 + float((found + more).min()))
             open_wide = _needed(wide_terms, allowed * _FAR_SHARE)
             near = _runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
-            cosines = self.lists.cosines(self.lists.rows[rows], near).amax(0)  # (K,)
+            cosines = self.lists.largest_cosines(queries, near)  # (K,)
             terms = self._terms(self.lists, cosines, near)
             needed = _needed(terms, allowed * (1 - _FAR_SHARE))
             size = int(self.lists.sizes[near[needed].cpu()].sum())
@@ -284,11 +278,11 @@ class _Search:
         return closeness.argsort(descending=True)
 
     def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """(..., K) float64, bounds of what some of `lists`, or all, hold for any of some samples.
+        """(K,) float64, bounds of what some of `lists`, or all, hold for any of some samples.
 
         Args:
             lists: wide or narrow ones.
-            cosines: (..., K) the samples' largest similarity to each centroid.
+            cosines: (K,) the samples' largest similarity to each centroid.
             numbers: (K,) of the lists, all if None.
         """
         by_weight, by_spread = self.scales[id(lists)]

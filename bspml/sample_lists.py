@@ -56,6 +56,7 @@ _SMALLEST = 12  # a list is not split below
 _MOST_INSIDE = 64  # narrow lists of a wide one
 _NARROW = 0.999  # cosine of a radius that needs no splitting
 _BLOCK = 1024
+_HELD = 1 << 22  # similarities held at a time
 
 
 @dataclass(frozen=True)
@@ -162,6 +163,14 @@ class SampleLists:
         """(B, K) similarities of queries and centroids, of all lists if None, rounded up."""
         centroids = self.centroids if lists is None else self.centroids[lists]
         return torch.mm(queries, centroids.T).add_(self.slack).clamp_(-1.0, 1.0)
+
+    def largest_cosines(
+        self, queries: Float[Tensor, "B D"], lists: Tensor | None = None
+    ) -> Float[Tensor, " K"]:
+        """(K,) the largest of `cosines` over the queries, at least one; not all held at a time."""
+        at_a_time = max(1, _HELD // len(self))
+        parts = [self.cosines(part, lists).amax(0) for part in queries.split(at_a_time)]
+        return torch.stack(parts).amax(0)
 
     def ceiling(self, cosines: Tensor, lists: Tensor | None = None) -> Tensor:
         """(..., K) `upper` from what `cosines` gave, or from the largest of several queries.

@@ -163,7 +163,7 @@ class _Sampler:
             nothing = torch.empty(0, dtype=torch.float64)
             return nothing, nothing
         queries = lists.rows[rows]
-        ceilings = lists.ceiling(lists.cosines(queries).amax(0))  # (L,)
+        ceilings = lists.ceiling(lists.largest_cosines(queries))  # (L,)
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
         first = self._nearest(number)
         near = self._exact(queries, rows, self._columns(first))
