@@ -13,7 +13,7 @@ from bspml.errors import InputError
 from bspml.noise_rate import estimate_noise, label_p_values
 from bspml.references import SUPPORT_EDGES
 from bspml.sample_lists import SampleLists
-from bspml.sampled_contrastive import sampled_contrastive_statistics
+from bspml.sampled_contrastive import _draw_pairs, sampled_contrastive_statistics
 from bspml.sampled_means import _Sampler, half_width
 
 CLOSE = 1e-12
@@ -175,6 +175,16 @@ def test_the_null_is_drawn_uniformly_over_wrong_classes():
     # 60,000 draws: a share near .1 has a standard deviation of .0012.
     np.testing.assert_allclose(drawn, whole, atol=0.007)
     assert whole.shape[0] == len(SUPPORT_EDGES)
+
+
+def test_a_null_value_never_takes_a_samples_own_class():
+    codes = torch.arange(60) % 3
+    samples, classes = torch.arange(0, 60, 2), torch.tensor([0, 2])  # class 1 has no references
+    i, c = _draw_pairs(samples, classes, codes, 4000, torch.Generator().manual_seed(0))
+    assert len(i) == len(c) == 4000
+    assert (codes[i] != c).all()
+    assert set(i.tolist()) == set(samples.tolist())
+    assert c.tolist() == sorted(c.tolist())
 
 
 def test_what_was_not_looked_for_is_marked():
