@@ -33,8 +33,8 @@ import time
 
 import torch
 
+from bspml.bounded_statistics import neighbour_statistics
 from bspml.contrastive import contrastive_statistics
-from bspml.neighbour_statistics import neighbour_statistics
 from bspml.sampled_contrastive import sampled_contrastive_statistics
 from bspml.statistics import pair_statistics
 from speed.measuring import Peak, Row, alternate, row
