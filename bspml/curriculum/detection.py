@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from bspml.checks import as_numbers
 from bspml.errors import InputError
 from bspml.evaluation.detection import NoiseDetection, noise_detection
 from bspml.shapes import Bool, Float, Tensor
@@ -64,9 +65,16 @@ class Truth:
 
 
 def _mask(values: Any, name: str, n: int) -> Bool[Tensor, " N"]:
-    mask = torch.as_tensor(values)
+    mask = as_numbers(values, name, f"({n},) bools, one per sample", "True marks a sample.").cpu()
     if mask.shape != (n,):
         raise InputError(
             f"`{name}` must be (N,) = ({n},) like the weights; got {tuple(mask.shape)}."
         )
-    return mask.cpu().bool()
+    other = (mask != 0) & (mask != 1)  # NaN too
+    if other.any():
+        row = int(other.nonzero()[0, 0])
+        raise InputError(
+            f"`{name}` must be True or False per sample; got {float(mask[row]):g} at row {row}. "
+            "Compare a score with a threshold first."
+        )
+    return mask.bool()

@@ -116,6 +116,11 @@ class SelfPacedCurriculum:
         self.weights, self.preset, self.rounds = weights, preset, 0
         balance = check_number(balance, "balance", 0)
         how = StatisticsSearch.of(search, statistics_error)
+        if is_outlier is not None and is_noisy is None:
+            raise InputError(
+                "`is_outlier` says which of the noisy are outliers; got it without `is_noisy`. "
+                "Pass both."
+            )
         self._truth = None if is_noisy is None else Truth(is_noisy, is_outlier, len(weights))
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":

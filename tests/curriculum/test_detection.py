@@ -51,3 +51,19 @@ def test_masks_of_another_length_are_refused():
         truth = {"is_noisy": torch.zeros(4), "is_outlier": None, name: torch.zeros(3)}
         with pytest.raises(InputError, match=rf"`{name}` must be \(N,\) = \(4,\) like"):
             bspml.SelfPacedCurriculum(weights, **truth)
+
+
+@pytest.mark.parametrize("value", [0.2, 2, math.nan])
+def test_a_mask_of_scores_is_refused(value):
+    weights = bspml.SampleWeights([0, 0, 1, 1])
+    for name in ("is_noisy", "is_outlier"):
+        truth = {"is_noisy": [0, 1, 0, 0], name: [0, 1, value, 0]}
+        with pytest.raises(InputError, match=rf"`{name}` must be True or False .* at row 2"):
+            bspml.SelfPacedCurriculum(weights, **truth)
+    bspml.SelfPacedCurriculum(weights, is_noisy=[0.0, 1.0, 0.0, 0.0], is_outlier=[0, 1, 0, 0])
+
+
+def test_outliers_without_the_noisy_are_refused_because_nothing_would_read_them():
+    weights = bspml.SampleWeights([0, 0, 1, 1])
+    with pytest.raises(InputError, match=r"`is_outlier` .* without `is_noisy`"):
+        bspml.SelfPacedCurriculum(weights, is_outlier=[True, False, False, False])
