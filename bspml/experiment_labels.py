@@ -82,7 +82,6 @@ def given_labels(
     if told is not None:
         return GivenLabels(split.labels, None, None, told.decided, told.notes)
     given, is_noisy, notes = _before_decisions(config, split, features)
-    is_named = np.isin(split.labels, given)
     decided = _decisions(config, given)
     if decided is not None:
         notes = (*notes, *note_on_new_classes(given, decided))
@@ -92,6 +91,7 @@ def given_labels(
     settings = config.noise
     if config.data.is_own and settings.kind == "none" and not settings.list_file:
         return GivenLabels(given, None, None, decided, notes)
+    is_named = np.isin(split.labels, given)  # a decision may name a class first, or last
     return GivenLabels(given, is_noisy, is_noisy & ~is_named, decided, notes)
 
 

@@ -42,6 +42,28 @@ def test_a_decision_right_a_mistake_and_makes_one_and_fixes_its_weight(tmp_path)
     assert found.learned[[20, 25, 21]].tolist() == ["1.0", "0.0", ""]
 
 
+@pytest.mark.parametrize(
+    ("given_to_5", "decided", "outliers"),
+    [
+        ("a", "5,right,", [5, 6, 7, 8, 9]),
+        ("a", "5,wrong,b", []),  # names the class of the other four first
+        ("b", "5,wrong,a", [5, 6, 7, 8, 9]),  # and here last
+        ("b", "5,wrong,", []),  # dropped, but its label stands
+    ],
+)
+def test_outliers_follow_from_the_labels_after_the_decisions(
+    given_to_5, decided, outliers, tmp_path
+):
+    labels = LABELS.copy()
+    labels[5:10] = [given_to_5, "a", "a", "a", "a"]
+    (tmp_path / "l.txt").write_text("\n".join(labels))
+    (tmp_path / "d.csv").write_text(f"index,decision,new_label\n{decided}\n")
+    found = given(
+        f"noise.labels_file={tmp_path / 'l.txt'}", f"noise.decisions_file={tmp_path / 'd.csv'}"
+    )
+    assert np.flatnonzero(found.is_outlier).tolist() == outliers
+
+
 def test_features_and_as_many_labels_as_samples_are_needed(tmp_path):
     with pytest.raises(ConfigError, match="it needs features to look with"):
         given("noise.kind=instance-dependent")
