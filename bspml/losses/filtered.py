@@ -103,7 +103,7 @@ class FilteredLoss(ModuleWithRecords):
         if index is not None and self.training:
             self.kept[index.to(self.kept.device)] = keep.to(self.kept)
         if self.num_kept == 0:
-            return embeddings.sum() * 0
+            return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
         rows, codes = embeddings[keep], torch.as_tensor(labels, device=keep.device)[keep]
         known: dict[str, Any] = {}
         if index is not None and isinstance(self.loss, BSPMLLoss):
