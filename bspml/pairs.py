@@ -103,9 +103,18 @@ def self_pairs(
 
 
 def label_masks(
-    batch: PairBatch, same_sample: Tensor | None = None
+    batch: PairBatch,
+    same_sample: Bool[Tensor, "B R"] | None = None,
+    anchors: Bool[Tensor, " B"] | None = None,
+    references: Bool[Tensor, " R"] | None = None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
     """All positive and all negative pairs by label, without self pairs.
+
+    Args:
+        batch: what is paired.
+        same_sample: of `self_pairs`.
+        anchors: which rows may have pairs; None: all.
+        references: which references may be in pairs; None: all.
 
     Raises:
         InputError: labels are missing on a side.
@@ -115,8 +124,17 @@ def label_masks(
         raise InputError(
             f"`{side}` is needed to form pairs; got None. Pass it, or pass `indices_tuple`."
         )
-    positive = batch.labels[:, None] == batch.ref_labels  # (B, R)
-    return drop_self_pairs(batch, positive, ~positive, same_sample)
+    same = batch.labels[:, None] == batch.ref_labels  # (B, R)
+    allowed = torch.ones_like(same)
+    if references is not None:
+        allowed &= references
+    if anchors is not None:
+        allowed &= anchors[:, None]
+    if batch.same_rows:
+        allowed.fill_diagonal_(False)
+    if same_sample is not None:
+        allowed &= ~same_sample
+    return allowed & same, allowed.gt(same)  # a > b of truth values: a and not b
 
 
 def drop_self_pairs(

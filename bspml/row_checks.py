@@ -47,7 +47,7 @@ def check_sample_index(
     if device is not None and device.type == "cpu":
         index = index.to(device)
     if index.device.type == "cpu" and len(index):
-        low, high = int(index.min()), int(index.max())
+        low, high = (int(bound) for bound in torch.aminmax(index))
         if low < 0 or high >= n:
             raise SampleIndexError(
                 f"`{name}` must lie in [0, {n}); got {low if low < 0 else high}. "

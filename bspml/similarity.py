@@ -67,6 +67,10 @@ def within_range(embeddings: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
     these rows first gives their cosines.  A row of zeros stays.
     """
     norm = torch.linalg.vector_norm(embeddings.detach(), dim=1, keepdim=True)  # (B, 1)
+    if embeddings.device.type == "cpu" and len(embeddings):
+        shortest, longest = (float(n) for n in torch.aminmax(norm))
+        if shortest >= _SMALLEST_NORM and longest < math.inf:  # NaN goes on
+            return embeddings
     odd = (norm < _SMALLEST_NORM) | (norm == math.inf)
     # On an accelerator looking would make the step wait; there all rows are divided, mostly by 1.
     if embeddings.device.type == "cpu" and not odd.any():

@@ -89,8 +89,11 @@ def _operations(
     beta: float,
     base: float,
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
-    pulls, pull_share = log_one_plus_sum(similarity, positive, log_weights, -alpha, base)
-    pushes, push_share = log_one_plus_sum(similarity, negative, log_weights, beta, base)
+    x = _exponents(similarity, positive, log_weights, -alpha, base)
+    y = _exponents(similarity, negative, log_weights, beta, base)
+    # Both at once: half the operations, which are what a small batch costs.
+    sums, shares = log_one_plus_sum(torch.cat((x, y)))
+    (pulls, pushes), (pull_share, push_share) = sums.chunk(2), shares.chunk(2)
     if positive_factor is not None:
         pulls, pull_share = pulls * positive_factor, pull_share * positive_factor[:, None]
     if negative_factor is not None:
@@ -99,24 +102,31 @@ def _operations(
     return pulls / abs(alpha) + pushes / abs(beta), slope if beta > 0 else -slope
 
 
-def log_one_plus_sum(
+def _exponents(
     similarity: Float[Tensor, "B R"],
     keep: Bool[Tensor, "B R"],
     log_weights: Float[Tensor, " R"] | None,
     scale: float,
     base: float,
-) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
-    """log(1 + sum_j e^{x_ij}), x_ij = scale (S_ij - base) + log w_j, and each term's share.
+) -> Float[Tensor, "B R"]:
+    """x_ij = scale (S_ij - base) + log w_j of the kept pairs, -inf of the others.
 
-    Finite for all finite S.  A weight of 0 enters as log 0 = -inf, which drops the term.
-
-    Returns:
-        The logarithms (B,), 0 for a row that keeps nothing, and e^{x_ij} / (1 + sum) (B, R).
+    A weight of 0 enters as log 0 = -inf, which drops the term.
     """
     offset = similarity.new_full((), -scale * base)
     if log_weights is not None:
         offset = offset + log_weights  # (R,)
-    x = torch.where(keep, torch.add(offset, similarity, alpha=scale), -math.inf)  # (B, R)
+    return torch.where(keep, torch.add(offset, similarity, alpha=scale), -math.inf)
+
+
+def log_one_plus_sum(
+    x: Float[Tensor, "B R"],
+) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
+    """log(1 + sum_j e^{x_ij}) and each term's share; overwrites x.
+
+    Returns:
+        The logarithms (B,), 0 for a row of -inf, and e^{x_ij} / (1 + sum) (B, R).
+    """
     # With the largest exponent m >= 0 taken out,  1 + sum e^x = e^m (1 + rest)  where
     # rest = e^-m - 1 + sum e^{x-m}.  Either m = 0, or the sum is at least 1: nothing cancels, and
     # log1p keeps small sums that log(1 + sum) would round away.

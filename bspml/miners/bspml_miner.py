@@ -120,7 +120,8 @@ class BSPMLMiner(BaseMiner):
             )
         else:
             positive, negative = self.mined_by_operations(batch, known, matrix)
-        self.num_pos_pairs, self.num_neg_pairs = positive, negative
+        # Not by the setters: a module's attributes take as long as ten operations.
+        self.__dict__.update(_last_positive=positive, _last_negative=negative)
         return positive, negative
 
     def _has_kernel(self, matrix: Float[Tensor, "B R"]) -> bool:
@@ -150,11 +151,18 @@ class BSPMLMiner(BaseMiner):
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
         """The masks by torch's operations, on any device."""
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
-        positive, negative = label_masks(batch, same_sample)
-        if self.skip_zero and self.weights is not None:
-            _drop_zero_weights(positive, negative, known)
+        positive, negative = label_masks(batch, same_sample, *self._counting(known))
         closeness = matrix if self.distance.is_inverted else -matrix
         return keep_informative(closeness, positive, negative, self.epsilon)
+
+    def _counting(self, known: BatchWeights) -> tuple[Tensor | None, Tensor | None]:
+        """Which anchors (B,) and references (R,) have a positive weight; None: all count."""
+        if not self.skip_zero or self.weights is None:
+            return None, None
+        anchors = None if known.anchors is None else known.anchors > 0
+        if known.references is known.anchors:
+            return anchors, anchors
+        return anchors, None if known.references is None else known.references > 0
 
     @property
     def num_pos_pairs(self) -> int:
@@ -193,7 +201,7 @@ def keep_informative(
     # Written as "not beyond the threshold", so that NaN, which compares false, stays in sight.
     easy_positive = closeness - epsilon >= hardest_negative
     easy_negative = closeness + epsilon <= hardest_positive
-    return positive & ~easy_positive, negative & ~easy_negative
+    return positive.gt(easy_positive), negative.gt(easy_negative)  # a > b: a and not b
 
 
 def mined_by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
@@ -205,14 +213,3 @@ def mined_by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
 
 def _count(found: Tensor | int) -> int:
     return int(found.sum()) if isinstance(found, Tensor) else found
-
-
-def _drop_zero_weights(positive: Tensor, negative: Tensor, known: BatchWeights) -> None:
-    if known.anchors is not None:
-        anchors = (known.anchors > 0)[:, None]
-        positive &= anchors
-        negative &= anchors
-    if known.references is not None:
-        references = known.references > 0
-        positive &= references
-        negative &= references
