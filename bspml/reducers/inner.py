@@ -98,7 +98,8 @@ def make_plan(
         raw: (n,) the losses before any transform, n at least 1.
         embeddings: (B, D), as reducers get them.
         labels: (B,) or None, likewise.
-        active_only: leave out losses that are 0 whatever the reducer (its divisor does).
+        active_only: the divisor of a DivisorReducer leaves out losses that are 0, so these do
+            not count there.
 
     Raises:
         InputError: on the CPU: a reducer that is not linear in the losses it picks.
@@ -122,7 +123,9 @@ def _plan(
     active_only: bool,
 ) -> Plan:
     kind = type(reducer)
-    keep = raw > 0 if active_only else None
+    # The divisor counts the losses above 0; any other reducer counts all of them.
+    divides = isinstance(reducer, pml_reducers.DivisorReducer)
+    keep = raw > 0 if active_only and divides else None
 
     def call(losses: Tensor) -> Any:
         return reducer({name: {**info, "losses": losses}}, embeddings, labels)

@@ -3,6 +3,7 @@ import math
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning import reducers as pml_reducers
 
 from bspml.errors import InputError
 from bspml.reducers import SuperLoss
@@ -166,6 +167,15 @@ def test_a_margin_loss_counts_active_triplets_only(kit):
     SuperLoss(loss, tau="mean")(embeddings, labels)
     assert (raw == 0).any()
     assert loss.reducer.tau.item() == pytest.approx(raw[raw > 0].mean().item())
+
+
+@pytest.mark.parametrize("reducer", ["MeanReducer", "SumReducer", "DivisorReducer"])
+def test_a_margin_loss_far_from_regularised_is_itself_under_any_reducer(kit, reducer):
+    embeddings, labels = kit.batch()
+    loss = kit.make("MarginLoss", reducer=getattr(pml_reducers, reducer)())
+    raw = loss(embeddings, labels)
+    wrapped = SuperLoss(loss, lam=1e9, tau=0.0)(embeddings, labels)
+    torch.testing.assert_close(wrapped, raw, rtol=1e-6, atol=0)
 
 
 # ---------------------------------------------------------------------- smoothing
