@@ -176,12 +176,13 @@ def minimise_by_coordinates(
                 f"Scale down `balance` and the statistics, or raise `tol`."
             )
             break
+    here = point.first_order if status in _CERTIFIED else descent.measure().first_order
     if status == "max_sweeps":
+        rest = "Residual" if here.residual > tol else "A saddle was left just now: residual"
         message = (
-            f"Residual {point.residual:.1e} > tol={tol:g} after {max_sweeps} sweeps. Raise "
+            f"{rest} {here.residual:.1e} at tol={tol:g} after {max_sweeps} sweeps. Raise "
             "`max_sweeps`, or go on from these weights with `start=`."
         )
-    here = point.first_order if status in _CERTIFIED else descent.measure().first_order
     values = here.objective(), here.stationarity()
     return Outcome(problem.class_sorted.scatter(descent.w), sweeps, status, message, values)
 

@@ -117,8 +117,8 @@ class Face:
         at = w[self.free]
         room = np.where(u > 0, 1 - at, at) / self.sizes  # in units of u
         curvature = _dot(u, self.curve(u))
-        with np.errstate(divide="ignore"):
-            to_bound = room / np.abs(u)  # inf where u = 0
+        with np.errstate(divide="ignore", over="ignore"):
+            to_bound = room / np.abs(u)  # inf where u = 0, or nearly
         nearest = to_bound.min()
         best = -_dot(self.slope, u) / curvature if curvature > 0 else np.inf
         if best > nearest and np.isfinite(best):

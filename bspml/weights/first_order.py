@@ -61,6 +61,8 @@ class FirstOrder(NamedTuple):
 
     def stationarity(self) -> float:
         """‖w − Π(w − ∇L(w))‖_∞, the plain one: never above `residual`."""
+        if np.isinf(self.residual):
+            return float("inf")
         return plain_residual(self.w, self.slope, self.data.starts, self.data.codes)
 
 
@@ -105,7 +107,9 @@ def scaled_gradient(w, xi_pos, xi_neg, starts, codes, age, balance, zeta, A, b):
         m = zeta[c] / size
         others[c] = (M - m) * inv_c
         shared[c] = A[c] * inv_p[c] + (B - b[c]) * inv_c + pull * (m - others[c]) - age
-    g, residual = np.empty(len(w)), 0.0
+    # Sums beyond float64 say nothing about any weight; NaN would compare as if all were at rest.
+    known = np.isfinite(shared).all() and np.isfinite(others).all()
+    g, residual = np.empty(len(w)), 0.0 if known else np.inf
     for i in range(len(w)):
         c, here = codes[i], w[i]
         pulled = xi_pos[i] * (zeta[c] - 2 * here) * inv_p[c]

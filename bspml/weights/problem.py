@@ -219,8 +219,10 @@ def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
         values = values.detach().cpu()
         values = values.double().numpy() if values.dtype == torch.bfloat16 else values.numpy()
     try:
+        if np.iscomplexobj(values):
+            raise TypeError("numpy would drop the imaginary part")
         array = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError) as err:
+    except (TypeError, ValueError, OverflowError) as err:
         raise InputError(f"`{name}` must be (N,) numbers; got {type(values).__name__}.") from err
     if array.ndim != 1:
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""

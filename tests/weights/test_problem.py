@@ -171,6 +171,8 @@ def make(**changes):
         ({"xi_pos": [1, np.nan]}, r"`xi_pos` must be finite; indices 1 hold NaN"),
         ({"xi_pos": [[1], [2]]}, r"`xi_pos` must be \(N,\).*\(2, 1\). Use `.squeeze\(1\)`"),
         ({"xi_pos": "hard"}, r"`xi_pos` must be \(N,\) numbers; got str"),
+        ({"xi_pos": [1j, 1]}, r"`xi_pos` must be \(N,\) numbers; got list"),
+        ({"xi_pos": [10**400, 1]}, r"`xi_pos` must be \(N,\) numbers; got list"),
         ({"labels": [0]}, r"`labels` must have one entry"),
         ({"xi_pos": [], "xi_neg": [], "labels": []}, "at least one sample"),
         ({"age": float("inf")}, "`age` must be finite; got inf. From 2 max xi_pos"),

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from bspml.errors import InputError
 from bspml.weights.coordinate import Descent
+from bspml.weights.face import Face
 from bspml.weights.problem import WeightProblem
 from bspml.weights.solver import METHODS, solve_weights
 
@@ -296,3 +297,28 @@ def test_running_out_of_sweeps_says_so():
 def test_wrong_options_are_refused_by_name(options, message):
     with pytest.raises(InputError, match=message):
         solve_weights(draw(0), **options)
+
+
+def test_sums_beyond_float64_are_never_taken_for_a_minimum():
+    problem = draw(0).with_age(1.0)
+    problem.balance = 1.7e308  # twice that is infinite, and infinity less infinity NaN
+    solution = solve_weights(problem, max_sweeps=5)
+    assert not solution.converged
+    assert not solution.stationarity == 0
+
+
+def test_out_of_sweeps_right_after_a_saddle_says_what_is_left():
+    for seed in range(200):
+        problem = draw(seed, n=8, classes=2, age=0.7, balance=0.5)
+        solution = solve_weights(problem, max_sweeps=1 + seed % 4)
+        if solution.status == "max_sweeps":
+            residual = problem.stationarity(solution.weights, scaled=True)
+            assert f"esidual {residual:.1e} at tol" in solution.message
+
+
+def test_nearly_flat_directions_between_classes_make_no_warning():
+    rng = np.random.default_rng(42416)
+    xi_pos, xi_neg = rng.random(10) * 10.0 ** rng.integers(-12, 3, 10), rng.random(10) * 1e-310
+    problem = WeightProblem(xi_pos, xi_neg, np.arange(10) % 4, age=0.0, balance=1e6)
+    face = Face.of(problem, np.array([0, 3, 6]), np.zeros(3))
+    assert not face.step(np.full(10, 0.5), np.array([1e-310, 0.0, 0.0]))
