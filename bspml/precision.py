@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -10,30 +11,53 @@ import torch
 from torch import Tensor
 
 
+# The setting is the process's, not the thread's: who comes first changes it, who leaves last
+# puts it back.
+_lock = threading.Lock()
+_inside = 0
+_kept: list[Any] = []
+
+
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """float32 products inside are computed in float32.
+    """float32 products inside are computed in float32, in every thread.
 
     `torch.set_float32_matmul_precision("high")` makes training faster and products off by some
     1e-3.  In the exponent of a statistic, times beta = 50, that is 5 % of a term.
     """
+    global _inside
+    with _lock:
+        if _inside == 0:
+            _kept[:] = _raised()
+        _inside += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _inside -= 1
+            if _inside == 0:
+                _put_back(_kept)
+
+
+def _raised() -> list[Any]:
+    """Ask for full products; what was asked for before."""
     places = _settings()
     if not places:  # torch before 2.9
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
-        try:
-            yield
-        finally:
-            torch.set_float32_matmul_precision(before)
-        return
+        return [before]
     kept = [place.fp32_precision for place in places]
-    try:
-        for place in places:
-            place.fp32_precision = "ieee"
-        yield
-    finally:
-        for place, value in zip(places, kept, strict=True):
-            place.fp32_precision = value
+    for place in places:
+        place.fp32_precision = "ieee"
+    return kept
+
+
+def _put_back(kept: list[Any]) -> None:
+    places = _settings()
+    if not places:
+        torch.set_float32_matmul_precision(*kept)
+    for place, value in zip(places, kept, strict=bool(places)):
+        place.fp32_precision = value
 
 
 def float64_device(values: Tensor) -> Tensor:

@@ -1,5 +1,7 @@
 """Statistics keep float32 products exact where training allowed itself less."""
 
+import threading
+
 import pytest
 import torch
 
@@ -60,3 +62,23 @@ def test_statistics_do_not_depend_on_it(statistics):
             torch.testing.assert_close(
                 getattr(found, name), value, rtol=0, atol=0, equal_nan=True, msg=name
             )
+
+
+def test_a_thread_that_leaves_first_takes_nothing_from_the_others(allowed):
+    before = [place.fp32_precision for place in _settings()]
+    came, leave = threading.Event(), threading.Event()
+
+    def other():
+        with full_precision():
+            came.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=other)
+    with full_precision():
+        thread.start()
+        came.wait(10)
+    assert {place.fp32_precision for place in _settings()} <= {"ieee"}  # the other is inside
+    leave.set()
+    thread.join()
+    assert [place.fp32_precision for place in _settings()] == before
+    assert torch.get_float32_matmul_precision() == allowed
