@@ -13,6 +13,7 @@ from bspml.data.decisions import CorrectedLabels
 __all__ = ["counts_of_decisions", "note_on_new_classes"]
 
 _SHOWN = 3  # new classes that a sentence names
+_LONGEST = 60  # characters of a name that are shown
 
 
 def counts_of_decisions(decided: CorrectedLabels) -> str:
@@ -55,7 +56,7 @@ def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[st
         return ()
     by_spelling = {name.casefold(): name for name in known.tolist()}
     shown = ", ".join(_named(name, count, by_spelling) for name, count in new.most_common(_SHOWN))
-    more = f", ... ({len(new)} such classes)" if len(new) > _SHOWN else ""
+    more = f", ... ({len(new):,} such classes)" if len(new) > _SHOWN else ""
     one = len(new) == 1
     return (
         f"{counted(sum(new.values()), 'sample gets', 'samples get')} "
@@ -71,5 +72,10 @@ def _named(name: str, count: int, by_spelling: dict[str, str]) -> str:
     # Numbers that look alike are no misspellings.
     near = difflib.get_close_matches(name.strip().casefold(), by_spelling, 1)
     if near and not name.strip().isdecimal():
-        said.append(f"did you mean {by_spelling[near[0]]!r}?")
-    return f"{name!r} ({'; '.join(said)})" if said else repr(name)
+        said.append(f"did you mean {_short(by_spelling[near[0]])!r}?")
+    shown = repr(_short(name))
+    return f"{shown} ({'; '.join(said)})" if said else shown
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."

@@ -47,3 +47,12 @@ def test_misspelt_classes_are_counted_and_named_with_the_nearest():
 def test_numbers_that_look_alike_are_no_misspellings(given):
     (note,) = note_on_new_classes(np.array(given), decided(given, (0, "wrong", "11")))
     assert note.startswith("1 sample gets a class that no given label has: '11'. If")
+
+
+def test_a_name_of_any_length_and_any_number_of_classes_stay_one_sentence():
+    said = [(0, "wrong", "x" * 100_000)] + [(k, "wrong", f"new {k}") for k in range(1, 1001)]
+    given = ["x" * 90_000] * 1001
+    (note,) = note_on_new_classes(np.array(given), decided(given, *said))
+    assert len(note) < 500
+    assert "'" + "x" * 57 + "...' (did you mean '" + "x" * 57 + "...'?)" in note
+    assert "... (1,001 such classes)" in note
