@@ -31,7 +31,14 @@ from bspml.opening import opening_lines
 from bspml.outputs import write_outputs
 from bspml.records import RecordLog, RunFolder
 from bspml.report.tables import Results
-from bspml.resuming import check_none_missing, check_rounds, load_states, run_folder, set_threads
+from bspml.resuming import (
+    check_none_missing,
+    check_ranks_agree,
+    check_rounds,
+    load_states,
+    run_folder,
+    set_threads,
+)
 
 
 @dataclass(frozen=True)
@@ -100,6 +107,7 @@ def check_experiment(config: Config, data: ExperimentData, pretrained: bool = Tr
     Raises:
         UserError: the mistake, one line.
     """
+    check_ranks_agree(config, data.fingerprint)
     check_device(config.device)
     most, ks = data.most_neighbours, config.evaluation.ks
     if max(ks) > most:

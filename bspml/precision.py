@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
 # The setting is the process's, not the thread's: who comes first changes it, who leaves last
 # puts it back.
 _lock = threading.Lock()

@@ -15,6 +15,7 @@ from bspml import checkpoints
 from bspml.checkpoints import State
 from bspml.config import dump_config
 from bspml.config.reading import parse_yaml
+from bspml.distributed import from_main, rank, wait_for_all
 from bspml.errors import CheckpointError, ConfigError, UserError
 from bspml.files import atomic_write
 from bspml.records import EpochRecord, RunFolder
@@ -30,6 +31,9 @@ CHANGEABLE = (
     "training.checkpoint_every",
     "evaluation",
 )
+
+# What may differ between machines that train together.
+_OF_A_MACHINE = ("name", "device", "workers", "data.root", "data.cache")
 
 _KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "config": dict}
 _LEAST = {"records": 0, "threads": 1}
@@ -108,6 +112,33 @@ def check_unchanged(saved: Mapping[str, Any], config: BaseModel, file: Path) -> 
                 f"{_shown(then.get(key))} so far. Put that back, or start a new run; a run that "
                 f"goes on may only change {', '.join(CHANGEABLE[:-1])} and evaluation.*."
             )
+
+
+def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
+    """Refuse ranks that would train something else than rank 0 does: another file or argument.
+
+    Args:
+        config: of this rank.
+        fingerprint: of its data.
+
+    Raises:
+        ConfigError: names the key and both values, or says that the data differ.
+    """
+    ours = dict(_flat(config.model_dump(mode="json")))
+    theirs, data_there = from_main(lambda: (ours, fingerprint))
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        if key not in _OF_A_MACHINE and ours.get(key) != theirs.get(key):
+            raise ConfigError(
+                f"`{key}` is {_shown(ours.get(key))} on rank {rank()} and "
+                f"{_shown(theirs.get(key))} on rank 0. Start all ranks with the same arguments "
+                "and the same configuration file."
+            )
+    if fingerprint != data_there:
+        raise ConfigError(
+            f"rank {rank()} reads other images or labels than rank 0. Give every machine the same "
+            "files."
+        )
+    wait_for_all()  # nothing is made while one may still refuse
 
 
 def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:

@@ -61,6 +61,8 @@ CASES = {
     "fault on 1": ([], Spoiled(1, fault)),
     "bad setting": (["optimizer.lr=-1"], contextlib.nullcontext()),
     "bad option": (["--nonsense"], contextlib.nullcontext()),
+    "another setting on 1": (["optimizer.lr=0.5"], contextlib.nullcontext()),
+    "other labels on 1": (["data.subset=12"], contextlib.nullcontext()),
     "classifier": (["task=classification"], contextlib.nullcontext()),
 }
 
@@ -68,6 +70,7 @@ CASES = {
 def as_a_process(case, rank):
     """Exit code, stderr and stdout of one case on this rank, and whether the run left a folder."""
     extra, spoiled = CASES[case]
+    extra = [] if case.endswith("on 1") and rank != 1 else extra
     folder = Path(tempfile.gettempdir()) / f"bspml-ranks-{os.environ['MASTER_PORT']}"
     command = [*(["train"] if case == "classifier" else QUICK), *extra, "-o", str(folder)]
     err, out = io.StringIO(), io.StringIO()
@@ -123,3 +126,18 @@ def test_a_mistake_of_all_ranks_is_said_once(everyone, name, words):
     assert [code for code, *_ in found] == [2, 2]
     (line,) = said(found)
     assert words in line
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("another setting on 1", "`optimizer.lr` is 0.5 on rank 1 and 0.001 on rank 0"),
+        ("other labels on 1", "`data.subset` is 12 on rank 1 and 8 on rank 0"),
+    ],
+)
+def test_ranks_that_were_told_different_things_do_not_train(everyone, name, words):
+    found = everyone(__file__, 2, name)
+    assert [code for code, *_ in found] == [2, 2]
+    (line,) = said(found)
+    assert words in line
+    assert not any(left for *_, left in found)
