@@ -101,7 +101,7 @@ def measure_sizes(sizes: tuple[int, ...], kinds: tuple[str, ...] = KINDS) -> lis
         measure(*clustered(3_000, 16))  # first calls
         for samples in sizes:
             lines[kind].append(measure(*clustered(samples)))
-            print(json.dumps(lines[kind][-1]), file=sys.stderr, flush=True)
+            print(f"{lines[kind][-1]['row']}: done", file=sys.stderr, flush=True)
     growth = [_growth(kind, rows, sizes) for kind, rows in lines.items() if len(sizes) > 1]
     return [*(line for rows in lines.values() for line in rows), *growth]
 

@@ -19,7 +19,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 @pytest.fixture
 def speed(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    names = ("app", "measuring", "device", "steps", "epoch", "epoch_profile")
+    names = ("app", "measuring", "device", "steps", "epoch", "epoch_profile", "weights")
     return SimpleNamespace(**{name: importlib.import_module(f"speed.{name}") for name in names})
 
 
@@ -46,8 +46,31 @@ def test_a_line_of_the_table_shows_what_there_is_and_why_not(speed):
     assert speed.app.table_line(line) == "| x | <= 1 | 2 ms | 4 s | 0.0005 | 1,234 | yes |"
     without = speed.app.without("gpu", "no CUDA device")
     assert speed.app.table_line(without) == "| gpu |  |  |  |  |  | no CUDA device |"
-    table = speed.app.render({"machine": {"cores": 2}, "rows": [line, without]})
+    table = speed.app.render({"machine": {"cores": 2}, "quick": False, "rows": [line, without]})
     assert table.startswith("cores 2\n\n| what | bar |")
+    line["details"]["reference_words"] = "over 4 s, then 0.5 above"
+    assert "| over 4 s, then 0.5 above |" in speed.app.table_line(line)
+
+
+def test_small_sizes_are_not_judged(speed):
+    line = speed.measuring.row("x", "<= 1", {"ours": [3.0], "reference": [1.0]}, 1.0)
+    assert "NO" in speed.app.table_line(line)
+    assert "NO" not in speed.app.table_line(speed.app.without_verdict(line))
+
+
+@pytest.mark.parametrize(
+    ("ours", "seconds", "reached", "met"),
+    [
+        (0.01, 10.0, False, True),  # a thousand times ours and not there yet
+        (0.01, 5.0, True, False),  # arrived too early
+        (0.2, 120.0, False, None),  # the clock's own end: open
+        (0.4, 120.0, False, False),  # too slow, whatever the factor
+    ],
+)
+def test_a_solve_is_judged_only_where_the_clock_left_time(speed, ours, seconds, reached, met):
+    printed = {"seconds": seconds, "reached": reached, "gap": 0.5}
+    coordinate = {"seconds": ours, "stationarity_scaled": 1e-12}
+    assert speed.weights.verdict(coordinate, printed) is met
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a GPU")
