@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from bspml.contrastive_rows import JudgedRows
-from bspml.references import SUPPORT_EDGES
+from bspml.references import SUPPORT_EDGES, weight_elsewhere
 
 _BLOCK_BYTES = 1 << 30  # held at a time
 _PER_REFERENCE, _PER_CLASS = 20, 80  # bytes of a judged row, for each reference and class
@@ -37,7 +37,7 @@ class DeviceRows(JudgedRows):
         strata = np.where(self.stratum < 0, len(SUPPORT_EDGES), self.stratum)
         self.offset = self._there(strata * self.bins)[:, None]
         mates = _weight_of_others(reference.weights, reference.starts, self.codes, self.position)
-        rest = _weight_elsewhere(reference.totals)[self.codes]
+        rest = weight_elsewhere(reference.totals)[self.codes]
         self.mates, self.rest = self._there(mates), self._there(rest)  # (M,)
         self.columns, self.places = self._there(self.codes), self._there(self.position)
         m = len(self.judged)
@@ -129,10 +129,3 @@ def _weight_of_others(weights, starts, codes, position):
             if j != position[r]:
                 out[r] += weights[j]
     return out
-
-
-def _weight_elsewhere(totals: np.ndarray) -> np.ndarray:
-    """(C,) weight of all other classes, from both ends: no cancellation."""
-    before = np.concatenate([[0.0], np.cumsum(totals)[:-1]])
-    after = np.concatenate([np.cumsum(totals[::-1])[::-1][1:], [0.0]])
-    return before + after

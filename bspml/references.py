@@ -15,7 +15,13 @@ from bspml.checks import Labels, normalize_rows
 from bspml.errors import InputError
 from bspml.shapes import Tensor
 
-__all__ = ["SUPPORT_EDGES", "References", "check_two_classes", "working_precision"]
+__all__ = [
+    "SUPPORT_EDGES",
+    "References",
+    "check_two_classes",
+    "weight_elsewhere",
+    "working_precision",
+]
 
 # The null is kept apart by the number of references of its class: stratum g holds the classes with
 # SUPPORT_EDGES[g] <= references < SUPPORT_EDGES[g + 1].  A soft mean over 2 references spreads
@@ -63,3 +69,10 @@ def working_precision(embeddings: Tensor) -> Tensor:
     """Float64 stays, every other precision becomes float32."""
     embeddings = embeddings.detach()
     return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
+
+
+def weight_elsewhere(weights: np.ndarray) -> np.ndarray:
+    """(n,) sum of all entries but each one, from both ends: nothing cancels beside a large one."""
+    before = np.concatenate([[0.0], np.cumsum(weights)[:-1]])
+    after = np.concatenate([np.cumsum(weights[::-1])[::-1][1:], [0.0]])
+    return before + after

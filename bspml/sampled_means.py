@@ -40,6 +40,7 @@ from dataclasses import dataclass
 
 import torch
 
+from bspml.references import weight_elsewhere
 from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import Float, Tensor
 
@@ -112,12 +113,12 @@ def sampled_soft_means(
     sampler = _Sampler(lists, weights, judged, a, error, confidence, seed)
     n = len(weights)
     values, errors = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
+    others = torch.from_numpy(weight_elsewhere(weights.numpy())).log()  # of the others' weight
     numbers = range(len(lists))
     found = for_each_list(sampler.log_sums, numbers, lists.rows.device)
     for number, (low, high) in zip(numbers, found, strict=True):
         samples = lists.order[sampler.members(number)].cpu()
-        total = (sampler.total - weights[samples]).log()  # log of the others' weight
-        values[samples] = 1 + ((low + high) / 2 - total) / a
+        values[samples] = 1 + ((low + high) / 2 - others[samples]) / a
         errors[samples] = (high - low) / (2 * a)
     return SoftMeans(values, errors, sum(sampler.pairs) / (max(1, int(judged.sum())) * n))
 
@@ -142,7 +143,8 @@ class _Sampler:
         self.judged = judged.cpu()[order]
         self.total = float(weights.sum())
         self.cumulated = torch.cat([self.weights.new_zeros(1), self.weights.cumsum(0)])
-        self.list_weights = self.cumulated[lists.starts].diff().clamp_min(0)
+        # Not differences of running sums: beside one large weight the small ones cancel.
+        self.list_weights = torch.stack([w.sum() for w in self.weights.split(sizes)])
         weighted = zip(lists.rows.cpu().split(sizes), self.weights.split(sizes), strict=True)
         self.list_sums = torch.stack([rows.double().T @ w for rows, w in weighted])  # (L, D)
         self.mean = (self.list_sums.sum(0) / self.total).to(lists.rows)  # (D,)

@@ -6,7 +6,8 @@ import torch
 
 from bspml import contrastive
 from bspml.contrastive import contrastive_statistics
-from bspml.contrastive_device import DeviceRows, _weight_elsewhere, _weight_of_others
+from bspml.contrastive_device import DeviceRows, _weight_of_others
+from bspml.references import weight_elsewhere
 
 FLOATS = ("own", "everyone", "difficulty", "other")
 WHOLE = ("testable", "support", "other_class", "own_bin")
@@ -82,7 +83,7 @@ def test_the_weight_of_others_does_not_cancel():
     starts = np.array([0, 2, 4])
     others = _weight_of_others(weights, starts, np.array([0, 0, 1, 0]), np.array([1, 0, 3, -1]))
     assert others.tolist() == [1e-9, 1.0, 0.25, 1e-9 + 1.0]
-    assert _weight_elsewhere(np.array([1e-9, 1.0, 1e-9])).tolist() == [1.0 + 1e-9, 2e-9, 1.0 + 1e-9]
+    assert weight_elsewhere(np.array([1e-9, 1.0, 1e-9])).tolist() == [1.0 + 1e-9, 2e-9, 1.0 + 1e-9]
 
 
 @needs_gpu

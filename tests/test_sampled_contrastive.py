@@ -219,3 +219,13 @@ def test_wrong_arguments_are_refused(change, match):
     arguments = {"embeddings": np.random.default_rng(0).normal(size=(10, 2)), "labels": [0, 1] * 5}
     with pytest.raises(InputError, match=match):
         sampled_contrastive_statistics(**(arguments | change))
+
+
+def test_one_weight_beside_which_the_others_vanish_leaves_the_error_proved():
+    generator = torch.Generator().manual_seed(3)
+    E = torch.randn(6, 4, generator=generator, dtype=torch.float64)
+    labels, weights = [0, 0, 1, 1, 2, 2], [1.0] + [1e-12] * 5
+    exact = contrastive_statistics(E, labels, weights, a=0.5)
+    found = sampled_contrastive_statistics(E, labels, sample_weights=weights, a=0.5)
+    off = (found.everyone - exact.everyone).abs()
+    assert bool((off <= found.everyone_error + 1e-12).all()), (off, found.everyone_error)
