@@ -14,9 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bspml.checks import to_device
 from bspml.distributed.group import rank, ranks
-from bspml.distributed.rows import add_over_ranks, gather_parts, gather_sizes
+from bspml.distributed.rows import add_over_ranks, gather_parts
 
 
 def synchronize_batch_norm(network: nn.Module) -> int:
@@ -61,12 +60,12 @@ class _Synchronized:
         return normal.to(inputs.dtype)
 
     @torch.no_grad()
-    def _learn(self: Any, mean: Tensor, variance: Tensor, count: int) -> None:
+    def _learn(self: Any, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         """Move the running statistics, as the layer itself does."""
         self.num_batches_tracked.add_(1)
         step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
         self.running_mean.lerp_(mean.to(self.running_mean), step)
-        unbiased = variance * (count / max(count - 1, 1))
+        unbiased = variance * (count / (count - 1).clamp_min(1))
         self.running_var.lerp_(unbiased.to(self.running_var), step)
 
 
@@ -89,17 +88,21 @@ _SYNCHRONIZED: dict[type, type] = {
 }
 
 
-def _joint_statistics(inputs: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Mean and biased variance over all ranks, (C,) each, and how many values they are of."""
+def _joint_statistics(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and biased variance over all ranks, (C,) each, and how many values they are of, ().
+
+    The counts travel with the statistics: one message a layer, and nothing to wait for.
+    """
     over = [d for d in range(inputs.ndim) if d != 1]
     variance, mean = torch.var_mean(inputs, over, correction=0)  # (C,)
-    counts = gather_sizes(inputs.numel() // max(inputs.shape[1], 1))
-    shares = to_device(torch.tensor(counts, dtype=mean.dtype), mean.device)[:, None] / sum(counts)
-    # shares (W, 1), everyone (W, 2, C)
-    everyone = _GatherStatistics.apply(torch.stack([mean, variance]))
+    own_count = torch.full_like(mean, inputs.numel() // max(inputs.shape[1], 1))
+    everyone = _GatherStatistics.apply(torch.stack([mean, variance, own_count]))  # (W, 3, C)
+    counts = everyone[:, 2, :1].detach()  # (W, 1)
+    total = counts.sum()
+    shares = counts / total
     joint_mean = (shares * everyone[:, 0]).sum(0)
     spread = everyone[:, 1] + (everyone[:, 0] - joint_mean) ** 2
-    return joint_mean, (shares * spread).sum(0), sum(counts)
+    return joint_mean, (shares * spread).sum(0), total
 
 
 class _GatherStatistics(torch.autograd.Function):
