@@ -126,6 +126,8 @@ class Face:
             if self._change(clipped) < self._change(nearest * u):
                 return self._move(w, clipped, to_bound <= best, u)
         t = min(best, nearest)
+        if not np.isfinite(t):  # too flat for the box to be reached in numbers
+            return False
         return self._move(w, t * u, to_bound <= t, u)
 
     def _move(self, w: np.ndarray, d: np.ndarray, bound: np.ndarray, u: np.ndarray) -> bool:
