@@ -40,7 +40,9 @@ from bspml.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["ContrastiveStatistics", "contrastive_statistics"]
 
-LARGEST_A = 40.0  # exp(a), exp(-a) and their ratio must stay in float32
+# exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of which
+# a smaller a would leave the rounding only.
+SMALLEST_A, LARGEST_A = 1e-3, 40.0
 
 
 @dataclass(frozen=True)
@@ -126,7 +128,7 @@ def contrastive_statistics(
         labels: (N,) of any kind `bspml.checks.encode_labels` takes.
         sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.  A sample of
             weight 0 is judged like any other but is nobody's reference, as if it were absent.
-        a: inverse temperature, in (0, 40]; 10 weights a similarity of .9 e times one of .8.
+        a: inverse temperature, in [0.001, 40]; 10 weights a similarity of .9 e times one of .8.
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.  For
             cross-fitting give the references their weights and the judged half weight 0.
         block_size: rows per block; about 64 MiB of similarities if None.
@@ -147,7 +149,7 @@ def contrastive_statistics(
     embeddings = float64_device(check_embeddings(embeddings))
     encoded = encode_labels(labels, n=len(embeddings))
     weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
-    a = check_number(a, "a", 0, LARGEST_A, open_low=True)
+    a = check_number(a, "a", SMALLEST_A, LARGEST_A)
     null_bins = check_whole(null_bins, "null_bins", low=16)
     zeros = zero_rows(embeddings).cpu()
     weights[zeros] = 0

@@ -37,7 +37,7 @@ from bspml.checks import (
     zero_rows,
 )
 from bspml.class_pairs import class_blocks
-from bspml.contrastive import LARGEST_A, ContrastiveStatistics, judged_rows
+from bspml.contrastive import LARGEST_A, SMALLEST_A, ContrastiveStatistics, judged_rows
 from bspml.precision import full_precision
 from bspml.references import SUPPORT_EDGES, check_two_classes, working_precision
 from bspml.row_checks import check_reference_weights
@@ -124,7 +124,7 @@ def sampled_contrastive_statistics(
         embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
         labels: (N,) of any kind `bspml.checks.encode_labels` takes.
         sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.
-        a: inverse temperature, in (0, 40].
+        a: inverse temperature, in [0.001, 40].
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.
         error: largest error of any t_i, > 0.  Similarity units: small beside the spread of
             the null, about .05 to .1.
@@ -143,7 +143,7 @@ def sampled_contrastive_statistics(
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     weights = check_reference_weights(sample_weights, len(embeddings))
-    a = check_number(a, "a", 0, LARGEST_A, open_low=True)
+    a = check_number(a, "a", SMALLEST_A, LARGEST_A)
     error = check_number(error, "error", 0, open_low=True)
     confidence = check_number(confidence, "confidence", 0, 1 - 1e-9, open_low=True)
     lists = None if lists is None else check_whole(lists, "lists")

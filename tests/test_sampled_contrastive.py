@@ -211,7 +211,7 @@ def test_running_twice_gives_the_same_bits():
         ({"confidence": 1}, "`confidence` must be in"),
         ({"confidence": 0}, "`confidence` must be in"),
         ({"null_values": 0}, "`null_values` must be a whole number"),
-        ({"a": 100}, r"`a` must be in \(0, 40\]"),
+        ({"a": 100}, r"`a` must be in \[0.001, 40\]"),
         ({"rows": [True] * 9}, r"`rows` as a mask must be \(10,\)"),
     ],
 )
