@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from bspml.config.common import UnknownNameError
-from bspml.config.schema import Config
+from bspml.config.schema import OPEN_SECTIONS, Config
 
 Location = tuple[int | str, ...]
 
@@ -99,6 +99,14 @@ def unknown_key(location: Sequence[int | str], root: type[BaseModel] = Config) -
     homes = [dotted for dotted in _all_keys(root) if dotted.split(".")[-1] == last]
     if homes:
         return f"{text}; did you mean `{homes[0]}`?"
+    if not valid and parents[0] not in valid_keys((), root):
+        sections = [
+            name
+            for name in valid_keys((), root)
+            if valid_keys((name,), root) or name in OPEN_SECTIONS
+        ]
+        listed = nearest(parents[0], sections) or f"; sections are {', '.join(sections)}"
+        return f"{text}: no section `{parents[0][:60]}`{listed}"
     if not valid:
         return f"{text}; `{'.'.join(parents)}` holds a single value"
     return f"{text}; valid here: {', '.join(valid)}"
