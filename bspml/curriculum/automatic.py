@@ -200,6 +200,7 @@ class AutomaticUpdate:
             "objective_after": search.solution.objective,
             "stationarity": search.solution.stationarity,
             "status": search.solution.status,
+            "message": search.solution.message,
         }
 
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:

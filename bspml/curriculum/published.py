@@ -133,6 +133,7 @@ class PublishedUpdate:
             "objective_after": solution.objective,
             "stationarity": solution.stationarity,
             "status": solution.status,
+            "message": solution.message,
         }
 
     def scores(self) -> Tensor | None:

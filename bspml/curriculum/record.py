@@ -22,7 +22,9 @@ class CurriculumRecord:
         objective_before: eq. (6) at the old weights and this age.
         objective_after: eq. (6) at the new weights and this age.
         stationarity: largest move any weight still wants, units of weights.
-        status: the solver's word on its result.
+        status: the solver's word on its result; None where nothing was solved, as under the
+            automatic preset's threshold rule.
+        message: the status in a sentence, with what to change or that nothing needs to be.
         noise_rate: estimated share of wrong labels, held from the first honest estimate.
         noise_interval: its 95 % interval (low, high).
         num_untestable: samples whose class has no other sample of positive weight.
@@ -49,6 +51,7 @@ class CurriculumRecord:
     objective_after: float | None = None
     stationarity: float | None = None
     status: str | None = None
+    message: str | None = None
     noise_rate: float | None = None
     noise_interval: tuple[float, float] | None = None
     num_untestable: int | None = None

@@ -171,7 +171,8 @@ def minimise_stochastically(
 
     The print stops after T steps.  Ours stops, looking after each pass, at the first of
     - stationary: the scaled stationarity of the exact gradient is at most tol;
-    - no_progress: `patience` passes without a relative fall of `min_decrease`;
+    - no_progress: `patience` passes without a relative fall of `min_decrease`.  With fixed P and K
+      this is how the method ends, see above; nothing went wrong;
     - max_sweeps: `max_passes` passes, T = max_passes N.
     """
     run = StochasticRun(problem, start, seed, options)
@@ -188,8 +189,10 @@ def minimise_stochastically(
         if waited >= options.patience:
             message = (
                 f"The objective stopped falling at a residual of {residual:.1e} > tol={tol:g}: "
-                "steps of fixed variance hover around a stationary point. Use batch_growth > 1, "
-                "or method='coordinate' for an exact answer."
+                "steps of fixed variance hover around a stationary point, which is how Algorithm 3 "
+                "as published ends, so nothing needs to be changed to reproduce it. For an exact "
+                "answer use method='coordinate' (in a configuration: curriculum.solver), or "
+                "batch_growth > 1."
             )
             return Outcome(weights, passes, "no_progress", message)
     message = (

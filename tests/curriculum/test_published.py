@@ -1,5 +1,7 @@
 """The paper's update: what it solves, which age it uses next, and what it refuses."""
 
+import math
+
 import pytest
 import torch
 
@@ -35,6 +37,23 @@ def test_update_writes_the_solution_of_the_weight_problem_at_the_age_and_lets_th
     assert record.objective_after <= record.objective_before
     assert record.stationarity <= 1e-8
     assert [curriculum.update(E).age for _ in range(3)] == [1.5, 2.0, 2.0]
+
+
+def test_the_record_says_in_words_how_the_solve_ended():
+    E, labels, _ = clusters()
+
+    def after(**options):
+        weights = bspml.SampleWeights(labels)
+        return bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, **options).update(E)
+
+    exact = after()
+    assert exact.status == "local_minimum"
+    assert exact.message == "No feasible move close by lowers the objective."
+    options = {"tol": 0, "classes_per_step": 1, "samples_per_class": 1, "decay_passes": math.inf}
+    sampled = after(solver="doubly-stochastic", balance=100.0, solver_options=options)
+    assert sampled.status == "no_progress"
+    assert "nothing needs to be changed" in sampled.message
+    assert "curriculum.solver" in sampled.message
 
 
 def test_second_update_starts_from_the_first_weights():
