@@ -77,7 +77,7 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
     return {
         "recall": row["Recall@1 %"],
         "rate": summary["estimated_noise_rate"],
-        "auroc": row["AUROC"],
+        "auroc": row.get("AUROC"),
         "seconds": row["seconds"],
     }
 

@@ -28,17 +28,20 @@ _LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
 def final_results(
     records: Sequence[EpochRecord], config: ClassificationConfig, data: TaskData
 ) -> Results:
-    """{method: {column: value}}: see `final_row`; AUROC of the detection; seconds of training.
+    """{method: {column: value}}: see `final_row`; seconds of training.
 
-    Where it is known which labels are right, false alarms are the share of them trusted below 0.5.
+    Where it is known which labels are right also the AUROC of the detection, and as false alarms
+    the share of right labels trusted below 0.5.
     """
     results: Results = {}
+    judged = any(record.detection_auroc is not None for record in records)
     known = any(record.false_alarm_rate is not None for record in records)
     for method in dict.fromkeys(record.method for record in records):
         own = [record for record in records if record.method == method]
         history = [record.extra["scores"] for record in own if "scores" in record.extra]
         row = final_row(history, config.task == "regression", data.held_out)
-        row["AUROC"] = own[-1].detection_auroc
+        if judged or known:
+            row["AUROC"] = own[-1].detection_auroc
         if known:
             row["false alarms"] = own[-1].false_alarm_rate
         row["seconds"] = sum(record.seconds or 0.0 for record in own)

@@ -14,13 +14,14 @@ _MISSING = "-"
 def final_results(records: Sequence[EpochRecord]) -> Results:
     """{method: {column: value}}: the last evaluation and the last weights of each method.
 
-    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection), false alarms
-    (share of the right labels that weigh below 0.5; only where it is known which are right),
-    outlier AUROC (samples of no class that a label names, told from right labels; only where there
+    Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection) and false
+    alarms (share of the right labels that weigh below 0.5), both only where a method weighs samples
+    and it is known which labels are right, outlier AUROC (samples of no class that a label names, told from right labels; only where there
     are any) and the estimated noise rate, all as fractions, and seconds (over all rounds,
     evaluation left out).  None: not measured.
     """
     results: Results = {}
+    judged = any(record.detection_auroc is not None for record in records)
     known = any(record.false_alarm_rate is not None for record in records)
     outside = any(record.outlier_auroc is not None for record in records)
     for method in dict.fromkeys(record.method for record in records):
@@ -32,7 +33,9 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
         }
         row |= {"NMI": evaluated.nmi, "AMI": evaluated.ami, "MAP@R": evaluated.map_at_r}
         last = own[-1]
-        row |= {"MAW": last.maw, "SDAW": last.sdaw, "AUROC": last.detection_auroc}
+        row |= {"MAW": last.maw, "SDAW": last.sdaw}
+        if judged or known:
+            row["AUROC"] = last.detection_auroc
         if known:
             row["false alarms"] = last.false_alarm_rate
         if outside:

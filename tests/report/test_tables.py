@@ -37,7 +37,12 @@ def test_false_alarms_are_a_column_where_the_truth_is_known():
     assert head.split("  ")[-4:-2] == ["AUROC", "false alarms"]
     assert "0.032" in weighted
     assert "0.0" not in plain
-    assert "false alarms" not in final_results([EpochRecord("bspml", 1)])["bspml"]
+
+
+def test_nothing_is_said_of_the_detection_where_nobody_knows_the_truth():
+    row = final_results([EpochRecord("plain", 1), EpochRecord("bspml", 1, maw=0.7)])["bspml"]
+    assert row["MAW"] == 0.7
+    assert not {"AUROC", "false alarms"} & row.keys()
 
 
 def test_text_is_aligned_and_what_is_missing_shows_a_dash():
