@@ -134,7 +134,7 @@ def _estimate(records: Sequence[EpochRecord]) -> float | None:
 
 
 def _write_table(file: Path, data: ExperimentData, judgement: Judgement) -> None:
-    weights = judgement.weights.numpy()
+    weights, outliers = judgement.weights.numpy(), data.is_outlier
     flags = [
         ["decided"] if d else [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
         for w, u, d in zip(weights, judgement.untestable, _decided(data), strict=True)
@@ -145,6 +145,8 @@ def _write_table(file: Path, data: ExperimentData, judgement: Judgement) -> None
         weights,
         flags=flags,
         is_noisy=data.is_noisy,
+        # A column where there are any, as in the table of figures.
+        is_outlier=outliers if outliers is not None and outliers.any() else None,
         true_labels=data.true_labels,
         names=data.names,
         sigma=judgement.sigma,

@@ -101,6 +101,8 @@ def test_outliers_have_figures_of_their_own(photos, tmp_path):
     assert 0 <= last.outlier_auroc <= 1
     assert last.detection_auroc is None  # nobody's label is wrong within the classes
     assert result.results[last.method]["outlier AUROC"] == last.outlier_auroc
+    outliers = load_data(config).is_outlier
+    assert (read_weights(folder.weights).is_outlier == outliers).all()
 
 
 def test_queries_are_searched_in_the_gallery(photos, tmp_path, capsys):

@@ -21,7 +21,8 @@ from bspml.errors import InputError, RunError
 from bspml.files import atomic_write, is_special
 
 _COLUMNS = ("index", "label", "weight", "flags")
-_OPTIONAL = ("name", "is_noisy", "true_label")
+_OPTIONAL = ("name", "is_noisy", "is_outlier", "true_label")
+_TRUTHS = ("is_noisy", "is_outlier")  # written as 0 and 1
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class WeightsTable:
         weights: (N,) float64 in [0, 1].
         flags: N tuples of words, such as ('untestable',).
         is_noisy: (N,) bool where the truth is known, else None.
+        is_outlier: (N,) bool, the noisy ones of no class that a label names, else None.
         true_labels: (N,) like `labels` where the truth is known, else None.
         names: N names of the samples, such as their files, where they are known, else None.
     """
@@ -43,6 +45,7 @@ class WeightsTable:
     is_noisy: np.ndarray | None = None
     true_labels: np.ndarray | None = None
     names: tuple[str, ...] | None = None
+    is_outlier: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -55,13 +58,14 @@ def write_weights(
     *,
     flags: Sequence[Sequence[str]] | None = None,
     is_noisy: Any = None,
+    is_outlier: Any = None,
     true_labels: Any = None,
     names: Sequence[str] | None = None,
     sigma: Any = None,
 ) -> Path:
     """Write the table, atomically.
 
-    Columns: index, label, weight, flags[, name, is_noisy, true_label][, sigma].
+    Columns: index, label, weight, flags[, name, is_noisy, is_outlier, true_label][, sigma].
 
     Args:
         path: the CSV file (UTF-8).
@@ -69,6 +73,7 @@ def write_weights(
         weights: (N,) in [0, 1]; written so that they read back exactly.
         flags: words about each sample, joined by ';'.
         is_noisy: (N,) bool, where known; written as 0 and 1.
+        is_outlier: (N,) bool, which of these belong to no class that a label names, likewise.
         true_labels: (N,), where known.
         names: N names of the samples, where known.
         sigma: (N,) the confidences that the weights were made of, NaN as an empty cell; for a
@@ -87,8 +92,9 @@ def write_weights(
     }
     if names is not None:
         columns["name"] = [protected_cell(name) if name else "" for name in names]
-    if is_noisy is not None:
-        columns["is_noisy"] = [str(int(noisy)) for noisy in _array(is_noisy)]
+    for name, truth in zip(_TRUTHS, (is_noisy, is_outlier), strict=True):
+        if truth is not None:
+            columns[name] = [str(int(true)) for true in _array(truth)]
     if true_labels is not None:
         columns["true_label"] = label_cells(_array(true_labels))
     if sigma is not None:
@@ -124,9 +130,11 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
         labels=parse_labels([r["label"] for r in rows]),
         weights=np.array([r["weight"] for r in rows], dtype=np.float64),
         flags=tuple(tuple(filter(None, r["flags"].split(";"))) for r in rows),
-        is_noisy=np.array([r["is_noisy"] for r in rows], dtype=bool)
-        if "is_noisy" in known
-        else None,
+        **{
+            name: np.array([r[name] for r in rows], dtype=bool)
+            for name in _TRUTHS
+            if name in known
+        },
         true_labels=parse_labels([r["true_label"] for r in rows])
         if "true_label" in known
         else None,
@@ -165,11 +173,13 @@ def _parse_row(row: dict[str, Any], where: str) -> dict[str, Any]:
     try:
         parsed["index"] = int(row["index"])
         parsed["weight"] = float(row["weight"])
-        if "is_noisy" in parsed:
-            parsed["is_noisy"] = {"0": False, "1": True}[row["is_noisy"].strip()]
+        for name in _TRUTHS:
+            if name in parsed:
+                parsed[name] = {"0": False, "1": True}[row[name].strip()]
     except (ValueError, KeyError) as err:
         raise RunError(
-            f"{where}: expected a whole index, a weight and is_noisy as 0 or 1; got {err}."
+            f"{where}: expected a whole index, a weight, and {' and '.join(_TRUTHS)} as 0 or 1; "
+            f"got {err}."
         ) from err
     if not 0 <= parsed["weight"] <= 1:
         raise RunError(f"{where}: a weight is in [0, 1]; got {row['weight']}.")

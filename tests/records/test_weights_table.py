@@ -26,6 +26,7 @@ def test_the_table_reads_back_exactly(path):
         weights,
         flags=[(), ("untestable",), ("a", "b"), (), ()],
         is_noisy=torch.tensor([True, False, False, True, False]),
+        is_outlier=np.array([True, False, False, False, False]),
         true_labels=np.array(["x", "y", "x", "=1", ""]),
         names=["a/1.jpg", "=b.jpg", "", "2", "x"],
     )
@@ -34,6 +35,7 @@ def test_the_table_reads_back_exactly(path):
     assert np.array_equal(table.weights.astype(np.float32), weights.numpy())
     assert table.flags == ((), ("untestable",), ("a", "b"), (), ())
     assert table.is_noisy.tolist() == [True, False, False, True, False]
+    assert table.is_outlier.tolist() == [True, False, False, False, False]
     assert table.true_labels.tolist() == ["x", "y", "x", "=1", ""]
     assert table.names == ("a/1.jpg", "=b.jpg", "", "2", "x")
 
@@ -42,6 +44,7 @@ def test_a_person_reads_short_numbers(path):
     write_weights(path, ["cat"], torch.tensor([0.1]))
     assert path.read_text() == "index,label,weight,flags\n0,cat,0.1,\n"
     assert read_weights(path).is_noisy is None
+    assert read_weights(path).is_outlier is None
 
 
 @pytest.mark.parametrize(
@@ -107,6 +110,7 @@ def test_columns_of_different_lengths_are_refused(path):
         (HEAD + '0,a,"0,5",\n', "line 2: expected a whole index, a weight"),
         (HEAD + "0,a\n", "line 2: has too few cells"),
         ("index,label,weight,flags,is_noisy\n0,a,1,,maybe\n", "line 2: expected .* is_noisy"),
+        ("index,label,weight,flags,is_outlier\n0,a,1,,2\n", "line 2: expected .* is_outlier"),
         (HEAD + '0,"a,1,\n', "is not a CSV file in UTF-8 .unexpected end of data"),
         (b"index,label,weight,flags\n0,\xff\xff,1,\n", "is not a CSV file in UTF-8"),
     ],
