@@ -181,7 +181,10 @@ def evaluate(
         typer.Option(help="Embeddings to search in; default: the queries without themselves."),
     ] = None,
     gallery_labels: Annotated[Optional[str], typer.Option(help="Labels of the gallery.")] = None,  # noqa: UP045
-    ks: Annotated[str, typer.Option(help="The K of Recall@K.")] = "1,2,4,8,16,32",
+    ks: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(help="The K of Recall@K; default: the run's own, of files 1,2,4,8,16,32."),
+    ] = None,
     method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml",
     seed: Seed = None,
     device: Device = None,

@@ -12,20 +12,22 @@ from bspml.data.tables import read_embeddings
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 
+_FILES_KS = (1, 2, 4, 8, 16, 32)
+
 
 def run_evaluate(
     what: str,
     labels: str | None,
     gallery: str | None,
     gallery_labels: str | None,
-    ks: str,
+    ks: str | None,
     method: str,
     seed: int,
     device: str | None,
     as_json: bool,
 ) -> None:
     """Print the metrics, and under what conditions they hold, as a table or as JSON."""
-    wanted = _parse_ks(ks)
+    wanted = _FILES_KS if ks is None else _parse_ks(ks)
     conditions: dict[str, Any] = {}
     if Path(what).is_dir():
         given_too = {"LABELS": labels, "--gallery": gallery, "--gallery-labels": gallery_labels}
@@ -39,6 +41,8 @@ def run_evaluate(
         from bspml.run_embeddings import embed_test
 
         run = load(what, method)
+        if ks is None:
+            wanted = run.config.evaluation.ks  # as in the table of the training
         test, searched = embed_test(run)
         found = _evaluated(
             test.embeddings,
@@ -84,8 +88,8 @@ def _evaluated(embeddings: Any, labels: Any, **options: Any) -> RetrievalMetrics
         raise InputError(text.replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")) from err
 
 
-def _parse_ks(text: str) -> list[int]:
+def _parse_ks(text: str) -> tuple[int, ...]:
     try:
-        return [int(k) for k in text.replace(" ", "").split(",")]
+        return tuple(int(k) for k in text.replace(" ", "").split(","))
     except ValueError:
         raise InputError(f"--ks must be whole numbers with commas, 1,2,4; got {text!r}.") from None

@@ -156,8 +156,8 @@ def locate(
     base = Path(root)
     if not base.is_dir():
         raise DataError(
-            f"{root}: no such folder.{holding(base.parent)} Expected {' and '.join(files)} in "
-            f"{base.name}: {source}"
+            f"{root}: no such folder, in which {' and '.join(files)} should be."
+            f"{holding(base.parent)} {source}"
         )
     best, lacking = base, list(files)
     for folder in folders:
@@ -177,7 +177,8 @@ def holding(folder: Path) -> str:
     except OSError:
         return ""
     more = f", ... ({len(names)} in all)" if len(names) > _NAMED else ""
-    return f" {folder} holds {', '.join(names[:_NAMED]) or 'nothing'}{more}."
+    place = "The current folder" if folder == Path() else folder
+    return f" {place} holds {', '.join(names[:_NAMED]) or 'nothing'}{more}."
 
 
 def image_root(root: Path, folders: Sequence[str], paths: Sequence[str]) -> Path:

@@ -81,7 +81,7 @@ def test_numbers_name_their_line(tmp_path):
         column(rows, 1, tmp_path, "a box", float)
 
 
-def test_the_folder_with_the_files_is_found(tmp_path):
+def test_the_folder_with_the_files_is_found(tmp_path, monkeypatch):
     (tmp_path / "sub").mkdir()
     with pytest.raises(DataError, match=r"a\.txt, b\.txt are missing there\. .* holds sub\. Get"):
         locate(tmp_path, ("", "sub"), ("a.txt", "b.txt"), "Get it.")
@@ -90,9 +90,12 @@ def test_the_folder_with_the_files_is_found(tmp_path):
         locate(tmp_path, ("", "sub"), ("a.txt", "b.txt"), "Get it.")
     (tmp_path / "sub/b.txt").touch()
     assert locate(tmp_path, ("", "sub"), ("a.txt", "b.txt"), "") == tmp_path / "sub"
-    said = r"no: no such folder\. .* holds sub\. Expected a\.txt in no: Get it\."
+    said = r"no: no such folder, in which a\.txt should be\. .* holds sub\. Get it\."
     with pytest.raises(DataError, match=said):
         locate(tmp_path / "no", ("",), ("a.txt",), "Get it.")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError, match=r"^no: .* be\. The current folder holds sub\. Get it\.$"):
+        locate("no", ("",), ("a.txt",), "Get it.")
     for name in "fedcba":
         (tmp_path / "sub" / name).touch()
     more = r" .*sub holds a, a\.txt, b, b\.txt, c, \.\.\. \(8 in all\)\."
