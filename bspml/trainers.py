@@ -275,6 +275,7 @@ class AlternatingTrainer:
         return {
             **self._parts_state(),
             "collected": self.collected.rows,
+            "drawn_from": self.sampler.drawn_from(),
             "position": {
                 "round": self.round,
                 "step": self.step,
@@ -299,10 +300,14 @@ class AlternatingTrainer:
         """Inverse of `state_dict`: the next `train` goes on exactly there.
 
         Raises:
-            CheckpointError: not the state of such a trainer; nothing is changed then.
+            CheckpointError: not the state of such a trainer, or its sampler drew other batches
+                (another seed, other labels, P or K); nothing is changed then.
         """
         rows = len(self.trainer.dataset)
         check_trainer_state(state, self.trainer.optimizers, rows, self._full_round)
+        if "drawn_from" in state:  # not before it was kept
+            with faults_named():
+                self.sampler.check_drawn_from(state["drawn_from"])
         kept, initial = copy.deepcopy(self._parts_state()), self._initial
         try:
             with faults_named():

@@ -136,6 +136,16 @@ def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(preset, e
         assert torch.equal(a, b)
 
 
+def test_a_sampler_of_another_seed_is_refused_and_a_state_without_one_is_taken(in_warmup):
+    trainer = make_trainer("auto", seed=5)
+    with pytest.raises(CheckpointError, match="saved with seed=0, this sampler has seed=5"):
+        trainer.load_state_dict(in_warmup)
+    assert trainer.steps == 0
+    older = {key: value for key, value in in_warmup.items() if key != "drawn_from"}
+    trainer.load_state_dict(older)
+    assert trainer.steps == 4
+
+
 def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
     seen = []
     trainer = make_trainer("auto")
@@ -323,6 +333,8 @@ DAMAGES = {
     "other method": lambda s: s.update(curriculum=None, sample_weights=None),
     "other phase": lambda s: s["curriculum"]["update"].update(phase="x"),
     "other preset": lambda s: s["curriculum"].update(preset="paper"),
+    "other seed": lambda s: s["drawn_from"].update(seed=1),
+    "text as drawn from": lambda s: s.update(drawn_from="0"),
     "short generator": lambda s: s["generators"].update(torch=torch.zeros(3, dtype=torch.uint8)),
 }
 
@@ -332,6 +344,7 @@ def test_a_state_of_wrong_content_is_refused_in_one_line_and_changes_nothing(in_
     state = copy.deepcopy(in_warmup)
     damage(state)
     trainer = make_trainer("auto", seed=5)
+    trainer.sampler.seed = 0
     before = copy.deepcopy(trainer.state_dict())
     with pytest.raises(CheckpointError) as err:
         trainer.load_state_dict(state)

@@ -229,7 +229,7 @@ class PKSampler(BatchSampler):
             "epoch": self.epoch,
             "position": taken,
             "rows": torch.from_numpy(self._mask.copy()),
-            "drawn_from": self._identity(),
+            "drawn_from": self.drawn_from(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -247,18 +247,22 @@ class PKSampler(BatchSampler):
                 f"`state` must be what PKSampler.state_dict() returned; {err!r}. "
                 "Was another object's state saved under this name?"
             ) from err
-        for key, value in self._identity().items():
-            if theirs.get(key) != value:
-                raise CheckpointError(
-                    f"the sampler's state was saved with {key}={theirs.get(key)}, this sampler has "
-                    f"{key}={value}: the remaining batches cannot be the same. Build it with the "
-                    "arguments and labels of the saved run."
-                )
+        self.check_drawn_from(theirs)
         self.set_rows(rows)
         self.set_epoch(epoch, position)
 
-    def _identity(self) -> dict[str, Any]:
-        """Everything but epoch and rows that the order depends on."""
+    def check_drawn_from(self, saved: Mapping[str, Any]) -> None:
+        """Raise a CheckpointError unless `saved`, a `drawn_from()`, is this sampler's."""
+        for key, value in self.drawn_from().items():
+            if saved.get(key) != value:
+                raise CheckpointError(
+                    f"the sampler's state was saved with {key}={saved.get(key)}, this sampler has "
+                    f"{key}={value}: the remaining batches cannot be the same. Build it with the "
+                    "arguments and labels of the saved run."
+                )
+
+    def drawn_from(self) -> dict[str, Any]:
+        """Everything but epoch and rows that the order depends on, as plain values."""
         return {
             "num_samples": len(self._codes),
             "labels_sha256": hashlib.sha256(self._codes.tobytes()).hexdigest(),
