@@ -4,6 +4,9 @@ import logging
 import re
 from pathlib import Path
 
+import torch
+
+import bspml
 from bspml.data.images import SUFFIXES
 from bspml.weights import coordinate, doubly_stochastic
 
@@ -41,6 +44,13 @@ def test_extras_are_quoted_since_zsh_takes_brackets_for_a_pattern():
     lines = re.findall(r"pip install .*\[[a-z,-]+\]", text)
     assert len(lines) > 10
     assert not [line for line in lines if not re.search(r"'\S*\[[a-z,-]+\]$", line)]
+
+
+def test_every_figure_of_an_audit_is_explained():
+    labels = torch.arange(3).repeat_interleave(4)
+    report = bspml.audit(torch.eye(3)[labels] + 0.1 * torch.randn(12, 3), labels)
+    own = (DOCS / "your-own-data.md").read_text(encoding="utf-8")
+    assert not [key for key in report.summary() if f"`{key}`" not in own]
 
 
 def test_every_type_of_image_and_status_of_the_solver_is_explained():

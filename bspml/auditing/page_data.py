@@ -70,10 +70,10 @@ def _facts(report: AuditReport) -> list[tuple[str, str]]:
     facts = [
         ("samples", f"{found['samples']} in {counted(found['classes'], 'class', 'classes')}"),
         ("labels that can be judged", str(found["testable"])),
-        ("labels that look wrong", str(found["flagged"])),
-        ("others that fit another class better", str(found["suspects"] - found["flagged"])),
-        ("suspects", _relation(found["suspects"], found["flagged"])),
-        (f"fit their label (q < {KEPT_Q:g})", str(found["kept_at_q_05"])),
+        ("labels that look wrong", str(found["look_wrong"])),
+        ("others that fit another class better", str(found["others_fit_another_class_better"])),
+        ("suspects", _relation(found["suspects"], found["look_wrong"])),
+        (f"fit their label (q < {KEPT_Q:g})", str(found["fit_their_label"])),
         (
             "copies",
             f"{found['exact_duplicates']} exact and "

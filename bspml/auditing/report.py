@@ -143,9 +143,8 @@ class AuditReport:
         )
 
     def summary(self) -> dict[str, Any]:
-        """The main figures, ready for JSON."""
+        """The main figures, ready for JSON, named as the page words them."""
         pairs, classes = self.duplicates, self.classes
-        changed = self.suggested_labels != self.labels
         return {
             "sentence": self.sentence,
             "noise_rate": self.noise_rate,
@@ -156,10 +155,10 @@ class AuditReport:
             "samples": len(self),
             "classes": len(classes),
             "testable": int(self.testable.sum()),
-            "flagged": int(self.flagged.sum()),
+            "look_wrong": int(self.flagged.sum()),
+            "others_fit_another_class_better": int((self.suspects & ~self.flagged).sum()),
             "suspects": int(self.suspects.sum()),
-            "fit_another_class_better": int((changed & self.testable).sum()),
-            "kept_at_q_05": int((self.q_values < KEPT_Q).sum()),
+            "fit_their_label": int((self.q_values < KEPT_Q).sum()),
             "exact_duplicates": int((pairs["kind"] == "exact").sum()),
             "near_duplicates": int((pairs["kind"] == "near").sum()),
             "duplicates_with_different_labels": int(pairs["different_label"].sum()),

@@ -12,7 +12,7 @@ import typer
 
 from bspml.auditing import AuditReport, audit
 from bspml.auditing.files import save_report
-from bspml.auditing.folder import CORRECTED, check_folder, is_audit_folder, named_folder
+from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
 from bspml.auditing.pictures import check_pictures
 from bspml.checks import check_device, check_number
 from bspml.cli.audit_source import AuditSource, Options, read_source
@@ -33,6 +33,7 @@ from bspml.records.plain import to_json
 
 EXCEEDED = 3
 _SHOWN = 10  # suspects on the terminal
+_FOR_BSPML = ("audit.npz", "page.json")  # from which an audit is opened again
 
 
 def run_audit(
@@ -215,22 +216,20 @@ def _shown(
             f"{_looking(found['classes_that_look_like_another'])} the same as another.",
             *_suspects(report),
         ]
-    written = _for_people(files)
-    return "\n".join([*lines, "", f"{folder}: {', '.join(written)}"] if written else lines)
+    return "\n".join([*lines, "", _in_folder(folder, files)] if files else lines)
 
 
 def _applied(corrected: CorrectedLabels, folder: Path, files: list[Path]) -> str:
     """What the decisions changed and where it is; what the audit found is on its page."""
     lines = [f"{folder / CORRECTED}: {counts_of_decisions(corrected)}"]
-    written = _for_people(files)
-    return "\n".join([*lines, f"{folder}: {', '.join(written)}"] if written else lines)
+    return "\n".join([*lines, _in_folder(folder, files)] if _for_people(files) else lines)
 
 
 def _numbers(found: Mapping[str, Any]) -> str:
     """Samples, classes and suspects in one sentence."""
-    suspects, flagged = found["suspects"], found["flagged"]
-    looking = counted(flagged, "label looks", "labels look")
-    fitting = counted(suspects - flagged, "other fits", "others fit")
+    suspects = found["suspects"]
+    looking = counted(found["look_wrong"], "label looks", "labels look")
+    fitting = counted(found["others_fit_another_class_better"], "other fits", "others fit")
     known = (
         f"{counted(found['samples'], 'sample')} in {counted(found['classes'], 'class', 'classes')}"
     )
@@ -244,8 +243,16 @@ def _looking(count: int) -> str:
     return counted(count, "looks", "look")
 
 
+def _in_folder(folder: Path, files: list[Path]) -> str:
+    """All that was written, but for the corrected labels, of which a line of their own tells."""
+    return (
+        f"{folder}: {', '.join(_for_people(files))}; for bspml itself "
+        f"{', '.join((MARK, *_FOR_BSPML))}"
+    )
+
+
 def _for_people(files: list[Path]) -> list[str]:
-    return [path.name for path in files if path.name not in (CORRECTED, "audit.npz", "page.json")]
+    return [path.name for path in files if path.name not in (CORRECTED, *_FOR_BSPML)]
 
 
 def _remarks(files: list[Path], caution: str) -> None:

@@ -41,7 +41,10 @@ def test_the_counts_on_the_page_add_up(report, tmp_path):
         int(facts[name])
         for name in ("labels that look wrong", "others that fit another class better")
     )
-    assert wrong == report.flagged.sum()
+    found = report.summary()
+    assert wrong == found["look_wrong"] == report.flagged.sum()
+    assert others == found["others_fit_another_class_better"]
+    assert facts["fit their label (q < 0.05)"] == str(found["fit_their_label"])
     assert wrong + others == len(data.suspects) == report.summary()["suspects"]
     assert facts["suspects"].startswith(f"{wrong + others} to look at: the {wrong} that look wrong")
 

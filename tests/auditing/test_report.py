@@ -58,7 +58,10 @@ def test_summary_counts_what_the_parts_hold(report):
     assert json.loads(json.dumps(found, allow_nan=False)) == found
     assert found["samples"] == 36
     assert found["classes"] == 3
-    assert found["flagged"] == report.flagged.sum()
+    assert found["look_wrong"] == report.flagged.sum()
+    others = found["others_fit_another_class_better"]
+    assert others == (~report.flagged & (report.margins > 0)).sum()
+    assert found["look_wrong"] + others == found["suspects"] == report.suspects.sum()
     assert found["exact_duplicates"] == 1
     assert found["noise_rate"] == report.noise_rate
 

@@ -48,6 +48,9 @@ def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):
     assert "60 samples in 5 classes" in out
     assert "-> class " in out
     assert "data-audit: audit.csv, audit.parquet" in out
+    said = out.splitlines()[-1].replace(";", ",").replace(" for bspml itself", "")
+    named = {name.strip() for name in said.partition(": ")[2].split(",")}
+    assert named == {path.name for path in Path("data-audit").iterdir()}
     assert "auditing 60 labels" in err
     table = pd.read_parquet("data-audit/audit.parquet")
     assert table["name"][0] == f"n{table['index'][0]}"
