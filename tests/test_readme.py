@@ -1,6 +1,5 @@
 """Every Python block of the README runs, in order, as a reader would paste them."""
 
-import logging
 import re
 from pathlib import Path
 
@@ -14,14 +13,26 @@ DOCS = Path(__file__).parent.parent / "docs"
 README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
 
 
-def test_python_blocks_run_in_order(capsys):
-    logging.getLogger("PML").setLevel(logging.ERROR)
-    blocks = re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
-    assert len(blocks) >= 4
+def run_blocks(text, name):
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
     scope = {}
     for number, block in enumerate(blocks, start=1):
-        exec(compile(block, f"README.md, Python block {number}", "exec"), scope)
+        exec(compile(block, f"{name}, Python block {number}", "exec"), scope)
+    return len(blocks)
+
+
+def test_python_blocks_run_in_order_and_every_warning_is_explained(capsys, caplog):
+    assert run_blocks(README, "README.md") >= 4
     assert "Recall@1" in capsys.readouterr().out
+    said = {record.getMessage() for record in caplog.records if record.name == "PML"}
+    assert said == {'models is missing "embedder"'}
+    assert all(warning in " ".join(README.split()) for warning in said)
+
+
+def test_the_block_about_large_data_runs(capsys):
+    page = (DOCS / "large-data.md").read_text(encoding="utf-8")
+    assert run_blocks(page.replace("20_000", "3_000"), "large-data.md") == 1
+    assert "plain noise rate between" in capsys.readouterr().out
 
 
 def test_every_reference_is_listed():
