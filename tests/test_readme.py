@@ -1,5 +1,6 @@
 """Every Python block of the README runs, in order, as a reader would paste them."""
 
+import logging
 import re
 from pathlib import Path
 
@@ -22,6 +23,7 @@ def run_blocks(text, name):
 
 
 def test_python_blocks_run_in_order_and_every_warning_is_explained(capsys, caplog):
+    caplog.set_level(logging.WARNING, logger="PML")
     assert run_blocks(README, "README.md") >= 4
     assert "Recall@1" in capsys.readouterr().out
     said = {record.getMessage() for record in caplog.records if record.name == "PML"}

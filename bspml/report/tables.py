@@ -16,9 +16,9 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
 
     Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection) and false
     alarms (share of the right labels that weigh below 0.5), both only where a method weighs samples
-    and it is known which labels are right, outlier AUROC (samples of no class that a label names, told from right labels; only where there
-    are any) and the estimated noise rate, all as fractions, and seconds (over all rounds,
-    evaluation left out).  None: not measured.
+    and it is known which labels are right, outlier AUROC (samples of no class that a label names,
+    told from right labels; only where there are any) and the estimated noise rate, all as
+    fractions, and seconds (over all rounds, evaluation left out).  None: not measured.
     """
     results: Results = {}
     judged = any(record.detection_auroc is not None for record in records)

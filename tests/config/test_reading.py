@@ -160,7 +160,7 @@ def test_an_override_leaves_a_section_that_shares_a_yaml_alias_alone(write):
         ("optimiser.lr=1", "unknown key `optimiser.lr`; did you mean `optimizer.lr`?"),
         ("lr=3", "unknown key `lr`; did you mean `optimizer.lr`?"),
         ("seed.x=1", "unknown key `seed.x`; `seed` holds a single value"),
-        ("nosuch.key=3", "unknown key `nosuch.key`: no section `nosuch`; sections are data, noise,"),
+        ("nosuch.key=3", "unknown key `nosuch.key`: no section `nosuch`; sections are data,"),
         ("traning.foo=3", "no section `traning`; did you mean `training`?"),
         ("hyperparametres.rdml.eta=2", "did you mean `hyperparameters`?"),
         ("loss=3", "`loss` is a section; set one key of it at a time, such as loss.alpha="),
