@@ -131,9 +131,7 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
         weights=np.array([r["weight"] for r in rows], dtype=np.float64),
         flags=tuple(tuple(filter(None, r["flags"].split(";"))) for r in rows),
         **{
-            name: np.array([r[name] for r in rows], dtype=bool)
-            for name in _TRUTHS
-            if name in known
+            name: np.array([r[name] for r in rows], dtype=bool) for name in _TRUTHS if name in known
         },
         true_labels=parse_labels([r["true_label"] for r in rows])
         if "true_label" in known
