@@ -40,8 +40,8 @@ from bspml.shapes import Bool, Float, Int, Tensor
 
 __all__ = ["ContrastiveStatistics", "contrastive_statistics"]
 
-# exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of which
-# a smaller a would leave the rounding only.
+# exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of
+# which a smaller a would leave the rounding only.
 SMALLEST_A, LARGEST_A = 1e-3, 40.0
 
 
