@@ -87,7 +87,7 @@ class DeviceRows(JudgedRows):
     def _class_sums(self, rows: Tensor, place: Tensor, each: Tensor) -> Tensor:
         """(C, B) sum of w_j exp(a S_ij) over the references of a class, without i itself."""
         terms = torch.mm(self.reference.embeddings, rows.T).exp_()  # (R, B)
-        # A row that is no reference takes a 0 away at place 0: multiplied by 1 instead.
+        # A row's own term becomes 0; one that is no reference writes back what stands at place 0.
         is_reference = place >= 0
         at = place.clamp(min=0)
         terms[at, each] = torch.where(is_reference, 0.0, terms[at, each])

@@ -23,6 +23,9 @@ class HostRows(JudgedRows):
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
+        n = len(self.judged)
+        self.own, self.everyone, self.other = (np.full(n, np.nan) for _ in range(3))
+        self.other_class, self.own_bin = (np.full(n, -1, np.int64) for _ in range(2))
         self.parts = self.reference.embeddings.split(_COLUMNS)
         self.buffer = self.reference.embeddings.new_empty(0, len(self.reference.weights))
         # One set of histograms per thread; integers, so their sum does not depend on the split.

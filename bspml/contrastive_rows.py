@@ -44,9 +44,6 @@ class JudgedRows(ABC):
         self.stratum = np.searchsorted(SUPPORT_EDGES, counts, side="right") - 1  # -1: no reference
         self.codes = labels.codes.numpy()[judged]
         self.position = reference.position[judged]
-        n = len(judged)
-        self.own, self.everyone, self.other = (np.full(n, np.nan) for _ in range(3))
-        self.other_class, self.own_bin = (np.full(n, -1, np.int64) for _ in range(2))
 
     @abstractmethod
     def default_block(self) -> int:

@@ -37,6 +37,11 @@ def runs_triton(*tensors: Tensor) -> bool:
     )
 
 
+def runs_pair_kernels(values: Tensor) -> bool:
+    """Whether `bspml.pair_kernels` can take this batch or matrix: float32, and not empty."""
+    return values.dtype == torch.float32 and values.numel() > 0 and runs_triton(values)
+
+
 def _usable() -> bool:
     if "usable" not in _state:
         wanted = os.environ.get(SWITCH) == "1"

@@ -55,7 +55,8 @@ def _put_back(kept: list[Any]) -> None:
     places = _settings()
     if not places:
         torch.set_float32_matmul_precision(*kept)
-    for place, value in zip(places, kept, strict=bool(places)):
+        return
+    for place, value in zip(places, kept, strict=True):
         place.fp32_precision = value
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity
 
-from bspml.device_kernels import by_kernel, runs_triton
+from bspml.device_kernels import by_kernel, runs_pair_kernels
 from bspml.shapes import Float, Tensor
 
 _SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric-learning uses
@@ -30,7 +30,7 @@ def similarity_matrix(
     of float32 embeddings, and half precision reorders pairs.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
-        if ref_emb is None and is_cosine(distance) and _has_kernel(embeddings):
+        if ref_emb is None and is_cosine(distance) and runs_pair_kernels(embeddings):
             return by_kernel(_DeviceGram.apply, _gram, embeddings, known)
         if distance.normalize_embeddings:
             embeddings = within_range(embeddings)
@@ -42,10 +42,6 @@ def similarity_matrix(
 
 def _gram(embeddings: Float[Tensor, "B D"], known: Float[Tensor, "B B"] | None) -> Tensor:
     return CosineGram.apply(within_range(embeddings), known)
-
-
-def _has_kernel(embeddings: Tensor) -> bool:
-    return embeddings.dtype == torch.float32 and embeddings.numel() > 0 and runs_triton(embeddings)
 
 
 def is_cosine(distance: Any) -> bool:

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bspml.device_kernels import by_kernel, runs_triton
+from bspml.device_kernels import by_kernel, runs_pair_kernels
 from bspml.shapes import Bool, Float, Tensor
 
 
@@ -54,22 +54,11 @@ class MultiSimilarityTerms(torch.autograd.Function):
         return grad[:, None] * slope, *[None] * 8
 
 
-def _terms(
-    similarity: Float[Tensor, "B R"],
-    positive: Bool[Tensor, "B R"],
-    negative: Bool[Tensor, "B R"],
-    log_weights: Float[Tensor, " R"] | None,
-    positive_factor: Float[Tensor, " B"] | None,
-    negative_factor: Float[Tensor, " B"] | None,
-    alpha: float,
-    beta: float,
-    base: float,
-) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
-    """Elements (B,) and their derivatives by the similarity (B, R)."""
-    given = (similarity, positive, negative, log_weights, positive_factor, negative_factor)
-    if similarity.dtype == torch.float32 and runs_triton(similarity):
-        return by_kernel(_by_kernel, _operations, *given, alpha, beta, base)
-    return _operations(*given, alpha, beta, base)
+def _terms(similarity: Float[Tensor, "B R"], *more: Any) -> tuple[Tensor, Tensor]:
+    """Elements (B,) and their derivatives by the similarity (B, R); `more` as in `_operations`."""
+    if runs_pair_kernels(similarity):
+        return by_kernel(_by_kernel, _operations, similarity, *more)
+    return _operations(similarity, *more)
 
 
 def _by_kernel(*given: Any) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.miners import BaseMiner
 
 from bspml.checks import check_number
-from bspml.device_kernels import by_kernel, runs_triton
+from bspml.device_kernels import by_kernel, runs_pair_kernels
 from bspml.mined_pairs import MinedPairs
 from bspml.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.shapes import Bool, Float, Tensor
@@ -113,7 +113,7 @@ class BSPMLMiner(BaseMiner):
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
         """The kept pairs as masks (B, R), given the similarities or distances (B, R)."""
-        if batch.labels is not None and batch.ref_labels is not None and self._has_kernel(matrix):
+        if batch.labels is not None and batch.ref_labels is not None and runs_pair_kernels(matrix):
             positive, negative = by_kernel(
                 lambda: mined_by_kernel(*self.kernel_arguments(batch, known, matrix)),
                 lambda: self.mined_by_operations(batch, known, matrix),
@@ -123,9 +123,6 @@ class BSPMLMiner(BaseMiner):
         # Not by the setters: a module's attributes take as long as ten operations.
         self.__dict__.update(_last_positive=positive, _last_negative=negative)
         return positive, negative
-
-    def _has_kernel(self, matrix: Float[Tensor, "B R"]) -> bool:
-        return matrix.dtype == torch.float32 and matrix.numel() > 0 and runs_triton(matrix)
 
     def kernel_arguments(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
