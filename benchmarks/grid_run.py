@@ -18,7 +18,6 @@ import torch
 from grid_file import UNTRAINED, Cell
 from torch import Tensor
 
-from bspml.checks import check_device
 from bspml.config import Config, dump_config, load_config
 from bspml.errors import BusyRunError, UserError
 from bspml.evaluation.retrieval import evaluate
@@ -28,6 +27,7 @@ from bspml.files import atomic_write
 from bspml.networks import build_network, embed, feature_network
 from bspml.records import EpochRecord, RecordLog, RunFolder, write_json
 from bspml.report.tables import final_results
+from bspml.tensors.checks import check_device
 
 TIMING = "cell.json"  # in a run folder: what the cell took, for estimates
 _SCRATCH = ("small-conv", "mlp")  # networks that know nothing before they are trained

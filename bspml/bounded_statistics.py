@@ -36,13 +36,19 @@ from itertools import pairwise
 
 import torch
 
-from bspml.checks import check_embeddings, check_number, check_whole, encode_labels, zero_rows
 from bspml.class_pairs import class_blocks
-from bspml.precision import full_precision
-from bspml.row_checks import check_reference_weights
 from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import ArrayLike, Float, Int, Tensor
 from bspml.statistics import LARGEST_EXPONENT, PairStatistics, pair_statistics, unit_rows
+from bspml.tensors.checks import (
+    check_embeddings,
+    check_number,
+    check_whole,
+    encode_labels,
+    zero_rows,
+)
+from bspml.tensors.precision import full_precision
+from bspml.tensors.row_checks import check_reference_weights
 
 __all__ = ["NeighbourStatistics", "neighbour_statistics"]
 

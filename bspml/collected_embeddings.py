@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bspml.checks import to_device
+from bspml.tensors.checks import to_device
 from bspml.weights.state import SampleWeights
 
 

@@ -31,13 +31,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import Labels, check_embeddings, normalize_rows
 from bspml.contrastive import ContrastiveStatistics
 from bspml.errors import InputError
-from bspml.precision import full_precision
 from bspml.references import References, working_precision
-from bspml.row_checks import check_reference_weights
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import Labels, check_embeddings, normalize_rows
+from bspml.tensors.precision import full_precision
+from bspml.tensors.row_checks import check_reference_weights
 
 __all__ = ["PlausibleConfusions", "plausible_confusions"]
 

@@ -20,7 +20,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import (
+from bspml.contrastive_device import DeviceRows
+from bspml.contrastive_host import HostRows
+from bspml.contrastive_rows import JudgedRows
+from bspml.errors import InputError
+from bspml.references import References, working_precision
+from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import (
     Labels,
     check_embeddings,
     check_number,
@@ -29,14 +35,8 @@ from bspml.checks import (
     normalize_rows,
     zero_rows,
 )
-from bspml.contrastive_device import DeviceRows
-from bspml.contrastive_host import HostRows
-from bspml.contrastive_rows import JudgedRows
-from bspml.errors import InputError
-from bspml.precision import float64_device, full_precision
-from bspml.references import References, working_precision
-from bspml.row_checks import check_reference_weights, check_sample_index
-from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.precision import float64_device, full_precision
+from bspml.tensors.row_checks import check_reference_weights, check_sample_index
 
 __all__ = ["ContrastiveStatistics", "contrastive_statistics"]
 
@@ -125,7 +125,7 @@ def contrastive_statistics(
 
     Args:
         embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
-        labels: (N,) of any kind `bspml.checks.encode_labels` takes.
+        labels: (N,) of any kind `bspml.tensors.checks.encode_labels` takes.
         sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.  A sample of
             weight 0 is judged like any other but is nobody's reference, as if it were absent.
         a: inverse temperature, in [0.001, 40]; 10 weights a similarity of .9 e times one of .8.

@@ -12,8 +12,8 @@ from abc import ABC, abstractmethod
 import numpy as np
 from torch import Tensor
 
-from bspml.checks import Labels
 from bspml.references import SUPPORT_EDGES, References
+from bspml.tensors.checks import Labels
 
 
 class JudgedRows(ABC):

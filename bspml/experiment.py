@@ -20,7 +20,6 @@ from bspml.build import (
     make_weights,
 )
 from bspml.checkpoints import State
-from bspml.checks import check_device
 from bspml.config import Config
 from bspml.distributed import explained, from_main, is_main, main_first
 from bspml.errors import ConfigError, InputError
@@ -39,6 +38,7 @@ from bspml.resuming import (
     run_folder,
     set_threads,
 )
+from bspml.tensors.checks import check_device
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,6 @@ from bspml.build import (
     make_weights,
 )
 from bspml.checkpoints import State
-from bspml.checks import check_device
 from bspml.config import Config
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.distributed import computed_by_rows, from_main, is_main
@@ -28,6 +27,7 @@ from bspml.narration import Narrator
 from bspml.networks import embed
 from bspml.records import EpochRecord, RecordLog, RunFolder
 from bspml.resuming import method_state
+from bspml.tensors.checks import check_device
 from bspml.trainers import AlternatingTrainer, RoundRecord
 from bspml.training_step import StepTrainer
 

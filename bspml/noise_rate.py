@@ -31,13 +31,13 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bspml.checks import check_number
 from bspml.contrastive import ContrastiveStatistics
 from bspml.counting import counted
 from bspml.errors import InputError
 from bspml.rate_words import noise_sentence
 from bspml.shapes import Float, Tensor
 from bspml.tail_count import TAIL, TailCount
+from bspml.tensors.checks import check_number
 
 __all__ = [
     "NoiseEstimate",

@@ -11,7 +11,6 @@ import numpy as np
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.build import make_network
-from bspml.checks import check_device
 from bspml.conditions import versions
 from bspml.config import Config
 from bspml.contrastive import contrastive_statistics
@@ -39,6 +38,7 @@ from bspml.report.figures import (
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import Results, final_results
+from bspml.tensors.checks import check_device
 
 _SHEET = 48  # lowest-weight samples shown
 _NEIGHBOURS = 4  # shown beside each suspect, of its class and of the suggested one

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from bspml.checks import FLOATS, as_numbers, integral, some_of, to_device
 from bspml.errors import InputError
 from bspml.mined_pairs import MinedPairs
 from bspml.shapes import Bool, Float, Tensor
 from bspml.similarity import widen
+from bspml.tensors.checks import FLOATS, as_numbers, integral, some_of, to_device
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bspml.checks import Labels, normalize_rows
 from bspml.errors import InputError
 from bspml.shapes import Tensor
+from bspml.tensors.checks import Labels, normalize_rows
 
 __all__ = [
     "SUPPORT_EDGES",

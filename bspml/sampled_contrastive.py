@@ -28,7 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import (
+from bspml.class_pairs import class_blocks
+from bspml.contrastive import LARGEST_A, SMALLEST_A, ContrastiveStatistics, judged_rows
+from bspml.references import SUPPORT_EDGES, check_two_classes, working_precision
+from bspml.sample_lists import SampleLists
+from bspml.sampled_means import sampled_soft_means
+from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import (
     check_embeddings,
     check_number,
     check_whole,
@@ -36,14 +42,8 @@ from bspml.checks import (
     normalize_rows,
     zero_rows,
 )
-from bspml.class_pairs import class_blocks
-from bspml.contrastive import LARGEST_A, SMALLEST_A, ContrastiveStatistics, judged_rows
-from bspml.precision import full_precision
-from bspml.references import SUPPORT_EDGES, check_two_classes, working_precision
-from bspml.row_checks import check_reference_weights
-from bspml.sample_lists import SampleLists
-from bspml.sampled_means import sampled_soft_means
-from bspml.shapes import Float, Tensor
+from bspml.tensors.precision import full_precision
+from bspml.tensors.row_checks import check_reference_weights
 
 __all__ = ["SampledContrastiveStatistics", "sampled_contrastive_statistics"]
 
@@ -122,7 +122,7 @@ def sampled_contrastive_statistics(
 
     Args:
         embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
-        labels: (N,) of any kind `bspml.checks.encode_labels` takes.
+        labels: (N,) of any kind `bspml.tensors.checks.encode_labels` takes.
         sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.
         a: inverse temperature, in [0.001, 40].
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity
 
-from bspml.device_kernels import by_kernel, runs_pair_kernels
 from bspml.shapes import Float, Tensor
+from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
 
 _SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric-learning uses
 
@@ -165,7 +165,7 @@ class _DeviceGram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
         """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied."""
-        from bspml.pair_kernels import unit_rows
+        from bspml.tensors.kernels.pairs import unit_rows
 
         x, norm, divisor = unit_rows(embeddings)
         ctx.save_for_backward(embeddings, x, norm, divisor)
@@ -180,7 +180,7 @@ class _DeviceGram(torch.autograd.Function):
                 gram = _gram(embeddings, None)
             (pull,) = torch.autograd.grad(gram, embeddings, grad, create_graph=True)
             return pull, None
-        from bspml.pair_kernels import turned
+        from bspml.tensors.kernels.pairs import turned
 
         with torch.autocast(x.device.type, enabled=False):
             return turned((grad + grad.T) @ x, x, norm, divisor), None

@@ -19,7 +19,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bspml.checks import (
+from bspml.distributed.group import rank, ranks
+from bspml.distributed.rows import add_over_ranks, gather_rows
+from bspml.shapes import ArrayLike, Float, Int
+from bspml.tensors.checks import (
     check_embeddings,
     check_number,
     check_whole,
@@ -28,11 +31,8 @@ from bspml.checks import (
     some_of,
     zero_rows,
 )
-from bspml.distributed.group import rank, ranks
-from bspml.distributed.rows import add_over_ranks, gather_rows
-from bspml.precision import float64_device, full_precision
-from bspml.row_checks import check_reference_weights
-from bspml.shapes import ArrayLike, Float, Int
+from bspml.tensors.precision import float64_device, full_precision
+from bspml.tensors.row_checks import check_reference_weights
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
 LARGEST_EXPONENT = 80.0

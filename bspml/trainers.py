@@ -17,7 +17,6 @@ import torch
 from torch import Tensor
 
 from bspml.checkpoints import generator_states, restore_generators
-from bspml.checks import check_choice, check_number, check_whole
 from bspml.collected_embeddings import CollectedEmbeddings
 from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
@@ -25,6 +24,7 @@ from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import CheckpointError, InputError
 from bspml.loss_reading import LossReader
 from bspml.rounds import Observer, RoundRecord
+from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.trainer_state import check_trainer_state, faults_named
 
 __all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]

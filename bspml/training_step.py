@@ -17,8 +17,8 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 from pytorch_metric_learning.utils import common_functions as c_f
 from torch import Tensor
 
-from bspml.checks import check_choice, check_whole
 from bspml.errors import InputError
+from bspml.tensors.checks import check_choice, check_whole
 
 PRECISIONS = ("float32", "bfloat16")
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import torch
 
-from bspml.checks import check_embeddings, check_number, normalize_rows
-from bspml.precision import full_precision
 from bspml.references import working_precision
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_embeddings, check_number, normalize_rows
+from bspml.tensors.precision import full_precision
 
 __all__ = ["whiten_embeddings"]
 

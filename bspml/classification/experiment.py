@@ -17,7 +17,6 @@ import torch
 
 from bspml import checkpoints
 from bspml.checkpoints import State
-from bspml.checks import check_device
 from bspml.classification.data import TaskData, load_data
 from bspml.classification.losses import SampleLoss
 from bspml.classification.networks import make_network, one_thread_is_faster
@@ -39,6 +38,7 @@ from bspml.resuming import (
     set_threads,
 )
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_device
 
 __all__ = ["ClassificationResult", "check_experiment", "load_data", "methods_of", "run_experiment"]
 

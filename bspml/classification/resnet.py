@@ -12,9 +12,9 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from bspml.checks import check_whole
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_whole
 
 DEPTHS = (20, 32, 44, 56)
 _CHANNELS = (16, 32, 64)

@@ -14,7 +14,6 @@ from bspml.auditing import AuditReport, audit
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
 from bspml.auditing.pictures import check_pictures
-from bspml.checks import check_device, check_number
 from bspml.cli.audit_source import AuditSource, Options, read_source
 from bspml.cli.streams import note, put
 from bspml.counting import counted
@@ -30,6 +29,7 @@ from bspml.data.own_labels import located
 from bspml.data.retrieval import Origin
 from bspml.errors import InputError
 from bspml.records.plain import to_json
+from bspml.tensors.checks import check_device, check_number
 
 EXCEEDED = 3
 _SHOWN = 10  # suspects on the terminal

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bspml.checks import check_device
 from bspml.cli.app import InterruptedRun
 from bspml.config import ClassificationConfig, Config, load_experiment
 from bspml.distributed import from_main, is_main, joined, main_first, ranks
@@ -20,6 +19,7 @@ from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
 from bspml.records import EpochRecord, RunFolder
 from bspml.report.tables import format_table
+from bspml.tensors.checks import check_device
 
 
 def run_train(

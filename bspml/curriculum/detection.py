@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from bspml.checks import as_numbers
 from bspml.errors import InputError
 from bspml.evaluation.detection import NoiseDetection, noise_detection
 from bspml.shapes import Bool, Float, Tensor
+from bspml.tensors.checks import as_numbers
 
 __all__ = ["Truth"]
 

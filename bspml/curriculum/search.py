@@ -8,11 +8,11 @@ from typing import Any
 from torch import Tensor
 
 from bspml.bounded_statistics import neighbour_statistics
-from bspml.checks import check_choice, check_number
 from bspml.contrastive import ContrastiveStatistics
 from bspml.sampled_contrastive import sampled_contrastive_statistics
 from bspml.sharded_statistics import sharded_contrastive_statistics
 from bspml.statistics import PairStatistics, pair_statistics
+from bspml.tensors.checks import check_choice, check_number
 
 SEARCHES = ("auto", "exact", "neighbours")
 # On the CPU; from here the exact statistics take minutes.  An accelerator takes seconds.

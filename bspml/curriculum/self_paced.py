@@ -6,7 +6,6 @@ from typing import Any
 
 from torch import Tensor
 
-from bspml.checks import check_choice, check_embeddings, check_number
 from bspml.curriculum.automatic import AutomaticUpdate
 from bspml.curriculum.detection import Truth
 from bspml.curriculum.published import PublishedUpdate
@@ -14,6 +13,7 @@ from bspml.curriculum.record import CurriculumRecord
 from bspml.curriculum.search import StatisticsSearch
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import ArrayLike, Bool, Float
+from bspml.tensors.checks import check_choice, check_embeddings, check_number
 from bspml.weights.state import SampleWeights
 
 

@@ -21,11 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bspml.checks import check_choice
 from bspml.data.lists import Row, column, image_root, read_lines, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 from bspml.files import is_special
+from bspml.tensors.checks import check_choice
 
 COUNTS = {"train": (8_054, 98), "test": (8_131, 98)}
 KS = (1, 2, 4, 8, 16, 32)

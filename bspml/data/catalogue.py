@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import check_choice
 from bspml.data import (
     cars196,
     cifar,
@@ -33,6 +32,7 @@ from bspml.data import (
 from bspml.data.completeness import Counts, count_faults, halves, missing_paths, present
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError, InputError
+from bspml.tensors.checks import check_choice
 
 
 @dataclass(frozen=True)

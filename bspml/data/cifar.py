@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.checks import check_choice
 from bspml.data import cifar_pickle
 from bspml.data.cifar_names import (
     CIFAR10_CLASSES,
@@ -29,6 +28,7 @@ from bspml.data.cifar_names import (
 from bspml.data.image_split import ImageSplit
 from bspml.errors import DataError
 from bspml.files import is_special
+from bspml.tensors.checks import check_choice
 
 SPLITS = ("train", "test")
 

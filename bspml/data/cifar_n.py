@@ -23,10 +23,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import check_choice, encode_labels
 from bspml.data import cifar_pickle
 from bspml.errors import DataError, InputError, MissingDependencyError
 from bspml.files import is_special
+from bspml.tensors.checks import check_choice, encode_labels
 
 # Our names of the label sets -> the keys in the files.  CIFAR-100N's .npy spells its key otherwise.
 LABEL_SETS = {

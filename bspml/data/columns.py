@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bspml.cells import bare_cell, empty_rows, integers, parse_labels
-from bspml.checks import some_of
 from bspml.errors import DataError
+from bspml.tensors.checks import some_of
 
 __all__ = [
     "EMBEDDING_NAMES",

@@ -31,10 +31,10 @@ from bspml.cells import (
     protected_cell,
     whole_number,
 )
-from bspml.checks import some_of
 from bspml.data.columns import labels_in
 from bspml.errors import DataError, InputError
 from bspml.files import atomic_write, is_special
+from bspml.tensors.checks import some_of
 
 __all__ = [
     "CorrectedLabels",

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from bspml.checks import check_choice
 from bspml.data.image_split import ImageSplit, held_out_rows
+from bspml.tensors.checks import check_choice
 
 SPLITS = ("train", "test")
 CLASSES = tuple("0123456789")

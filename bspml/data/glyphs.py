@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bspml.checks import check_choice, check_whole
 from bspml.errors import DataError, InputError
 from bspml.files import atomic_write, is_special
+from bspml.tensors.checks import check_choice, check_whole
 
 FACES = (
     "DejaVuSans",

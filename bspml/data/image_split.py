@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_number, check_whole, encode_labels
 from bspml.errors import InputError
-from bspml.row_checks import check_rows
 from bspml.shapes import Float
+from bspml.tensors.checks import check_number, check_whole, encode_labels
+from bspml.tensors.row_checks import check_rows
 
 
 @dataclass(frozen=True, eq=False)

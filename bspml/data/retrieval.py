@@ -15,11 +15,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_choice, check_whole, encode_labels
 from bspml.data.split_images import FileImages, MemoryImages, SplitImages
 from bspml.data.transforms import CONTENTS, View, Whole, standard_view
 from bspml.errors import DataError, InputError
-from bspml.row_checks import check_rows
+from bspml.tensors.checks import check_choice, check_whole, encode_labels
+from bspml.tensors.row_checks import check_rows
 
 NAMES = ("train", "test", "query", "gallery")
 

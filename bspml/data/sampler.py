@@ -11,9 +11,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
-from bspml.checks import check_whole, encode_labels
 from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
+from bspml.tensors.checks import check_whole, encode_labels
 
 
 class PKSampler(BatchSampler):

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bspml.checks import check_whole
 from bspml.data.images import read_image, to_pixels
 from bspml.data.transforms import View, draws
+from bspml.tensors.checks import check_whole
 
 
 class SplitImages(Dataset[Tensor]):

@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 
 from bspml.cells import plain_labels, protected_cell
-from bspml.checks import check_embeddings, encode_labels
 from bspml.data.columns import EMBEDDING_NAMES, INDEX, LABEL_COLUMNS, NAME_COLUMNS, check_texts
 from bspml.data.csv_tables import (
     csv_rows,
@@ -44,6 +43,7 @@ from bspml.data.csv_tables import (
 from bspml.data.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
 from bspml.errors import DataError
 from bspml.files import atomic_write, is_special
+from bspml.tensors.checks import check_embeddings, encode_labels
 
 __all__ = ["FAULTS", "read_embeddings", "read_labels", "read_names", "read_texts", "write_labels"]
 

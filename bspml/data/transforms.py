@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from bspml.checks import check_choice, check_whole
+from bspml.tensors.checks import check_choice, check_whole
 
 # A view takes a Pillow image or (channels, H, W), and the generator of what is random in it.
 View = Callable[[Any, np.random.Generator], Any]

@@ -11,9 +11,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, distributed
 
-from bspml.checks import check_whole
 from bspml.distributed.group import message_device, rank, ranks
 from bspml.errors import InputError
+from bspml.tensors.checks import check_whole
 
 # Backends differ in whether they take these kinds of numbers.
 _TRAVELS_AS = {

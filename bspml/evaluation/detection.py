@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from scipy.stats import rankdata
 
-from bspml.checks import check_number
 from bspml.errors import InputError
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_number
 
 
 @dataclass(frozen=True)

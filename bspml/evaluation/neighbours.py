@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import normalize_rows
 from bspml.errors import InputError, MissingDependencyError
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.checks import normalize_rows
 
 _GRID = 2.0**24
 _GROUP = 64  # columns that share one maximum when the best of a long row are sought

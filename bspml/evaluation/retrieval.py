@@ -18,7 +18,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import (
+from bspml.errors import InputError
+from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours, unit_rows
+from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.checks import (
     check_choice,
     check_device,
     check_embeddings,
@@ -27,10 +31,6 @@ from bspml.checks import (
     some_of,
     zero_rows,
 )
-from bspml.errors import InputError
-from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
-from bspml.evaluation.neighbours import choose_backend, ranked_neighbours, unit_rows
-from bspml.shapes import Float, Int, Tensor
 
 # Mean squared distance to the mean direction, below which similarities differ by about 1e-6:
 # the order of the neighbours is then mostly float32 rounding.

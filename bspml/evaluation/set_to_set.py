@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import check_embeddings, check_whole, encode_labels, normalize_rows
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours, unit_rows
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import check_embeddings, check_whole, encode_labels, normalize_rows
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ import torch
 from torch import nn
 from torch.utils.data import Subset
 
-from bspml.checks import check_device, check_whole
 from bspml.data.glyphs import cache_dir
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.split_images import SplitImages
@@ -23,6 +22,7 @@ from bspml.feature_cache.identity import identity_of
 from bspml.feature_cache.store import FeatureStore
 from bspml.networks import embed, feature_network
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_device, check_whole
 
 _IMAGE_SIZE = 224  # what most backbones were trained on
 _BATCH = 64

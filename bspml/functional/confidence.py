@@ -10,11 +10,11 @@ import math
 
 import torch
 
-from bspml.checks import check_number
 from bspml.errors import InputError
-from bspml.functional.arguments import at_least_float32, refuse_outside
 from bspml.functional.label_gap import cross_entropy_of_gap, label_gap
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import at_least_float32, refuse_outside
+from bspml.tensors.checks import check_number
 
 _POSITIVE = "Predict its logarithm and take exp."
 # B_2, B_4, ...:  log((e^x - 1)/x) - x/2 = sum_k B_2k / (2k (2k)!) x^2k,  used for x < 1.

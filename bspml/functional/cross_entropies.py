@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from bspml.checks import check_number
 from bspml.functional.label_gap import cross_entropy_of_gap, error_of_gap, label_gap
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_number
 
 
 def mae(logits: Tensor, labels: Tensor) -> Float[Tensor, " B"]:

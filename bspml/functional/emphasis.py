@@ -16,11 +16,11 @@ import torch
 from scipy.integrate import quad
 from scipy.special import beta as beta_function
 
-from bspml.checks import check_number
 from bspml.errors import InputError
-from bspml.functional.arguments import at_least_float32, unreduced
 from bspml.functional.gradient_rescaling import check_rescaling, gr_weight
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import at_least_float32, unreduced
+from bspml.tensors.checks import check_number
 
 _SERIES_BELOW = 2.0  # T up to which the difference of two integrals loses digits
 _SERIES_TERMS = 30

@@ -17,11 +17,11 @@ from typing import Any
 
 import torch
 
-from bspml.checks import check_choice, check_number
 from bspml.errors import InputError
-from bspml.functional.arguments import at_least_float32, refuse_outside
 from bspml.functional.label_gap import cross_entropy_of_gap, error_of_gap, label_gap
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import at_least_float32, refuse_outside
+from bspml.tensors.checks import check_choice, check_number
 
 MAPPINGS = ("exp", "identity")  # the names of g
 

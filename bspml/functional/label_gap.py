@@ -18,10 +18,10 @@ from typing import Any
 import torch
 from torch.nn.functional import logsigmoid
 
-from bspml.checks import some_of
 from bspml.errors import InputError
-from bspml.functional.arguments import at_least_float32
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.arguments import at_least_float32
+from bspml.tensors.checks import some_of
 
 
 def label_gap(logits: Tensor, labels: Tensor) -> Float[Tensor, " B"]:

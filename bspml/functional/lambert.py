@@ -12,8 +12,8 @@ is close to -1; the derivative needs them.
 x >= -0.31.  Fritsch's iteration on  w + log(w/x) = 0, of fourth order.
 
 On the CPU both are computed number by number, by the same steps: see
-`bspml.functional.lambert_kernel`; on CUDA, where Triton runs, likewise by one kernel:
-`bspml.functional.lambert_triton`.
+`bspml.tensors.kernels.lambert`; on CUDA, where Triton runs, likewise by one kernel:
+`bspml.tensors.kernels.lambert_triton`.
 """
 
 from __future__ import annotations
@@ -23,27 +23,11 @@ from typing import Any
 
 import torch
 
-from bspml.device_kernels import by_kernel, runs_triton
-from bspml.functional.arguments import at_least_float32, refuse_outside
-from bspml.functional.lambert_kernel import fill_branch
 from bspml.shapes import Float, Tensor
-
-# -1/e as the nearest number of the type, and what is left.  Both nearest numbers lie below -1/e.
-BRANCH_POINT = {
-    torch.float64: (-0.36787944117144233, 1.2428753672788363e-17),
-    torch.float32: (-0.3678794503211975, 9.149755187e-09),
-}
-NEAR = -0.31  # left of it the equation in v, right of it the one in w
-HUGE = 2.0**64  # from here on log x is what counts, and x may have overflowed
-STEPS = 2  # of third order from 1e-2, of fourth order from 9e-2
-
-# v/p at the branch point: 1 - p/3 + ... [Corless 1996].
-_START = (1.0, -1 / 3, 11 / 72, -43 / 540, 769 / 17280, -221 / 8505)
-# f(v)/v^2 = sum_k (k + 1)/(k + 2)! v^k; v <= 0.49, and what is left out is below half a unit.
-SERIES = {
-    torch.float64: tuple((k + 1) / math.factorial(k + 2) for k in range(15)),
-    torch.float32: tuple((k + 1) / math.factorial(k + 2) for k in range(9)),
-}
+from bspml.tensors.arguments import at_least_float32, refuse_outside
+from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.lambert import fill_branch
+from bspml.tensors.kernels.lambert_constants import BRANCH_POINT, HUGE, NEAR, SERIES, START, STEPS
 
 
 def lambertw(x: Tensor) -> Float[Tensor, "*S"]:
@@ -148,7 +132,7 @@ def _in_one_launch(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
     """`principal_branch` on CUDA."""
-    from bspml.functional import lambert_triton  # only where Triton is installed
+    from bspml.tensors.kernels import lambert_triton  # only where Triton is installed
 
     return lambert_triton.principal_branch(x, log_x)
 
@@ -166,7 +150,7 @@ def _number_by_number(
         NEAR,
         HUGE,
         STEPS,
-        _START,
+        START,
         SERIES[torch.float64],
         *(t.reshape(-1).numpy() for t in (w, one_plus_w)),
     )
@@ -189,7 +173,7 @@ def _near_branch_point(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
     # x and -1/e are within a factor of 2, so x - high is exact [Sterbenz 1974].
     d = torch.where(x == high, 0, (x - high) - low)
     p = (2 * math.e * d).sqrt_()
-    s = _polynomial(p, _START)
+    s = _polynomial(p, START)
     for _ in range(STEPS):  # Halley's; the derivative of s^2 f(v)/v^2 by s is s e^v
         v = p * s
         exp_v = v.exp()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from bspml.checks import check_number
-from bspml.functional.arguments import at_least_float32, refuse_outside, unreduced
 from bspml.functional.cross_entropies import Tempered
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import at_least_float32, refuse_outside, unreduced
+from bspml.tensors.checks import check_number
 
 
 def self_paced_weights(losses: Tensor, age: float) -> Float[Tensor, "*S"]:

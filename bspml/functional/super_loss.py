@@ -20,12 +20,13 @@ from typing import Any
 
 import torch
 
-from bspml.checks import check_number
-from bspml.device_kernels import by_kernel, runs_triton
 from bspml.errors import InputError
-from bspml.functional.arguments import refuse_outside, unreduced
-from bspml.functional.lambert import BRANCH_POINT, principal_branch
+from bspml.functional.lambert import principal_branch
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import refuse_outside, unreduced
+from bspml.tensors.checks import check_number
+from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.lambert_constants import BRANCH_POINT
 
 
 def superloss(losses: Tensor, tau: float | Tensor, lam: float) -> Float[Tensor, "*S"]:
@@ -158,7 +159,7 @@ def _launches(losses: Tensor, tau: float | Tensor) -> bool:
 def _launch_value(
     losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
 ) -> tuple[Tensor, Tensor]:
-    from bspml.functional import super_loss_triton  # only where Triton is installed
+    from bspml.tensors.kernels import super_loss_triton  # only where Triton is installed
 
     return super_loss_triton.value_and_sigma(losses, tau, lam)
 
@@ -166,7 +167,7 @@ def _launch_value(
 def _launch_slope(
     losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
 ) -> tuple[Tensor, Tensor]:
-    from bspml.functional import super_loss_triton
+    from bspml.tensors.kernels import super_loss_triton
 
     return super_loss_triton.slope_and_sigma(losses, tau, lam)
 

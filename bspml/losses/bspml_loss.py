@@ -10,7 +10,6 @@ from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.losses import BaseMetricLossFunction
 from pytorch_metric_learning.reducers import BaseReducer, DivisorReducer, MeanReducer
 
-from bspml.checks import check_choice, check_number
 from bspml.errors import InputError
 from bspml.losses.log_sum import MultiSimilarityTerms
 from bspml.mined_pairs import MinedPairs
@@ -26,6 +25,7 @@ from bspml.pairs import (
 )
 from bspml.shapes import Bool, Float, Tensor
 from bspml.similarity import similarity_matrix
+from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 
 

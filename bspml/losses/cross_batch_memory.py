@@ -8,12 +8,12 @@ import torch
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.utils.distributed import is_distributed
 
-from bspml.checks import as_numbers, check_whole
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.pairs import prepare_batch
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.state import look_up
 
 _FIRST_ANONYMOUS = 2**62  # indices of rows whose data-set row nobody told; none is ever that large

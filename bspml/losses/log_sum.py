@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from bspml.device_kernels import by_kernel, runs_pair_kernels
 from bspml.shapes import Bool, Float, Tensor
+from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
 
 
 class MultiSimilarityTerms(torch.autograd.Function):
@@ -62,7 +62,7 @@ def _terms(similarity: Float[Tensor, "B R"], *more: Any) -> tuple[Tensor, Tensor
 
 
 def _by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
-    from bspml.pair_kernels import multi_similarity_terms
+    from bspml.tensors.kernels.pairs import multi_similarity_terms
 
     return multi_similarity_terms(*given)
 

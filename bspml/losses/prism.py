@@ -16,10 +16,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.checks import check_number, check_whole
 from bspml.errors import InputError
 from bspml.pairs import prepare_batch
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import check_number, check_whole
 
 _ROUNDING = 1e-6  # relative; a mean of equal numbers may end one rounding above them
 

@@ -8,9 +8,9 @@ import torch
 from pytorch_metric_learning.distances import LpDistance
 from pytorch_metric_learning.losses import TripletMarginLoss
 
-from bspml.checks import check_number
 from bspml.functional import rescaled_hinge
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_number
 
 
 class RDMLLoss(TripletMarginLoss):

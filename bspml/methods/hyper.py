@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bspml.checks import check_choice, check_number, check_whole
 from bspml.errors import InputError
+from bspml.tensors.checks import check_choice, check_number, check_whole
 
 
 @dataclass(frozen=True)

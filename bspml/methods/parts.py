@@ -8,11 +8,11 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bspml.checks import check_number, check_whole
 from bspml.errors import InputError
 from bspml.losses.filtered import FilteredLoss
 from bspml.methods.hyper import Hyper
 from bspml.reducers import SuperLossReducer
+from bspml.tensors.checks import check_number, check_whole
 from bspml.weights.state import SampleWeights, check_weights
 
 Values = Mapping[str, Any]  # hyper-parameters, checked, none missing

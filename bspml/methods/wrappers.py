@@ -9,12 +9,12 @@ from typing import Any
 
 from torch import nn
 
-from bspml.checks import check_choice, check_number
 from bspml.errors import InputError
 from bspml.losses.filtered import FilteredLoss
 from bspml.methods.hyper import Hyper, at_least_0, choice, flag, positive
 from bspml.methods.parts import MethodContext, MethodParts, Values
 from bspml.reducers import IMAE, GradientRescaling, SuperLoss
+from bspml.tensors.checks import check_choice, check_number
 
 _TAUS = ("ema", "mean")
 

@@ -9,12 +9,12 @@ import torch
 from pytorch_metric_learning.distances import CosineSimilarity
 from pytorch_metric_learning.miners import BaseMiner
 
-from bspml.checks import check_number
-from bspml.device_kernels import by_kernel, runs_pair_kernels
 from bspml.mined_pairs import MinedPairs
 from bspml.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.shapes import Bool, Float, Tensor
 from bspml.similarity import is_cosine, similarity_matrix
+from bspml.tensors.checks import check_number
+from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 
 
@@ -127,7 +127,7 @@ class BSPMLMiner(BaseMiner):
     def kernel_arguments(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Any, ...]:
-        """What `bspml.pair_kernels.mined_masks` takes."""
+        """What `bspml.tensors.kernels.pairs.mined_masks` takes."""
         weighted = self.skip_zero and self.weights is not None
         return (
             matrix,
@@ -202,8 +202,8 @@ def keep_informative(
 
 
 def mined_by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
-    """`bspml.pair_kernels.mined_masks`, which only a machine with Triton can import."""
-    from bspml.pair_kernels import mined_masks
+    """`bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton can import."""
+    from bspml.tensors.kernels.pairs import mined_masks
 
     return mined_masks(*given)
 

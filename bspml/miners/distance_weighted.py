@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from pytorch_metric_learning import miners as pml_miners
 
-from bspml.checks import check_number, check_whole
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_number, check_whole
 
 
 class DistanceWeightedMiner(pml_miners.DistanceWeightedMiner):

@@ -10,7 +10,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.checks import check_whole
 from bspml.errors import InputError
 from bspml.networks import efficientnet_lite, freezing
 from bspml.networks.backbone import Backbone
@@ -19,6 +18,7 @@ from bspml.networks.small_conv import SmallConvNet
 from bspml.networks.timm_models import load_timm
 from bspml.networks.torchvision_models import load_torchvision
 from bspml.networks.weights_file import load_weights
+from bspml.tensors.checks import check_whole
 
 _BACKBONES = f"{efficientnet_lite.NAME}, torchvision:MODEL or timm:MODEL"
 

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
-from bspml.checks import check_whole
 from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_whole
 
 
 def embed(

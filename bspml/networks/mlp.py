@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from torch import nn
 
-from bspml.checks import check_whole
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_whole
 
 
 class MLPHead(nn.Module):

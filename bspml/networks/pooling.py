@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from bspml.checks import check_choice, check_number
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_choice, check_number
 
 POOLINGS = ("avg", "gem")
 

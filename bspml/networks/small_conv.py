@@ -8,9 +8,9 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from bspml.checks import check_whole
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_whole
 
 _GRID = 3  # side of the last feature map: what three poolings leave of 24 to 31 pixels
 

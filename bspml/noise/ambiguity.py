@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_number, normalize_rows
 from bspml.noise.noisy_labels import NoisyLabels
 from bspml.noise.task import NoiseTask
+from bspml.tensors.checks import check_number, normalize_rows
 
 
 def instance_dependent(

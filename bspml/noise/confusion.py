@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bspml.checks import as_numbers, some_of
 from bspml.errors import InputError
 from bspml.noise.noisy_labels import NoisyLabels
 from bspml.noise.task import NoiseTask
+from bspml.tensors.checks import as_numbers, some_of
 
 # For each class to confuse: its code, the wrong codes, their probabilities, the share gone wrong.
 _Plan = list[tuple[int, np.ndarray, np.ndarray, float]]

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from bspml.checks import check_whole, normalize_rows
 from bspml.errors import InputError
 from bspml.noise.noisy_labels import NoisyLabels
 from bspml.noise.task import NoiseTask
+from bspml.tensors.checks import check_whole, normalize_rows
 
 
 def small_cluster(

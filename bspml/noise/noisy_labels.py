@@ -15,9 +15,9 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from bspml.checks import encode_labels
 from bspml.errors import DataError, InputError
 from bspml.files import atomic_write, is_special
+from bspml.tensors.checks import encode_labels
 
 # What numpy and zip raise on files that are damaged or of another make.
 _FAULTS = (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)

@@ -10,9 +10,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import as_numbers, check_choice, check_number, check_whole, some_of
 from bspml.errors import InputError
 from bspml.noise.rates import as_decimal
+from bspml.tensors.checks import as_numbers, check_choice, check_number, check_whole, some_of
 
 _DTYPES = (torch.float16, torch.float32, torch.float64)
 

@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import check_embeddings, check_number, check_whole, encode_labels
 from bspml.errors import InputError
 from bspml.noise.noisy_labels import NoisyLabels
 from bspml.noise.rates import as_decimal
+from bspml.tensors.checks import check_embeddings, check_number, check_whole, encode_labels
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,12 +16,12 @@ from typing import Any
 
 import torch
 
-from bspml.checks import check_choice, check_number
 from bspml.errors import InputError
 from bspml.functional import gr_weight
 from bspml.reducers.catalogue import KINDS
 from bspml.reducers.transform import Installed, Source, Term, TransformReducer
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.state import SampleWeights
 
 # Below this 1 - p, float32 losses of size 10 hold no digit of 1 - p that can be trusted; the

@@ -17,13 +17,13 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.checks import check_choice, check_number
 from bspml.errors import InputError
 from bspml.functional import superloss, superloss_confidence
 from bspml.reducers.tables import KeyedAverage
 from bspml.reducers.tau import RunningTau
 from bspml.reducers.transform import Installed, Source, Term, TransformReducer
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.state import SampleWeights
 
 _SHARED = "shared"

@@ -13,10 +13,10 @@ import math
 import torch
 from torch import nn
 
-from bspml.checks import check_number, check_whole
 from bspml.errors import InputError
 from bspml.reducers.tau import over_all_ranks
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import check_number, check_whole
 
 
 class KeyedAverage(nn.Module):

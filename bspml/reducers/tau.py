@@ -18,10 +18,10 @@ import torch
 from pytorch_metric_learning.utils.distributed import is_distributed
 from torch import nn
 
-from bspml.checks import check_number
-from bspml.device_kernels import by_kernel, runs_triton
 from bspml.errors import InputError
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_number
+from bspml.tensors.kernels.device import by_kernel, runs_triton
 
 MODES = ("ema", "mean")
 
@@ -135,7 +135,7 @@ class RunningTau(nn.Module):
 
     def _step_in_one_launch(self, batch: Tensor, number: float | None) -> Tensor:
         """`_step` on CUDA."""
-        from bspml.reducers import tau_triton  # only where Triton is installed
+        from bspml.tensors.kernels import tau_triton  # only where Triton is installed
 
         return tau_triton.learn(
             batch,

@@ -19,13 +19,13 @@ from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from torch import Tensor, nn
 
 from bspml.errors import InputError
-from bspml.functional.arguments import refuse_outside
 from bspml.reducers.catalogue import CATALOGUE, KINDS, LossEntry, entry_of, kind_of
 from bspml.reducers.gradient_rescaling import DELTA, GradientRescalingReducer, check_emphasis
 from bspml.reducers.inner import check_reducer
 from bspml.reducers.softmax import num_classes_of, rescale_logits, restore_logits
 from bspml.reducers.superloss import SuperLossReducer
 from bspml.reducers.transform import Call, Installed, TransformReducer
+from bspml.tensors.arguments import refuse_outside
 from bspml.weights.state import SampleWeights
 
 LossT = TypeVar("LossT")

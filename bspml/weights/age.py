@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from bspml.checks import check_number, check_whole
 from bspml.errors import InputError
+from bspml.tensors.checks import check_number, check_whole
 from bspml.weights.problem import WeightProblem
 from bspml.weights.solver import WeightSolution, solve_weights
 

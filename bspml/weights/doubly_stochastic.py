@@ -29,8 +29,8 @@ from typing import no_type_check
 import numba
 import numpy as np
 
-from bspml.checks import check_number, check_whole
 from bspml.errors import InputError
+from bspml.tensors.checks import check_number, check_whole
 from bspml.weights.problem import Outcome, WeightProblem
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)

@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from bspml.checks import check_number, encode_labels, some_of
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_number, encode_labels, some_of
 from bspml.weights.class_order import ClassSorted, sort_by_class
 from bspml.weights.first_order import FirstOrder
 

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.checks import check_choice, check_number, check_whole
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.weights.coordinate import minimise_by_coordinates
 from bspml.weights.doubly_stochastic import StochasticOptions, minimise_stochastically
 from bspml.weights.problem import Outcome, WeightProblem

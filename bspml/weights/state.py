@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.checks import as_numbers, encode_labels, some_of, to_device
 from bspml.errors import CheckpointError, InputError, SampleIndexError
-from bspml.row_checks import check_sample_index
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.checks import as_numbers, encode_labels, some_of, to_device
+from bspml.tensors.row_checks import check_sample_index
 
 _BOX_TOLERANCE = 1e-9  # rounding a solver may leave outside [0, 1]
 

@@ -51,8 +51,7 @@ def test_they_compile_for_a_gpu_with_numbers_in_float64(losses, tmp_path, monkey
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    from bspml.functional import lambert_triton, super_loss_triton
-    from bspml.reducers import tau_triton
+    from bspml.tensors.kernels import lambert_triton, super_loss_triton, tau_triton
 
     monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
     for kernel, constants in (
@@ -82,7 +81,7 @@ def by_kernels(monkeypatch):
 
 
 def branch_kernel(x, log_x=None):
-    from bspml.functional import lambert_triton
+    from bspml.tensors.kernels import lambert_triton
 
     return lambert_triton.principal_branch(x, log_x)
 
@@ -200,7 +199,7 @@ def there(value):
 @pytest.mark.parametrize("kind", ["number", "tensor", "float32", "each"])
 @pytest.mark.parametrize("lam", [1e-3, 0.1, 1.0, 1e30])
 def test_values_confidences_and_their_slopes_are_those_of_the_cpu(dtype, kind, lam):
-    from bspml.functional import super_loss_triton
+    from bspml.tensors.kernels import super_loss_triton
 
     losses = draw_losses(dtype)
     tau = draw_tau(kind, len(losses))
@@ -217,7 +216,7 @@ def test_values_confidences_and_their_slopes_are_those_of_the_cpu(dtype, kind, l
 @here
 @both_types
 def test_superloss_is_its_definition(dtype):
-    from bspml.functional import super_loss_triton
+    from bspml.tensors.kernels import super_loss_triton
 
     losses = draw_losses(dtype)[:60]
     tau, lam = math.log(10), 0.7
@@ -236,7 +235,7 @@ def test_superloss_is_its_definition(dtype):
 @here
 def test_at_the_cap_sigma_is_e():
     at_cap = torch.tensor([-2 / math.e], dtype=torch.float64, device=DEVICE)
-    from bspml.functional import super_loss_triton
+    from bspml.tensors.kernels import super_loss_triton
 
     value, sigma = super_loss_triton.value_and_sigma(at_cap, 0.0, 1.0)
     assert sigma.item() == math.e
@@ -247,7 +246,7 @@ def test_at_the_cap_sigma_is_e():
 @here
 def test_a_number_keeps_all_its_digits():
     """Triton takes a Python number for a float32 unless it is told otherwise."""
-    from bspml.functional import super_loss_triton
+    from bspml.tensors.kernels import super_loss_triton
 
     tau, lam = 1 + 2**-40, 1 + 2**-41
     losses = torch.tensor([1.0, 2.0], dtype=torch.float64)

@@ -12,8 +12,8 @@ import torch
 import triton
 import triton.language as tl
 
-from bspml.functional.lambert_triton import BLOCK, HIGH, branch
 from bspml.shapes import Float, Tensor
+from bspml.tensors.kernels.lambert_triton import BLOCK, HIGH, branch
 
 _NUMBER, _ONE, _EACH = 0, 1, 2  # what tau is
 

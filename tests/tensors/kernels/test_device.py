@@ -5,8 +5,8 @@ import importlib.util
 import pytest
 import torch
 
-from bspml import device_kernels
-from bspml.device_kernels import by_kernel, runs_triton
+from bspml.tensors.kernels import device as device_kernels
+from bspml.tensors.kernels.device import by_kernel, runs_triton
 
 
 @pytest.fixture(autouse=True)

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.checks import as_numbers, some_of, to_device
 from bspml.errors import InputError, SampleIndexError
+from bspml.tensors.checks import as_numbers, some_of, to_device
 
 __all__ = ["check_reference_weights", "check_rows", "check_sample_index"]
 

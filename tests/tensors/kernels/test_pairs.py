@@ -68,7 +68,7 @@ def test_they_compile_for_a_gpu(name, flag, parts, tmp_path, monkeypatch):
 
 
 def kernels():
-    from bspml import pair_kernels
+    from bspml.tensors.kernels import pairs as pair_kernels
 
     return pair_kernels
 

@@ -38,7 +38,7 @@ def runs_triton(*tensors: Tensor) -> bool:
 
 
 def runs_pair_kernels(values: Tensor) -> bool:
-    """Whether `bspml.pair_kernels` can take this batch or matrix: float32, and not empty."""
+    """Whether the pair kernels can take this batch or matrix: float32, and not empty."""
     return values.dtype == torch.float32 and values.numel() > 0 and runs_triton(values)
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.checks import (
+from bspml.errors import InputError
+from bspml.tensors.checks import (
     as_numbers,
     check_choice,
     check_embeddings,
@@ -14,7 +15,6 @@ from bspml.checks import (
     check_whole,
     encode_labels,
 )
-from bspml.errors import InputError
 
 
 @pytest.mark.parametrize(

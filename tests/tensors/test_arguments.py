@@ -88,7 +88,7 @@ def test_the_result_may_be_changed_in_place_before_backward(name):
 
 
 def test_what_is_no_tensor_is_refused():
-    from bspml.functional.arguments import at_least_float32, unreduced
+    from bspml.tensors.arguments import at_least_float32, unreduced
 
     for value in ([1.0, 2.0], 3.0, None):
         with pytest.raises(InputError, match=r"`losses` must be a tensor of floats; got"):

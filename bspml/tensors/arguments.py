@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from bspml.checks import FLOATS, some_of
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.checks import FLOATS, some_of
 
 _HALVES = (torch.float16, torch.bfloat16)
 

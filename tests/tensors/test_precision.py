@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bspml import contrastive_statistics, pair_statistics
-from bspml.precision import _settings, full_precision
+from bspml.tensors.precision import _settings, full_precision
 
 
 @pytest.fixture(params=["high", "medium"])

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bspml.errors import InputError, SampleIndexError
-from bspml.row_checks import check_reference_weights, check_rows, check_sample_index
+from bspml.tensors.row_checks import check_reference_weights, check_rows, check_sample_index
 
 
 def test_indices_of_the_data_set_come_back_as_they_are():

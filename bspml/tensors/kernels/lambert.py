@@ -23,7 +23,7 @@ def fill_branch(x, log_x, lowest, near, huge, steps, start, series, w, one_plus_
     """Write W(x) and 1 + W(x) of (n,) numbers.
 
     log_x: (n,) used where x > huge, or (0,).  lowest: what counts as -1/e; NaN below it.
-    near, huge, steps, start, series: the constants of `bspml.functional.lambert`.
+    near, huge, steps, start, series: the `lambert_constants` of this package.
     """
     given = len(log_x) > 0
     for i in range(len(x)):

@@ -1,0 +1,1 @@
+"""What is checked and computed on any tensor: arguments, rows, precision, kernels."""

@@ -1,0 +1,1 @@
+"""Compiled kernels: numba on a processor, Triton on an accelerator; `device` says which runs."""
