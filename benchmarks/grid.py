@@ -30,11 +30,11 @@ from grid_run import TIMING, Outcome, run_cell, run_cells
 from grid_tables import make_tables, missing_notes, to_latex, to_markdown
 
 from bspml.config.reading import parse_yaml
-from bspml.counting import counted
 from bspml.errors import ConfigError, UserError
 from bspml.experiment_data import load_data
 from bspml.files import atomic_write
 from bspml.records import RunFolder
+from bspml.words import counted
 
 _TIMED_STEPS = 20  # of the short run that estimates a cell's time
 

@@ -32,12 +32,11 @@ import numpy as np
 import torch
 
 from bspml.contrastive import ContrastiveStatistics
-from bspml.counting import counted
 from bspml.errors import InputError
-from bspml.rate_words import noise_sentence
 from bspml.shapes import Float, Tensor
 from bspml.tail_count import TAIL, TailCount
 from bspml.tensors.checks import check_number
+from bspml.words import counted, noise_sentence
 
 __all__ = [
     "NoiseEstimate",

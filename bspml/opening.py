@@ -6,9 +6,9 @@ import numpy as np
 
 from bspml.build import classes_per_batch
 from bspml.config import Config
-from bspml.counting import counted
 from bspml.data.decision_words import counts_of_decisions
 from bspml.experiment_data import ExperimentData
+from bspml.words import counted
 
 
 def opening_lines(config: Config, data: ExperimentData) -> list[str]:

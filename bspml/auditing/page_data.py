@@ -11,8 +11,8 @@ import numpy as np
 
 from bspml.auditing.pictures import Pictures
 from bspml.auditing.report import KEPT_Q, AuditReport
-from bspml.counting import counted
 from bspml.errors import InputError
+from bspml.words import counted
 
 if TYPE_CHECKING:
     from bspml.report.page import PageData

@@ -16,7 +16,6 @@ from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder
 from bspml.auditing.pictures import check_pictures
 from bspml.cli.audit_source import AuditSource, Options, read_source
 from bspml.cli.streams import note, put
-from bspml.counting import counted
 from bspml.data.decision_words import counts_of_decisions, note_on_new_classes
 from bspml.data.decisions import (
     CorrectedLabels,
@@ -30,6 +29,7 @@ from bspml.data.retrieval import Origin
 from bspml.errors import InputError
 from bspml.records.plain import to_json
 from bspml.tensors.checks import check_device, check_number
+from bspml.words import counted
 
 EXCEEDED = 3
 _SHOWN = 10  # suspects on the terminal

@@ -9,8 +9,8 @@ from typing import Any
 
 import typer
 
-from bspml.counting import counted
 from bspml.data.checking import CheckReport, check_dataset
+from bspml.words import counted
 
 FAULTY = 2
 

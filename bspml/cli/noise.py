@@ -7,10 +7,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bspml import noise
-from bspml.counting import counted
 from bspml.data.tables import read_labels, write_labels
 from bspml.errors import InputError
 from bspml.tensors.checks import check_choice
+from bspml.words import counted
 
 # The kinds that need labels only.
 KINDS: dict[str, Callable[..., noise.NoisyLabels]] = {

@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bspml.counting import counted
 from bspml.data.catalogue import catalogue_entry, read_entry
 from bspml.data.completeness import count_faults, missing_paths
 from bspml.data.file_checks import Finding, look_at
 from bspml.data.retrieval import RetrievalData
 from bspml.errors import DataError
+from bspml.words import counted
 
 _SHOWN = 5  # files that a sentence names
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.counting import counted
 from bspml.data.images import find_images
 from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
 from bspml.errors import DataError
+from bspml.words import counted
 
 SOURCE = "Name the folder of your images with --root."
 

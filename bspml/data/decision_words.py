@@ -7,8 +7,8 @@ from collections import Counter
 
 import numpy as np
 
-from bspml.counting import counted
 from bspml.data.decisions import CorrectedLabels
+from bspml.words import counted
 
 __all__ = ["counts_of_decisions", "note_on_new_classes"]
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.counting import counted
 from bspml.data.decision_words import note_on_new_classes
 from bspml.data.decisions import (
     CorrectedLabels,
@@ -32,6 +31,7 @@ from bspml.data.decisions import (
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.data.tables import read_labels, read_names
 from bspml.errors import DataError
+from bspml.words import counted
 
 __all__ = ["OwnLabels", "located", "own_labels", "rows_by_name"]
 

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import InputError, RunError
-from bspml.rate_words import noise_sentence, percent
 from bspml.records import (
     EpochRecord,
     RecordLog,
@@ -28,6 +27,7 @@ from bspml.records import (
 from bspml.report.figures import _displayable, lowest_weights
 from bspml.report.page import PageData
 from bspml.report.page_check import check_page
+from bspml.words import noise_sentence, percent
 
 __all__ = ["run_page", "write_suspects"]
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from bspml.rate_words import noise_sentence, percent
+from bspml.words import noise_sentence, percent
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,23 @@
-"""The noise rate in words, the same in an audit and on a run's page."""
+"""Sentences about counts and rates, the same wherever a person reads them."""
 
 from __future__ import annotations
 
-__all__ = ["noise_sentence", "percent"]
-
 _SHOWS_AS_NONE = 0.0005
+
+
+def counted(count: int, thing: str, things: str | None = None) -> str:
+    """The count with the word for it, singular where it is 1.
+
+    Args:
+        count: how many.
+        thing: the word for one.
+        things: for several; `thing` with an s if None.
+
+    Example:
+        >>> counted(1, "sample"), counted(0, "sample"), counted(1024, "class", "classes")
+        ('1 sample', '0 samples', '1,024 classes')
+    """
+    return f"{count:,} {thing if count == 1 else things or f'{thing}s'}"
 
 
 def percent(share: float) -> str:
