@@ -29,8 +29,8 @@ from pairing import column, kept_run, paired
 
 from bspml.classification.experiment import run_experiment
 from bspml.config import ClassificationConfig, load_experiment
-from bspml.files import atomic_write
-from bspml.records import RunFolder
+from bspml.files.atomic import atomic_write
+from bspml.files.run import RunFolder
 
 Settings = dict[str, Any]
 Rows = dict[str, list[dict[str, Any]]]

@@ -21,7 +21,7 @@ from pairing import paired
 
 from bspml.config import load_config
 from bspml.experiment import run_experiment
-from bspml.records import RunFolder, read_json
+from bspml.files.run import RunFolder, read_json
 
 _AUTO = ["training.methods=[bspml]"]
 _PAPER = [*_AUTO, "curriculum.preset=paper", "curriculum.target_maw={kept}"]

@@ -32,8 +32,8 @@ from grid_tables import make_tables, missing_notes, to_latex, to_markdown
 from bspml.config.reading import parse_yaml
 from bspml.errors import ConfigError, UserError
 from bspml.experiment_data import load_data
-from bspml.files import atomic_write
-from bspml.records import RunFolder
+from bspml.files.atomic import atomic_write
+from bspml.files.run import RunFolder
 from bspml.words import counted
 
 _TIMED_STEPS = 20  # of the short run that estimates a cell's time

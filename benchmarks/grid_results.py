@@ -14,8 +14,8 @@ from published import published_set
 from bspml import methods
 from bspml.errors import UserError
 from bspml.evaluation.selection import select_epochs
-from bspml.files import atomic_write
-from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
+from bspml.files.atomic import atomic_write
+from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 
 VARIED = "vary "  # before the dotted key, in columns of what the grid varies
 

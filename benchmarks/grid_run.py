@@ -23,9 +23,9 @@ from bspml.errors import BusyRunError, UserError
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment import run_experiment
 from bspml.experiment_data import ExperimentData, load_data
-from bspml.files import atomic_write
+from bspml.files.atomic import atomic_write
+from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
 from bspml.networks import build_network, embed, feature_network
-from bspml.records import EpochRecord, RecordLog, RunFolder, write_json
 from bspml.report.tables import final_results
 from bspml.tensors.checks import check_device
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import t as student
 
-from bspml.files import atomic_write
+from bspml.files.atomic import atomic_write
 
 
 def kept_run(

@@ -24,7 +24,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from bspml.files import atomic_write
+from bspml.files.atomic import atomic_write
 from bspml.functional import (
     WeightCurve,
     data_parameters_loss,

@@ -9,7 +9,7 @@ from bspml.config import Config
 from bspml.data.transforms import standard_view
 from bspml.evaluation.neighbours import find_faiss
 from bspml.experiment_data import image_content, image_shape
-from bspml.versions import versions_of
+from bspml.files.versions import versions_of
 
 _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "scikit-learn")
 

@@ -19,16 +19,16 @@ from bspml.build import (
     make_sampler,
     make_weights,
 )
-from bspml.checkpoints import State
 from bspml.config import Config
 from bspml.distributed import explained, from_main, is_main, main_first
 from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData, load_data
+from bspml.files.checkpoints import State
+from bspml.files.run import RecordLog, RunFolder
 from bspml.method_run import MethodRun
 from bspml.narration import Narrator, Silent
 from bspml.opening import opening_lines
 from bspml.outputs import write_outputs
-from bspml.records import RecordLog, RunFolder
 from bspml.report.tables import Results
 from bspml.resuming import (
     check_none_missing,

@@ -15,13 +15,13 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bspml.checkpoints import fingerprint
 from bspml.config import Config
 from bspml.data.decisions import CorrectedLabels
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import ConfigError
 from bspml.experiment_labels import corrected_data, given_labels
 from bspml.experiment_splits import hold_out, load_splits
+from bspml.files.checkpoints import fingerprint
 
 # Side of the images where the configuration leaves it open, and channels, by what they show.
 _SIZES = {"photo": 224, "tile": 32, "character": 28}

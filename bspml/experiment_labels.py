@@ -20,8 +20,8 @@ from bspml.data.decisions import (
 from bspml.data.noise_lists import read_noise_list
 from bspml.data.own_labels import OwnLabels, own_labels
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.data.tables import read_labels
 from bspml.errors import ConfigError, DataError
+from bspml.files.tables import read_labels
 
 __all__ = ["GivenLabels", "corrected_data", "given_labels"]
 

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from bspml import methods
 from bspml.build import CLEAN, WEIGHTED, make_method, make_weights
-from bspml.checkpoints import State
 from bspml.config import Config
 from bspml.experiment_data import ExperimentData
-from bspml.records import RunFolder
+from bspml.files.checkpoints import State
+from bspml.files.run import RunFolder
 from bspml.resuming import load_method
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 
-from bspml import checkpoints
 from bspml.build import (
     make_curriculum,
     make_method,
@@ -15,7 +14,6 @@ from bspml.build import (
     make_sampler,
     make_weights,
 )
-from bspml.checkpoints import State
 from bspml.config import Config
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.distributed import computed_by_rows, from_main, is_main
@@ -23,9 +21,11 @@ from bspml.distributed.group import check_rank_device
 from bspml.errors import CheckpointError
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment_data import ExperimentData, Inputs
+from bspml.files import checkpoints
+from bspml.files.checkpoints import State
+from bspml.files.run import EpochRecord, RecordLog, RunFolder
 from bspml.narration import Narrator
 from bspml.networks import embed
-from bspml.records import EpochRecord, RecordLog, RunFolder
 from bspml.resuming import method_state
 from bspml.tensors.checks import check_device
 from bspml.trainers import AlternatingTrainer, RoundRecord

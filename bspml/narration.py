@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol, runtime_checkable
 
-from bspml.records import EpochRecord, RunFolder
+from bspml.files.run import EpochRecord, RunFolder
 
 
 @runtime_checkable

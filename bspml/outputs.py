@@ -23,10 +23,10 @@ from bspml.evaluation.selection import (
     selection_columns,
 )
 from bspml.experiment_data import ExperimentData
-from bspml.files import atomic_write
+from bspml.files.atomic import atomic_write
+from bspml.files.run import EpochRecord, RunFolder, read_weights, write_json, write_weights
 from bspml.judgements import Judgement, judgements
 from bspml.networks import embed
-from bspml.records import EpochRecord, RunFolder, read_weights, write_json, write_weights
 from bspml.report.figures import (
     captions,
     contact_sheet,

@@ -11,14 +11,14 @@ from typing import Any
 import torch
 from pydantic import BaseModel
 
-from bspml import checkpoints
-from bspml.checkpoints import State
 from bspml.config import dump_config
 from bspml.config.reading import parse_yaml
 from bspml.distributed import from_main, rank, wait_for_all
 from bspml.errors import CheckpointError, ConfigError, UserError
-from bspml.files import atomic_write
-from bspml.records import EpochRecord, RunFolder
+from bspml.files import checkpoints
+from bspml.files.atomic import atomic_write
+from bspml.files.checkpoints import State
+from bspml.files.run import EpochRecord, RunFolder
 
 # What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
 CHANGEABLE = (

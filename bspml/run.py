@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from bspml.build import WEIGHTED, make_network
 from bspml.config import Config, load_config
 from bspml.errors import CheckpointError, RunError
+from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.networks import embed
-from bspml.records import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.resuming import check_unchanged, has_checkpoint, load_method
 from bspml.trainer_state import faults_named
 

@@ -13,7 +13,6 @@ from torch import Tensor
 
 from bspml.data.folder import ImageFolder
 from bspml.data.retrieval import RetrievalSplit
-from bspml.data.tables import read_embeddings, read_labels, read_names
 from bspml.errors import DataError, RunError, UserError
 from bspml.experiment_data import (
     image_content,
@@ -21,6 +20,7 @@ from bspml.experiment_data import (
     load_data,
 )
 from bspml.experiment_splits import split_features, training_files
+from bspml.files.tables import read_embeddings, read_labels, read_names
 from bspml.run import Run
 
 __all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named", "embed_test"]

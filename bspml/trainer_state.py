@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bspml.checkpoints import check_generators
 from bspml.errors import CheckpointError
+from bspml.files.checkpoints import check_generators
 
 # Optimiser statistics that have the shape of their parameter.
 _PER_PARAMETER = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "momentum_buffer")

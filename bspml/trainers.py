@@ -16,12 +16,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bspml.checkpoints import generator_states, restore_generators
 from bspml.collected_embeddings import CollectedEmbeddings
 from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import CheckpointError, InputError
+from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.loss_reading import LossReader
 from bspml.rounds import Observer, RoundRecord
 from bspml.tensors.checks import check_choice, check_number, check_whole

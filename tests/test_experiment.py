@@ -15,14 +15,15 @@ import pytest
 import torch
 
 import bspml
-from bspml import checkpoints, methods
+from bspml import methods
 from bspml.cli import main
 from bspml.config import load_config
 from bspml.data import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
-from bspml.records import RecordLog, RunFolder, read_json, read_weights
+from bspml.files import checkpoints
+from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 
 SMALL = [
     "data.subset=24",
@@ -153,7 +154,9 @@ def test_a_run_killed_without_warning_resumes_to_the_same_bits(tmp_path, method,
     whole = finished.folder
     assert settled(folder) == [line for line in settled(whole) if line["method"] != "clean-only"]
     for name in ("multi-similarity", "bspml"):
-        one, two = (bspml.checkpoints.load(f.checkpoint(name))["trainer"] for f in (folder, whole))
+        one, two = (
+            bspml.files.checkpoints.load(f.checkpoint(name))["trainer"] for f in (folder, whole)
+        )
         for state in (one, two):
             state.pop("generators")  # numpy's and Python's belong to the process
         assert same(one, two)

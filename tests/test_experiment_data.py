@@ -14,7 +14,7 @@ from bspml.config import load_config
 from bspml.errors import ConfigError
 from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
-from bspml.records import RecordLog, RunFolder, read_json, read_weights
+from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 
 QUICK = [
     "training.epochs=2",

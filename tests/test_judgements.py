@@ -14,8 +14,8 @@ from bspml.errors import ConfigError
 from bspml.experiment import run_experiment
 from bspml.experiment_data import load_data
 from bspml.experiment_splits import held_out_classes
+from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from bspml.judgements import judgements
-from bspml.records import RecordLog, RunFolder, read_json, read_weights
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page
 from bspml.resuming import load_method

@@ -15,7 +15,7 @@ from bspml.errors import DataError, RunError
 from bspml.experiment import run_experiment
 from bspml.experiment_data import load_data
 from bspml.feature_cache import extraction
-from bspml.records import RunFolder
+from bspml.files.run import RunFolder
 from bspml.run_embeddings import embed_named
 
 QUICK = [

@@ -6,12 +6,12 @@ import pytest
 import torch
 
 import bspml
-from bspml import checkpoints
 from bspml.config import load_config
 from bspml.data.indexed import sample_index_getter
 from bspml.experiment import run_experiment
+from bspml.files import checkpoints
+from bspml.files.run import RunFolder
 from bspml.networks import SmallConvNet, embed
-from bspml.records import RunFolder
 from bspml.trainers import AlternatingTrainer
 from bspml.training_step import StepTrainer
 

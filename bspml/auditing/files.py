@@ -22,11 +22,11 @@ from bspml.auditing.folder import (
     write_together,
 )
 from bspml.auditing.report import AuditReport, column
-from bspml.cells import protected_cell
-from bspml.data.tables import FAULTS
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files import Content, is_special
-from bspml.records.plain import to_json
+from bspml.files.atomic import Content, is_special
+from bspml.files.cells import protected_cell
+from bspml.files.run.plain import to_json
+from bspml.files.tables import FAULTS
 
 __all__ = ["MARK", "is_audit_folder", "load_report", "save_report"]
 

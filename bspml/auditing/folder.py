@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import RunError, UserError
-from bspml.files import Content, atomic_write, is_leftover, is_special
-from bspml.records import read_json, write_json
+from bspml.files.atomic import Content, atomic_write, is_leftover, is_special
+from bspml.files.run import read_json, write_json
 
 __all__ = [
     "CORRECTED",

@@ -18,11 +18,11 @@ from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.report import AuditReport, column
-from bspml.cells import empty_rows, plain_labels
 from bspml.confusions import plausible_confusions
 from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import unit_rows
+from bspml.files.cells import empty_rows, plain_labels
 from bspml.noise_rate import NoiseEstimate, estimate_noise, no_estimate, why_unjudgeable
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of

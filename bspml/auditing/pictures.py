@@ -15,7 +15,7 @@ import torch
 
 from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 __all__ = ["Pictures", "check_pictures"]
 

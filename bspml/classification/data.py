@@ -14,15 +14,15 @@ import numpy as np
 import torch
 
 from bspml import noise
-from bspml.checkpoints import fingerprint
 from bspml.config import ClassificationConfig
 from bspml.data.cifar import cifar10, cifar100
 from bspml.data.cifar_n import cifar_n
 from bspml.data.cifar_names import CIFAR10_CONFUSIONS
 from bspml.data.digits import digits
 from bspml.data.image_split import ImageSplit, held_out_rows
-from bspml.data.tables import read_labels
 from bspml.errors import ConfigError, DataError, InputError
+from bspml.files.checkpoints import fingerprint
+from bspml.files.tables import read_labels
 from bspml.shapes import Tensor
 
 _VALIDATION_SHARE = 0.2

@@ -15,8 +15,6 @@ from typing import Any
 
 import torch
 
-from bspml import checkpoints
-from bspml.checkpoints import State
 from bspml.classification.data import TaskData, load_data
 from bspml.classification.losses import SampleLoss
 from bspml.classification.networks import make_network, one_thread_is_faster
@@ -27,8 +25,10 @@ from bspml.config import ClassificationConfig
 from bspml.config.sample_loss import SampleLossConfig
 from bspml.errors import CheckpointError, ConfigError
 from bspml.evaluation.detection import noise_detection
+from bspml.files import checkpoints
+from bspml.files.checkpoints import State
+from bspml.files.run import EpochRecord, RecordLog, RunFolder
 from bspml.narration import Narrator, Silent
-from bspml.records import EpochRecord, RecordLog, RunFolder
 from bspml.resuming import (
     check_none_missing,
     check_rounds,

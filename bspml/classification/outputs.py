@@ -9,15 +9,15 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from bspml.cells import label_cells
 from bspml.classification.data import TaskData
 from bspml.classification.losses import SampleLoss
 from bspml.classification.scoring import final_row
 from bspml.config import ClassificationConfig
-from bspml.files import atomic_write
-from bspml.records import EpochRecord, RunFolder, write_json, write_weights
+from bspml.files.atomic import atomic_write
+from bspml.files.cells import label_cells
+from bspml.files.run import EpochRecord, RunFolder, write_json, write_weights
+from bspml.files.versions import versions_of
 from bspml.shapes import Tensor
-from bspml.versions import versions_of
 
 Results = dict[str, dict[str, float | None]]
 

@@ -18,10 +18,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from bspml.checkpoints import State
 from bspml.classification.losses import SampleLoss
 from bspml.config import ClassificationConfig
 from bspml.errors import CheckpointError, RunError
+from bspml.files.checkpoints import State
 from bspml.shapes import Tensor
 from bspml.trainer_state import faults_named
 

@@ -27,7 +27,7 @@ from bspml.data.decisions import (
 from bspml.data.own_labels import located
 from bspml.data.retrieval import Origin
 from bspml.errors import InputError
-from bspml.records.plain import to_json
+from bspml.files.run.plain import to_json
 from bspml.tensors.checks import check_device, check_number
 from bspml.words import counted
 

@@ -14,10 +14,10 @@ import torch
 
 from bspml.cli.labels import labels_of
 from bspml.cli.streams import note
-from bspml.data.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.data.folder import ImageFolder
-from bspml.data.tables import read_embeddings, read_labels, read_texts
 from bspml.errors import DataError, InputError
+from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
+from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks import embed, feature_network
 from bspml.words import counted
 

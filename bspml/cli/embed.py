@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.files import atomic_write
+from bspml.files.atomic import atomic_write
 from bspml.run import load
 from bspml.run_embeddings import SPLITS, TRAINED_ON_THEM, embed_named
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from bspml.cli.labels import labels_of
 from bspml.conditions import in_lines, seen_and_used, versions
-from bspml.data.tables import read_embeddings
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
+from bspml.files.tables import read_embeddings
 
 _FILES_KS = (1, 2, 4, 8, 16, 32)
 

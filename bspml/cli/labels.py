@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.tables import read_labels
 from bspml.errors import DataError, InputError
+from bspml.files.tables import read_labels
 
 
 def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:

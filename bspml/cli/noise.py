@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bspml import noise
-from bspml.data.tables import read_labels, write_labels
 from bspml.errors import InputError
+from bspml.files.tables import read_labels, write_labels
 from bspml.tensors.checks import check_choice
 from bspml.words import counted
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 from bspml.errors import RunError
-from bspml.files import atomic_write
-from bspml.records import RunFolder
+from bspml.files.atomic import atomic_write
+from bspml.files.run import RunFolder
 from bspml.report.page import PageData, is_page, load_page, render_page
 from bspml.report.run_page import run_page
 

@@ -17,7 +17,7 @@ from bspml.distributed import from_main, is_main, joined, main_first, ranks
 from bspml.errors import ConfigError
 from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
-from bspml.records import EpochRecord, RunFolder
+from bspml.files.run import EpochRecord, RunFolder
 from bspml.report.tables import format_table
 from bspml.tensors.checks import check_device
 

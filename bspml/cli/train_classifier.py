@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from bspml.cli.train import Terminal, labels_in_words
-from bspml.records import EpochRecord, RunFolder
+from bspml.files.run import EpochRecord, RunFolder
 
 
 class ClassifierTerminal(Terminal):

@@ -21,7 +21,7 @@ from bspml.config.messages import describe, nearest, shown, unknown_key, valid_k
 from bspml.config.names import TASKS
 from bspml.config.schema import OPEN_SECTIONS, Config
 from bspml.errors import ConfigError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 COMMAND_LINE = "command line"
 METRIC_LEARNING = "metric-learning"  # the task of a file that names none

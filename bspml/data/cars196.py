@@ -24,7 +24,7 @@ import numpy as np
 from bspml.data.lists import Row, column, image_root, read_lines, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 from bspml.tensors.checks import check_choice
 
 COUNTS = {"train": (8_054, 98), "test": (8_131, 98)}

@@ -27,7 +27,7 @@ from bspml.data.cifar_names import (
 )
 from bspml.data.image_split import ImageSplit
 from bspml.errors import DataError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 from bspml.tensors.checks import check_choice
 
 SPLITS = ("train", "test")

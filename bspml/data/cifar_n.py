@@ -25,7 +25,7 @@ import torch
 
 from bspml.data import cifar_pickle
 from bspml.errors import DataError, InputError, MissingDependencyError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 from bspml.tensors.checks import check_choice, encode_labels
 
 # Our names of the label sets -> the keys in the files.  CIFAR-100N's .npy spells its key otherwise.

@@ -6,7 +6,7 @@ which finds it in data where its index is another).  The corrected file has inde
 decision and, where they are known, name: a right label has weight 1 for good, a wrong one weight
 0, or weight 1 for good under its new label; every other sample keeps the weight it had.
 
-Cells follow the spreadsheets' convention, see `bspml.cells`.  A label in them is taken as it
+Cells follow the spreadsheets' convention, see `bspml.files.cells`.  A label in them is taken as it
 stands where it is a class of the data, and without the spaces around it only where it is none and
 that is one.
 """
@@ -23,7 +23,9 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cells import (
+from bspml.errors import DataError, InputError
+from bspml.files.atomic import atomic_write, is_special
+from bspml.files.cells import (
     bare_cell,
     fitting_integers,
     label_cells,
@@ -31,9 +33,7 @@ from bspml.cells import (
     protected_cell,
     whole_number,
 )
-from bspml.data.columns import labels_in
-from bspml.errors import DataError, InputError
-from bspml.files import atomic_write, is_special
+from bspml.files.columns import labels_in
 from bspml.tensors.checks import some_of
 
 __all__ = [

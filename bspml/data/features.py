@@ -23,8 +23,8 @@ import torch
 
 from bspml.data.path_table import by_split
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.data.tables import read_embeddings, read_labels, read_names, read_texts
 from bspml.errors import DataError
+from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
 
 SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder, with --root."
 

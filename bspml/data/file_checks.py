@@ -11,7 +11,7 @@ from pathlib import Path
 
 from bspml.data.images import inside, read_image
 from bspml.data.retrieval import RetrievalSplit
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 _TAIL = 64  # bytes at the end in which a file must say that it ends
 # First bytes -> a mark that the file ends with.

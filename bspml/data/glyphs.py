@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bspml.errors import DataError, InputError
-from bspml.files import atomic_write, is_special
+from bspml.files.atomic import atomic_write, is_special
 from bspml.tensors.checks import check_choice, check_whole
 
 FACES = (

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import DataError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bspml.errors import DataError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 # Absolute, with a drive, with a part "..", or with NUL in it.
 _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)

@@ -32,7 +32,7 @@ import numpy as np
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError, InputError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 _LEAST_AGREEMENT = 0.25  # below it, no numbering is believed
 _LEAST_FIT = 0.4  # the same of clusters, which agree by fitting: some with any numbers

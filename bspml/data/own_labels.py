@@ -29,8 +29,8 @@ from bspml.data.decisions import (
     says_label,
 )
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
-from bspml.data.tables import read_labels, read_names
 from bspml.errors import DataError
+from bspml.files.tables import read_labels, read_names
 from bspml.words import counted
 
 __all__ = ["OwnLabels", "located", "own_labels", "rows_by_name"]

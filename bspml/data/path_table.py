@@ -18,8 +18,8 @@ import numpy as np
 
 from bspml.data.lists import Row, holding, safe_paths
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit, half_of_classes
-from bspml.data.tables import read_texts
 from bspml.errors import DataError
+from bspml.files.tables import read_texts
 
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder with --root."
 

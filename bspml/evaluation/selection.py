@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bspml.errors import InputError
-from bspml.records import EpochRecord
+from bspml.files.run import EpochRecord
 
 # How each was chosen, as a table says it.
 CHOSEN_BY = {

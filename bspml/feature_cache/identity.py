@@ -12,7 +12,7 @@ import numpy as np
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 _VERSION = 1  # raise it whenever features change, so that old files are made anew
 _CHUNK = 2**24  # bytes that are hashed at a time

@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import RunError
-from bspml.files import atomic_write, is_special
+from bspml.files.atomic import atomic_write, is_special
 
 PART = 512  # rows; what a stopped extraction may lose
 

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from bspml.errors import DataError, MissingDependencyError
-from bspml.files import is_special
+from bspml.files.atomic import is_special
 
 _WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the state dict
 _PARALLEL = "module."  # what torch's DataParallel puts before every name

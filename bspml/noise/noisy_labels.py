@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from bspml.errors import DataError, InputError
-from bspml.files import atomic_write, is_special
+from bspml.files.atomic import atomic_write, is_special
 from bspml.tensors.checks import encode_labels
 
 # What numpy and zip raise on files that are damaged or of another make.

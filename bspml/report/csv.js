@@ -1,7 +1,7 @@
 "use strict";
 // CSV as bspml writes and reads it: RFC 4180, UTF-8, labels that survive a spreadsheet.
 const csv = (() => {
-  // The same marks as bspml's tables (bspml/cells.py), spelled out alike: a leading apostrophe says
+  // The same marks as bspml's tables (bspml/files/cells.py), spelled out alike: a leading apostrophe says
   // 'text, not a formula or a number'.
   const FORMULA = /^[=+\-@'\t\r\n＝＋－＠]/u;
   const SPACE = String.raw`[\t-\r\x1c-\x20\x85\xa0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*`;

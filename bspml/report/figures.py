@@ -21,8 +21,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bspml.errors import InputError
-from bspml.files import atomic_write
-from bspml.records import EpochRecord, WeightsTable
+from bspml.files.atomic import atomic_write
+from bspml.files.run import EpochRecord, WeightsTable
 
 # Okabe and Ito's palette: told apart by colour-blind readers; line styles differ as well.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")

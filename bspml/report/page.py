@@ -21,8 +21,8 @@ from typing import Any
 from urllib.parse import quote
 
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files import is_special
-from bspml.records import EpochRecord, read_json, write_json
+from bspml.files.atomic import is_special
+from bspml.files.run import EpochRecord, read_json, write_json
 from bspml.report.page_check import check_page
 from bspml.report.svg import BARS, class_bars_svg, curves_svg, histogram_svg
 

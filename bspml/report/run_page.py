@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import InputError, RunError
-from bspml.records import (
+from bspml.files.run import (
     EpochRecord,
     RecordLog,
     RunFolder,

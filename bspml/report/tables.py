@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from bspml.records import EpochRecord
+from bspml.files.run import EpochRecord
 
 Results = dict[str, dict[str, float | None]]
 

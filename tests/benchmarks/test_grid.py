@@ -12,7 +12,7 @@ import pytest
 
 from bspml.config import load_config
 from bspml.errors import ConfigError
-from bspml.records import RecordLog, RunFolder
+from bspml.files.run import RecordLog, RunFolder
 
 REPOSITORY = Path(__file__).parents[2]
 GRIDS = sorted((REPOSITORY / "configs" / "benchmarks").glob("*.yaml"))

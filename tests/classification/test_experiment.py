@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 import torch
 
-from bspml import checkpoints
 from bspml.classification.experiment import (
     check_experiment,
     load_data,
@@ -21,8 +20,9 @@ from bspml.classification.training import Trainer
 from bspml.cli import main
 from bspml.config import load_experiment
 from bspml.errors import CheckpointError, ConfigError, RunError
+from bspml.files import checkpoints
+from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from bspml.functional import superloss_confidence
-from bspml.records import RecordLog, RunFolder, read_json, read_weights
 
 SMALL = [
     "task=classification",

@@ -15,7 +15,7 @@ from bspml import noise
 from bspml.cli import main
 from bspml.cli.train import labels_in_words
 from bspml.config import config_from_mapping
-from bspml.data.tables import read_embeddings, read_labels
+from bspml.files.tables import read_embeddings, read_labels
 
 # A run of seconds.
 SMALL = [

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bspml.cells import plain_labels
 from bspml.data.decisions import (
     CorrectedLabels,
     apply_decisions,
@@ -20,8 +19,9 @@ from bspml.data.decisions import (
     read_decisions,
     write_corrected,
 )
-from bspml.data.tables import read_labels
 from bspml.errors import DataError, InputError
+from bspml.files.cells import plain_labels
+from bspml.files.tables import read_labels
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 
 from bspml.config import load_config
 from bspml.experiment import run_experiment
-from bspml.records import RecordLog, RunFolder, read_json, read_weights
+from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 
 # Plain gradient steps: Adam turns the last bits of a gradient near zero into whole steps, after
 # which two runs that both are right part.

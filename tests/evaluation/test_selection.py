@@ -6,7 +6,7 @@ import pytest
 
 from bspml.errors import InputError
 from bspml.evaluation import select_epochs, selection_columns
-from bspml.records import EpochRecord
+from bspml.files.run import EpochRecord
 from bspml.report.tables import format_table
 
 CURVE = {1: 0.50, 2: 0.62, 3: 0.60, 4: 0.62, 5: 0.58}

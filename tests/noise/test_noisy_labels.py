@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from bspml import noise
-from bspml.data.tables import read_labels
 from bspml.errors import DataError, InputError
+from bspml.files.tables import read_labels
 
 
 def test_the_sparse_transition_matrix_is_the_dense_one():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bspml.errors import InputError, RunError
-from bspml.records import EpochRecord, WeightsTable
+from bspml.files.run import EpochRecord, WeightsTable
 from bspml.report.figures import (
     captions,
     contact_sheet,

@@ -14,7 +14,7 @@ import pytest
 
 from bspml.cli import main
 from bspml.errors import InputError, MissingDependencyError, RunError
-from bspml.records import EpochRecord, RecordLog, RunFolder, write_json, write_weights
+from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json, write_weights
 from bspml.report.page import PageData, image_url, load_page, render_page, save_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.svg import class_bars_svg, curves_svg, histogram_svg

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bspml.cells import protected_cell
+from bspml.files.cells import protected_cell
 from bspml.report import page
 from bspml.report.page import PageData, render_page
 

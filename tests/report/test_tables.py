@@ -1,4 +1,4 @@
-from bspml.records import EpochRecord
+from bspml.files.run import EpochRecord
 from bspml.report.tables import final_results, format_table
 
 RESULTS = {"plain": {"Recall@1 %": 61.5, "MAW": None}, "b|x\n": {"Recall@1 %": 80.62, "AUROC": 0.5}}

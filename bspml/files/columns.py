@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cells import bare_cell, empty_rows, integers, parse_labels
 from bspml.errors import DataError
+from bspml.files.cells import bare_cell, empty_rows, integers, parse_labels
 from bspml.tensors.checks import some_of
 
 __all__ = [

@@ -9,13 +9,13 @@ import pytest
 import torch
 
 from bspml.errors import RunError
-from bspml.records import EpochRecord, RecordLog
-from bspml.records.plain import to_json
+from bspml.files.run import EpochRecord, RecordLog
+from bspml.files.run.plain import to_json
 
 _FULL_DISK = """
 import resource, sys
 from bspml.errors import RunError
-from bspml.records import EpochRecord, RecordLog
+from bspml.files.run import EpochRecord, RecordLog
 resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]), resource.RLIM_INFINITY))
 try:
     RecordLog(sys.argv[1]).append(EpochRecord("bspml", 2))

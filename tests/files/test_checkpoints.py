@@ -11,13 +11,13 @@ import numpy as np
 import pytest
 import torch
 
-from bspml import checkpoints
-from bspml.checkpoints import fingerprint, generator_states, load, restore_generators, save
 from bspml.errors import CheckpointError, InputError
+from bspml.files import checkpoints
+from bspml.files.checkpoints import fingerprint, generator_states, load, restore_generators, save
 
 _FULL_DISK = """
 import resource, sys, torch
-from bspml.checkpoints import save
+from bspml.files.checkpoints import save
 from bspml.errors import RunError
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, resource.RLIM_INFINITY))
 try:

@@ -6,13 +6,13 @@ import sys
 import pytest
 
 from bspml.errors import RunError
-from bspml.files import atomic_write, is_special
+from bspml.files.atomic import atomic_write, is_special
 
 # Python ignores SIGXFSZ, so the limit shows as OSError(EFBIG), like a full disk's ENOSPC.
 _FULL_DISK = """
 import resource, sys
 from bspml.errors import RunError
-from bspml.files import atomic_write
+from bspml.files.atomic import atomic_write
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
     atomic_write(sys.argv[1], b"x" * 5000)

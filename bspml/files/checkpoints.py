@@ -24,7 +24,7 @@ from torch import Tensor
 
 import bspml
 from bspml.errors import CheckpointError, InputError
-from bspml.files import atomic_write, is_special
+from bspml.files.atomic import atomic_write, is_special
 
 FORMAT = "bspml-checkpoint"
 VERSION = 1

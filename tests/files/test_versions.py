@@ -5,7 +5,7 @@ from importlib.metadata import version
 import bspml
 from bspml.classification import outputs
 from bspml.conditions import versions
-from bspml.versions import versions_of
+from bspml.files.versions import versions_of
 
 
 def test_versions_are_those_that_are_installed_and_agree_wherever_they_are_written():

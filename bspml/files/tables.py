@@ -11,7 +11,7 @@ and that does not come up again below, or the only cell that is not a whole numb
 
 Labels are integers if every cell is a whole number as Python writes it, else text: 007 and 1_0
 are names.  Empty labels are refused, and so is nan among numbers.  Cells of a CSV follow the
-spreadsheets' convention, see `bspml.cells`; lines of a .txt file, one label each, are taken as they
+spreadsheets' convention, see `bspml.files.cells`; lines of a .txt file, one label each, are taken as they
 stand.
 """
 
@@ -30,9 +30,11 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cells import plain_labels, protected_cell
-from bspml.data.columns import EMBEDDING_NAMES, INDEX, LABEL_COLUMNS, NAME_COLUMNS, check_texts
-from bspml.data.csv_tables import (
+from bspml.errors import DataError
+from bspml.files.atomic import atomic_write, is_special
+from bspml.files.cells import plain_labels, protected_cell
+from bspml.files.columns import EMBEDDING_NAMES, INDEX, LABEL_COLUMNS, NAME_COLUMNS, check_texts
+from bspml.files.csv_tables import (
     csv_rows,
     label_column,
     lines,
@@ -40,9 +42,7 @@ from bspml.data.csv_tables import (
     text_columns,
     text_labels,
 )
-from bspml.data.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
-from bspml.errors import DataError
-from bspml.files import atomic_write, is_special
+from bspml.files.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
 from bspml.tensors.checks import check_embeddings, encode_labels
 
 __all__ = ["FAULTS", "read_embeddings", "read_labels", "read_names", "read_texts", "write_labels"]

@@ -1,6 +1,6 @@
 """The sample weights as a CSV file that a person opens in a spreadsheet and a program reads back.
 
-Labels are written so that a spreadsheet neither runs nor rewrites them: see `bspml.cells`.  A
+Labels are written so that a spreadsheet neither runs nor rewrites them: see `bspml.files.cells`.  A
 column of bare whole numbers is a column of integers.
 """
 
@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cells import bare_cell, label_cells, parse_labels, protected_cell
 from bspml.errors import InputError, RunError
-from bspml.files import atomic_write, is_special
+from bspml.files.atomic import atomic_write, is_special
+from bspml.files.cells import bare_cell, label_cells, parse_labels, protected_cell
 
 _COLUMNS = ("index", "label", "weight", "flags")
 _OPTIONAL = ("name", "is_noisy", "is_outlier", "true_label")

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files import is_special
-from bspml.records.plain import to_json
+from bspml.files.atomic import is_special
+from bspml.files.run.plain import to_json
 
 _LARGEST = 1e300
 Number = float | int  # spelt out: the checker used in tests does not take 1 for a float

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 import torch
 
-from bspml.data.tables import read_embeddings, read_labels, read_texts, write_labels
 from bspml.errors import DataError
+from bspml.files.tables import read_embeddings, read_labels, read_texts, write_labels
 
 WORDS = np.array(["cat", "dog", "a,b", "x\ny", "ñ"])
 NUMBERS = np.array([3, -7, 10**15, 0, 3])

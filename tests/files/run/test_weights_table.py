@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bspml.errors import InputError, RunError
-from bspml.records import read_weights, write_weights
+from bspml.files.run import read_weights, write_weights
 
 HEAD = "index,label,weight,flags\n"
 

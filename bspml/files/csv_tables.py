@@ -12,8 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.cells import bare_cell, whole_number
-from bspml.data.columns import (
+from bspml.errors import DataError
+from bspml.files.cells import bare_cell, whole_number
+from bspml.files.columns import (
     INDEX,
     LABEL_COLUMNS,
     PASSED_OVER,
@@ -24,7 +25,6 @@ from bspml.data.columns import (
     labels_in,
     row_order,
 )
-from bspml.errors import DataError
 
 __all__ = ["csv_rows", "label_column", "lines", "numeric_columns", "text_columns", "text_labels"]
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bspml.cells import bare_cell, integers, parse_labels, plain_labels, protected_cell
+from bspml.files.cells import bare_cell, integers, parse_labels, plain_labels, protected_cell
 
 
 @given(st.text(alphabet="'=+-@ \t017.,eEnaif", max_size=6))

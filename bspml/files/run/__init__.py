@@ -1,8 +1,8 @@
 """What a run leaves behind: its folder, one record per epoch, and the table of sample weights."""
 
-from bspml.records.epochs import EpochRecord, RecordLog
-from bspml.records.folder import RunFolder, read_json, write_json
-from bspml.records.weights_table import WeightsTable, read_weights, write_weights
+from bspml.files.run.epochs import EpochRecord, RecordLog
+from bspml.files.run.folder import RunFolder, read_json, write_json
+from bspml.files.run.weights_table import WeightsTable, read_weights, write_weights
 
 __all__ = [
     "EpochRecord",

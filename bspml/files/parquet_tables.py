@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from bspml.data.columns import (
+from bspml.errors import DataError
+from bspml.files.columns import (
     EMBEDDING_NAMES,
     INDEX,
     LABEL_COLUMNS,
@@ -17,7 +18,6 @@ from bspml.data.columns import (
     find_column,
     row_order,
 )
-from bspml.errors import DataError
 
 __all__ = ["parquet_embeddings", "parquet_labels", "parquet_texts"]
 

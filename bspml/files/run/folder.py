@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files import atomic_write, is_leftover, is_special
-from bspml.records.lock import exclusive
-from bspml.records.plain import to_json
+from bspml.files.atomic import atomic_write, is_leftover, is_special
+from bspml.files.run.lock import exclusive
+from bspml.files.run.plain import to_json
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from bspml.errors import RunError
-from bspml.records import RunFolder, read_json, write_json
+from bspml.files.run import RunFolder, read_json, write_json
 
 
 def test_a_new_folder_has_every_place(tmp_path):

@@ -6,13 +6,13 @@ import time
 import pytest
 
 from bspml.errors import RunError
-from bspml.records import RunFolder
+from bspml.files.run import RunFolder
 
 pytest.importorskip("fcntl")
 
 _HOLD = """
 import os, sys, time
-from bspml.records import RunFolder
+from bspml.files.run import RunFolder
 folder = RunFolder(__import__("pathlib").Path(sys.argv[1]))
 with folder.locked():
     if os.fork() == 0:  # a worker that outlives its parent
