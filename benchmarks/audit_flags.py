@@ -16,8 +16,8 @@ import numpy as np
 from noise_rate_synthetic import draw
 
 from bspml.auditing.judging import keep_weights
-from bspml.contrastive import contrastive_statistics
-from bspml.noise_rate import estimate_noise
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise
 
 CLASSES = (5, 10, 50)
 SIZES = (20, 50, 200)

@@ -25,10 +25,10 @@ import numpy as np
 from local_data import DataSet, load
 from sklearn.metrics import roc_auc_score
 
-from bspml.confusions import plausible_confusions
-from bspml.contrastive import contrastive_statistics
-from bspml.noise_rate import estimate_noise
-from bspml.whitening import whiten_embeddings
+from bspml.statistics.confusions import plausible_confusions
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise
+from bspml.statistics.whitening import whiten_embeddings
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.5)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.contrastive import contrastive_statistics
-from bspml.noise_rate import estimate_noise
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise
 
 SIZES = (2, 3, 5, 10, 20, 40)
 CLASSES = (2, 3, 5, 10, 100)

@@ -29,12 +29,12 @@ from torch import Tensor
 from training import make_trainer
 
 from bspml import noise
-from bspml.contrastive import contrastive_statistics
 from bspml.curriculum import SelfPacedCurriculum
 from bspml.data.glyphs import Glyphs
 from bspml.evaluation.detection import noise_detection
 from bspml.networks import build_network, embed
-from bspml.noise_rate import estimate_noise, keep_q_values
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise, keep_q_values
 from bspml.weights.state import SampleWeights
 
 OMNIGLOT_SIDE = 28

@@ -13,7 +13,6 @@ from bspml.auditing.neighbours import nearest_in_class
 from bspml.build import make_network
 from bspml.conditions import versions
 from bspml.config import Config
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import MissingDependencyError, RunError
 from bspml.evaluation.neighbours import unit_rows
 from bspml.evaluation.selection import (
@@ -38,6 +37,7 @@ from bspml.report.figures import (
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import Results, final_results
+from bspml.statistics.contrastive import contrastive_statistics
 from bspml.tensors.checks import check_device
 
 _SHEET = 48  # lowest-weight samples shown

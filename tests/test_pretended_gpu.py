@@ -11,7 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map
 
 import bspml
-from bspml.whitening import whiten_embeddings
+from bspml.statistics.whitening import whiten_embeddings
 
 GPU = torch.device("cuda:0")
 aten = torch.ops.aten

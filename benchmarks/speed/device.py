@@ -14,8 +14,8 @@ from typing import Any
 import torch
 
 import bspml
-from bspml.contrastive import contrastive_statistics
-from bspml.statistics import pair_statistics
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.pair import pair_statistics
 from speed.epoch import measure_epochs_on
 from speed.measuring import Row, alternate, row
 from speed.recall import BAR as RECALL_BAR

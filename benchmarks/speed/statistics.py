@@ -33,10 +33,10 @@ import time
 
 import torch
 
-from bspml.bounded_statistics import neighbour_statistics
-from bspml.contrastive import contrastive_statistics
-from bspml.sampled_contrastive import sampled_contrastive_statistics
-from bspml.statistics import pair_statistics
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.pair import pair_statistics
+from bspml.statistics.pair_bounded import neighbour_statistics
+from bspml.statistics.sampled_contrastive import sampled_contrastive_statistics
 from speed.measuring import Peak, Row, alternate, row
 
 BLOCKS = (512, 1024, 2048, 4096)

@@ -18,13 +18,13 @@ from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.report import AuditReport, column
-from bspml.confusions import plausible_confusions
-from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import unit_rows
 from bspml.files.cells import empty_rows, plain_labels
-from bspml.noise_rate import NoiseEstimate, estimate_noise, no_estimate, why_unjudgeable
 from bspml.shapes import Float, Tensor
+from bspml.statistics.confusions import plausible_confusions
+from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.statistics.noise_rate import NoiseEstimate, estimate_noise, no_estimate, why_unjudgeable
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
 
 __all__ = ["audit"]
@@ -53,7 +53,7 @@ def audit(
         labels: (N,) integers or text, none of it empty, at least two classes.  Booleans become 0
             and 1.
         names: N texts to recognise the samples by, such as file names.
-        a: inverse temperature of the soft means, in [0.001, 40]; see `bspml.contrastive`.
+        a: inverse temperature of the soft means, in [0.001, 40]; see `bspml.statistics.contrastive`.
         seed: of the simulations behind the class flags; nothing else is random.
         neighbours: nearest samples reported per sample and class.
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.

@@ -10,7 +10,7 @@ from torch import Tensor
 from bspml.curriculum.search import StatisticsSearch
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import InputError
-from bspml.statistics import PairStatistics
+from bspml.statistics.pair import PairStatistics
 from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.age import AgeSchedule, age_for_maw
 from bspml.weights.problem import WeightProblem

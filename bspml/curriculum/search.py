@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from bspml.bounded_statistics import neighbour_statistics
-from bspml.contrastive import ContrastiveStatistics
-from bspml.sampled_contrastive import sampled_contrastive_statistics
-from bspml.sharded_statistics import sharded_contrastive_statistics
-from bspml.statistics import PairStatistics, pair_statistics
+from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.pair import PairStatistics, pair_statistics
+from bspml.statistics.pair_bounded import neighbour_statistics
+from bspml.statistics.sampled_contrastive import sampled_contrastive_statistics
+from bspml.statistics.sharded import sharded_contrastive_statistics
 from bspml.tensors.checks import check_choice, check_number
 
 SEARCHES = ("auto", "exact", "neighbours")
@@ -66,7 +66,7 @@ class StatisticsSearch:
     def contrastive_statistics(
         self, embeddings: Tensor, codes: Tensor, sample_weights: Tensor, rows: Tensor | None
     ) -> ContrastiveStatistics:
-        """Ours, as `bspml.contrastive.contrastive_statistics` takes and gives them."""
+        """Ours, as `bspml.statistics.contrastive.contrastive_statistics` takes and gives them."""
         if self._exact(embeddings):
             return sharded_contrastive_statistics(embeddings, codes, sample_weights, rows)
         return sampled_contrastive_statistics(

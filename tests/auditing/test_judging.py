@@ -7,10 +7,10 @@ import torch
 
 import bspml
 from bspml.auditing.judging import _suggestions, keep_weights
-from bspml.confusions import plausible_confusions
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
-from bspml.noise_rate import estimate_noise
+from bspml.statistics.confusions import plausible_confusions
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise
 
 
 def clouds(classes=20, each=15, dim=16, spread=0.2, seed=0):

@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import bspml
-from bspml.bounded_statistics import NeighbourStatistics
 from bspml.curriculum import search as search_module
 from bspml.errors import InputError
-from bspml.sampled_contrastive import SampledContrastiveStatistics
+from bspml.statistics.pair_bounded import NeighbourStatistics
+from bspml.statistics.sampled_contrastive import SampledContrastiveStatistics
 
 
 def data(n=400, classes=8):
@@ -24,8 +24,8 @@ def data(n=400, classes=8):
     "options", [{"preset": "paper", "target_maw": 0.8, "base": 0.5}, {"preset": "auto"}]
 )
 def test_neighbours_give_the_weights_of_the_exact_statistics(options, monkeypatch):
-    monkeypatch.setattr("bspml.bounded_statistics._SMALL", 1)
-    monkeypatch.setattr("bspml.bounded_statistics._EXACT_FROM", 2.0)
+    monkeypatch.setattr("bspml.statistics.pair_bounded._SMALL", 1)
+    monkeypatch.setattr("bspml.statistics.pair_bounded._EXACT_FROM", 2.0)
     E, labels = data()
     weights = {}
     for search in ("exact", "neighbours"):

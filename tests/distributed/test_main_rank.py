@@ -4,10 +4,10 @@ import pytest
 import torch
 
 import bspml
-from bspml.contrastive import contrastive_statistics
 from bspml.distributed import from_main, is_main, main_first, rank, sync_weights
 from bspml.errors import InputError
-from bspml.sharded_statistics import sharded_contrastive_statistics
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.sharded import sharded_contrastive_statistics
 
 OPTIONS = {
     "auto": {"preset": "auto"},

@@ -1,9 +1,9 @@
 """Contrastive statistics in nearly linear time: what is averaged is sampled, with its error.
 
-Of the statistics of `bspml.contrastive`
+Of the statistics of `bspml.statistics.contrastive`
 
     s_i(y_i)      needs the sample's own class only and is exact, at a cost of sum_c N_c^2;
-    t_i           averages over everyone and is sampled: `bspml.sampled_means` bounds its error;
+    t_i           averages over everyone and is sampled: `bspml.statistics.sampled_means` bounds its error;
     the null      {d_i(c) : c != y_i} has N (C - 1) values; M of them, drawn independently and
                   uniformly, are computed, each s_i(c) exactly.
 
@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.class_pairs import class_blocks
-from bspml.contrastive import LARGEST_A, SMALLEST_A, ContrastiveStatistics, judged_rows
-from bspml.references import SUPPORT_EDGES, check_two_classes, working_precision
-from bspml.sample_lists import SampleLists
-from bspml.sampled_means import sampled_soft_means
 from bspml.shapes import Float, Tensor
+from bspml.statistics.class_pairs import class_blocks
+from bspml.statistics.contrastive import LARGEST_A, SMALLEST_A, ContrastiveStatistics, judged_rows
+from bspml.statistics.references import SUPPORT_EDGES, check_two_classes, working_precision
+from bspml.statistics.sample_lists import SampleLists
+from bspml.statistics.sampled_means import sampled_soft_means
 from bspml.tensors.checks import (
     check_embeddings,
     check_number,
@@ -138,7 +138,7 @@ def sampled_contrastive_statistics(
         `SampledContrastiveStatistics`.
 
     Raises:
-        InputError: as `bspml.contrastive.contrastive_statistics`; error or confidence out of range.
+        InputError: as `bspml.statistics.contrastive.contrastive_statistics`; error or confidence out of range.
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))

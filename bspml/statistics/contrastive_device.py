@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.contrastive_rows import JudgedRows
-from bspml.references import SUPPORT_EDGES, weight_elsewhere
+from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.references import SUPPORT_EDGES, weight_elsewhere
 
 _BLOCK_BYTES = 1 << 30  # held at a time
 _PER_REFERENCE, _PER_CLASS = 20, 80  # bytes of a judged row, for each reference and class

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError, SampleIndexError
-from bspml.references import SUPPORT_EDGES
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.references import SUPPORT_EDGES
 
 EXACT = 1e-12  # float64, a sum in another order
 SINGLE = 2e-6  # float32 similarities: 2^-23 times a few, divided by nothing

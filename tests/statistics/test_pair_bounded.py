@@ -7,8 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bspml
-from bspml.bounded_statistics import neighbour_statistics
 from bspml.errors import InputError
+from bspml.statistics.pair_bounded import neighbour_statistics
 
 FLOAT32 = 2e-6  # rounding of float32 similarities, as for the exact statistics
 CLOSE = 1e-12  # float64 sums in another order
@@ -29,7 +29,7 @@ def clusters(n, dim=16, count=12, per_cluster=3, spread=0.1, seed=0, dtype=torch
 
 
 def no_fallback(monkeypatch):
-    monkeypatch.setattr("bspml.bounded_statistics._EXACT_FROM", 2.0)
+    monkeypatch.setattr("bspml.statistics.pair_bounded._EXACT_FROM", 2.0)
 
 
 @settings(max_examples=40, deadline=None)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.class_pairs import class_blocks
+from bspml.statistics.class_pairs import class_blocks
 
 
 @pytest.mark.parametrize("sizes", [[1], [1, 1, 1], [3, 1, 4], [300, 2, 5], [2, 700, 1, 255, 3]])
@@ -21,7 +21,7 @@ def test_every_ordered_pair_of_a_class_comes_once(sizes):
 
 
 def test_a_class_wider_than_a_block_is_cut(monkeypatch):
-    monkeypatch.setattr("bspml.class_pairs._WIDE", 7)
+    monkeypatch.setattr("bspml.statistics.class_pairs._WIDE", 7)
     codes = torch.tensor([0] * 20 + [1] * 3)
     E = torch.ones(23, 1)
     assert sum(int(pair.sum()) for *_, pair in class_blocks(E, codes)) == 20 * 19 + 3 * 2

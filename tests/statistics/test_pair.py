@@ -59,7 +59,7 @@ def test_statistics_equal_the_double_loop_for_every_block_size(block, base):
 @pytest.mark.parametrize("strip", [1, 3, 5])
 @pytest.mark.parametrize("classes", [2, 20])
 def test_pairs_of_one_class_are_found_in_strips_of_any_width(monkeypatch, strip, classes):
-    monkeypatch.setattr("bspml.statistics._STRIP", strip)
+    monkeypatch.setattr("bspml.statistics.pair._STRIP", strip)
     E, labels = sample(classes=classes)
     stats = bspml.pair_statistics(E, labels, block_size=16)
     pos, neg = by_loops(E, labels, 2, 50, 0.5)

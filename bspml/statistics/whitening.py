@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from bspml.references import working_precision
 from bspml.shapes import Float, Tensor
+from bspml.statistics.references import working_precision
 from bspml.tensors.checks import check_embeddings, check_number, normalize_rows
 from bspml.tensors.precision import full_precision
 

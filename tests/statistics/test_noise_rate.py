@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
-from bspml.noise_rate import (
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import (
     estimate_noise,
     keep_q_values,
     label_p_values,

@@ -9,7 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bspml.sample_lists import SampleLists, for_each_list
+from bspml.statistics.sample_lists import SampleLists, for_each_list
 
 CPU = torch.device("cpu")
 

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.contrastive import ContrastiveStatistics, contrastive_statistics
 from bspml.distributed.group import ranks
 from bspml.distributed.rows import add_over_ranks, gather_rows, share_of
+from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
 
 # Per-row fields that only a judged row has; the others are the same whichever rows are judged.
 _JUDGED = ("own", "everyone", "difficulty", "testable", "other_class", "other", "own_bin")

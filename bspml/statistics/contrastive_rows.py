@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from torch import Tensor
 
-from bspml.references import SUPPORT_EDGES, References
+from bspml.statistics.references import SUPPORT_EDGES, References
 from bspml.tensors.checks import Labels
 
 

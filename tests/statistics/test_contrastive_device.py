@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from bspml import contrastive
-from bspml.contrastive import contrastive_statistics
-from bspml.contrastive_device import DeviceRows, _weight_of_others
-from bspml.references import weight_elsewhere
+from bspml.statistics import contrastive
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.contrastive_device import DeviceRows, _weight_of_others
+from bspml.statistics.references import weight_elsewhere
 
 FLOATS = ("own", "everyone", "difficulty", "other")
 WHOLE = ("testable", "support", "other_class", "own_bin")

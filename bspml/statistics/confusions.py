@@ -31,10 +31,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.contrastive import ContrastiveStatistics
 from bspml.errors import InputError
-from bspml.references import References, working_precision
 from bspml.shapes import Float, Tensor
+from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.references import References, working_precision
 from bspml.tensors.checks import Labels, check_embeddings, normalize_rows
 from bspml.tensors.precision import full_precision
 from bspml.tensors.row_checks import check_reference_weights

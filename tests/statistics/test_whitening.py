@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
-from bspml.whitening import whiten_embeddings
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.whitening import whiten_embeddings
 
 
 def _rows(n=200, dim=5, seed=0):

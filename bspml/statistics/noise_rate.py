@@ -1,6 +1,6 @@
 """How many labels are wrong, and which: p-values, Storey's estimate, q-values, an interval.
 
-From `bspml.contrastive`: d_i is the difficulty of the given label, the null is the difficulty of
+From `bspml.statistics.contrastive`: d_i is the difficulty of the given label, the null is the difficulty of
 random wrong labels.
 
     p_i   = (1 + #{null <= d_i}) / (1 + |null|)       small: fits far better than a random label
@@ -17,11 +17,11 @@ which vanishes for many classes of many samples:
    classes with share rho = pi / (C - 1), and these do not reach its upper tail.  With
    r = #{p > .75} / (.25 N) this gives r = pi / (1 - rho), that is  pi = r / (1 + r / (C - 1)).
 3. Small classes.  A clean sample whose classmates are all wrong looks wrong as well.  With n
-   samples a class it happens with probability pi^(n - 1) and more; `bspml.tail_count` solves for
+   samples a class it happens with probability pi^(n - 1) and more; `bspml.statistics.tail_count` solves for
    pi.
 
 The null is one of labels wrong AT RANDOM: confusions between similar classes look right to it, so
-the estimate is a lower bound for those.  `bspml.confusions` gives the other bound.
+the estimate is a lower bound for those.  `bspml.statistics.confusions` gives the other bound.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bspml.contrastive import ContrastiveStatistics
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
-from bspml.tail_count import TAIL, TailCount
+from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.tail_count import TAIL, TailCount
 from bspml.tensors.checks import check_number
 from bspml.words import counted, noise_sentence
 
@@ -107,7 +107,7 @@ def estimate_noise(
     Args:
         stats: of `contrastive_statistics`, all reference weights 0 or 1.
         confusions_upper: upper bound of the share of wrong labels, confusions included, as
-            `bspml.confusions` gives it.
+            `bspml.statistics.confusions` gives it.
         correct_few_classes: take the true classes out of the null behind the q-values if there are
             fewer than `FEW_CLASSES` classes.  False: q-values from `p_values` as they are.
 

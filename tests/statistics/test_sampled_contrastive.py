@@ -8,13 +8,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
-from bspml.noise_rate import estimate_noise, label_p_values
-from bspml.references import SUPPORT_EDGES
-from bspml.sample_lists import SampleLists
-from bspml.sampled_contrastive import _draw_pairs, sampled_contrastive_statistics
-from bspml.sampled_means import _Sampler, half_width
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise, label_p_values
+from bspml.statistics.references import SUPPORT_EDGES
+from bspml.statistics.sample_lists import SampleLists
+from bspml.statistics.sampled_contrastive import _draw_pairs, sampled_contrastive_statistics
+from bspml.statistics.sampled_means import _Sampler, half_width
 
 CLOSE = 1e-12
 
@@ -47,8 +47,8 @@ def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a
         weights[::4] = 0
         rows = torch.arange(n) % 4 != 1
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bspml.sampled_means._FEWEST_DRAWS", 16)
-        patch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
+        patch.setattr("bspml.statistics.sampled_means._FEWEST_DRAWS", 16)
+        patch.setattr("bspml.statistics.sampled_means._FIRST_LISTS", 1)
         stats = sampled_contrastive_statistics(
             E, labels, weights, a=a, rows=rows, error=error, confidence=1 - 1e-6,
             null_values=50, lists=lists, seed=seed, null_bins=64,
@@ -67,8 +67,8 @@ def test_errors_hold_and_are_at_most_the_one_asked_for(seed, n, error, spread, a
 
 
 def test_draws_take_the_place_of_most_similarities(monkeypatch):
-    monkeypatch.setattr("bspml.sampled_means._FEWEST_DRAWS", 64)
-    monkeypatch.setattr("bspml.sampled_means._FIRST_LISTS", 1)
+    monkeypatch.setattr("bspml.statistics.sampled_means._FEWEST_DRAWS", 64)
+    monkeypatch.setattr("bspml.statistics.sampled_means._FIRST_LISTS", 1)
     sizes = []
     unpatched = _Sampler._sums
 

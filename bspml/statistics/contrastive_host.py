@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.contrastive_rows import JudgedRows
-from bspml.references import SUPPORT_EDGES
+from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.references import SUPPORT_EDGES
 
 _BLOCK_BYTES = 1 << 26  # of similarities held at a time
 _COLUMNS = 2048  # references to a product

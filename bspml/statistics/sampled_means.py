@@ -40,9 +40,9 @@ from dataclasses import dataclass
 
 import torch
 
-from bspml.references import weight_elsewhere
-from bspml.sample_lists import SampleLists, for_each_list
 from bspml.shapes import Float, Tensor
+from bspml.statistics.references import weight_elsewhere
+from bspml.statistics.sample_lists import SampleLists, for_each_list
 
 __all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
 

@@ -1,6 +1,6 @@
 """The count behind the noise rate: p-values in the upper tail, matched by class size.
 
-`bspml.noise_rate` derives the corrections; here they are solved for the rate and its interval.
+`bspml.statistics.noise_rate` derives the corrections; here they are solved for the rate and its interval.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import chi2
 
-from bspml.contrastive import ContrastiveStatistics
-from bspml.references import SUPPORT_EDGES
+from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.references import SUPPORT_EDGES
 
 __all__ = ["TAIL", "TailCount"]
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from bspml.confusions import plausible_confusions
-from bspml.contrastive import contrastive_statistics
 from bspml.errors import InputError
-from bspml.noise_rate import estimate_noise
+from bspml.statistics.confusions import plausible_confusions
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.noise_rate import estimate_noise
 
 
 def _twins(rate, seed=0, pairs=5, size=60, apart=1.0):

@@ -9,7 +9,7 @@ For sample i, class c and reference weights w, with S the cosine similarities an
 The soft means lie in [-1, 1], so d lies in [-2, 2].  Taking d instead of s corrects for samples
 that are similar to everything.  The null distribution {d_i(c) : c != y_i}, "what a random wrong
 label looks like", has N (C - 1) values: it is kept as a fine histogram and the N x C table is
-never held.  Ours, not from a paper; `bspml.noise_rate` turns it into p-values and a rate.
+never held.  Ours, not from a paper; `bspml.statistics.noise_rate` turns it into p-values and a rate.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.contrastive_device import DeviceRows
-from bspml.contrastive_host import HostRows
-from bspml.contrastive_rows import JudgedRows
 from bspml.errors import InputError
-from bspml.references import References, working_precision
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.statistics.contrastive_device import DeviceRows
+from bspml.statistics.contrastive_host import HostRows
+from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.references import References, working_precision
 from bspml.tensors.checks import (
     Labels,
     check_embeddings,
