@@ -13,7 +13,7 @@ from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.data.sampler import PKSampler
 from bspml.losses.bspml_loss import BSPMLLoss
-from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.networks import embed
 from bspml.trainers import AlternatingTrainer
 from bspml.training_step import StepTrainer

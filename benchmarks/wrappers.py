@@ -31,8 +31,8 @@ from bspml.data.glyphs import Glyphs
 from bspml.data.sampler import PKSampler
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment_splits import held_out_classes
+from bspml.losses.reducers import GradientRescaling, SuperLoss
 from bspml.networks import build_network, embed
-from bspml.reducers import GradientRescaling, SuperLoss
 from bspml.weights.state import SampleWeights
 
 EMBEDDING, LR, PROXY_LR = 128, 1e-3, 1e-2

@@ -23,7 +23,7 @@ _HOME = {
     "NeighbourStatistics": "bspml.statistics.pair_bounded",
     "contrastive_statistics": "bspml.statistics.contrastive",
     "sampled_contrastive_statistics": "bspml.statistics.sampled_contrastive",
-    "BSPMLMiner": "bspml.miners.bspml_miner",
+    "BSPMLMiner": "bspml.losses.miners.bspml_miner",
     "BSPMLLoss": "bspml.losses.bspml_loss",
     "CrossBatchMemory": "bspml.losses.cross_batch_memory",
     "IndexedDataset": "bspml.data.indexed",
@@ -32,9 +32,9 @@ _HOME = {
     "evaluate": "bspml.evaluation.retrieval",
     "load": "bspml.run",
     "audit": "bspml.auditing",
-    "SuperLoss": "bspml.reducers",
-    "GradientRescaling": "bspml.reducers",
-    "IMAE": "bspml.reducers",
+    "SuperLoss": "bspml.losses.reducers",
+    "GradientRescaling": "bspml.losses.reducers",
+    "IMAE": "bspml.losses.reducers",
     "load_retrieval": "bspml.data.catalogue",
 }
 _MODULES = (

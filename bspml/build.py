@@ -15,8 +15,8 @@ from bspml.data.sampler import PKSampler
 from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData
 from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.methods import MethodContext, MethodParts
-from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.networks import build_network, freeze_backbone
 from bspml.weights.state import SampleWeights
 

@@ -17,7 +17,7 @@ from bspml.data.indexed import IndexedDataset, drop_sample_index, sample_index_g
 from bspml.errors import CheckpointError, InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory
-from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
 SAMPLES, COLUMNS = 32, 6

@@ -29,7 +29,7 @@ from bspml.functional import (
     superloss_confidence,
     truncated_gce,
 )
-from bspml.reducers.tau import RunningTau
+from bspml.losses.reducers.tau import RunningTau
 from bspml.shapes import Float, Tensor
 
 _VALUE_LOSSES = ("mse", "smooth-l1")

@@ -12,9 +12,9 @@ from pytorch_metric_learning.reducers import BaseReducer, DivisorReducer, MeanRe
 
 from bspml.errors import InputError
 from bspml.losses.log_sum import MultiSimilarityTerms
-from bspml.mined_pairs import MinedPairs
-from bspml.miners.bspml_miner import BSPMLMiner
-from bspml.pairs import (
+from bspml.losses.mined_pairs import MinedPairs
+from bspml.losses.miners.bspml_miner import BSPMLMiner
+from bspml.losses.pairs import (
     PairBatch,
     drop_self_pairs,
     indices_to_masks,
@@ -23,8 +23,8 @@ from bspml.pairs import (
     prepare_batch,
     self_pairs,
 )
+from bspml.losses.similarity import similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
-from bspml.similarity import similarity_matrix
 from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 

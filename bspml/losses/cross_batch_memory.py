@@ -10,8 +10,8 @@ from pytorch_metric_learning.utils.distributed import is_distributed
 
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
-from bspml.miners.bspml_miner import BSPMLMiner
-from bspml.pairs import prepare_batch
+from bspml.losses.miners.bspml_miner import BSPMLMiner
+from bspml.losses.pairs import prepare_batch
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.state import look_up

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from bspml.errors import InputError
-from bspml.pairs import prepare_batch
+from bspml.losses.pairs import prepare_batch
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_number, check_whole
 

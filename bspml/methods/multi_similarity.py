@@ -10,6 +10,7 @@ from typing import Any
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.filtered import FilteredLoss
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.prism import PRISMFilter, check_noise_rate
 from bspml.methods.hyper import (
     Hyper,
@@ -23,7 +24,6 @@ from bspml.methods.hyper import (
     whole,
 )
 from bspml.methods.parts import Method, MethodContext, MethodParts, Values, table_of
-from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
 # At 0 known noise [Zhang 2023] still leaves the hardest samples out for a while; our choice.

@@ -10,10 +10,10 @@ from pytorch_metric_learning.distances import CosineSimilarity, LpDistance
 from pytorch_metric_learning.regularizers import ZeroMeanRegularizer
 
 from bspml.errors import InputError
+from bspml.losses.miners.distance_weighted import DistanceWeightedMiner
 from bspml.losses.rdml import RDMLLoss
 from bspml.methods.hyper import at_least_0, flag, number, positive, whole
 from bspml.methods.parts import Method, MethodContext, MethodParts, Values
-from bspml.miners.distance_weighted import DistanceWeightedMiner
 from bspml.shapes import Tensor
 
 RDML_ETAS = (0.5, 1.0, 2.0, 3.0, 4.0)  # the grid of [Zhang 2023]

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from bspml.errors import InputError
 from bspml.losses.filtered import FilteredLoss
+from bspml.losses.reducers import SuperLossReducer
 from bspml.methods.hyper import Hyper
-from bspml.reducers import SuperLossReducer
 from bspml.tensors.checks import check_number, check_whole
 from bspml.weights.state import SampleWeights, check_weights
 

@@ -11,9 +11,9 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.filtered import FilteredLoss
+from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss
 from bspml.methods.hyper import Hyper, at_least_0, choice, flag, positive
 from bspml.methods.parts import MethodContext, MethodParts, Values
-from bspml.reducers import IMAE, GradientRescaling, SuperLoss
 from bspml.tensors.checks import check_choice, check_number
 
 _TAUS = ("ema", "mean")

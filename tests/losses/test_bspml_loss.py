@@ -14,7 +14,7 @@ from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss, WeightedMeanReducer, check_fits
-from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
 EXACT = {"rtol": 0, "atol": 1e-12}  # float64 sums of a few hundred terms, in another order

@@ -11,7 +11,7 @@ from pytorch_metric_learning.utils import distributed as pml_dist
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory, order_on_every_rank
-from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -9,8 +9,8 @@ from torch import nn
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.filtered import FilteredLoss
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.prism import PRISMFilter
-from bspml.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
 EXACT = {"rtol": 0, "atol": 1e-12}

@@ -8,7 +8,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory
-from bspml.miners.bspml_miner import BSPMLMiner
+from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
 
 ROWS, COLUMNS = 24, 6

@@ -10,7 +10,7 @@ from pytorch_metric_learning.reducers import DoNothingReducer, MeanReducer
 
 from bspml.errors import InputError
 from bspml.losses.rdml import RDMLLoss
-from bspml.reducers import GradientRescaling, SuperLoss
+from bspml.losses.reducers import GradientRescaling, SuperLoss
 
 ETAS = (0.5, 1.0, 2.0, 3.0, 4.0)
 EXACT = {"rtol": 0, "atol": 1e-12}

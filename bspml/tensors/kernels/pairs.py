@@ -1,6 +1,6 @@
 """Kernels of a batch on a CUDA device, in Triton: unit rows, mined pairs, the loss of each anchor.
 
-Each is one launch for what torch's operations do in ten to forty; `bspml.similarity`,
+Each is one launch for what torch's operations do in ten to forty; `bspml.losses.similarity`,
 `bspml.miners` and `bspml.losses` use them where `device` says so, and hold the
 equations.  float32 only.  One program per row: rows of any length, read in parts of `_BLOCK`.
 

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from bspml.losses.log_sum import _operations as terms_by_operations
-from bspml.miners.bspml_miner import BSPMLMiner
-from bspml.pairs import prepare_batch
-from bspml.similarity import CosineGram, _DeviceGram, _gram, within_range
+from bspml.losses.miners.bspml_miner import BSPMLMiner
+from bspml.losses.pairs import prepare_batch
+from bspml.losses.similarity import CosineGram, _DeviceGram, _gram, within_range
 from bspml.weights.state import SampleWeights, look_up
 
 pytest.importorskip("triton")

@@ -1,0 +1,86 @@
+"""Tables with a row per sample or class: smoothed losses, and the confidences last given.
+
+    values (n,), keys (n,)  ->  mean of the batch per key  ->  (K,) buffers
+
+A batch may name a key many times (a sample is in many pairs) or never; the mean of its values
+counts once.  With other ranks the sums of all are added first, so the tables stay equal.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+
+from bspml.errors import InputError
+from bspml.losses.reducers.tau import over_all_ranks
+from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import check_number, check_whole
+
+
+class KeyedAverage(nn.Module):
+    """An exponential average per key; the first value of a key starts it.
+
+    Args:
+        rows: K, the number of keys.
+        momentum: share of the old average kept, in [0, 1); 0 keeps the last batch's mean.
+
+    Attributes:
+        average: (K,) float32 buffer.
+        seen: (K,) bool buffer, False where no batch has named the key.
+    """
+
+    average: Tensor
+    seen: Tensor
+
+    def __init__(self, rows: int, momentum: float | int) -> None:
+        super().__init__()
+        self.joint_batches = False  # whether every rank already sees the batch of all
+        self.momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
+        if self.momentum == 1:
+            raise InputError("`momentum` must be in [0, 1); got 1, which would never learn.")
+        self.register_buffer("average", torch.zeros(check_whole(rows, "rows")))
+        self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
+
+    @torch.no_grad()
+    def update(self, values: Float[Tensor, " M"], keys: Int[Tensor, " M"]) -> None:
+        """Move the average of each key that occurs, in train mode only.
+
+        A key whose mean is not finite stays as it is; a negative key stands for nothing.
+        """
+        if not self.training:
+            return
+        if self.average.device != values.device:
+            self.to(values.device)
+        keys, known = keys.to(values.device), (keys >= 0).to(values.device)
+        sums = values.new_zeros(2, len(self.average), dtype=torch.float64)
+        rows = keys.clamp(min=0)
+        sums[0].index_add_(0, rows, torch.where(known, values, 0).double())
+        sums[1].index_add_(0, rows, known.double())
+        total, count = sums if self.joint_batches else over_all_ranks(sums)
+        mean = total / count.clamp(min=1)  # (K,)
+        counts = (count > 0) & torch.isfinite(mean)
+        kept = self.momentum * self.seen.to(mean)  # (K,)
+        moved = kept * self.average + (1 - kept) * mean
+        self.average.copy_(torch.where(counts, moved, self.average.double()))
+        self.seen.logical_or_(counts)
+
+    def look_up(self, keys: Int[Tensor, " M"], fallback: Float[Tensor, " M"]) -> Tensor:
+        """(M,) the averages of these keys; `fallback` where there is none yet."""
+        average, seen = self.average.to(fallback), self.seen.to(fallback.device)
+        keys = keys.to(fallback.device)
+        rows = keys.clamp(min=0)
+        return torch.where(seen[rows] & (keys >= 0), average[rows], fallback)
+
+    def filled(self) -> Float[Tensor, " K"]:
+        """(K,) the averages, NaN where no batch has named the key; a copy."""
+        return torch.where(self.seen, self.average, math.nan)
+
+    def seen_rows(self) -> Bool[Tensor, " K"]:
+        """(K,) the keys some batch has named; a copy."""
+        return self.seen.clone()
+
+    def extra_repr(self) -> str:
+        """Size, for `print(loss)`."""
+        return f"{len(self.average)} rows, momentum={self.momentum:g}"

@@ -1,0 +1,344 @@
+"""The reducer that stands between a loss and its own reducer.
+
+    loss dictionary
+      -> terms: flat losses (n,) per sub-loss, regularisers set aside
+      -> plan: which of them the loss's own reducer picks, on the raw values
+      -> transform: SuperLoss, gradient rescaling, or nothing
+      -> times the sample weights of the rows involved
+      -> the loss's own reducer -> sum over sub-losses
+
+It derives from pytorch-metric-learning's MultipleReducers, the only kind of reducer that a loss
+neither copies nor feeds one sub-loss at a time: its state stays the user's.
+
+Product rule: a loss of sample i is multiplied by w_i, of a pair by w_a w_b, of a triplet by
+w_a w_p w_n, beside the transform's own confidence; the average is taken as before.  `BSPMLLoss`
+multiplies by w_i itself: it is divided out before the transform, so that the confidence judges
+the loss and not the weight, and multiplied in once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from pytorch_metric_learning import reducers as pml_reducers
+
+from bspml.errors import InputError
+from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
+from bspml.losses.reducers.tables import KeyedAverage
+from bspml.shapes import Float, Int, Tensor
+from bspml.weights.state import BatchWeights, SampleWeights, look_up
+
+Source = Tensor | Callable[[], Tensor]  # confidences, or what computes them
+
+_REDUCTIONS = ("element", "pos_pair", "neg_pair", "triplet")
+
+
+@dataclass(frozen=True)
+class Confidences:
+    """The factors a batch's losses got.
+
+    Attributes:
+        source: `values`, or what computes them: nobody may ask, and W is not free.
+        indices: (k, n) rows of the batch (anchors first; the others are rows of `ref_emb` if
+            there was one): k is 1 for samples, 2 for pairs, 3 for triplets.
+        sample_index: (n,) data-set rows of the anchors, if sample weights told them.
+        kept: (n,) False for losses that the loss's reducer left out; None: all entered.
+    """
+
+    source: Source
+    indices: Int[Tensor, "k n"]
+    sample_index: Int[Tensor, " n"] | None
+    kept: Tensor | None
+
+    @property
+    def values(self) -> Float[Tensor, " n"]:
+        """(n,) sigma of SuperLoss or w of gradient rescaling, without the sample weights."""
+        found = self.source
+        return found if isinstance(found, Tensor) else found()
+
+
+@dataclass(frozen=True)
+class Term:
+    """One sub-loss on its way.
+
+    Attributes:
+        name: its key in the loss dictionary.
+        info: its entry there.
+        losses: (n,) raw, at least float32, without any sample weight.
+        weights: (n,) product of the sample weights; None: all 1.
+        indices: (k, n) rows of the batch (and of the references).
+        keys: (k, n) the data-set rows, -1 where unknown; None without sample weights.
+        plan: what the loss's own reducer does.
+    """
+
+    name: str
+    info: dict[str, Any]
+    losses: Float[Tensor, " n"]
+    weights: Float[Tensor, " n"] | None
+    indices: Int[Tensor, "k n"]
+    keys: Int[Tensor, "k n"] | None
+    plan: Plan
+
+    def counted(self) -> Float[Tensor, " n"] | None:
+        """(n,) how much each loss counts in averages; None: one each."""
+        if self.plan.keep is None:
+            return self.weights
+        kept = self.plan.keep.to(self.losses)
+        return kept if self.weights is None else kept * self.weights
+
+
+@dataclass
+class Call:
+    """What the last call of the loss told beside the loss dictionary."""
+
+    ref_rows: int | None = None
+    sample_index: Any = None
+    ref_sample_index: Any = None
+
+
+@dataclass(frozen=True)
+class Installed:
+    """What the reducer must know of the loss it sits on.
+
+    Attributes:
+        loss_name: for messages.
+        sub_losses: keys of the loss dictionary that hold data losses.
+        active_only: see `catalogue.LossEntry`.
+        carries_weights: the loss multiplies by the anchors' weights itself.
+    """
+
+    loss_name: str
+    sub_losses: tuple[str, ...] = ("loss",)
+    active_only: bool = False
+    carries_weights: bool = False
+
+
+class TransformReducer(pml_reducers.MultipleReducers):
+    """The identity transform; `SuperLossReducer` and `GradientRescalingReducer` override it.
+
+    Args:
+        inner: the loss's own reducer.
+        installed: facts about the loss.
+        sample_weights: multiplies losses by the weights of their samples; None: by nothing.
+
+    Attributes:
+        inner: as given.
+        confidences: name of sub-loss to `Confidences` of the last batch.  Not saved.
+        table: with sample weights, the last confidence of every sample: see
+            `sample_confidences`; else None.
+    """
+
+    peak = 1.0  # the largest confidence the transform can give
+
+    def __init__(
+        self,
+        inner: Any,
+        installed: Installed,
+        sample_weights: SampleWeights | None = None,
+    ) -> None:
+        super().__init__({})
+        self.inner = inner
+        self.installed = installed
+        if sample_weights is not None and installed.carries_weights:
+            # The loss saves them already.
+            object.__setattr__(self, "sample_weights", sample_weights)
+        else:
+            self.sample_weights = sample_weights
+        self.table = None if sample_weights is None else KeyedAverage(len(sample_weights), 0.0)
+        self.confidences: dict[str, Confidences] = {}
+        self.call = Call()
+
+    def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
+        """The losses of each term transformed (n,), and their confidences (n,), detached.
+
+        Called once per batch, with no term if the batch has no pair.
+
+        Args:
+            terms: the sub-losses; those the batch left empty are missing.
+            like: a tensor on the batch's device.
+        """
+        return [(term.losses, torch.ones_like(term.losses)) for term in terms]
+
+    def forward(self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any) -> Any:
+        """Reduce a loss dictionary; see the module.
+
+        Returns:
+            A scalar, float32 for half precision; the transformed dictionary if the loss's own
+            reducer is DoNothingReducer.
+
+        Raises:
+            InputError: values that are not one per sample, pair or triplet; sample indices that
+                do not fit the batch.
+        """
+        self.reset_stats()
+        call, self.call = self.call, Call()
+        with torch.autocast(embeddings.device.type, enabled=False):
+            terms = self._terms(loss_dict, embeddings, labels, call)
+            transformed = self.transform(terms, embeddings)
+            results = {
+                term.name: self._finish(term, losses, embeddings)
+                for term, (losses, _) in zip(terms, transformed, strict=True)
+            }
+            self._remember(terms, [source for _, source in transformed])
+            if isinstance(self.inner, pml_reducers.DoNothingReducer):
+                return {**loss_dict, **{name: r[name] for name, r in results.items()}}
+            return self._sum(loss_dict, results, embeddings, labels)
+
+    def _terms(
+        self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any, call: Call
+    ) -> list[Term]:
+        present = {name: info for name, info in loss_dict.items() if self._is_data(name, info)}
+        if self.sample_weights is None:
+            return [self._term(n, i, embeddings, labels, None, call) for n, i in present.items()]
+        known = look_up(
+            self.sample_weights,
+            embeddings,
+            call.ref_rows,
+            call.sample_index,
+            call.ref_sample_index,
+        )
+        return [self._term(n, i, embeddings, labels, known, call) for n, i in present.items()]
+
+    def _is_data(self, name: str, info: dict[str, Any]) -> bool:
+        """Losses to transform; the others (regularisers, zeros) go through untouched."""
+        losses = info["losses"]
+        if not isinstance(losses, Tensor) or name.endswith("reg_loss"):
+            return False
+        if name not in self.installed.sub_losses or info["reduction_type"] not in _REDUCTIONS:
+            raise InputError(
+                f"`loss` ({self.installed.loss_name}) returned {name!r} as "
+                f"{info['reduction_type']!r}: it must be one value per element, pair or triplet "
+                f"under {' or '.join(map(repr, self.installed.sub_losses))}. "
+                "A loss that is already reduced cannot be transformed."
+            )
+        return losses.numel() > 0
+
+    def _term(
+        self,
+        name: str,
+        info: dict[str, Any],
+        embeddings: Tensor,
+        labels: Any,
+        known: BatchWeights | None,
+        call: Call,
+    ) -> Term:
+        raw = info["losses"].flatten()
+        raw = raw if raw.dtype == torch.float64 else raw.float()
+        given = info["indices"]
+        indices = given[None] if isinstance(given, Tensor) else torch.stack(list(given))  # (k, n)
+        if indices.shape[1] != len(raw):
+            raise InputError(
+                f"`loss` ({self.installed.loss_name}) returned {len(raw)} values and "
+                f"{indices.shape[1]} indices under {name!r}; they must be as many."
+            )
+        plan = make_plan(
+            self._reducer_for(name),
+            name,
+            info,
+            raw,
+            embeddings,
+            labels,
+            self.installed.active_only,
+        )
+        weights, keys = _of_rows(indices, known, call.ref_rows)
+        if self.installed.carries_weights and weights is not None:
+            weights = weights.to(raw)
+            raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
+        if plan.keep is not None:  # what does not enter has no gradient, not even NaN times 0
+            raw = torch.where(plan.keep, raw, 0)
+        return Term(name, info, raw, weights, indices, keys, plan)
+
+    def _reducer_for(self, name: str) -> Any:
+        return reducer_for(self.inner, name, self.installed.sub_losses)
+
+    def _finish(self, term: Term, losses: Tensor, embeddings: Tensor) -> Any:
+        if term.plan.empty:
+            return self.zero_loss(embeddings).to(losses.dtype)
+        return term.plan.finish(losses if term.weights is None else losses * term.weights)
+
+    def _sum(
+        self, loss_dict: dict[str, Any], results: dict[str, Any], embeddings: Tensor, labels: Any
+    ) -> Tensor:
+        parts = []
+        for name, info in loss_dict.items():
+            if name in results:
+                value = results[name]
+            elif isinstance(info["losses"], Tensor) and info["losses"].numel() == 0:
+                value = self.zero_loss(embeddings)
+            else:
+                value = self._reducer_for(name)({name: info}, embeddings, labels)
+            parts.append(value.reshape(()))
+        if len(parts) == 1 and not isinstance(self.inner, pml_reducers.MultipleReducers):
+            return parts[0]
+        dtype = max((p.dtype for p in parts), key=lambda d: torch.finfo(d).bits)
+        stacked = torch.stack([p.to(dtype) for p in parts])
+        if isinstance(self.inner, pml_reducers.MultipleReducers):
+            return self.inner.sub_loss_reduction(stacked, embeddings, labels)
+        return self.sub_loss_reduction(stacked, embeddings, labels)
+
+    # ------------------------------------------------------------------ confidences
+
+    @torch.no_grad()
+    def _remember(self, terms: list[Term], sources: list[Source]) -> None:
+        self.confidences = {
+            term.name: Confidences(
+                source,
+                term.indices,
+                None if term.keys is None else term.keys[0],
+                term.plan.keep,
+            )
+            for term, source in zip(terms, sources, strict=True)
+        }
+        if self.table is None or not self.training:
+            return
+        keys = [term.keys.flatten() for term in terms if term.keys is not None]
+        repeated = [
+            self.confidences[term.name].values.float().expand(len(term.indices), -1).flatten()
+            for term in terms
+        ]
+        empty = self.table.average.new_zeros(0)
+        self.table.update(
+            torch.cat(repeated) if repeated else empty,
+            torch.cat(keys) if keys else empty.long(),
+        )
+
+    def sample_confidences(self) -> Float[Tensor, " N"]:
+        """(N,) the mean confidence each sample had in the last batch that met it.
+
+        Pairs and triplets count for each of their samples.  NaN: no batch has met it.
+
+        Raises:
+            InputError: the loss was wrapped without `sample_weights=`, so samples have no names.
+        """
+        if self.table is None:
+            raise InputError(
+                "per-sample confidences need to know the samples: wrap the loss with "
+                "`sample_weights=SampleWeights(labels)` and tell each batch's `sample_index`."
+            )
+        return self.table.filled()
+
+    def as_weights(self) -> Float[Tensor, " N"]:
+        """(N,) the same as numbers in [0, 1], which audit and report take like sample weights.
+
+        Divided by the largest confidence the transform can give; 1 where no batch met the sample.
+        """
+        return (self.sample_confidences() / self.peak).nan_to_num(nan=1.0).clamp(0, 1)
+
+
+def _of_rows(
+    indices: Int[Tensor, "k n"], known: BatchWeights | None, ref_rows: int | None
+) -> tuple[Tensor | None, Tensor | None]:
+    """Product of the weights (n,) and data-set rows (k, n) of the samples of each loss."""
+    if known is None or known.anchors is None or known.sample_index is None:
+        return None, None
+    weights = known.anchors[indices[0]]
+    keys = [known.sample_index[indices[0]]]
+    others = known.sample_index if ref_rows is None else known.ref_sample_index
+    for rows in indices[1:]:
+        if known.references is not None:
+            weights = weights * known.references[rows]
+        keys.append(torch.full_like(rows, -1) if others is None else others[rows])
+    return weights, torch.stack(keys)

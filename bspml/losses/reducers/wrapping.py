@@ -1,0 +1,355 @@
+"""`SuperLoss`, `GradientRescaling`, `IMAE`: one line around any loss of pytorch-metric-learning.
+
+    loss -> its catalogue entry (or a refusal that names it) -> a reducer on top of its own
+         -> a watcher of its calls, which tells the reducer the rows of the batch
+
+The same loss object comes back, so whatever accepts losses by class name still accepts it, and its
+parameters, regularisers and distance stay where they are.  Containers (CrossBatchMemory,
+MultipleLosses, SelfSupervisedLoss, DistributedLossWrapper) may be given as they are, or be put
+around a wrapped loss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
+from torch import Tensor, nn
+
+from bspml.errors import InputError
+from bspml.losses.reducers.catalogue import CATALOGUE, KINDS, LossEntry, entry_of, kind_of
+from bspml.losses.reducers.gradient_rescaling import DELTA, GradientRescalingReducer, check_emphasis
+from bspml.losses.reducers.inner import check_reducer
+from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restore_logits
+from bspml.losses.reducers.superloss import SuperLossReducer
+from bspml.losses.reducers.transform import Call, Installed, TransformReducer
+from bspml.tensors.arguments import refuse_outside
+from bspml.weights.state import SampleWeights
+
+LossT = TypeVar("LossT")
+
+
+def SuperLoss(  # noqa: N802 -- reads as the loss it makes
+    loss: LossT,
+    lam: float | int = 0.25,
+    tau: float | int | str = "ema",
+    *,
+    momentum: float | int = 0.9,
+    shared_tau: bool = False,
+    smoothing: str = "none",
+    smoothing_momentum: float | int = 0.9,
+    sample_weights: Any = None,
+) -> LossT:
+    """Give each sample, pair or triplet the confidence its loss deserves [Castells 2020].
+
+    Every per-element value l of the loss becomes  sigma (l - tau) + lam log(sigma)^2  with
+    sigma = exp(-W(max(-2/e, (l - tau) / lam) / 2)); its gradient is sigma times the plain one.
+    Values can be negative.  Losses that the loss's own reducer leaves out (AvgNonZeroReducer: all
+    that are 0) stay out, and do not count in tau.
+
+    Args:
+        loss: a loss of pytorch-metric-learning or a subclass, `BSPMLLoss`, or a container of such.
+        lam: strength of the regulariser, > 0, in units of the loss: small trusts few, large all.
+        tau: the loss that has confidence 1: a number, "mean" of all losses seen in train mode,
+            or "ema", their exponential average.
+        momentum: of "ema", in [0, 1).
+        shared_tau: one tau for all sub-losses, instead of one for each.  Contrastive losses have
+            two: most negative pairs lie far below the positives, so a shared tau gives them
+            confidence e, the embeddings are driven apart, and fewer negatives remain to lower tau.
+        smoothing: "sample" or "class": sigma judges the average loss of the anchor's sample or
+            class over the epochs, not the momentary one; needs `sample_weights`.
+        smoothing_momentum: of that average, in [0, 1).
+        sample_weights: multiplies each loss by the weights of its samples (pair: both, triplet:
+            all three), beside sigma, and keeps a table of sigma per sample.  The rows come from
+            `loss(..., sample_index=)` or `sample_weights.set_batch`.
+
+    Returns:
+        The same object.  `loss.reducer.tau` is the threshold, `loss.reducer.confidences` the
+        sigmas of the last batch, `loss.reducer.sample_confidences()` those of all samples.
+
+    Raises:
+        InputError: an argument out of range; a loss without per-element values, by name and with
+            the reason; a loss that is wrapped already.  The loss is then unchanged.
+
+    Example:
+        >>> loss = SuperLoss(pml_losses.MultiSimilarityLoss(), lam=0.25)
+        >>> loss.reducer.tau
+        tensor(nan, dtype=torch.float64)
+    """
+
+    def install(one: nn.Module, entry: LossEntry, facts: Installed) -> TransformReducer:
+        return SuperLossReducer(
+            one.reducer,
+            facts,
+            lam,
+            tau,
+            momentum,
+            shared_tau,
+            smoothing,
+            smoothing_momentum,
+            _weights_for(one, sample_weights),
+        )
+
+    return _wrap(loss, "SuperLoss", install, sample_weights)
+
+
+def GradientRescaling(  # noqa: N802 -- reads as the loss it makes
+    loss: LossT,
+    beta: float | int = 8.0,
+    lam: float | int = 0.5,
+    g: str = "exp",
+    *,
+    kind: str | None = None,
+    delta: float | int = DELTA,
+    sample_weights: Any = None,
+) -> LossT:
+    """Rescale each sample's gradient to  w(p) = g(beta p^lam (1 - p))  [Wang GR 2019].
+
+    p is the probability the network gives the label.  Softmax losses are rescaled at their
+    logits, exactly.  For others p = exp(-l): see `bspml.reducers.catalogue` for which factor each
+    loss gets.  With a miner's `indices_tuple` the losses that pytorch-metric-learning multiplies
+    by miner weights (NCALoss, the softmax losses) have p of the multiplied value.
+
+    Args:
+        loss: as for `SuperLoss`; its values must not be negative.
+        beta: size of the emphasis, >= 0; 0: every sample counts alike.
+        lam: its focus, >= 0: the largest weight is at p = lam / (1 + lam).
+        g: "exp", or "identity", under which p = 0 (for lam > 0) and p = 1 have weight 0.
+        kind: for a loss outside the catalogue, how its gradient depends on its value:
+            "log-probability", "softplus" or "hinge".
+        delta: smallest 1 - p a factor divides by.
+        sample_weights: as for `SuperLoss`.
+
+    Returns:
+        The same object.  `loss.reducer.confidences` holds the w of the last batch.
+
+    Raises:
+        InputError: as for `SuperLoss`.
+
+    Example:
+        >>> loss = GradientRescaling(pml_losses.NormalizedSoftmaxLoss(10, 64), beta=8, lam=0.5)
+        >>> loss.cross_entropy
+        RescaledCrossEntropy()
+    """
+    numbers = check_emphasis(beta, lam, g)
+    return _rescale(loss, "GradientRescaling", numbers, kind, delta, sample_weights)
+
+
+def IMAE(  # noqa: N802 -- its name in the paper
+    loss: LossT,
+    T: float | int = 8.0,
+    *,
+    sample_weights: Any = None,
+) -> LossT:
+    """IMAE [Wang IMAE 2019]: gradient rescaling with  w(p) = exp(T p (1 - p)).
+
+    Args:
+        loss: as for `GradientRescaling`.
+        T: >= 0; 0 weighs every sample alike.
+        sample_weights: as for `SuperLoss`.
+
+    Returns:
+        The same object.
+    """
+    numbers = check_emphasis(T, 1.0, "exp", beta_name="T")
+    return _rescale(loss, "IMAE", numbers, None, DELTA, sample_weights)
+
+
+def _rescale(
+    loss: LossT,
+    wrapper: str,
+    numbers: tuple[float, float, str],
+    kind: str | None,
+    delta: float | int,
+    sample_weights: Any,
+) -> LossT:
+    """Gradient rescaling under the name `wrapper`; `numbers` are beta, lam and g."""
+
+    def install(one: nn.Module, entry: LossEntry, facts: Installed) -> TransformReducer:
+        used = _kind(one, entry, kind, wrapper)
+        weights = _weights_for(one, sample_weights)
+        # The reducer first: what could be refused is refused before the loss is touched.
+        reducer = GradientRescalingReducer(one.reducer, facts, *numbers, used, delta, weights)
+        if used == "logits" and not rescale_logits(one, *numbers):
+            reducer.kind = "log-probability"
+        return reducer
+
+    return _wrap(loss, wrapper, install, sample_weights)
+
+
+def unwrap(loss: LossT) -> LossT:
+    """Take the transform off again: the loss gets its own reducer and cross-entropy back."""
+    for one in dict.fromkeys(_inside(loss)):
+        if isinstance(one, pml_losses.BaseMetricLossFunction):
+            if isinstance(one.reducer, TransformReducer):
+                one.reducer = one.reducer.inner
+            _clean(one)
+    return loss
+
+
+def _clean(loss: nn.Module) -> None:
+    """Take off what a wrapper put beside the reducer; `set_reducer` leaves it behind."""
+    for key, hook in list(loss._forward_pre_hooks.items()):
+        if isinstance(hook, _CallWatcher):
+            del loss._forward_pre_hooks[key]
+            loss._forward_pre_hooks_with_kwargs.pop(key, None)
+    restore_logits(loss)
+
+
+# ---------------------------------------------------------------------- what all three share
+
+
+class _CallWatcher:
+    """A forward pre-hook: notes the rows of a call for the reducer, and takes the keywords out.
+
+    pytorch-metric-learning's losses do not know `sample_index`; a loss that does gets it too.
+    """
+
+    def __init__(self, reducer: TransformReducer, passes_on: bool, num_classes: int | None) -> None:
+        self.reducer, self.passes_on, self.num_classes = reducer, passes_on, num_classes
+
+    def __call__(
+        self, loss: nn.Module, args: tuple, kwargs: dict[str, Any]
+    ) -> tuple[tuple, dict[str, Any]]:
+        given = {k: v for k, v in kwargs.items() if k in ("sample_index", "ref_sample_index")}
+        if given and self.reducer.sample_weights is None and not self.passes_on:
+            raise InputError(
+                f"`{next(iter(given))}` names rows of the sample weights, which this loss was "
+                "not wrapped with. Pass `sample_weights=` when wrapping."
+            )
+        embeddings = args[0] if args else kwargs.get("embeddings")
+        labels = args[1] if len(args) > 1 else kwargs.get("labels")
+        classes = self.num_classes
+        if classes is not None and isinstance(labels, Tensor):
+            refuse_outside(
+                labels,
+                lambda given: (given >= 0) & (given < classes),
+                "labels",
+                f"lie in [0, {classes}), the classes of this loss",
+                "Number the classes from 0 and drop samples without a label.",
+            )
+        references = args[3] if len(args) > 3 else kwargs.get("ref_emb")
+        ref_rows = None
+        if isinstance(references, Tensor) and references is not embeddings:
+            ref_rows = len(references)
+        self.reducer.call = Call(ref_rows, **given)
+        if not self.passes_on:
+            kwargs = {k: v for k, v in kwargs.items() if k not in given}
+        return args, kwargs
+
+
+def _wrap(
+    loss: LossT,
+    wrapper: str,
+    install: Callable[[nn.Module, LossEntry, Installed], TransformReducer],
+    sample_weights: Any,
+) -> LossT:
+    """Check every loss inside `loss`, then install on each."""
+    if sample_weights is not None and not isinstance(sample_weights, SampleWeights):
+        raise InputError(
+            f"`sample_weights` must be a SampleWeights or None; got "
+            f"{type(sample_weights).__name__}. Make one with SampleWeights(labels)."
+        )
+    found = list(dict.fromkeys(_inside(loss)))  # a loss may stand in a container twice
+    entries = [_check(one, wrapper) for one in found]
+    for one in found:
+        _clean(one)
+    reducers = []
+    try:
+        for one, entry in zip(found, entries, strict=True):
+            reducers.append(install(one, entry, _facts(one, entry)))
+    except InputError:
+        for one in found:
+            restore_logits(one)
+        raise
+    for one, reducer in zip(found, reducers, strict=True):
+        reducer.train(one.training)
+        one.reducer = reducer
+        knows_index = _carries_weights(one) or "BSPMLLoss" in _names(one)
+        watcher = _CallWatcher(reducer, knows_index, num_classes_of(one))
+        one.register_forward_pre_hook(watcher, with_kwargs=True)
+    return loss
+
+
+def _inside(loss: Any) -> list[Any]:
+    """The losses inside containers, or the loss itself."""
+    if isinstance(loss, pml_losses.MultipleLosses):
+        held = loss.losses.values() if isinstance(loss.losses, nn.ModuleDict) else loss.losses
+        return [one for part in held for one in _inside(part)]
+    containers = (
+        pml_losses.CrossBatchMemory,
+        pml_losses.SelfSupervisedLoss,
+        DistributedLossWrapper,
+    )
+    return _inside(loss.loss) if isinstance(loss, containers) else [loss]
+
+
+def _check(loss: Any, wrapper: str) -> LossEntry:
+    """The loss's entry, or a refusal that names the loss."""
+    name = type(loss).__name__
+    if not isinstance(loss, pml_losses.BaseMetricLossFunction):
+        raise InputError(
+            f"`loss` must be a loss of pytorch-metric-learning, or a container of such; got {name}."
+            " For a plain function use bspml.functional.superloss or gr_cross_entropy."
+        )
+    if isinstance(loss.reducer, TransformReducer):
+        raise InputError(
+            f"`loss` ({name}) is wrapped already, by {type(loss.reducer).__name__}. "
+            "Take it off first with bspml.losses.reducers.unwrap(loss)."
+        )
+    entry = entry_of(loss)
+    if entry is None:
+        entry = LossEntry(sub_losses=tuple(loss._sub_loss_names()))
+    reason = entry.refused or ("" if wrapper == "SuperLoss" else entry.refused_gr)
+    if reason:
+        raise InputError(f"{wrapper} cannot wrap {name}: {reason}.")
+    check_reducer(loss.reducer, name)
+    return entry
+
+
+def _kind(loss: Any, entry: LossEntry, asked: str | None, wrapper: str) -> str:
+    known = kind_of(loss, entry)
+    if known is None and wrapper == "IMAE":
+        raise InputError(
+            f"IMAE does not know {type(loss).__name__}: use GradientRescaling(loss, beta=T, lam=1, "
+            f"kind=), `kind` one of {', '.join(KINDS)} (how its gradient depends on its value)."
+        )
+    if known is None and asked is None:
+        raise InputError(
+            f"GradientRescaling does not know {type(loss).__name__}: pass `kind=`, one of "
+            f"{', '.join(KINDS)} (how its gradient depends on its value)."
+        )
+    if known is not None and asked not in (None, known):
+        raise InputError(f"`kind` of {type(loss).__name__} is {known!r}; got {asked!r}.")
+    return known or str(asked)
+
+
+def _names(loss: Any) -> set[str]:
+    return {cls.__name__ for cls in type(loss).__mro__ if cls.__module__.startswith("bspml.")}
+
+
+def _carries_weights(loss: Any) -> bool:
+    """BSPMLLoss multiplies by its weights itself.  By name: this layer lies below the losses."""
+    return "BSPMLLoss" in _names(loss) and loss.weights is not None
+
+
+def _weights_for(loss: Any, sample_weights: SampleWeights | None) -> SampleWeights | None:
+    if not _carries_weights(loss):
+        return sample_weights
+    if sample_weights is not None and sample_weights is not loss.weights:
+        raise InputError(
+            "`sample_weights` must be the table the loss has already; got another. "
+            "Leave it out: the loss applies its own weights."
+        )
+    return loss.weights
+
+
+def _facts(loss: Any, entry: LossEntry) -> Installed:
+    return Installed(
+        type(loss).__name__, entry.sub_losses, entry.active_only, _carries_weights(loss)
+    )
+
+
+assert "BSPMLLoss" in CATALOGUE  # the name `_names` looks for
