@@ -6,7 +6,7 @@ import csv
 from pathlib import Path
 
 from bspml.data.lists import holding
-from bspml.data.omniglot import read_omniglot
+from bspml.data.sets.omniglot import read_omniglot
 from bspml.errors import DataError
 
 # What lies right in a data set's own folder: Omniglot as it was unpacked, others by their table.

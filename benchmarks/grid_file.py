@@ -37,7 +37,7 @@ from bspml import methods
 from bspml.config import Config
 from bspml.config.names import OWN_DATA
 from bspml.config.reading import config_from_mapping, parse_yaml
-from bspml.data.noise_lists import nominal_rate
+from bspml.data.labels.noise_lists import nominal_rate
 from bspml.errors import ConfigError, InputError
 
 UNTRAINED = "untrained"

@@ -30,7 +30,7 @@ from training import make_trainer
 
 from bspml import noise
 from bspml.curriculum import SelfPacedCurriculum
-from bspml.data.glyphs import Glyphs
+from bspml.data.sets.glyphs import Glyphs
 from bspml.evaluation.detection import noise_detection
 from bspml.networks import build_network, embed
 from bspml.statistics.contrastive import contrastive_statistics

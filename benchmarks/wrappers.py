@@ -27,8 +27,8 @@ from pytorch_metric_learning.miners import MultiSimilarityMiner
 from torch import Tensor, nn
 
 from bspml import noise
-from bspml.data.glyphs import Glyphs
 from bspml.data.sampler import PKSampler
+from bspml.data.sets.glyphs import Glyphs
 from bspml.evaluation.retrieval import evaluate
 from bspml.experiment_splits import held_out_classes
 from bspml.losses.reducers import GradientRescaling, SuperLoss

@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bspml.config import Config
-from bspml.data.decisions import CorrectedLabels
+from bspml.data.labels.decisions import CorrectedLabels
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import ConfigError
 from bspml.experiment_labels import corrected_data, given_labels

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 import numpy as np
 from torch import Tensor
 
-from bspml import noise
 from bspml.config import Config
-from bspml.data.decision_words import note_on_new_classes
-from bspml.data.decisions import (
+from bspml.data import noise
+from bspml.data.labels.decision_words import note_on_new_classes
+from bspml.data.labels.decisions import (
     CorrectedLabels,
     apply_decisions,
     is_corrected,
     read_corrected,
     read_decisions,
 )
-from bspml.data.noise_lists import read_noise_list
-from bspml.data.own_labels import OwnLabels, own_labels
+from bspml.data.labels.noise_lists import read_noise_list
+from bspml.data.labels.own_labels import OwnLabels, own_labels
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import ConfigError, DataError
 from bspml.files.tables import read_labels

@@ -6,7 +6,7 @@ import numpy as np
 
 from bspml.build import classes_per_batch
 from bspml.config import Config
-from bspml.data.decision_words import counts_of_decisions
+from bspml.data.labels.decision_words import counts_of_decisions
 from bspml.experiment_data import ExperimentData
 from bspml.words import counted
 

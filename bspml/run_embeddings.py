@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.data.folder import ImageFolder
 from bspml.data.retrieval import RetrievalSplit
+from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError, RunError, UserError
 from bspml.experiment_data import (
     image_content,

@@ -18,7 +18,7 @@ import bspml
 from bspml import methods
 from bspml.cli import main
 from bspml.config import load_config
-from bspml.data import decisions
+from bspml.data.labels import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment import check_experiment, run_experiment
 from bspml.experiment_data import load_data
@@ -226,7 +226,7 @@ def test_a_reference_without_known_truth_or_a_subset_too_large_is_refused(tmp_pa
 
 
 def test_labels_of_a_file_are_trained_on(tmp_path):
-    data = bspml.data.glyphs.Glyphs("train")
+    data = bspml.data.sets.glyphs.Glyphs("train")
     names = np.array(data.names)[data.labels.numpy()]
     given = names[data.labels.numpy() < 24].copy()
     given[:5] = given[-1]

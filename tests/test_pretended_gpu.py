@@ -123,7 +123,7 @@ def problem():
     draw = torch.Generator().manual_seed(0)
     true = torch.arange(160) // 8
     E = torch.randn(20, 12, generator=draw)[true] + 0.6 * torch.randn(160, 12, generator=draw)
-    return E, bspml.noise.symmetric(true, rate=0.3, seed=0).labels
+    return E, bspml.data.noise.symmetric(true, rate=0.3, seed=0).labels
 
 
 def weights_after(preset, options, E, labels):

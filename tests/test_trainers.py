@@ -20,7 +20,7 @@ def make_data(seed=0, rate=0.25):
     g = torch.Generator().manual_seed(seed)
     true = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
     X = torch.randn(CLASSES, 10, generator=g)[true] + 0.5 * torch.randn(len(true), 10, generator=g)
-    return X, bspml.noise.symmetric(true, rate, seed=seed)
+    return X, bspml.data.noise.symmetric(true, rate, seed=seed)
 
 
 class Net(torch.nn.Module):

@@ -31,7 +31,7 @@ from torch import nn
 from training import make_trainer
 
 import bspml
-from bspml.data.glyphs import Glyphs
+from bspml.data.sets.glyphs import Glyphs
 from bspml.networks import SmallConvNet, build_network
 from bspml.trainers import AlternatingTrainer
 from speed.measuring import Peak, Row, row
@@ -187,7 +187,7 @@ def make(kind: str, case: Case) -> AlternatingTrainer:
     torch.manual_seed(0)
     glyphs, rows = Glyphs("train", image_size=case.size), case.classes * FACES
     images = glyphs.images[:rows].expand(-1, case.channels, -1, -1).contiguous().to(case.device)
-    noisy = bspml.noise.symmetric(glyphs.labels[:rows], rate=case.noise, seed=0)
+    noisy = bspml.data.noise.symmetric(glyphs.labels[:rows], rate=case.noise, seed=0)
     weights = bspml.SampleWeights(noisy.labels)
     curriculum, options = None, {}
     if kind != "plain":

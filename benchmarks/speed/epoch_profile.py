@@ -15,7 +15,7 @@ import torch
 
 import bspml
 from bspml.curriculum import automatic
-from bspml.data.glyphs import Glyphs
+from bspml.data.sets.glyphs import Glyphs
 from bspml.networks import embed
 from speed.epoch import an_epoch, cases_on, make, one_thread
 from speed.measuring import Row

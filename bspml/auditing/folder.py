@@ -158,7 +158,7 @@ def _cannot_be_made(folder: Path, err: Exception) -> RunError:
 
 def _are_of(path: Path, labels: np.ndarray) -> bool:
     """Whether corrected labels are these but for the ones a person called wrong."""
-    from bspml.data.decisions import (
+    from bspml.data.labels.decisions import (
         read_corrected,
     )  # needs torch, which a look at the mark does not
 

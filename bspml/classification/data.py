@@ -13,13 +13,13 @@ from typing import TypedDict
 import numpy as np
 import torch
 
-from bspml import noise
 from bspml.config import ClassificationConfig
-from bspml.data.cifar import cifar10, cifar100
-from bspml.data.cifar_n import cifar_n
-from bspml.data.cifar_names import CIFAR10_CONFUSIONS
-from bspml.data.digits import digits
+from bspml.data import noise
 from bspml.data.image_split import ImageSplit, held_out_rows
+from bspml.data.sets.cifar import cifar10, cifar100
+from bspml.data.sets.cifar_n import cifar_n
+from bspml.data.sets.cifar_names import CIFAR10_CONFUSIONS
+from bspml.data.sets.digits import digits
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.files.checkpoints import fingerprint
 from bspml.files.tables import read_labels

@@ -16,15 +16,15 @@ from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder
 from bspml.auditing.pictures import check_pictures
 from bspml.cli.audit_source import AuditSource, Options, read_source
 from bspml.cli.streams import note, put
-from bspml.data.decision_words import counts_of_decisions, note_on_new_classes
-from bspml.data.decisions import (
+from bspml.data.labels.decision_words import counts_of_decisions, note_on_new_classes
+from bspml.data.labels.decisions import (
     CorrectedLabels,
     Decision,
     apply_decisions,
     read_decisions,
     write_corrected,
 )
-from bspml.data.own_labels import located
+from bspml.data.labels.own_labels import located
 from bspml.data.retrieval import Origin
 from bspml.errors import InputError
 from bspml.files.run.plain import to_json

@@ -14,7 +14,7 @@ import torch
 
 from bspml.cli.labels import labels_of
 from bspml.cli.streams import note
-from bspml.data.folder import ImageFolder
+from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError, InputError
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.tables import read_embeddings, read_labels, read_texts

@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from bspml import noise
+from bspml.data import noise
 from bspml.errors import InputError
 from bspml.files.tables import read_labels, write_labels
 from bspml.tensors.checks import check_choice

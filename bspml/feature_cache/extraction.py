@@ -14,8 +14,8 @@ import torch
 from torch import nn
 from torch.utils.data import Subset
 
-from bspml.data.glyphs import cache_dir
 from bspml.data.retrieval import RetrievalSplit
+from bspml.data.sets.glyphs import cache_dir
 from bspml.data.split_images import SplitImages
 from bspml.errors import DataError, InputError
 from bspml.feature_cache.identity import identity_of

@@ -14,7 +14,7 @@ import pytest
 import bspml
 from bspml.auditing import AuditReport, folder, pictures
 from bspml.cli import main
-from bspml.data.decisions import Decision, apply_decisions, write_corrected
+from bspml.data.labels.decisions import Decision, apply_decisions, write_corrected
 from bspml.errors import DataError, InputError, RunError
 
 NASTY = ["=SUM(A1)", "</script><script>alert(1)</script>", "a,b\n\"c'"]

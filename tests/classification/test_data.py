@@ -7,8 +7,8 @@ import torch
 from bspml.classification import data as module
 from bspml.classification.data import load_data
 from bspml.config import load_experiment
-from bspml.data.digits import digits
 from bspml.data.image_split import ImageSplit
+from bspml.data.sets.digits import digits
 from bspml.errors import ConfigError, DataError
 
 

@@ -22,7 +22,7 @@ def data(dtype=torch.float64):
     true = torch.arange(12).repeat_interleave(9)
     rows = torch.randn(12, 10, generator=generator, dtype=dtype)[true]
     rows = rows + 0.7 * torch.randn(len(true), 10, generator=generator, dtype=dtype)
-    return rows, bspml.noise.symmetric(true, 0.3, seed=2).labels
+    return rows, bspml.data.noise.symmetric(true, 0.3, seed=2).labels
 
 
 def judged_by(options):

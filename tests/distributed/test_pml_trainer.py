@@ -43,7 +43,7 @@ def make(kind):
     generator = torch.Generator().manual_seed(0)
     centres = torch.randn(10, 8, generator=generator, dtype=torch.float64)
     inputs = centres[true] + 0.4 * torch.randn(100, 8, generator=generator, dtype=torch.float64)
-    noisy = bspml.noise.symmetric(true, 0.3, seed=1)
+    noisy = bspml.data.noise.symmetric(true, 0.3, seed=1)
     network = torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(), torch.nn.Linear(16, 6)
     ).double()

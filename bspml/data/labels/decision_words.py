@@ -1,0 +1,81 @@
+"""What a person's decisions did to the labels, in words: counts, and classes that look misspelt."""
+
+from __future__ import annotations
+
+import difflib
+from collections import Counter
+
+import numpy as np
+
+from bspml.data.labels.decisions import CorrectedLabels
+from bspml.words import counted
+
+__all__ = ["counts_of_decisions", "note_on_new_classes"]
+
+_SHOWN = 3  # new classes that a sentence names
+_LONGEST = 60  # characters of a name that are shown
+
+
+def counts_of_decisions(decided: CorrectedLabels) -> str:
+    """'3 labels kept as right, 2 relabelled, 1 dropped'; the unsure only where there are any."""
+    right, unsure = (int((decided.decisions == word).sum()) for word in ("right", "unsure"))
+    wrong = decided.decisions == "wrong"
+    renamed = int((wrong & (decided.weights > 0)).sum())
+    said = [
+        f"{counted(right, 'label')} kept as right",
+        f"{renamed} relabelled",
+        f"{int(wrong.sum()) - renamed} dropped",
+    ]
+    return ", ".join(said + [f"{unsure} unsure"] * (unsure > 0))
+
+
+def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[str, ...]:
+    """A sentence where samples were moved to classes that no given label has, else nothing.
+
+    A class may be new on purpose, but a misspelt one is a class of a single sample, which no loss
+    can pull anywhere and which nobody misses.
+
+    Args:
+        given: (N,) labels before the decisions, of any kind.
+        decided: of the same samples.
+
+    Example:
+        >>> given = np.array(["sparrow", "sparrow", "robin"])
+        >>> told = CorrectedLabels(
+        ...     np.array(["sparrow", "sparow", "robin"]), np.ones(3), np.array(["", "wrong", ""])
+        ... )
+        >>> print(*note_on_new_classes(given, told))
+        1 sample gets a class that no given label has: 'sparow' (did you mean 'sparrow'?). If it
+        is a new class, leave it; else correct `new_label` in the decisions and apply them again.
+    """
+    known = np.unique(given.astype(str))
+    labels = decided.labels.astype(str)
+    moved = (decided.decisions == "wrong") & (decided.weights > 0)
+    new = Counter(labels[moved & ~np.isin(labels, known)].tolist())
+    if not new:
+        return ()
+    by_spelling = {name.casefold(): name for name in known.tolist()}
+    shown = ", ".join(_named(name, count, by_spelling) for name, count in new.most_common(_SHOWN))
+    more = f", ... ({len(new):,} such classes)" if len(new) > _SHOWN else ""
+    one = len(new) == 1
+    return (
+        f"{counted(sum(new.values()), 'sample gets', 'samples get')} "
+        f"{'a class' if one else 'classes'} that no given label has: {shown}{more}. If "
+        f"{'it is a new class, leave it' if one else 'these are new classes, leave them'}; else "
+        "correct `new_label` in the decisions and apply them again.",
+    )
+
+
+def _named(name: str, count: int, by_spelling: dict[str, str]) -> str:
+    """'sparow' (2 samples; did you mean 'sparrow'?)."""
+    said = [counted(count, "sample")] * (count > 1)
+    # Numbers that look alike are no misspellings.
+    near = difflib.get_close_matches(name.strip().casefold(), by_spelling, 1)
+    if near and not name.strip().isdecimal():
+        said.append(f"did you mean {_short(by_spelling[near[0]])!r}?")
+    shown = repr(_short(name))
+    return f"{shown} ({'; '.join(said)})" if said else shown
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _LONGEST else name[: _LONGEST - 3] + "..."

@@ -1,0 +1,280 @@
+"""What a person corrected in their own data, brought to the samples that a training has of them.
+
+An audit looks at a whole folder, a training at the classes that are not held out for the
+evaluation, so sample 7 of one need not be sample 7 of the other.  Names tell them apart; where a
+file has none, its rows count the whole (`RetrievalSplit.origin`) or the training samples,
+whichever they fit.
+
+Corrections are put into the whole, before it is parted: a photograph that a person moved from a
+class that trains to one that is held out goes there with its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from bspml.data.labels.decision_words import note_on_new_classes
+from bspml.data.labels.decisions import (
+    CorrectedLabels,
+    Decision,
+    apply_decisions,
+    is_corrected,
+    read_corrected,
+    read_decisions,
+    says_label,
+)
+from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
+from bspml.errors import DataError
+from bspml.files.tables import read_labels, read_names
+from bspml.words import counted
+
+__all__ = ["OwnLabels", "located", "own_labels", "rows_by_name"]
+
+
+@dataclass(frozen=True)
+class OwnLabels:
+    """A data set after its owner corrected labels.
+
+    Attributes:
+        data: with the corrected labels; samples of another class are in the split of that.
+        decided: what the person said of the N training samples, or None for labels alone.
+        notes: what was passed over or moved, in sentences.
+    """
+
+    data: RetrievalData
+    decided: CorrectedLabels | None
+    notes: tuple[str, ...]
+
+
+def own_labels(
+    data: RetrievalData, labels_file: str | None = None, decisions_file: str | None = None
+) -> OwnLabels:
+    """`data` with the labels of a file, and a person's decisions on single ones.
+
+    Args:
+        data: of a folder, a table or features.
+        labels_file: labels, or corrected labels from `bspml audit --apply`, or None.
+        decisions_file: verdicts saved from a page, or None.
+
+    Raises:
+        DataError: files damaged, or of other data.
+    """
+    origin = data.train.origin
+    notes: list[str] = []
+    told = CorrectedLabels(
+        origin.labels, np.ones(len(origin.labels)), np.full(len(origin.labels), "", dtype="<U6")
+    )
+    if labels_file is not None:
+        told, notes = _from_labels(labels_file, data.train)
+        notes += note_on_new_classes(origin.labels, told)
+    if decisions_file is not None:
+        # The labels that the decisions are about, where `labels_file` gave other ones.
+        about = Origin(told.labels, origin.names)
+        found, passed = located(read_decisions(decisions_file), about, data.train.rows)
+        notes += passed
+        told = apply_decisions(told.labels, found, told.weights)
+        notes += note_on_new_classes(about.labels, told)
+    moved, more = _apart(data, told)
+    rows = moved.train.rows
+    decided = CorrectedLabels(told.labels[rows], told.weights[rows], told.decisions[rows])
+    return OwnLabels(moved, decided if told.decisions.any() else None, (*notes, *more))
+
+
+# --- files ----------------------------------------------------------------------------------------
+
+
+def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, list[str]]:
+    """The labels of a file, for every sample of the whole; those it does not name keep theirs."""
+    if is_corrected(file):
+        given = read_corrected(file)
+    else:
+        labels = read_labels(file)
+        names = None
+        with suppress(DataError):
+            names = read_names(file) if Path(file).suffix.lower() != ".txt" else None
+        blank = np.full(len(labels), "", dtype="<U6")
+        known = tuple(names) if names is not None and len(names) == len(labels) else None
+        given = CorrectedLabels(labels, np.ones(len(labels)), blank, known)
+    origin, n, m = train.origin, len(given.labels), len(train.origin.labels)
+    rows = rows_by_name(given.names, origin)
+    notes = []
+    if rows is not None:
+        if (rows < 0).all():
+            raise DataError(
+                f"{file}: names no sample of these data; its first is {given.names[0]!r}, theirs "  # type: ignore[index]
+                f"{origin.names[0]!r}. Are these labels of other data?"  # type: ignore[index]
+            )
+        if (rows < 0).any():
+            strange = int((rows < 0).sum())
+            name = "names" if strange == 1 else "name"
+            notes.append(f"{file}: {strange} of its {n} rows {name} no sample of these data")
+        if len(np.unique(rows[rows >= 0])) < (rows >= 0).sum():
+            raise DataError(f"{file}: names a sample twice. Keep one row of each.")
+        unnamed = m - int((rows >= 0).sum())
+        if unnamed:
+            words = "sample, which keeps its label", "samples, which keep their labels"
+            notes.append(f"{file}: does not name {counted(unnamed, *words)}")
+    elif n in (m, len(train)):
+        rows = np.arange(m) if n == m else train.rows
+    else:
+        raise DataError(
+            f"{file}: has {counted(n, 'label')} and no names; the data have "
+            f"{counted(m, 'sample')}, of which {len(train)} train. Give one label for each of "
+            "either, in the order of their paths, or add a column `name`."
+        )
+    labels = origin.labels.astype(object)  # no fixed width, which would cut longer names off
+    weights, decisions = np.ones(m), np.full(m, "", dtype="<U6")
+    known_rows = rows >= 0
+    labels[rows[known_rows]] = given.labels.astype(str)[known_rows]
+    weights[rows[known_rows]] = given.weights[known_rows]
+    decisions[rows[known_rows]] = given.decisions[known_rows]
+    return CorrectedLabels(labels.astype(str), weights, decisions), notes
+
+
+# --- which sample ---------------------------------------------------------------------------------
+
+
+def located(
+    decisions: Sequence[Decision], origin: Origin, rows: np.ndarray | None = None
+) -> tuple[list[Decision], list[str]]:
+    """The decisions with their rows in `origin` as index; and notes on those passed over.
+
+    Args:
+        decisions: of `read_decisions`.
+        origin: M samples.
+        rows: those of them that train; all if None.
+
+    Raises:
+        DataError: they are about other data, or their rows can be read in two ways.
+    """
+    trained = np.arange(len(origin.labels)) if rows is None else rows
+    if not decisions:
+        return [], []
+    names = [made.name for made in decisions]
+    found = rows_by_name(names, origin)
+    if found is None:
+        return _at(decisions, _rows_by_index(decisions, origin, trained)), []
+    if (found < 0).all():
+        assert origin.names is not None
+        raise DataError(
+            f"{decisions[0].where}: there is no sample {names[0]!r} in these data, nor any other "
+            f"that is decided on; their first is {origin.names[0]!r}. Are these decisions "
+            "about other data?"
+        )
+    notes = []
+    if (found < 0).any():
+        first = int(np.flatnonzero(found < 0)[0])
+        notes.append(
+            f"{decisions[first].where}: "
+            f"{counted(int((found < 0).sum()), 'decision is', 'decisions are')} about samples "
+            f"that are not in these data, the first is {names[first]!r}"
+        )
+    kept = [made for made, row in zip(decisions, found, strict=True) if row >= 0]
+    return _at(kept, found[found >= 0]), notes
+
+
+def _at(decisions: Sequence[Decision], rows: np.ndarray) -> list[Decision]:
+    return [replace(made, index=row) for made, row in zip(decisions, rows.tolist(), strict=True)]
+
+
+def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | None:
+    """Rows of `origin` that are called so, -1 for none; None where names do not tell."""
+    own = origin.names
+    if names is None or own is None or not all(names) or len(set(own)) < len(own):
+        return None
+    place = {name: row for row, name in enumerate(own)}
+    for spelled in _spellings(names):
+        rows = np.array([place.get(name, -1) for name in spelled], dtype=np.int64)
+        if (rows >= 0).any():
+            break
+    return rows
+
+
+def _spellings(names: Sequence[str]) -> Iterator[list[str]]:
+    """As written; then as from above and from inside the folder of the training split."""
+    plain = [name.replace("\\", "/").removeprefix("./") for name in names]
+    yield plain
+    yield [f"train/{name}" for name in plain]
+    yield [name.removeprefix("train/") for name in plain]
+
+
+def _rows_by_index(
+    decisions: Sequence[Decision], origin: Origin, trained: np.ndarray
+) -> np.ndarray:
+    """Rows of the whole, or of the training samples: whichever range and labels allow."""
+    index = np.array([made.index for made in decisions], dtype=np.int64)
+    labels, n = origin.labels, len(trained)
+    last = decisions[int(index.argmax())]
+    if last.index >= len(labels):
+        raise DataError(
+            f"{last.where}: there is no sample {last.index}; the data have {len(labels)} samples, "
+            f"of which {n} train. Are these decisions about other data?"
+        )
+    readings = [index]
+    if last.index < n and not np.array_equal(trained[index], index):
+        readings.append(trained[index])
+    known = set(labels.tolist())
+    fitting = [
+        rows
+        for rows in readings
+        if all(
+            says_label(made.label, labels[row], known)
+            for made, row in zip(decisions, rows, strict=True)
+        )
+    ]
+    if len(fitting) == 2:
+        raise DataError(
+            f"{last.where}: its rows can be those of all {len(labels)} samples or of the {n} that "
+            "train. Add a column `name`, which the pages save, or `label`, the label decided on."
+        )
+    # Where neither fits, whoever applies them names the line.
+    return fitting[0] if fitting else readings[-1]
+
+
+# --- both sides -----------------------------------------------------------------------------------
+
+
+def _apart(data: RetrievalData, told: CorrectedLabels) -> tuple[RetrievalData, list[str]]:
+    """The splits under their corrected labels; each class stays on its side."""
+    train, test = data.train, data.test
+    if data.gallery is not None or test.origin is not train.origin:
+        return replace(data, train=_relabelled(train, told)), []
+    gone = (told.weights == 0) & (told.decisions == "wrong")
+    both = np.intersect1d(train.classes, test.classes)
+    if len(both):
+        kept = test.take(~gone[test.rows])
+        return replace(
+            data, train=_relabelled(train, told), test=_relabelled(kept, told)
+        ), _left_out(len(test) - len(kept))
+    everything = train.joined(test)
+    everything = _relabelled(everything.take(np.argsort(everything.rows)), told)
+    trained = np.isin(everything.rows, train.rows)
+    to_train, to_test = (np.isin(everything.labels, side.classes) for side in (train, test))
+    # A class that nobody had before stays where it is; one of neither side (`data.subset`) goes.
+    new = ~np.isin(everything.labels, train.origin.labels)
+    to_train, to_test = to_train | (new & trained), to_test | (new & ~trained)
+    wrong = to_test & gone[everything.rows]
+    moved = int((to_train & ~trained).sum() + (to_test & trained).sum())
+    parts = [everything.part("train", to_train), everything.part("test", to_test & ~wrong)]
+    notes = []
+    if moved:
+        notes.append(
+            f"{counted(moved, 'sample changes', 'samples change')} sides: the corrected label is a "
+            "class of the other one"
+        )
+    return replace(data, train=parts[0], test=parts[1]), notes + _left_out(int(wrong.sum()))
+
+
+def _left_out(count: int) -> list[str]:
+    if count == 0:
+        return []
+    return [f"left out of the evaluation: {counted(count, 'sample')} decided to be wrong"]
+
+
+def _relabelled(split: RetrievalSplit, told: CorrectedLabels) -> RetrievalSplit:
+    return replace(split, labels=told.labels[split.rows].astype(str))

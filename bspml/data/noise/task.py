@@ -1,0 +1,129 @@
+"""Checked arguments, and what the kinds of noise share: which samples change, and the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bspml.data.noise.noisy_labels import NoisyLabels
+from bspml.data.noise.rates import as_decimal
+from bspml.errors import InputError
+from bspml.tensors.checks import check_embeddings, check_number, check_whole, encode_labels
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseTask:
+    """Labels to be changed.
+
+    Attributes:
+        given: (N,) the caller's labels, array or tensor.
+        codes: (N,) int64, the same as 0..C-1.
+        classes: (C,) the distinct labels, sorted.
+        rate: in [0, 1].
+        exact_rate: the rate as the decimal that was meant.
+        draw: the generator everything is drawn from.
+    """
+
+    given: Any
+    codes: np.ndarray
+    classes: np.ndarray
+    rate: float
+    exact_rate: Fraction
+    draw: np.random.Generator
+
+    @classmethod
+    def of(cls, labels: Any, rate: Any, seed: Any) -> NoiseTask:
+        """Check the arguments that every kind of noise has."""
+        number = check_number(rate, "rate", 0.0, 1.0)
+        seed = check_whole(seed, "seed", low=0)
+        encoded = encode_labels(labels)
+        if len(encoded.classes) < 2:
+            raise InputError(
+                f"`labels` must have at least 2 classes, so that a label can be wrong; got "
+                f"{len(encoded.classes)}."
+            )
+        given = labels.detach() if isinstance(labels, Tensor) else np.asarray(labels)
+        draw = np.random.default_rng(seed)
+        return cls(given, encoded.codes.numpy(), encoded.classes, number, as_decimal(rate), draw)
+
+    @property
+    def num_classes(self) -> int:
+        """C, at least 2."""
+        return len(self.classes)
+
+    def members(self, c: int) -> np.ndarray:
+        """The rows of class c."""
+        return np.flatnonzero(self.codes == c)
+
+    def count(self) -> int:
+        """round(rate * N)."""
+        return round(self.exact_rate * len(self.codes))
+
+    def draw_rows(self, per_class: bool = False, exact: bool = True) -> np.ndarray:
+        """The samples to change, in order: so many of all or of each class, or each by chance."""
+        if not exact:
+            if per_class:
+                raise InputError(
+                    "`per_class` fixes the number of samples in each class, `exact=False` leaves "
+                    "it to chance; leave one of them out."
+                )
+            return np.flatnonzero(self.draw.random(len(self.codes)) < self.rate)
+        order = self.draw.permutation(len(self.codes))
+        if not per_class:
+            return np.sort(order[: self.count()])
+        sizes = np.bincount(self.codes)
+        quota = np.array([round(self.exact_rate * int(size)) for size in sizes])
+        order = order[np.argsort(self.codes[order], kind="stable")]  # by class, shuffled inside
+        place = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(order[place < np.repeat(quota, sizes)])
+
+    def draw_members(self, c: int, rate: Any, exact: bool) -> np.ndarray:
+        """The samples of class c to change, at a rate of their own."""
+        members = self.members(c)
+        if not exact:
+            return members[self.draw.random(len(members)) < float(rate)]
+        return self.draw.choice(members, round(as_decimal(rate) * len(members)), replace=False)
+
+    def with_labels(
+        self,
+        rows: np.ndarray,
+        codes: np.ndarray,
+        outlier: bool = False,
+        rate: float | None = None,
+    ) -> NoisyLabels:
+        """`NoisyLabels` in which `rows` have the classes `codes`."""
+        assert (codes != self.codes[rows]).all()
+        # A row of each class, to copy the label from: kind and dtype stay as they came.
+        example = np.unique(self.codes, return_index=True)[1]
+        source: Any = np.arange(len(self.codes))
+        source[rows] = example[codes]
+        noisy: Any = np.zeros(len(self.codes), dtype=bool)
+        noisy[rows] = True
+        outliers: Any = noisy & outlier
+        given = self.given
+        if isinstance(given, Tensor):
+            source, noisy, outliers = (
+                torch.from_numpy(array).to(given.device) for array in (source, noisy, outliers)
+            )
+        return NoisyLabels(
+            labels=given[source],
+            true_labels=given.clone() if isinstance(given, Tensor) else given.copy(),
+            is_noisy=noisy,
+            is_outlier=outliers,
+            rate=self.rate if rate is None else rate,
+            classes=self.classes,
+        )
+
+    def check_rows(self, embeddings: Any) -> Tensor:
+        """(N, D) embeddings of the same samples, detached."""
+        rows = check_embeddings(embeddings)
+        if len(rows) != len(self.codes):
+            raise InputError(
+                f"`embeddings` must have one row per label, {len(self.codes)}; got {len(rows)}."
+            )
+        return rows.detach()

@@ -1,0 +1,93 @@
+"""Features computed elsewhere, or once: train a head on them for hundreds of epochs in minutes.
+
+Accepted under the name `features`:
+
+- one .npz with arrays `embeddings` (or features), `labels`, `splits` (or split) and, if you like,
+  `names`;
+- one .parquet or .csv with columns `label`, `split` and the numbers, as `read_embeddings` reads it;
+- a folder with a file per split, train and test or train, query and gallery, each an .npz,
+  .parquet or .csv as above without splits (what `bspml embed` writes), or `train.npy` beside
+  `train_labels.npy` (.csv, .txt).
+
+Without splits in a single file, the first half of the classes trains.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.sets.path_table import by_split
+from bspml.errors import DataError
+from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
+
+SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder, with --root."
+
+_KINDS = (".npz", ".parquet", ".csv", ".npy")
+_LABELS = (".npy", ".csv", ".txt")
+
+
+def read_features(root: str | os.PathLike[str]) -> RetrievalData:
+    """Features, labels and splits as the head of this module says.
+
+    Returns:
+        `RetrievalData` whose splits have `features` (N, F), and no images.
+
+    Raises:
+        DataError: files missing or damaged, lengths that differ, NaN or infinity, an unknown split.
+    """
+    path = Path(root)
+    if not path.is_dir():
+        return by_split("features", _read(path, "train"), _splits(path), path)
+    files = {name: _file(path, name) for name in ("train", "test", "query", "gallery")}
+    found = {name: file for name, file in files.items() if file is not None}
+    if list(found) not in (["train", "test"], ["train", "query", "gallery"]):
+        raise DataError(
+            f"{path}: has features of {', '.join(found) or 'no split'}; expected train and test, "
+            "or train, query and gallery, such as train.npz and test.npz."
+        )
+    splits = [_read(file, name) for name, file in found.items()]
+    sizes = {split.features.shape[1] for split in splits if split.features is not None}
+    if len(sizes) > 1:
+        raise DataError(f"{path}: its splits have features of different lengths, {sorted(sizes)}.")
+    return RetrievalData.of("features", splits)
+
+
+def _file(folder: Path, name: str) -> Path | None:
+    return next((file for kind in _KINDS if (file := folder / f"{name}{kind}").is_file()), None)
+
+
+def _read(path: Path, name: str) -> RetrievalSplit:
+    features = torch.from_numpy(read_embeddings(path))
+    labels = read_labels(_label_file(path)).astype(str)
+    names = None
+    with contextlib.suppress(DataError):  # of an archive that holds other things, too
+        names = read_names(path)
+    if len(labels) != len(features):
+        raise DataError(f"{path}: has {len(features)} features, but {len(labels)} labels.")
+    fitting = tuple(names) if names is not None and len(names) == len(labels) else None
+    return RetrievalSplit(name, labels, features=features, given_names=fitting)
+
+
+def _label_file(path: Path) -> Path:
+    """`path` itself, or, of an .npy file, the labels beside it."""
+    if path.suffix.lower() != ".npy":
+        return path
+    for kind in _LABELS:
+        beside = path.with_name(f"{path.stem}_labels{kind}")
+        if beside.is_file():
+            return beside
+    raise DataError(f"{path}: has no labels beside it; expected {path.stem}_labels.npy.")
+
+
+def _splits(path: Path) -> list[str] | None:
+    if path.suffix.lower() == ".npz":
+        with np.load(path, allow_pickle=False) as archive:  # `_read` has read it: it is sound
+            name = next((n for n in ("splits", "split") if n in archive.files), None)
+            return None if name is None else archive[name].astype(str).tolist()
+    return read_texts(path).get("split")

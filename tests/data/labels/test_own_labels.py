@@ -1,0 +1,163 @@
+"""A person's corrections find their samples, whatever part of the data trains."""
+
+import numpy as np
+import pytest
+import torch
+
+from bspml.data.labels.decisions import apply_decisions, read_decisions, write_corrected
+from bspml.data.labels.own_labels import located, own_labels, rows_by_name
+from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit, half_of_classes
+from bspml.errors import DataError
+
+# Rows of the classes that train (a, b) lie between those that are held out (c, d).
+LABELS = np.array(list("caabdbcd"))
+NAMES = tuple(f"{label}/{i}.jpg" for i, label in enumerate(LABELS))
+TRAINS = [1, 2, 3, 5]
+
+
+def parted(names=NAMES, trains=None):
+    features = torch.arange(8.0)[:, None]
+    whole = RetrievalSplit("train", LABELS, features=features, given_names=names)
+    rows = half_of_classes(LABELS) if trains is None else trains
+    return RetrievalData("features", whole.part("train", rows), whole.part("test", ~rows))
+
+
+@pytest.fixture
+def write(tmp_path):
+    def write(text, name="decisions.csv"):
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    return write
+
+
+def test_a_part_knows_where_its_samples_stand_in_the_whole():
+    data = parted()
+    assert data.train.rows.tolist() == TRAINS
+    assert data.train.take([2, 0]).rows.tolist() == [3, 1]
+    assert data.test.origin is data.train.origin
+    assert data.train.origin.names == NAMES
+    joined = data.train.joined(data.test)
+    assert joined.rows.tolist() == [*TRAINS, 0, 4, 6, 7]
+    assert joined.features[:, 0].tolist() == joined.rows.tolist()
+    alone = RetrievalSplit("train", LABELS, features=torch.zeros(8, 1))
+    assert alone.joined(data.test).rows.tolist() == list(range(12))
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "99,b,wrong,,b/3.jpg\n98,b,right,,b/5.jpg\n",  # by name, whatever the index
+        "99,b,wrong,,train/b/3.jpg\n98,b,right,,train/b/5.jpg\n",
+        "3,b,wrong,,\n5,b,right,,\n",  # rows of the whole: there is no fifth training sample
+        "2,b,wrong,,\n3,b,right,,\n",  # of the training samples: row 2 of the whole is an a
+    ],
+)
+def test_decisions_find_their_samples(write, rows):
+    told = own_labels(parted(), None, write("index,label,decision,new_label,name\n" + rows))
+    assert told.data.train.rows.tolist() == TRAINS
+    assert told.decided.decisions.tolist() == ["", "", "wrong", "right"]
+    assert told.decided.weights.tolist() == [1, 1, 0, 1]
+    assert told.notes == ()
+
+
+@pytest.mark.parametrize(
+    ("rows", "said"),
+    [
+        ("8,,right,,\n", "line 2: there is no sample 8; the data have 8 samples, of which 4 train"),
+        ("0,x,right,,\n", "Are these decisions about other data"),
+        ("0,,right,,\n", "can be those of all 8 samples or of the 4 that train. Add a column"),
+        ("0,,right,,z.jpg\n", r"there is no sample 'z\.jpg' in these data.*first is 'c/0\.jpg'"),
+    ],
+)
+def test_decisions_that_fit_nothing_or_twice_are_explained(write, rows, said):
+    file = write("index,label,decision,new_label,name\n" + rows)
+    with pytest.raises(DataError, match=said):
+        own_labels(parted(), None, file)
+
+
+def test_a_name_that_is_gone_is_noted_and_the_others_count(write):
+    file = write("index,decision,name\n1,right,a/1.jpg\n2,right,gone.jpg\n")
+    told = own_labels(parted(), None, file)
+    assert told.decided.decisions.tolist() == ["right", "", "", ""]
+    assert "1 decision is about samples that are not in these data" in told.notes[0]
+    assert "'gone.jpg'" in told.notes[0]
+
+
+def test_a_corrected_sample_goes_to_the_side_of_its_class(write):
+    rows = "0,c,wrong,a\n1,a,wrong,d\n4,d,wrong,\n5,b,wrong,new\n6,c,wrong,new\n"
+    told = own_labels(parted(), None, write("index,label,decision,new_label\n" + rows))
+    train, test = told.data.train, told.data.test
+    assert dict(zip(train.rows.tolist(), train.labels, strict=True)) == {
+        0: "a", 2: "a", 3: "b", 5: "new",
+    }  # fmt: skip
+    # 4 is wrong and nobody knows what it is: no query to be right about.
+    assert dict(zip(test.rows.tolist(), test.labels, strict=True)) == {1: "d", 6: "new", 7: "d"}
+    assert train.features[:, 0].tolist() == train.rows.tolist()
+    assert told.decided.labels.tolist() == train.labels.tolist()
+    assert told.decided.weights.tolist() == [1, 1, 1, 1]
+    assert told.notes[0].startswith("2 samples get a class that no given label has: 'new' (2 sa")
+    assert told.notes[1:] == (
+        "2 samples change sides: the corrected label is a class of the other one",
+        "left out of the evaluation: 1 sample decided to be wrong",
+    )
+
+
+def test_classes_on_both_sides_keep_their_samples_there(write):
+    trains = np.array([True, False] * 4)
+    data = parted(trains=trains)
+    file = write("index,decision,new_label,name\n0,wrong,a,c/0.jpg\n1,wrong,,a/1.jpg\n")
+    told = own_labels(data, None, file)
+    assert told.data.train.rows.tolist() == [0, 2, 4, 6]
+    assert told.data.train.labels.tolist() == ["a", "a", "d", "c"]
+    assert told.data.test.rows.tolist() == [3, 5, 7]
+
+
+@pytest.mark.parametrize("names", [NAMES, None])
+def test_corrected_labels_of_the_whole_are_those_of_the_decisions(tmp_path, write, names):
+    file = write("index,label,decision,new_label\n0,c,wrong,a\n3,b,right,\n5,b,wrong,\n")
+    corrected = apply_decisions(LABELS, read_decisions(file), names=names)
+    write_corrected(tmp_path / "corrected.csv", corrected)
+    lines = (tmp_path / "corrected.csv").read_text().splitlines()
+    assert lines[0] == "index,label,weight,decision" + (",name" if names else "")
+    by_labels = own_labels(parted(), str(tmp_path / "corrected.csv"))
+    by_decisions = own_labels(parted(), None, file)
+    one, other = by_labels.data.train, by_decisions.data.train
+    assert one.labels.tolist() == other.labels.tolist()
+    assert one.rows.tolist() == other.rows.tolist()
+    for field in ("labels", "weights", "decisions"):
+        got, wanted = getattr(by_labels.decided, field), getattr(by_decisions.decided, field)
+        assert got.tolist() == wanted.tolist()
+
+
+def test_labels_are_of_all_samples_or_of_those_that_train_or_named(write):
+    whole = ["a", "b", "b", "a", "c", "b", "c", "d"]
+    told = own_labels(parted(), write("\n".join(whole), "whole.txt"))
+    assert told.decided is None
+    assert dict(zip(told.data.train.rows.tolist(), told.data.train.labels, strict=True)) == {
+        0: "a", 1: "b", 2: "b", 3: "a", 5: "b",
+    }  # fmt: skip
+    told = own_labels(parted(), write("b\nb\na\na", "train.txt"))
+    assert told.data.train.labels.tolist() == ["b", "b", "a", "a"]
+    told = own_labels(parted(), write("path,label\nb/3.jpg,a\nx.jpg,a\n", "named.csv"))
+    assert told.data.train.labels.tolist() == ["a", "a", "a", "b"]
+    assert "1 of its 2 rows names no sample" in told.notes[0]
+    assert "does not name 7 samples, which keep their labels" in told.notes[1]
+    said = "has 5 labels and no names; the data have 8 samples, of which 4 train"
+    with pytest.raises(DataError, match=said):
+        own_labels(parted(), write("a\nb\na\na\nb", "five.txt"))
+    with pytest.raises(DataError, match=r"names no sample of these data; its first is 'x\.jpg'"):
+        own_labels(parted(), write("path,label\nx.jpg,a\n", "other.csv"))
+    with pytest.raises(DataError, match="names a sample twice"):
+        own_labels(parted(), write("path,label\nb/3.jpg,a\nb/3.jpg,b\n", "twice.csv"))
+
+
+def test_names_that_do_not_tell_samples_apart_are_not_gone_by():
+    assert rows_by_name(["a"], Origin(LABELS[:2], ("a", "a"))) is None
+    assert rows_by_name(["a", ""], Origin(LABELS[:2], ("a", "b"))) is None
+    assert rows_by_name(["a"], Origin(LABELS[:2])) is None
+    assert rows_by_name(["./b", "c"], Origin(LABELS[:2], ("a", "b"))).tolist() == [1, -1]
+
+
+def test_no_decision_is_about_nothing():
+    assert located([], Origin(LABELS)) == ([], [])

@@ -1,0 +1,60 @@
+"""A folder per class: in halves, in train and test, or with a gallery."""
+
+import pytest
+
+from bspml.data.sets.class_folders import read_class_folders
+from bspml.errors import DataError
+
+
+@pytest.fixture
+def tree(tmp_path, image_at):
+    def make(*paths):
+        for path in paths:
+            image_at(tmp_path / path)
+        return tmp_path
+
+    return make
+
+
+def test_one_folder_of_classes_is_halved_by_name(tree):
+    root = tree("c/1.jpg", "a/1.JPG", "b/1.png", "a/deep/2.png", "._d/1.jpg")
+    data = read_class_folders(root)
+    assert data.train.labels.tolist() == ["a", "a"]
+    assert data.test.labels.tolist() == ["b", "c"]
+    assert data.train.images(8)[0].shape == (3, 8, 8)
+
+
+def test_folders_called_train_and_test_are_the_splits(tree):
+    data = read_class_folders(tree("train/a/1.jpg", "test/b/1.jpg", "other/c/1.jpg"), "tile")
+    assert (data.train.paths, data.test.paths) == (("train/a/1.jpg",), ("test/b/1.jpg",))
+    assert data.test.content == "tile"
+    assert data.notes == ()
+
+
+def test_query_and_gallery_are_the_test(tree):
+    data = read_class_folders(tree("train/a/1.jpg", "query/b/1.jpg", "gallery/b/2.jpg"))
+    assert data.gallery.paths == ("gallery/b/2.jpg",)
+
+
+def test_classes_that_train_and_test_are_noted(tree):
+    assert "share 1 of 1" in read_class_folders(tree("train/a/1.jpg", "test/a/2.jpg")).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("paths", "message"),
+    [
+        (["a/1.jpg"], "holds one class, a"),
+        (["a/1.jpg", "loose.jpg"], r"1 image lies in no class folder, the first is loose\.jpg"),
+        (["train/a/1.jpg"], "has train; expected train and test"),
+        (["train/a/1.jpg", "query/b/1.jpg"], "has train, query; expected"),
+        ([], "holds no image"),
+    ],
+)
+def test_other_folders_are_refused(tree, paths, message):
+    with pytest.raises(DataError, match=message):
+        read_class_folders(tree(*paths))
+
+
+def test_a_missing_folder_is_named(tmp_path):
+    with pytest.raises(DataError, match="no: no such folder of images"):
+        read_class_folders(tmp_path / "no")

@@ -1,0 +1,78 @@
+"""Features: one file, a file per split, and what does not fit."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bspml.data.sets.features import read_features
+from bspml.errors import DataError
+
+X = np.arange(12, dtype=np.float32).reshape(4, 3)
+Y = np.array(["a", "a", "b", "c"])
+SPLITS = np.array(["train", "train", "test", "test"])
+
+
+def check(data):
+    np.testing.assert_array_equal(data.train.features, X[:2])
+    np.testing.assert_array_equal(data.test.features, X[2:])
+    assert data.train.labels.tolist() == ["a", "a"]
+    assert data.test.labels.tolist() == ["b", "c"]
+
+
+def test_one_archive(tmp_path):
+    np.savez(tmp_path / "f.npz", embeddings=X, labels=Y, splits=SPLITS)
+    check(read_features(tmp_path / "f.npz"))
+    np.savez(tmp_path / "f.npz", features=X, labels=Y, split=SPLITS)
+    check(read_features(tmp_path / "f.npz"))
+
+
+def test_without_splits_the_first_half_of_the_classes_trains(tmp_path):
+    np.savez(tmp_path / "f.npz", embeddings=X, labels=Y)
+    data = read_features(tmp_path / "f.npz")
+    assert data.train.classes.tolist() == ["a"]
+    assert data.test.classes.tolist() == ["b", "c"]
+
+
+@pytest.mark.parametrize("kind", [".parquet", ".csv"])
+def test_one_table(tmp_path, kind):
+    frame = pd.DataFrame(X, columns=["d0", "d1", "d2"]).assign(label=Y, split=SPLITS)
+    path = tmp_path / f"f{kind}"
+    frame.to_parquet(path) if kind == ".parquet" else frame.to_csv(path, index=False)
+    check(read_features(path))
+
+
+def test_a_file_per_split(tmp_path):
+    for name, rows in (("train", slice(0, 2)), ("test", slice(2, 4))):
+        np.savez(tmp_path / f"{name}.npz", embeddings=X[rows], labels=Y[rows], names=Y[rows])
+    check(read_features(tmp_path))
+
+
+def test_arrays_with_labels_beside_them(tmp_path):
+    for name, rows in (("train", slice(0, 2)), ("test", slice(2, 4))):
+        np.save(tmp_path / f"{name}.npy", X[rows])
+        (tmp_path / f"{name}_labels.txt").write_text("\n".join(Y[rows]) + "\n")
+    check(read_features(tmp_path))
+    (tmp_path / "test_labels.txt").unlink()
+    with pytest.raises(DataError, match=r"test\.npy: has no labels beside it"):
+        read_features(tmp_path)
+
+
+def test_query_and_gallery(tmp_path):
+    for name in ("train", "query", "gallery"):
+        np.savez(tmp_path / f"{name}.npz", embeddings=X, labels=Y)
+    assert len(read_features(tmp_path).gallery) == 4
+
+
+def test_what_does_not_fit_is_refused(tmp_path):
+    with pytest.raises(DataError, match="has features of no split"):
+        read_features(tmp_path)
+    np.savez(tmp_path / "train.npz", embeddings=X, labels=Y)
+    np.savez(tmp_path / "test.npz", embeddings=X[:, :2], labels=Y)
+    with pytest.raises(DataError, match=r"features of different lengths, \[2, 3\]"):
+        read_features(tmp_path)
+    np.savez(tmp_path / "test.npz", embeddings=X, labels=Y[:3])
+    with pytest.raises(DataError, match=r"test\.npz: has 4 features, but 3 labels"):
+        read_features(tmp_path)
+    np.savez(tmp_path / "test.npz", embeddings=np.where(X == 7, np.nan, X), labels=Y)
+    with pytest.raises(DataError, match=r"test\.npz: .*rows 2 hold NaN or infinity"):
+        read_features(tmp_path)
