@@ -63,7 +63,7 @@ def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
 
 def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = False) -> Tensor:
     """(N, D) features of the backbone `data.features`, from the cache or made now."""
-    from bspml.feature_cache import cached_features
+    from bspml.networks.feature_cache import cached_features
 
     settings = config.data
     assert settings.features is not None

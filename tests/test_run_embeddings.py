@@ -14,8 +14,8 @@ from bspml.config import load_config
 from bspml.errors import DataError, RunError
 from bspml.experiment import run_experiment
 from bspml.experiment_data import load_data
-from bspml.feature_cache import extraction
 from bspml.files.run import RunFolder
+from bspml.networks.feature_cache import extraction
 from bspml.run_embeddings import embed_named
 
 QUICK = [

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from bspml.errors import RunError
-from bspml.feature_cache import store as store_module
-from bspml.feature_cache.store import FeatureStore
+from bspml.networks.feature_cache import store as store_module
+from bspml.networks.feature_cache.store import FeatureStore
 
 N, F = 23, 5
 

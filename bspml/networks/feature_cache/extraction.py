@@ -18,9 +18,9 @@ from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.glyphs import cache_dir
 from bspml.data.split_images import SplitImages
 from bspml.errors import DataError, InputError
-from bspml.feature_cache.identity import identity_of
-from bspml.feature_cache.store import FeatureStore
 from bspml.networks import embed, feature_network
+from bspml.networks.feature_cache.identity import identity_of
+from bspml.networks.feature_cache.store import FeatureStore
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_device, check_whole
 

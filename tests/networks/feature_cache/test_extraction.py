@@ -9,7 +9,7 @@ from torch import nn
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError, InputError
-from bspml.feature_cache import cached_features, extraction, feature_network, store
+from bspml.networks.feature_cache import cached_features, extraction, feature_network, store
 
 
 class Means(nn.Module):

@@ -8,7 +8,7 @@ from PIL import Image
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
-from bspml.feature_cache.identity import identity_of
+from bspml.networks.feature_cache.identity import identity_of
 
 BACKBONE = "torchvision:resnet18"
 
