@@ -46,10 +46,10 @@ from torch import Tensor
 from training import OUR_LOSS, PAPER_LOSS, make_trainer
 
 from bspml import noise
-from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.evaluation.detection import noise_detection
 from bspml.evaluation.retrieval import evaluate
 from bspml.networks import build_network, embed
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
 UNTRAINED, PLAIN, PAPER, AUTO, QUADRATIC, CLEAN = (

@@ -29,12 +29,12 @@ from torch import Tensor
 from training import make_trainer
 
 from bspml import noise
-from bspml.curriculum import SelfPacedCurriculum
 from bspml.data.sets.glyphs import Glyphs
 from bspml.evaluation.detection import noise_detection
 from bspml.networks import build_network, embed
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.noise_rate import estimate_noise, keep_q_values
+from bspml.trainers.curriculum import SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
 OMNIGLOT_SIDE = 28

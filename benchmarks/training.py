@@ -9,14 +9,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.data.sampler import PKSampler
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.networks import embed
-from bspml.trainers import AlternatingTrainer
-from bspml.training_step import StepTrainer
+from bspml.trainers.alternating import AlternatingTrainer
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.step import StepTrainer
 from bspml.weights.state import SampleWeights
 
 # Whole log-sums weighted (eq. 7 of [Zhang 2023]), its rho, and mining without weights.

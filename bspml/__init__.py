@@ -28,7 +28,7 @@ _HOME = {
     "CrossBatchMemory": "bspml.losses.cross_batch_memory",
     "IndexedDataset": "bspml.data.indexed",
     "PKSampler": "bspml.data.sampler",
-    "SelfPacedCurriculum": "bspml.curriculum",
+    "SelfPacedCurriculum": "bspml.trainers.curriculum",
     "evaluate": "bspml.evaluation.retrieval",
     "load": "bspml.run",
     "audit": "bspml.auditing",

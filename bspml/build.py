@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from bspml import methods
 from bspml.config import Config
-from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
 from bspml.errors import ConfigError, InputError
 from bspml.experiment_data import ExperimentData
@@ -18,6 +17,7 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.methods import MethodContext, MethodParts
 from bspml.networks import build_network, freeze_backbone
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"

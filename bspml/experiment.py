@@ -26,7 +26,6 @@ from bspml.experiment_data import ExperimentData, load_data
 from bspml.files.checkpoints import State
 from bspml.files.run import RecordLog, RunFolder
 from bspml.method_run import MethodRun
-from bspml.narration import Narrator, Silent
 from bspml.opening import opening_lines
 from bspml.outputs import write_outputs
 from bspml.report.tables import Results
@@ -39,6 +38,7 @@ from bspml.resuming import (
     set_threads,
 )
 from bspml.tensors.checks import check_device
+from bspml.trainers.narration import Narrator, Silent
 
 
 @dataclass(frozen=True)

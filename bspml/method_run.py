@@ -24,12 +24,12 @@ from bspml.experiment_data import ExperimentData, Inputs
 from bspml.files import checkpoints
 from bspml.files.checkpoints import State
 from bspml.files.run import EpochRecord, RecordLog, RunFolder
-from bspml.narration import Narrator
 from bspml.networks import embed
 from bspml.resuming import method_state
 from bspml.tensors.checks import check_device
-from bspml.trainers import AlternatingTrainer, RoundRecord
-from bspml.training_step import StepTrainer
+from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
+from bspml.trainers.narration import Narrator
+from bspml.trainers.step import StepTrainer
 
 
 class MethodRun:

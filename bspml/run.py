@@ -15,7 +15,7 @@ from bspml.errors import CheckpointError, RunError
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.networks import embed
 from bspml.resuming import check_unchanged, has_checkpoint, load_method
-from bspml.trainer_state import faults_named
+from bspml.trainers.state import faults_named
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,8 @@ from bspml.experiment import run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RunFolder
 from bspml.networks import SmallConvNet, embed
-from bspml.trainers import AlternatingTrainer
-from bspml.training_step import StepTrainer
+from bspml.trainers.alternating import AlternatingTrainer
+from bspml.trainers.step import StepTrainer
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

@@ -33,7 +33,7 @@ from training import make_trainer
 import bspml
 from bspml.data.sets.glyphs import Glyphs
 from bspml.networks import SmallConvNet, build_network
-from bspml.trainers import AlternatingTrainer
+from bspml.trainers.alternating import AlternatingTrainer
 from speed.measuring import Peak, Row, row
 
 BARS = {

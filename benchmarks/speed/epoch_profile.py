@@ -14,9 +14,9 @@ from typing import Any
 import torch
 
 import bspml
-from bspml.curriculum import automatic
 from bspml.data.sets.glyphs import Glyphs
 from bspml.networks import embed
+from bspml.trainers.curriculum import automatic
 from speed.epoch import an_epoch, cases_on, make, one_thread
 from speed.measuring import Row
 

@@ -28,7 +28,6 @@ from bspml.evaluation.detection import noise_detection
 from bspml.files import checkpoints
 from bspml.files.checkpoints import State
 from bspml.files.run import EpochRecord, RecordLog, RunFolder
-from bspml.narration import Narrator, Silent
 from bspml.resuming import (
     check_none_missing,
     check_rounds,
@@ -39,6 +38,7 @@ from bspml.resuming import (
 )
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_device
+from bspml.trainers.narration import Narrator, Silent
 
 __all__ = ["ClassificationResult", "check_experiment", "load_data", "methods_of", "run_experiment"]
 

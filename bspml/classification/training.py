@@ -23,7 +23,7 @@ from bspml.config import ClassificationConfig
 from bspml.errors import CheckpointError, RunError
 from bspml.files.checkpoints import State
 from bspml.shapes import Tensor
-from bspml.trainer_state import faults_named
+from bspml.trainers.state import faults_named
 
 _PAD = 4  # pixels on every side before the random crop, as in [He 2016] and the papers here
 

@@ -17,7 +17,7 @@ import torch
 import torch._dynamo  # by the first optimiser otherwise, in each of the forks
 
 import bspml.experiment
-import bspml.trainers  # noqa: F401  (imported before the forks)
+import bspml.trainers.alternating  # noqa: F401  (imported before the forks)
 from bspml.distributed import joined
 
 PATIENCE = 100  # seconds before a rank that hangs is ended

@@ -12,8 +12,8 @@ from bspml.data.indexed import sample_index_getter
 from bspml.distributed import computed_by_rows, ranks
 from bspml.errors import InputError
 from bspml.networks import embed
-from bspml.trainers import AlternatingTrainer
-from bspml.training_step import StepTrainer
+from bspml.trainers.alternating import AlternatingTrainer
+from bspml.trainers.step import StepTrainer
 
 EPOCHS = 2.5
 # How near to one process.  Weights that are not 0 or 1 are solved for from single precision.

@@ -8,10 +8,10 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 from torch import nn
 
 from bspml import methods
-from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.errors import InputError
 from bspml.methods import METHODS, WRAPPERS, MethodContext
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
 ROWS, CLASSES, WIDTH = 32, 8, 16

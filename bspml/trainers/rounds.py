@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from bspml.curriculum import CurriculumRecord
+from bspml.trainers.curriculum import CurriculumRecord
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class RoundRecord:
 class Observer(Protocol):
     """Told of every step and round; both calls may save a checkpoint or draw a progress bar.
 
-    `trainer` is the `bspml.trainers.AlternatingTrainer` that tells.
+    `trainer` is the `bspml.trainers.alternating.AlternatingTrainer` that tells.
     """
 
     def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:

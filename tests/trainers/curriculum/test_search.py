@@ -5,10 +5,10 @@ import pytest
 import torch
 
 import bspml
-from bspml.curriculum import search as search_module
 from bspml.errors import InputError
 from bspml.statistics.pair_bounded import NeighbourStatistics
 from bspml.statistics.sampled_contrastive import SampledContrastiveStatistics
+from bspml.trainers.curriculum import search as search_module
 
 
 def data(n=400, classes=8):

@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from bspml.curriculum.search import StatisticsSearch
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import InputError
 from bspml.statistics.pair import PairStatistics
 from bspml.tensors.checks import check_choice, check_number
+from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.weights.age import AgeSchedule, age_for_maw
 from bspml.weights.problem import WeightProblem
 from bspml.weights.solver import METHODS, check_options, solve_weights

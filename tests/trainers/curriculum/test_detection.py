@@ -6,8 +6,8 @@ import pytest
 import torch
 
 import bspml
-from bspml.curriculum.detection import Truth
 from bspml.errors import InputError
+from bspml.trainers.curriculum.detection import Truth
 
 #          right, wrong, outlier, right, outlier, right
 WEIGHTS = torch.tensor([0.9, 0.1, 0.2, 0.8, 0.95, 0.4])

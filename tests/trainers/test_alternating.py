@@ -9,9 +9,9 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 
 import bspml
 from bspml.errors import CheckpointError, InputError
-from bspml.loss_reading import LossReader
 from bspml.networks import embed
-from bspml.trainers import AlternatingTrainer, _check_parts
+from bspml.trainers.alternating import AlternatingTrainer, _check_parts
+from bspml.trainers.loss_reading import LossReader
 
 CLASSES, PER_CLASS = 12, 12
 

@@ -18,12 +18,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bspml.curriculum.search import StatisticsSearch
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.noise_rate import estimate_noise, label_p_values
 from bspml.tensors.checks import check_choice, check_whole
+from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.weights.age import age_for_maw
 from bspml.weights.state import SampleWeights
 

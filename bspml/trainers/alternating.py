@@ -16,16 +16,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bspml.collected_embeddings import CollectedEmbeddings
-from bspml.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import CheckpointError, InputError
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.loss_reading import LossReader
-from bspml.rounds import Observer, RoundRecord
 from bspml.tensors.checks import check_choice, check_number, check_whole
-from bspml.trainer_state import check_trainer_state, faults_named
+from bspml.trainers.collected_embeddings import CollectedEmbeddings
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.loss_reading import LossReader
+from bspml.trainers.rounds import Observer, RoundRecord
+from bspml.trainers.state import check_trainer_state, faults_named
 
 __all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]
 

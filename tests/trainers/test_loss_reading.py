@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from bspml.errors import InputError
-from bspml.loss_reading import LossReader, start_reading
+from bspml.trainers.loss_reading import LossReader, start_reading
 
 LOSSES = [0.1, 0.7, 1e-9, 3.25, 0.3]
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bspml.curriculum.record import CurriculumRecord
 from bspml.shapes import Bool, Tensor
+from bspml.trainers.curriculum.record import CurriculumRecord
 from bspml.weights.state import SampleWeights
 
 

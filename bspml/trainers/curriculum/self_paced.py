@@ -6,14 +6,14 @@ from typing import Any
 
 from torch import Tensor
 
-from bspml.curriculum.automatic import AutomaticUpdate
-from bspml.curriculum.detection import Truth
-from bspml.curriculum.published import PublishedUpdate
-from bspml.curriculum.record import CurriculumRecord
-from bspml.curriculum.search import StatisticsSearch
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings, check_number
+from bspml.trainers.curriculum.automatic import AutomaticUpdate
+from bspml.trainers.curriculum.detection import Truth
+from bspml.trainers.curriculum.published import PublishedUpdate
+from bspml.trainers.curriculum.record import CurriculumRecord
+from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.weights.state import SampleWeights
 
 

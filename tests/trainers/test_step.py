@@ -10,7 +10,7 @@ import bspml
 from bspml.config import load_config
 from bspml.data.indexed import sample_index_getter
 from bspml.errors import ConfigError, InputError
-from bspml.training_step import StepTrainer
+from bspml.trainers.step import StepTrainer
 
 CLASSES, PER_CLASS = 8, 6
 LABELS = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
