@@ -19,8 +19,8 @@ import numpy as np
 import torch
 from pairing import paired
 
-from bspml.config import load_config
-from bspml.experiment import run_experiment
+from bspml.experiment.config import load_config
+from bspml.experiment.run import run_experiment
 from bspml.files.run import RunFolder, read_json
 
 _AUTO = ["training.methods=[bspml]"]

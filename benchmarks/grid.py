@@ -29,9 +29,9 @@ from grid_results import curve_rows, result_rows, write_frame
 from grid_run import TIMING, Outcome, run_cell, run_cells
 from grid_tables import make_tables, missing_notes, to_latex, to_markdown
 
-from bspml.config.reading import parse_yaml
 from bspml.errors import ConfigError, UserError
-from bspml.experiment_data import load_data
+from bspml.experiment.config.reading import parse_yaml
+from bspml.experiment.data import load_data
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder
 from bspml.words import counted

@@ -9,7 +9,7 @@ datasets:
     root: cub50          # in --root, or --root itself; left out: data.root stands as it is
     chosen_by: the command that chose the settings below
     config: {...}        # of this data set's cells, over `common`
-methods:                 # names of bspml.methods, plain or with hyper-parameters
+methods:                 # names of bspml.experiment.methods, plain or with hyper-parameters
   - contrastive
   - {name: rdml, hyperparameters: {eta: 2}, config: {...}, vary: {eta: [1, 2]}}
 noise:
@@ -34,11 +34,11 @@ from typing import Any
 from data_folders import data_folder
 
 from bspml import methods
-from bspml.config import Config
-from bspml.config.names import OWN_DATA
-from bspml.config.reading import config_from_mapping, parse_yaml
 from bspml.data.labels.noise_lists import nominal_rate
 from bspml.errors import ConfigError, InputError
+from bspml.experiment.config import Config
+from bspml.experiment.config.names import OWN_DATA
+from bspml.experiment.config.reading import config_from_mapping, parse_yaml
 
 UNTRAINED = "untrained"
 TABLES = ("table1", "table2", "varied", "choice")

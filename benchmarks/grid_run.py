@@ -18,11 +18,11 @@ import torch
 from grid_file import UNTRAINED, Cell
 from torch import Tensor
 
-from bspml.config import Config, dump_config, load_config
 from bspml.errors import BusyRunError, UserError
 from bspml.evaluation.retrieval import evaluate
-from bspml.experiment import run_experiment
-from bspml.experiment_data import ExperimentData, load_data
+from bspml.experiment.config import Config, dump_config, load_config
+from bspml.experiment.data import ExperimentData, load_data
+from bspml.experiment.run import run_experiment
 from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
 from bspml.networks import build_network, embed, feature_network

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from bspml.config import Config
+from bspml.experiment.config import Config
 
 # Rows of the tables, by our names.
 METHODS = (

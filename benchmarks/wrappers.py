@@ -30,7 +30,7 @@ from bspml import noise
 from bspml.data.sampler import PKSampler
 from bspml.data.sets.glyphs import Glyphs
 from bspml.evaluation.retrieval import evaluate
-from bspml.experiment_splits import held_out_classes
+from bspml.experiment.splits import held_out_classes
 from bspml.losses.reducers import GradientRescaling, SuperLoss
 from bspml.networks import build_network, embed
 from bspml.weights.state import SampleWeights

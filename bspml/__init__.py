@@ -30,7 +30,7 @@ _HOME = {
     "PKSampler": "bspml.data.sampler",
     "SelfPacedCurriculum": "bspml.trainers.curriculum",
     "evaluate": "bspml.evaluation.retrieval",
-    "load": "bspml.run",
+    "load": "bspml.experiment.load",
     "audit": "bspml.auditing",
     "SuperLoss": "bspml.losses.reducers",
     "GradientRescaling": "bspml.losses.reducers",

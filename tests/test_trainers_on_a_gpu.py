@@ -6,9 +6,9 @@ import pytest
 import torch
 
 import bspml
-from bspml.config import load_config
 from bspml.data.indexed import sample_index_getter
-from bspml.experiment import run_experiment
+from bspml.experiment.config import load_config
+from bspml.experiment.run import run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RunFolder
 from bspml.networks import SmallConvNet, embed
@@ -151,7 +151,7 @@ def test_a_checkpoint_of_a_gpu_loads_on_the_cpu_and_goes_on(tmp_path):
 
 
 def test_the_main_job_keeps_its_embeddings_on_the_device(tmp_path, monkeypatch):
-    import bspml.method_run as module
+    import bspml.experiment.method as module
 
     seen, evaluate = [], module.evaluate
     monkeypatch.setattr(

@@ -122,7 +122,7 @@ def _caution_inside(path: Path) -> str:
     """What to know of embeddings that `bspml embed` made of the samples its run trained on."""
     if path.suffix.lower() != ".npz":
         return ""
-    from bspml.run_embeddings import TRAINED_ON_THEM
+    from bspml.experiment.embed import TRAINED_ON_THEM
 
     with np.load(path, allow_pickle=False) as archive:  # it was read: it is sound
         return TRAINED_ON_THEM if "trained_on" in archive.files else ""
@@ -156,9 +156,9 @@ def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequen
 
 
 def _of_run(what: str, options: Options) -> AuditSource:
-    from bspml.experiment_data import load_data
-    from bspml.run import load
-    from bspml.run_embeddings import TRAINED_ON_THEM
+    from bspml.experiment.data import load_data
+    from bspml.experiment.embed import TRAINED_ON_THEM
+    from bspml.experiment.load import load
 
     _refuse(
         options, what, "a run folder", labels=True, images=True, names=True, backbone=True,

@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from bspml.experiment.embed import SPLITS, TRAINED_ON_THEM, embed_named
+from bspml.experiment.load import load
 from bspml.files.atomic import atomic_write
-from bspml.run import load
-from bspml.run_embeddings import SPLITS, TRAINED_ON_THEM, embed_named
 
 
 def run_embed(run: str, what: str, output: str | None, method: str, as_json: bool) -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from bspml.cli.labels import labels_of
-from bspml.conditions import in_lines, seen_and_used, versions
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
+from bspml.experiment.conditions import in_lines, seen_and_used, versions
 from bspml.files.tables import read_embeddings
 
 _FILES_KS = (1, 2, 4, 8, 16, 32)
@@ -37,8 +37,8 @@ def run_evaluate(
                 f"{what} is a run folder, which has its own test split: it does not go with "
                 f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
             )
-        from bspml.run import load
-        from bspml.run_embeddings import embed_test
+        from bspml.experiment.embed import embed_test
+        from bspml.experiment.load import load
 
         run = load(what, method)
         if ks is None:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from bspml.cli.app import InterruptedRun
-from bspml.config import ClassificationConfig, Config, load_experiment
 from bspml.distributed import from_main, is_main, joined, main_first, ranks
 from bspml.errors import ConfigError
-from bspml.experiment import check_experiment, run_experiment
-from bspml.experiment_data import load_data
+from bspml.experiment.config import ClassificationConfig, Config, load_experiment
+from bspml.experiment.data import load_data
+from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files.run import EpochRecord, RunFolder
 from bspml.report.tables import format_table
 from bspml.tensors.checks import check_device
@@ -100,8 +100,8 @@ def _job(config: Config | ClassificationConfig) -> _Job:
             f"`task`: {config.task} is trained by one process; got {ranks()}. Start it without "
             "torchrun."
         )
-    from bspml.classification import experiment
     from bspml.cli.train_classifier import ClassifierTerminal
+    from bspml.experiment.classification import experiment
 
     return _Job(
         experiment.load_data,

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import pandas as pd
 import pytest
 
-from bspml.config import load_config
 from bspml.errors import ConfigError
+from bspml.experiment.config import load_config
 from bspml.files.run import RecordLog, RunFolder
 
 REPOSITORY = Path(__file__).parents[2]

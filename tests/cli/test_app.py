@@ -14,7 +14,7 @@ import bspml
 from bspml import noise
 from bspml.cli import main
 from bspml.cli.train import labels_in_words
-from bspml.config import config_from_mapping
+from bspml.experiment.config import config_from_mapping
 from bspml.files.tables import read_embeddings, read_labels
 
 # A run of seconds.
@@ -122,7 +122,7 @@ _BROKEN_OUTPUT = """
 import errno, sys
 from bspml.cli import main
 from bspml.cli.train import labels_in_words
-from bspml.config import config_from_mapping
+from bspml.experiment.config import config_from_mapping
 
 class Broken:
     def write(self, text): pass

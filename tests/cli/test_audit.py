@@ -281,9 +281,9 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     Path("run/config.yaml").touch()
     images = torch.from_numpy(x).reshape(60, 1, 1, 5).clamp(0, 1)
     run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
-    monkeypatch.setattr("bspml.run.load", lambda path: run_)
+    monkeypatch.setattr("bspml.experiment.load.load", lambda path: run_)
     data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
-    monkeypatch.setattr("bspml.experiment_data.load_data", lambda config: data)
+    monkeypatch.setattr("bspml.experiment.data.load_data", lambda config: data)
     code, out, _ = run(capsys, "run")
     assert code == 0
     assert "note: This network was trained on these labels, so it is no honest judge" in out

@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 import torch._dynamo  # by the first optimiser otherwise, in each of the forks
 
-import bspml.experiment
+import bspml.experiment.run
 import bspml.trainers.alternating  # noqa: F401  (imported before the forks)
 from bspml.distributed import joined
 

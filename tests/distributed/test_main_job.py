@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bspml.config import load_config
-from bspml.experiment import run_experiment
+from bspml.experiment.config import load_config
+from bspml.experiment.run import run_experiment
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 
 # Plain gradient steps: Adam turns the last bits of a gradient near zero into whole steps, after

@@ -3,8 +3,8 @@
 from importlib.metadata import version
 
 import bspml
-from bspml.classification import outputs
-from bspml.conditions import versions
+from bspml.experiment.classification import outputs
+from bspml.experiment.conditions import versions
 from bspml.files.versions import versions_of
 
 

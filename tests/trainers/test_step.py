@@ -7,9 +7,9 @@ import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
 
 import bspml
-from bspml.config import load_config
 from bspml.data.indexed import sample_index_getter
 from bspml.errors import ConfigError, InputError
+from bspml.experiment.config import load_config
 from bspml.trainers.step import StepTrainer
 
 CLASSES, PER_CLASS = 8, 6

@@ -1,0 +1,36 @@
+"""Names that exist.  A new one is added here and where it is built."""
+
+from __future__ import annotations
+
+from bspml.experiment.config.common import check_name
+
+# --- metric learning ------------------------------------------------------------------------------
+
+DATASETS = (
+    *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
+    *("folder", "table", "features"),
+)
+OWN_DATA = ("folder", "table", "features")  # a person's own: nobody knows which labels are right
+NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
+FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
+NOISE_KINDS = (
+    *("none", "symmetric", "pair-flip", "small-cluster", "open-set", "instance-dependent"),
+)
+
+# --- classification and regression ----------------------------------------------------------------
+
+TASKS = ("classification", "regression")
+IMAGE_SETS = ("digits", "cifar10", "cifar100")
+CLASS_NOISE = ("none", "symmetric", "pair-flip", "cifar10-pairs", "sibling-flip", "sibling-swap")
+TARGET_NOISE = ("none", "uniform")
+CLASSIFIERS = ("mlp", "small-conv", "resnet20", "resnet32", "resnet44", "resnet56")
+CLASS_LOSSES = ("ce", "mae", "gce", "truncated-gce", "imae", "gr", "superloss")
+VALUE_LOSSES = ("mse", "smooth-l1", "superloss")
+
+
+def check_network(value: str, names: tuple[str, ...]) -> str:
+    """Refuse what is neither among `names` nor FAMILY:MODEL."""
+    family, colon, model = value.partition(":")
+    if family in FAMILIES and colon and model:
+        return value
+    return check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))

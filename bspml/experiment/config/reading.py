@@ -1,0 +1,240 @@
+"""From a YAML file and key=value overrides to a `Config`, and back to YAML.
+
+Read as YAML 1.2: `5e-6` is a number, `yes` is text.  The file's tree and the overrides are merged
+first and validated once, so an override may supply what the file lacks.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+from ruamel.yaml import YAML
+from ruamel.yaml.error import YAMLError
+
+from bspml.errors import ConfigError
+from bspml.experiment.config.classification import ClassificationConfig
+from bspml.experiment.config.messages import describe, nearest, shown, unknown_key, valid_keys
+from bspml.experiment.config.names import TASKS
+from bspml.experiment.config.schema import OPEN_SECTIONS, Config
+from bspml.files.atomic import is_special
+
+COMMAND_LINE = "command line"
+METRIC_LEARNING = "metric-learning"  # the task of a file that names none
+_MAX_BYTES = 1 << 20  # a config of more than 1 MiB is some other file
+
+Experiment = TypeVar("Experiment", bound=BaseModel)
+
+
+def load_config(
+    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()
+) -> Config:
+    """Read an experiment: the defaults, over them the file, over it the overrides.
+
+    Args:
+        path: a YAML file, or None for the defaults (the main job).
+        overrides: `section.key=value` texts, the value in YAML (`optimizer.lr=5e-6`,
+            `evaluation.ks=[1, 10]`, `curriculum.age=null`); a later one wins.
+
+    Returns:
+        The frozen, complete `Config`.
+
+    Raises:
+        ConfigError: one line with the file (or 'command line'), the dotted key, what was
+            expected, what came, and the nearest valid name.
+
+    Example:
+        >>> load_config(overrides=["optimizer.lr=5e-6"]).optimizer.lr
+        5e-06
+    """
+    config = load_experiment(path, overrides)
+    if isinstance(config, ClassificationConfig):
+        raise ConfigError(
+            f"{path or COMMAND_LINE}: is a {config.task} experiment (its `task`), which has no "
+            "embeddings; only `bspml train` and `bspml report` know what to do with one"
+        )
+    return config
+
+
+def load_experiment(
+    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()
+) -> Config | ClassificationConfig:
+    """As `load_config`, for every `task`: metric-learning (or none), classification, regression."""
+    source = "defaults" if path is None else str(path)
+    tree: dict[Any, Any] = {} if path is None else _read_file(Path(path))
+    origin: dict[str, str] = {}
+    parsed = [(*_parse_override(text), text) for text in overrides]
+    # The kind of experiment first: it decides which keys there are.
+    for keys, value, _ in parsed:
+        if keys == ["task"]:
+            tree["task"] = value
+            origin["task"] = COMMAND_LINE
+    root = _pop_kind(tree, origin.get("task", source))
+    for keys, value, text in parsed:
+        if keys != ["task"]:
+            _assign(tree, keys, value, text, root)
+            origin[".".join(keys)] = COMMAND_LINE
+    return _validated(root, tree, source, origin)
+
+
+def config_from_mapping(
+    tree: Mapping[Any, Any], source: str = "config", origin: Mapping[str, str] | None = None
+) -> Config:
+    """Validate a nested mapping; `source` and `origin` {dotted key: source} name the culprit."""
+    return _validated(Config, tree, source, origin or {})
+
+
+def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[ClassificationConfig]:
+    """What `task` names; the key stays where the experiment has one."""
+    task = tree.get("task", METRIC_LEARNING)
+    if task == METRIC_LEARNING:
+        tree.pop("task", None)
+        return Config
+    if task not in TASKS:
+        names = (METRIC_LEARNING, *TASKS)
+        raise ConfigError(
+            f"{source}: `task` must be one of {', '.join(names)}; got {shown(task)}"
+            f"{nearest(task, names)}"
+        )
+    return ClassificationConfig
+
+
+def _validated(
+    root: type[Experiment], tree: Mapping[Any, Any], source: str, origin: Mapping[str, str]
+) -> Experiment:
+    try:
+        return root.model_validate(tree)
+    except ValidationError as err:
+        raise ConfigError(describe(err, source, origin, root)) from None
+
+
+def dump_config(config: BaseModel) -> str:
+    """The complete experiment as YAML; `load_config` of it gives an equal `Config`."""
+    # In JSON mode tuples are lists, which is how YAML knows them.
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keep our order
+    text = io.StringIO()
+    yaml.dump(config.model_dump(mode="json"), text)
+    return text.getvalue()
+
+
+def _read_file(path: Path) -> dict[Any, Any]:
+    if is_special(path):
+        raise ConfigError(f"{path}: is a pipe or a device; give a YAML file")
+    try:
+        with path.open("rb") as file:
+            raw = file.read(_MAX_BYTES + 1)
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file{_near_file(path)}") from None
+    except IsADirectoryError:
+        raise ConfigError(f"{path}: is a folder; give a YAML file in it") from None
+    except OSError as err:
+        raise ConfigError(f"{path}: cannot be read ({err.strerror or err})") from None
+    if len(raw) > _MAX_BYTES or b"\0" in raw:
+        raise ConfigError(f"{path}: is not a text file; expected YAML such as configs/glyphs.yaml")
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as err:
+        line = raw[: err.start].count(b"\n") + 1
+        raise ConfigError(f"{path}: line {line} is not UTF-8; save the file as UTF-8") from None
+    tree = parse_yaml(text, str(path))
+    if tree is None:
+        raise ConfigError(f"{path}: is empty; write `{{}}` for the defaults, or leave the file out")
+    if not isinstance(tree, dict):
+        raise ConfigError(
+            f"{path}: expected `key: value` lines; got {_kind(tree)}. "
+            "A section is `optimizer:` with indented keys below it"
+        )
+    return tree
+
+
+def parse_yaml(text: str, source: str) -> Any:
+    """The safe YAML 1.2 value of `text`; what the parser objects to becomes one line."""
+    try:
+        return YAML(typ="safe", pure=True).load(text)
+    except RecursionError:
+        raise ConfigError(f"{source}: is nested too deeply to be a config") from None
+    except YAMLError as err:
+        raise ConfigError(f"{source}: {_yaml_fault(err)}") from None
+    except Exception as err:  # broken dates, !!int tags: ruamel lets the converters' errors through
+        raise ConfigError(f"{source}: is not valid YAML ({_first_line(err)})") from None
+
+
+def _yaml_fault(err: YAMLError) -> str:
+    mark = getattr(err, "problem_mark", None)
+    where = "" if mark is None else f"line {mark.line + 1}: "
+    problem = getattr(err, "problem", None) or _first_line(err)
+    if "duplicate key" in problem:
+        return f"{where}{problem.removeprefix('found ').split(' with value')[0]}; keep one of them"
+    if r"'\t'" in problem:
+        return f"{where}a tab used as indentation; YAML wants spaces"
+    return f"{where}is not valid YAML ({problem})"
+
+
+def _first_line(err: Exception) -> str:
+    lines = str(err).strip().splitlines()
+    return lines[0] if lines else type(err).__name__
+
+
+def _near_file(path: Path) -> str:
+    try:
+        names = sorted(p.name for p in path.parent.iterdir() if p.suffix in (".yaml", ".yml"))
+    except OSError:
+        return f"; nor is there a folder {path.parent}"
+    return f"; {path.parent} has {', '.join(names[:8])}" if names else ""
+
+
+def _kind(value: Any) -> str:
+    return {list: "a list", str: "plain text", type(None): "nothing"}.get(
+        type(value), type(value).__name__
+    )
+
+
+def _parse_override(text: str) -> tuple[list[str], Any]:
+    """Split `section.key=value` and read the value as YAML."""
+    dotted, equals, value = text.partition("=")
+    keys = dotted.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(
+            f"{COMMAND_LINE}: expected key=value such as optimizer.lr=1e-3; got {text[:80]!r}"
+        )
+    return keys, parse_yaml(value, f"{COMMAND_LINE}: `{'.'.join(keys)}`")
+
+
+def _assign(
+    tree: dict[Any, Any], keys: list[str], value: Any, text: str, root: type[BaseModel]
+) -> None:
+    """Put `value` at `keys`, making the sections on the way."""
+    *parents, last = keys
+    _check_key(keys, text, root)
+    for key in parents:
+        section = tree.get(key, {})
+        if not isinstance(section, dict):
+            return  # the file has something else here; validation names it
+        # A copy: YAML aliases share one mapping between sections.
+        tree[key] = section = dict(section)
+        tree = section
+    tree[last] = value
+
+
+def _check_key(keys: list[str], text: str, root: type[BaseModel]) -> None:
+    """Refuse a key that is not there, or a section in place of one of its keys."""
+    if keys[0] in OPEN_SECTIONS and keys[0] in valid_keys([], root):
+        if len(keys) != 3:
+            raise ConfigError(
+                f"{COMMAND_LINE}: expected {keys[0]}.METHOD.NAME=VALUE; got {text[:60]!r}"
+            )
+        return  # whoever builds the method knows its names
+    if keys[-1] not in valid_keys(keys[:-1], root):
+        raise ConfigError(f"{COMMAND_LINE}: {unknown_key(keys, root)}")
+    inner = valid_keys(keys, root)
+    if inner:
+        raise ConfigError(
+            f"{COMMAND_LINE}: `{keys[-1]}` is a section; set one key of it at a time, such as "
+            f"{keys[-1]}.{inner[0]}=..., not {text[:60]!r}"
+        )

@@ -1,0 +1,291 @@
+"""What an experiment can say: frozen sections, their defaults, and what rules out what.
+
+The defaults are the main job.  A setting that would be ignored is refused, not dropped: whoever
+sets `curriculum.age` under the automatic preset believes that it does something.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from bspml.experiment.config.common import (
+    Count,
+    DeviceName,
+    FilePath,
+    NotNegative,
+    Positive,
+    RunName,
+    Section,
+    Seed,
+    Whole,
+)
+from bspml.experiment.config.curriculum import CurriculumConfig
+from bspml.experiment.config.data import DataConfig, NoiseConfig
+from bspml.experiment.config.names import NETWORKS, OWN_DATA, check_network
+
+OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where methods are built
+
+# What `curriculum.preset: paper` means for the loss, unless the experiment says otherwise:
+# [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
+_PAPER_LOSS = {"base": 1.0, "weighting": "paper", "skip_zero": False}
+
+_LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
+
+
+class NetworkConfig(Section):
+    """The embedding network, from scratch or from a file of weights."""
+
+    name: str = "small-conv"
+    embedding_size: Annotated[int, Field(ge=1, le=65_536)] = 128
+    weights: FilePath | None = None  # state dict, from other data; null: from scratch
+    freeze: bool = False  # train the last linear layer only
+    freeze_batchnorm: bool = False  # keep the batch statistics of the file of weights
+    pooling: Literal["avg", "gem"] | None = None  # of a backbone's last maps; null: its own
+    hidden: Whole = 0  # mlp: width of a hidden layer; 0: one linear layer
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        return check_network(value, NETWORKS)
+
+    @model_validator(mode="after")
+    def _consistent(self) -> NetworkConfig:
+        if self.freeze and self.weights is None and self.name != "efficientnet-lite0":
+            raise ValueError(
+                "`network.freeze` is true, but `network.weights` is null: a network from scratch "
+                "would never learn; name a file of weights, or set network.freeze to false"
+            )
+        if self.freeze_batchnorm and self.weights is None and self.name != "efficientnet-lite0":
+            raise ValueError(
+                "`network.freeze_batchnorm` is true, but `network.weights` is null: there are no "
+                "statistics to keep; name a file of weights, or set it to false"
+            )
+        if self.pooling is not None and self.name in ("small-conv", "mlp"):
+            raise ValueError(
+                f"`network.pooling` is {self.pooling}, but {self.name} has none to choose; set it "
+                "to null"
+            )
+        if self.hidden and self.name != "mlp":
+            raise ValueError(
+                f"`network.hidden` is {self.hidden}, but only mlp reads it; set it to 0"
+            )
+        return self
+
+
+class LossConfig(Section):
+    """Weighted multi-similarity: alpha, beta, base (the paper's rho) and mining epsilon."""
+
+    alpha: Positive = 2.0
+    beta: Positive = 50.0
+    base: float = Field(default=0.5, ge=-1, le=1)  # a cosine similarity
+    weighting: Literal["inside", "paper"] = "inside"
+    epsilon: NotNegative = 0.1
+    skip_zero: bool = True  # the miner leaves out samples of weight 0
+
+
+class SamplerConfig(Section):
+    """P classes of K samples a batch; fewer than 2 of either leaves no negative or positive."""
+
+    classes_per_batch: int = Field(default=16, ge=2)
+    samples_per_class: int = Field(default=4, ge=2)
+
+    @model_validator(mode="after")
+    def _fits(self) -> SamplerConfig:
+        size = self.classes_per_batch * self.samples_per_class
+        if size > _LARGEST_BATCH:
+            raise ValueError(
+                f"`sampler.classes_per_batch` x `sampler.samples_per_class` is {size}; a batch has "
+                f"at most {_LARGEST_BATCH} samples; lower one of them"
+            )
+        return self
+
+
+class OptimizerConfig(Section):
+    """The optimiser of the network."""
+
+    name: Literal["adam", "adamw", "sgd"] = "adam"
+    lr: Positive = 1e-3
+    weight_decay: NotNegative = 0.0
+    momentum: float = Field(default=0.0, ge=0, lt=1)  # sgd only
+
+    @model_validator(mode="after")
+    def _consistent(self) -> OptimizerConfig:
+        if self.momentum > 0 and self.name != "sgd":
+            raise ValueError(
+                f"`optimizer.momentum` is {self.momentum:g}, but only sgd reads it; set it to 0, "
+                "or set optimizer.name to sgd"
+            )
+        return self
+
+
+class TrainingConfig(Section):
+    """How long to train, and beside what."""
+
+    epochs: Count = 14
+    batches_per_epoch: Count | None = None  # null: the data set's size over the batch size
+    # Names of bspml.experiment.methods; each is trained from the same start.
+    methods: tuple[str, ...] = Field(
+        default=("multi-similarity", "bspml"), min_length=1, strict=False
+    )
+    checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
+    # Parts a batch is computed in, for less memory: mining sees one part of P/k classes at a time.
+    micro_batches: Count = 1
+    precision: Literal["float32", "bfloat16"] = "float32"  # of the network; the loss is float32
+    channels_last: bool = False  # layout of pictures and convolutions
+    prefetch: Count = 2  # batches each worker prepares ahead
+
+    @field_validator("methods")
+    @classmethod
+    def _once_each(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(value)) != len(value):
+            raise ValueError(f"must name each method once; got {list(value)}")
+        return value
+
+
+class EvaluationConfig(Section):
+    """What is measured on the test classes, and how often."""
+
+    ks: tuple[Count, ...] = Field(default=(1, 2, 4, 8), min_length=1, strict=False)
+    every: Count = 1  # epochs; the last epoch is always evaluated
+    batch_size: Count = 512
+    clustering: bool = True  # NMI and AMI, at the cost of a k-means
+    backend: Literal["auto", "faiss", "torch"] = "auto"
+
+    @field_validator("ks")
+    @classmethod
+    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+        if list(value) != sorted(set(value)):
+            raise ValueError(f"must rise without repeats; got {list(value)}")
+        return value
+
+
+class Config(Section):
+    """One experiment.  `Config()` is the main job: glyphs, 30 % symmetric noise, from scratch."""
+
+    name: RunName = "glyphs"
+    seed: Seed = 0
+    device: DeviceName = "auto"  # auto, cpu, cuda, cuda:N or mps
+    workers: Annotated[int, Field(ge=0, le=256)] = 0
+    # On a CPU; null: one for small-conv, else as many as torch takes.
+    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    data: DataConfig = DataConfig()
+    noise: NoiseConfig = NoiseConfig()
+    network: NetworkConfig = NetworkConfig()
+    loss: LossConfig = LossConfig()
+    curriculum: CurriculumConfig = CurriculumConfig()
+    sampler: SamplerConfig = SamplerConfig()
+    optimizer: OptimizerConfig = OptimizerConfig()
+    training: TrainingConfig = TrainingConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+    # Of methods other than multi-similarity, bspml and clean-only: {method: {name: value}}.
+    hyperparameters: dict[str, dict[str, float | int | bool | str | None]] = Field(
+        default_factory=dict
+    )
+
+    @property
+    def noise_seed(self) -> int:
+        """Seed of the label noise: its own, or the experiment's."""
+        return self.seed if self.noise.seed is None else self.noise.seed
+
+    @property
+    def cross_fitted(self) -> bool:
+        """Whether the warm-up is cross-fitted: asked for, or left open for a net from scratch."""
+        if self.curriculum.preset != "auto":
+            return False
+        return (self.curriculum.warmup or self._natural_warmup) == "cross-fit"
+
+    @property
+    def _natural_warmup(self) -> str:
+        # No label may be judged by an embedding trained on it; pretrained features are not.
+        return "features" if self.pretrained else "cross-fit"
+
+    @property
+    def pretrained(self) -> bool:
+        """Whether something judges the labels that was not trained on them."""
+        lite = self.network.name == "efficientnet-lite0"
+        return self.network.weights is not None or lite or self.data.holds_features
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_your_own(cls, given: Any) -> Any:
+        """Nothing is planted into a person's own data unless they ask; nor is it called glyphs."""
+        if not isinstance(given, Mapping) or _named(given.get("data")) not in OWN_DATA:
+            return given
+        filled = {"name": _named(given.get("data")), **given}
+        settings = given.get("noise", {})
+        if isinstance(settings, Mapping) and "kind" not in settings:
+            filled["noise"] = {**settings, "kind": "none"}
+        return filled
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset_loss(cls, given: Any) -> Any:
+        """Fill in what the paper's preset means for the loss, under what is said outright."""
+        if not isinstance(given, Mapping):
+            return given
+        curriculum, loss = given.get("curriculum"), given.get("loss", {})
+        preset = (
+            curriculum.get("preset")
+            if isinstance(curriculum, Mapping)
+            else getattr(curriculum, "preset", None)
+        )
+        if preset == "paper" and isinstance(loss, Mapping):
+            return {**given, "loss": {**_PAPER_LOSS, **loss}}
+        return given
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Config:
+        for method in self.hyperparameters:
+            if method not in self.training.methods:
+                raise ValueError(
+                    f"`hyperparameters.{method}`: {method} is not among `training.methods`; add "
+                    "it there, or remove its hyper-parameters"
+                )
+        if self.data.is_own and self.noise.kind != "none" and self.noise.decisions_file:
+            raise ValueError(
+                f"`noise.kind` {self.noise.kind} would change the labels of your own data that "
+                "`noise.decisions_file` is about; set noise.kind to none, or decisions_file to null"
+            )
+        if self.data.validation_classes > 0:
+            for key in ("labels_file", "decisions_file"):
+                if getattr(self.noise, key) is not None:
+                    raise ValueError(
+                        f"`noise.{key}` is about the rows of the whole training split, of which "
+                        "`data.validation_classes` takes a part away; set one of them to its "
+                        "default"
+                    )
+        classes, parts = self.sampler.classes_per_batch, self.training.micro_batches
+        if classes % parts or classes < 2 * parts:
+            raise ValueError(
+                f"`training.micro_batches` is {parts}: it must divide the {classes} "
+                "`sampler.classes_per_batch` into parts of at least 2 classes, since a part is "
+                "mined alone; lower it or change the classes"
+            )
+        # Twice that many epochs on half the data: as many passes over all of it.
+        warms_up = self.cross_fitted and "bspml" in self.training.methods
+        if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
+            raise ValueError(
+                f"`curriculum.warmup_epochs` is {self.curriculum.warmup_epochs}, which leaves "
+                f"nothing of the {self.training.epochs} `training.epochs` after the warm-up; "
+                "lower the first or raise the second"
+            )
+        if self.curriculum.warmup == "features" and not self.pretrained:
+            raise ValueError(
+                "`curriculum.warmup` features judges labels by pretrained features, but "
+                "`network.weights` is null; name a file of weights, or use cross-fit"
+            )
+        if self.data.holds_features != (self.network.name == "mlp"):
+            raise ValueError(
+                f"`network.name` is {self.network.name}, but the network would see "
+                f"{'features' if self.data.holds_features else 'images'}: mlp is the one for "
+                "features, and for nothing else"
+            )
+        return self
+
+
+def _named(section: Any) -> Any:
+    """The `name` of a section that may still be a mapping."""
+    return section.get("name") if isinstance(section, Mapping) else getattr(section, "name", None)

@@ -1,0 +1,232 @@
+"""What an experiment is about: both sides of a data set, and the labels to train on.
+
+A data set's splits, the wrong labels the configuration plants or reads, what a person decided about
+single labels; from images, decoded when they are asked for or held in memory, or from features of
+a frozen backbone, extracted once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset
+
+from bspml.data.labels.decisions import CorrectedLabels
+from bspml.data.retrieval import RetrievalSplit
+from bspml.errors import ConfigError
+from bspml.experiment.config import Config
+from bspml.experiment.labels import corrected_data, given_labels
+from bspml.experiment.splits import hold_out, load_splits
+from bspml.files.checkpoints import fingerprint
+
+# Side of the images where the configuration leaves it open, and channels, by what they show.
+_SIZES = {"photo": 224, "tile": 32, "character": 28}
+_CHANNELS = {"photo": 3, "tile": 3, "character": 1}
+_CONTENTS = {
+    **dict.fromkeys(("glyphs", "omniglot"), "character"),
+    **dict.fromkeys(("cifar10", "cifar100"), "tile"),
+}
+_IN_MEMORY = 2**30  # bytes of decoded pixels that are kept rather than decoded every epoch
+_PICTURE = 96  # side of the pictures a page shows
+
+Inputs = Tensor | Dataset
+
+
+@dataclass(frozen=True)
+class ExperimentData:
+    """Both sides of a data set, the training labels as given and as they truly are.
+
+    Attributes:
+        images: (N, channels, S, S) training images in [0, 1], or (N, F) features, or a data set of
+            such images.
+        views: what training looks at: `images`, or random views of them.
+        labels: (N,) training labels as given, possibly wrong; names of classes.
+        codes: (N,) the same as 0..C-1.
+        true_labels: (N,) the truth, or None where nobody knows it: in a person's own data, unless
+            wrong labels were planted or listed, and then it is their labels before that.
+        is_noisy: (N,) bool, or None where the truth is not known.
+        test_images: (M, ...) like `images`; the queries where there is a gallery.
+        test_labels: (M,) class names; disjoint from the training classes.
+        fingerprint: changes when images or labels do.
+        width: channels of the images, or F.
+        gallery_images, gallery_labels: what the queries are searched in, or None.
+        validation_images, validation_labels: of training classes held out to select the epoch, or
+            None; labels as the data set has them, no noise is planted among them.
+        split: the training split that `images` come from, for names and pictures.
+        decided: what a person said about single labels, or None.
+        notes: what a reader of the results should know.
+        test_names: what each test sample is called, or None.
+        is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their
+            label right nor another one.  None where the truth is not known.
+    """
+
+    images: Inputs
+    views: Inputs
+    labels: np.ndarray
+    codes: Tensor
+    true_labels: np.ndarray | None
+    is_noisy: np.ndarray | None
+    test_images: Inputs
+    test_labels: np.ndarray
+    fingerprint: str
+    width: int
+    gallery_images: Inputs | None = None
+    gallery_labels: np.ndarray | None = None
+    validation_images: Inputs | None = None
+    validation_labels: np.ndarray | None = None
+    split: RetrievalSplit | None = None
+    decided: CorrectedLabels | None = None
+    notes: tuple[str, ...] = ()
+    test_names: tuple[str, ...] | None = None
+    is_outlier: np.ndarray | None = None
+
+    @property
+    def noise_rate(self) -> float | None:
+        """True share of wrong labels, where known."""
+        return None if self.is_noisy is None else float(self.is_noisy.mean())
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        """What each training sample is called, such as its path; None where nothing is known."""
+        return None if self.split is None else self.split.names
+
+    @property
+    def features(self) -> Tensor | None:
+        """(N, F) what a frozen backbone says of the training samples, or None: these are images."""
+        return self.images if isinstance(self.images, Tensor) and self.images.ndim == 2 else None
+
+    @property
+    def most_neighbours(self) -> int:
+        """How many samples a query can find."""
+        return (
+            len(self.test_labels) - 1 if self.gallery_labels is None else len(self.gallery_labels)
+        )
+
+    def pictures(self) -> Pictures | None:
+        """Small pictures of the training samples, row by row; None for features without files."""
+        if self.split is None or (self.split.paths is None and self.split.pixels is None):
+            return None
+        return Pictures(self.split, self.width)
+
+
+class Pictures:
+    """(H, W, channels) arrays in [0, 1] of single samples, made when they are asked for."""
+
+    def __init__(self, split: RetrievalSplit, width: int) -> None:
+        if split.pixels is not None:
+            size = split.pixels.shape[-1]
+            self.images = split.images(size, split.pixels.shape[1])
+        else:
+            self.images = split.images(_PICTURE, width if width in (1, 3) else 3)
+
+    def __len__(self) -> int:
+        return len(self.images)
+
+    def __getitem__(self, row: int) -> np.ndarray:
+        return self.images[row].permute(1, 2, 0).numpy()
+
+
+def load_data(config: Config) -> ExperimentData:
+    """Load the data set and put in the wrong labels the configuration asks for.
+
+    Raises:
+        DataError: files missing or damaged, or labels of another number than samples.
+        ConfigError: settings that do not go with this data set.
+    """
+    found = load_splits(config)
+    train, test, gallery, validation = found.train, found.test, found.gallery, None
+    if config.data.validation:
+        train, test, gallery = *hold_out(config, train), None
+    elif config.data.validation_classes > 0:
+        train, validation = hold_out(config, train, config.data.validation_classes)
+    told = corrected_data(config, replace(found, train=train, test=test, gallery=gallery))
+    if told is not None:
+        train, test = told.data.train, told.data.test
+    inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
+    features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
+    given = given_labels(config, train, features, told)
+    codes = torch.from_numpy(np.unique(given.labels, return_inverse=True)[1].astype(np.int64))
+    return ExperimentData(
+        images=inputs[0],
+        views=_views(config, train, inputs[0]),
+        labels=given.labels,
+        codes=codes,
+        true_labels=None if given.is_noisy is None else train.labels,
+        is_noisy=given.is_noisy,
+        test_images=inputs[1],
+        test_labels=test.labels,
+        fingerprint=fingerprint(_identity(train, inputs[0]), given.learned),
+        width=inputs[0].shape[1] if isinstance(inputs[0], Tensor) else inputs[0].channels,
+        gallery_images=inputs[2],
+        gallery_labels=None if gallery is None else gallery.labels,
+        validation_images=inputs[3],
+        validation_labels=None if validation is None else validation.labels,
+        split=train,
+        decided=given.decided,
+        notes=(*found.notes, *given.notes),
+        test_names=test.names,
+        is_outlier=given.is_outlier,
+    )
+
+
+# --- inputs ---------------------------------------------------------------------------------------
+
+
+def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
+    """What the network sees of a split: features, pixels in memory, or images from files."""
+    settings = config.data
+    if split is None:
+        return None
+    if split.features is not None:
+        return split.features.float()
+    size, channels = image_shape(config)
+    pixels = split.pixels
+    if pixels is not None and pixels.is_floating_point() and pixels.shape[1:] == (
+        channels, size, size,
+    ):  # fmt: skip
+        return pixels
+    if len(split) * channels * size**2 * 4 <= _IN_MEMORY:
+        decoded = split.decoded(size, channels, settings.crop_boxes)
+        assert decoded.pixels is not None
+        return decoded.pixels.float() / 255
+    return split.images(size, channels, settings.crop_boxes)
+
+
+def image_shape(config: Config) -> tuple[int, int]:
+    """Side in pixels and channels of the images the network sees."""
+    settings = config.data
+    content = image_content(config)
+    usual = 24 if settings.name == "glyphs" else _SIZES[content]
+    return settings.image_size or usual, settings.channels or _CHANNELS[content]
+
+
+def image_content(config: Config) -> str:
+    """What the images show: "photo", "tile" or "character"."""
+    return config.data.content or _CONTENTS.get(config.data.name, "photo")
+
+
+def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:
+    settings = config.data
+    photos = split.content == "photo" and split.features is None
+    if not (photos if settings.augment is None else settings.augment):
+        return inputs
+    if split.features is not None:
+        raise ConfigError(
+            "`data.augment` shows random views of images, but the network sees features; set it "
+            "to null."
+        )
+    size, channels = image_shape(config)
+    return split.images(size, channels, settings.crop_boxes, augment=True, seed=config.seed)
+
+
+def _identity(split: RetrievalSplit, inputs: Inputs) -> Any:
+    """What the fingerprint is made of: the inputs in memory, or the files."""
+    if isinstance(inputs, Tensor):
+        return inputs
+    assert split.root is not None
+    assert split.paths is not None
+    return [split.root / path for path in split.paths]

@@ -1,0 +1,161 @@
+"""What a run's network makes of its own splits, of new images, and of new features."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bspml.data.retrieval import RetrievalSplit
+from bspml.data.sets.folder import ImageFolder
+from bspml.errors import DataError, RunError, UserError
+from bspml.experiment.data import (
+    image_content,
+    image_shape,
+    load_data,
+)
+from bspml.experiment.load import Run
+from bspml.experiment.splits import split_features, training_files
+from bspml.files.tables import read_embeddings, read_labels, read_names
+
+__all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named", "embed_test"]
+
+SPLITS = ("train", "test")
+TRAINED_ON_THEM = (
+    "This network was trained on these labels, so it is no honest judge of them: it pulls samples "
+    "towards the wrong classes they were given, and the noise rate may come out too low. The order "
+    "of suspicion stays good. For an honest rate, audit embeddings of a network that never saw "
+    "these labels."
+)
+
+
+class Embedded(NamedTuple):
+    """Embeddings and what is known of their samples.
+
+    Attributes:
+        embeddings: (N, D).
+        labels: (N,) text, or None where there are none.
+        names: N names.
+        trained_on: whether the network was trained on some of these samples.
+    """
+
+    embeddings: Tensor
+    labels: np.ndarray | None
+    names: list[str]
+    trained_on: bool
+
+
+def embed_named(run: Run, what: str) -> Embedded:
+    """Embed the run's own split ("train" or "test"), a folder of images, or a file of features.
+
+    New images are shown to the network as the test images were, through the backbone of
+    `data.features` where it takes the features of one.
+
+    Raises:
+        RunError: the network takes the other kind: images, or features of another length.
+        DataError: files missing or damaged.
+    """
+    if what in SPLITS:
+        return _own_split(run, what)
+    if Path(what).is_file():
+        return _file_of_features(run, what)
+    if run.config.data.name == "features":
+        raise RunError(
+            f"{what}: the network of this run takes features, not images; give a file of features "
+            f"(.npz, .npy, ...), or one of its splits, {' or '.join(SPLITS)}."
+        )
+    return _folder_of_images(run, what)
+
+
+def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
+    """The run's test samples, and the gallery they are searched in where the data have one.
+
+    Raises:
+        DataError: files missing or damaged.
+    """
+    data = load_data(run.config)
+    listed = list(data.test_names or (f"test/{i}" for i in range(len(data.test_labels))))
+    queries = Embedded(run.embed(data.test_images), data.test_labels, listed, False)
+    if data.gallery_images is None or data.gallery_labels is None:
+        return queries, None
+    labels = data.gallery_labels
+    names = [f"gallery/{i}" for i in range(len(labels))]
+    return queries, Embedded(run.embed(data.gallery_images), labels, names, False)
+
+
+def _own_split(run: Run, what: str) -> Embedded:
+    data = load_data(run.config)
+    train = what == "train"
+    images, labels, names = (
+        (data.images, data.labels, data.names)
+        if train
+        else (data.test_images, data.test_labels, data.test_names)
+    )
+    listed = list(names or (f"{what}/{i}" for i in range(len(labels))))
+    return Embedded(run.embed(images), labels, listed, train)
+
+
+def _file_of_features(run: Run, what: str) -> Embedded:
+    if not run.config.data.holds_features:
+        raise RunError(
+            f"{what}: the network of this run takes images, not features; give a folder of images, "
+            f"or one of its splits, {' or '.join(SPLITS)}."
+        )
+    features = torch.from_numpy(read_embeddings(what)).float()
+    width = next(weight.shape[1] for weight in run.model.parameters() if weight.ndim > 1)
+    if features.shape[1] != width:
+        raise RunError(
+            f"{what}: has features of {features.shape[1]} numbers; the network of this run takes "
+            f"{width}. Make them with the backbone that made those of the training."
+        )
+    labels: np.ndarray | None = None
+    names: list[str] | None = None
+    with suppress(DataError):  # there need be none
+        labels = read_labels(what).astype(str) if Path(what).suffix.lower() != ".npy" else None
+    with suppress(DataError):
+        names = read_names(what)
+    for column, found in (("labels", labels), ("names", names)):
+        if found is not None and len(found) != len(features):
+            raise DataError(f"{what}: has {len(features)} features, but {len(found)} {column}.")
+    if names is None:
+        names = [f"{Path(what).stem}/{i}" for i in range(len(features))]
+    return Embedded(run.embed(features), labels, names, _holds_training(run, Path(what)))
+
+
+def _holds_training(run: Run, file: Path) -> bool:
+    """Whether a file of features is the one, or the part of it, that the run was trained on."""
+    root = run.config.data.root
+    if run.config.data.name != "features" or root is None:
+        return False
+    with suppress(OSError):
+        inside = Path(root).is_dir() and file.stem == "train" and file.parent.samefile(root)
+        return inside or file.samefile(root)
+    return False
+
+
+def _folder_of_images(run: Run, what: str) -> Embedded:
+    settings = run.config.data
+    size, channels = image_shape(run.config)
+    folder = ImageFolder(what, size, channels)
+    split = RetrievalSplit(
+        "test",
+        folder.labels,
+        root=folder.root,
+        paths=tuple(folder.paths),
+        content=image_content(run.config),
+    )
+    images: Any
+    if settings.features is not None:
+        images = split_features(split, run.config).float()
+    else:
+        images = split.images(size, channels)
+    trained: set[str] = set()
+    with suppress(UserError):  # the data set may be gone; then nobody can tell
+        trained = training_files(run.config)
+    seen = any(os.path.realpath(folder.root / path) in trained for path in folder.paths)
+    return Embedded(run.embed(images), folder.labels, folder.paths, seen)

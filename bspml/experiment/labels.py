@@ -1,0 +1,158 @@
+"""The labels an experiment trains on: as given, planted, listed, or decided on by a person."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from torch import Tensor
+
+from bspml.data import noise
+from bspml.data.labels.decision_words import note_on_new_classes
+from bspml.data.labels.decisions import (
+    CorrectedLabels,
+    apply_decisions,
+    is_corrected,
+    read_corrected,
+    read_decisions,
+)
+from bspml.data.labels.noise_lists import read_noise_list
+from bspml.data.labels.own_labels import OwnLabels, own_labels
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.errors import ConfigError, DataError
+from bspml.experiment.config import Config
+from bspml.files.tables import read_labels
+
+__all__ = ["GivenLabels", "corrected_data", "given_labels"]
+
+
+@dataclass(frozen=True)
+class GivenLabels:
+    """Labels to train on, and what is known about them.
+
+    Attributes:
+        labels: (N,) text, possibly wrong.
+        is_noisy: (N,) bool, or None where the truth is not known.
+        is_outlier: (N,) bool, the noisy ones whose true class no label names; None likewise.
+        decided: what a person said about single labels, or None.
+        notes: what a reader of the results should know.
+    """
+
+    labels: np.ndarray
+    is_noisy: np.ndarray | None
+    is_outlier: np.ndarray | None
+    decided: CorrectedLabels | None
+    notes: tuple[str, ...]
+
+    @property
+    def learned(self) -> np.ndarray:
+        """The labels, then the weights that are fixed; what a resumed run must find again."""
+        if self.decided is None:
+            return self.labels
+        # A verdict of "unsure" changes nothing.
+        words = np.where(self.decided.fixed, self.decided.weights.astype(str), "")
+        return np.concatenate([self.labels, words])
+
+
+def corrected_data(config: Config, data: RetrievalData) -> OwnLabels | None:
+    """A person's own data under the labels they corrected; None where they gave none."""
+    settings = config.noise
+    files = (settings.labels_file, settings.decisions_file)
+    if not config.data.is_own or settings.list_file is not None or files == (None, None):
+        return None
+    _check_one_source(config)
+    return own_labels(data, *files)
+
+
+def given_labels(
+    config: Config, split: RetrievalSplit, features: Tensor | None, told: OwnLabels | None
+) -> GivenLabels:
+    """The labels of the training split, with the noise and the decisions the settings ask for.
+
+    Args:
+        config: the experiment.
+        split: of training; where `told` is given, under its corrected labels.
+        features: (N, F) of the split, or None.
+        told: of `corrected_data`.
+
+    Raises:
+        DataError: files damaged, or of another number of labels than samples.
+        ConfigError: noise that needs features, without any.
+    """
+    if told is not None:
+        return GivenLabels(split.labels, None, None, told.decided, told.notes)
+    given, is_noisy, notes = _before_decisions(config, split, features)
+    decided = _decisions(config, given)
+    if decided is not None:
+        notes = (*notes, *note_on_new_classes(given, decided))
+        corrected = decided.labels.astype(str)
+        is_noisy = np.where(corrected == given, is_noisy, corrected != split.labels)
+        given = corrected
+    settings = config.noise
+    if config.data.is_own and settings.kind == "none" and not settings.list_file:
+        return GivenLabels(given, None, None, decided, notes)
+    is_named = np.isin(split.labels, given)  # a decision may name a class first, or last
+    return GivenLabels(given, is_noisy, is_noisy & ~is_named, decided, notes)
+
+
+def _before_decisions(
+    config: Config, split: RetrievalSplit, features: Tensor | None
+) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
+    """The labels as given, before a person's decisions; which are wrong; what to know of them."""
+    settings, true_labels = config.noise, split.labels
+    if settings.list_file is not None:
+        listed = read_noise_list(settings.list_file, split)
+        return listed.labels, listed.is_noisy, listed.notes
+    if settings.labels_file is not None:
+        given = read_labels(settings.labels_file).astype(str)
+        if len(given) != len(true_labels):
+            raise DataError(
+                f"{settings.labels_file}: has {len(given)} labels; the training split of "
+                f"{config.data.name} has {len(true_labels)} samples."
+            )
+        return given, given != true_labels, ()
+    if settings.kind == "none":
+        return true_labels, np.zeros(len(true_labels), dtype=bool), ()
+    noisy = _planted(config, true_labels, features)
+    return np.asarray(noisy.labels).astype(str), np.asarray(noisy.is_noisy), ()
+
+
+def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noise.NoisyLabels:
+    settings, seed = config.noise, config.noise_seed
+    if settings.kind == "symmetric":
+        return noise.symmetric(labels, settings.rate, seed=seed, per_class=settings.per_class)
+    if settings.kind == "pair-flip":
+        return noise.pair_flip(labels, settings.rate, seed=seed, per_class=settings.per_class)
+    if settings.kind == "open-set":
+        return noise.open_set(labels, settings.rate, seed=seed)
+    if settings.kind == "small-cluster":
+        return noise.small_cluster(labels, settings.rate, seed=seed, embeddings=features)
+    if features is None:
+        raise ConfigError(
+            "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
+            "features to look with: set `data.features` to a backbone."
+        )
+    return noise.instance_dependent(labels, settings.rate, features, seed=seed)
+
+
+def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
+    """A person's verdicts: in a file of their own, or in the corrected labels made from one."""
+    settings = config.noise
+    corrected = _check_one_source(config)
+    if settings.decisions_file is not None:
+        return apply_decisions(given, read_decisions(settings.decisions_file))
+    return None if corrected is None else read_corrected(corrected)
+
+
+def _check_one_source(config: Config) -> str | None:
+    """The file of corrected labels, if there is one; it must be the only file with decisions."""
+    settings = config.noise
+    file = settings.labels_file
+    corrected = file if file is not None and is_corrected(file) else None
+    if corrected is not None and settings.decisions_file is not None:
+        raise DataError(
+            f"{settings.labels_file} already holds decisions; put those of "
+            f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
+            "`noise.decisions_file` out."
+        )
+    return corrected

@@ -1,0 +1,96 @@
+"""A finished or interrupted run, opened for use: its network, weights and records."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from bspml.errors import CheckpointError, RunError
+from bspml.experiment.build import WEIGHTED, make_network
+from bspml.experiment.config import Config, load_config
+from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_method
+from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
+from bspml.networks import embed
+from bspml.trainers.state import faults_named
+
+
+@dataclass(frozen=True)
+class Run:
+    """What `bspml.load` gives.
+
+    Attributes:
+        config: the resolved configuration.
+        folder: where everything lies.
+        method: which of the run's networks `model` is.
+        model: the trained network, eval mode, on the CPU.
+        sample_weights: (N,) float32, all 1 for the plain method.
+        records: one per round and method, oldest first.
+        finished: whether the run came to its end.
+    """
+
+    config: Config
+    folder: RunFolder
+    method: str
+    model: nn.Module
+    sample_weights: Tensor
+    records: list[EpochRecord]
+    finished: bool
+
+    def embed(self, images: Any, batch_size: int = 256) -> Tensor:
+        """(N, D) embeddings of images (N, channels, S, S) in [0, 1], or of a data set of them."""
+        return embed(self.model, images, batch_size)
+
+    def summary(self) -> Any:
+        """The final figures; RunError if the run did not finish."""
+        return read_json(self.folder.summary)
+
+
+def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
+    """Open a run folder that `bspml train` wrote.
+
+    Args:
+        path: the folder.
+        method: whose network: one of the run's `training.methods`.
+
+    Raises:
+        RunError: no such run, or it has no such method.
+        CheckpointError: the checkpoint is damaged.
+        ConfigError: config.yaml was changed since.
+    """
+    folder = RunFolder.open(path)
+    config = load_config(folder.config)
+    trained = config.training.methods
+    file = folder.checkpoint(method) if method in trained else None
+    if file is None or not has_checkpoint(folder, method):
+        there = [m for m in trained if has_checkpoint(folder, m)]
+        raise RunError(
+            f"{path}: has no checkpoint of method {method!r}; it has "
+            f"{', '.join(there) or 'none yet'}."
+        )
+    saved = load_method(folder, method)
+    check_unchanged(saved["config"], config, folder.config)
+    state = saved["trainer"]
+    try:
+        with faults_named():
+            trunk = state["network"]["models"]["trunk"]
+            # The first weights are (outputs, channels or features, ...).
+            width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
+            model = make_network(config, width, pretrained=False)
+            model.load_state_dict(trunk)
+            table = state["sample_weights"]
+            weights = torch.ones(0) if table is None else table["weights"]
+    except CheckpointError as err:
+        raise CheckpointError(f"{file}: {err}") from None
+    return Run(
+        config=config,
+        folder=folder,
+        method=method,
+        model=model.eval(),
+        sample_weights=weights,
+        records=RecordLog(folder.records).read(),
+        finished=folder.finished,
+    )

@@ -1,0 +1,33 @@
+"""Training methods by name: the losses the papers compare, with the settings they print.
+
+    name, hyper-parameters -> build(name, MethodContext(...)) -> MethodParts
+
+`MethodParts` says what a training loop needs: the loss, its miner, which curriculum moves the
+sample weights, whether the loss has parameters of its own.  `registry` has the names, `hyper` how
+a hyper-parameter is checked, and the other modules build one family each.
+"""
+
+from bspml.experiment.methods.parts import MethodContext, MethodParts, sample_confidences, sigma
+from bspml.experiment.methods.registry import (
+    METHODS,
+    WRAPPERS,
+    build,
+    check_method,
+    hyper_parameters,
+    names,
+    title,
+)
+
+__all__ = [
+    "METHODS",
+    "WRAPPERS",
+    "MethodContext",
+    "MethodParts",
+    "build",
+    "check_method",
+    "hyper_parameters",
+    "names",
+    "sample_confidences",
+    "sigma",
+    "title",
+]

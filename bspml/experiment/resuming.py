@@ -1,0 +1,301 @@
+"""A run folder around a training, and what is checked before an interrupted run goes on."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import BaseModel
+
+from bspml.distributed import from_main, rank, wait_for_all
+from bspml.errors import CheckpointError, ConfigError, UserError
+from bspml.experiment.config import dump_config
+from bspml.experiment.config.reading import parse_yaml
+from bspml.files import checkpoints
+from bspml.files.atomic import atomic_write
+from bspml.files.checkpoints import State
+from bspml.files.run import EpochRecord, RunFolder
+
+# What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
+CHANGEABLE = (
+    "name",
+    "device",
+    "workers",
+    "data.root",
+    "data.cache",
+    "training.epochs",
+    "training.checkpoint_every",
+    "evaluation",
+)
+
+# What may differ between machines that train together.
+_OF_A_MACHINE = ("name", "device", "workers", "data.root", "data.cache")
+
+_KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "config": dict}
+_LEAST = {"records": 0, "threads": 1}
+
+
+def method_state(
+    method: str, trainer: State, config: BaseModel, records: int, threads: int
+) -> dict[str, Any]:
+    """What a checkpoint of one method holds.
+
+    Args:
+        method: its name.
+        trainer: state of its trainer.
+        config: the run's, of any task.
+        records: lines in the log so far, of every method.
+        threads: of torch, since sums on a CPU are split by them.
+    """
+    return {
+        "method": method,
+        "trainer": trainer,
+        "records": records,
+        "threads": threads,
+        "config": config.model_dump(mode="json"),
+    }
+
+
+def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) -> State:
+    """The `method_state` in the checkpoint of `method`, its keys and kinds checked.
+
+    Raises:
+        CheckpointError: missing, damaged, of other data, or of another method.
+    """
+    path = folder.checkpoint(method)
+    state = checkpoints.load(path, fingerprint)
+    for key, kind in _KINDS.items():
+        value: Any = state.get(key)
+        fits = type(value) is kind  # exactly: True is no number of records
+        if not fits or (key in _LEAST and value < _LEAST[key]):
+            raise CheckpointError(
+                f"{path}: is no checkpoint of a run (`{key}` is "
+                f"{'missing' if key not in state else f'{value!r:.40}'}). Start the run anew."
+            )
+    if state["method"] != method:
+        raise CheckpointError(
+            f"{path}: is a checkpoint of {state['method'][:40]!r}, not of {method!r}. Was the "
+            "file renamed? Put the right one back, or start the run anew."
+        )
+    return state
+
+
+def has_checkpoint(folder: RunFolder, method: str) -> bool:
+    """Whether there is anything under the name of that checkpoint."""
+    return os.path.lexists(folder.checkpoint(method))
+
+
+def check_unchanged(saved: Mapping[str, Any], config: BaseModel, file: Path) -> None:
+    """Refuse to go on under another configuration than the checkpoint's, `CHANGEABLE` aside.
+
+    The records would otherwise claim that all rounds were trained under the new one.
+
+    Args:
+        saved: `Config.model_dump(mode="json")` of the checkpoint.
+        config: of the run folder now.
+        file: which holds it.
+
+    Raises:
+        ConfigError: names the key and both values.
+    """
+    then = dict(_flat(saved))
+    now = dict(_flat(config.model_dump(mode="json")))
+    for key in [*now, *(key for key in then if key not in now)]:
+        free = key in CHANGEABLE or key.partition(".")[0] in CHANGEABLE
+        if not free and then.get(key) != now.get(key):
+            raise ConfigError(
+                f"{file}: `{key}` is {_shown(now.get(key))}, but the run was trained with "
+                f"{_shown(then.get(key))} so far. Put that back, or start a new run; a run that "
+                f"goes on may only change {', '.join(CHANGEABLE[:-1])} and evaluation.*."
+            )
+
+
+def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
+    """Refuse ranks that would train something else than rank 0 does: another file or argument.
+
+    Args:
+        config: of this rank.
+        fingerprint: of its data.
+
+    Raises:
+        ConfigError: names the key and both values, or says that the data differ.
+    """
+    ours = dict(_flat(config.model_dump(mode="json")))
+    theirs, data_there = from_main(lambda: (ours, fingerprint))
+    for key in [*ours, *(key for key in theirs if key not in ours)]:
+        if key not in _OF_A_MACHINE and ours.get(key) != theirs.get(key):
+            raise ConfigError(
+                f"`{key}` is {_shown(ours.get(key))} on rank {rank()} and "
+                f"{_shown(theirs.get(key))} on rank 0. Start all ranks with the same arguments "
+                "and the same configuration file."
+            )
+    if fingerprint != data_there:
+        raise ConfigError(
+            f"rank {rank()} reads other images or labels than rank 0. Give every machine the same "
+            "files."
+        )
+    wait_for_all()  # nothing is made while one may still refuse
+
+
+def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:
+    """The records must be those of the checkpoint's rounds.
+
+    Args:
+        state: `method_state`, its trainer's state already taken by a trainer.
+        kept: all records that a checkpoint knows of.
+        path: of the checkpoint.
+
+    Raises:
+        CheckpointError: another number of rounds.
+    """
+    known = sum(record.method == state["method"] for record in kept[: state["records"]])
+    rounds = state["trainer"]["position"]["round"]
+    if known != rounds:
+        raise CheckpointError(
+            f"{path}: was written after {rounds} rounds, but the records hold {known} of "
+            f"{state['method']}. The two files are not of one run; start a new one."
+        )
+
+
+def check_none_missing(
+    folder: RunFolder, methods: Sequence[str], states: Mapping[str, State], kept: list[EpochRecord]
+) -> None:
+    """A method whose records other checkpoints know of must still have its own.
+
+    It would be trained again, and its records would stand in the log twice.
+
+    Args:
+        folder: of the run.
+        methods: its methods.
+        states: of those that have a checkpoint.
+        kept: all records that a checkpoint knows of.
+
+    Raises:
+        CheckpointError: names the checkpoint that is gone.
+    """
+    for method in methods:
+        known = sum(record.method == method for record in kept)
+        if known and method not in states:
+            raise CheckpointError(
+                f"{folder.checkpoint(method)}: is missing, but the records hold {known} rounds of "
+                f"{method}. Put the file back, or start a new run."
+            )
+
+
+def _check_complete(file: Path, config: BaseModel) -> None:
+    """A run writes every key; one that is missing would silently be at its default."""
+    written = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    there = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
+    for key, _ in _flat(config.model_dump(mode="json")):
+        if key not in there:
+            raise ConfigError(
+                f"{file}: `{key}` is missing, which every run writes: the file was cut or edited. "
+                "Put it back, or start a new run."
+            )
+
+
+@contextmanager
+def run_folder(
+    folder: RunFolder, config: BaseModel, methods: Sequence[str], resume: bool
+) -> Iterator[None]:
+    """Hold the folder while its methods are trained.
+
+    A new run must find it unused, and leaves nothing if a user's mistake ends it before the first
+    checkpoint.
+
+    Raises:
+        BusyRunError: another process is training this run.
+        RunError: the folder is used.
+    """
+    with folder.locked():
+        if not resume:
+            folder.refuse_if_used()
+        try:
+            if not resume:
+                atomic_write(folder.config, dump_config(config))
+            yield
+        except UserError:
+            if not resume and not any(has_checkpoint(folder, method) for method in methods):
+                folder.discard()
+            raise
+
+
+def load_states(
+    folder: RunFolder,
+    methods: Sequence[str],
+    config: BaseModel,
+    fingerprint: str,
+    check: Callable[[Mapping[str, Any]], None] = lambda saved: None,
+) -> dict[str, State]:
+    """The state of every method that has a checkpoint, of this configuration and these data.
+
+    `check` looks at a checkpoint's configuration, too, after `check_unchanged`.
+
+    Raises:
+        ConfigError: the folder's configuration was cut, or is not that of a checkpoint.
+        CheckpointError: a checkpoint is damaged, or of other data.
+    """
+    folder.remove_leftovers()
+    _check_complete(folder.config, config)
+    states = {}
+    for method in methods:
+        if has_checkpoint(folder, method):
+            states[method] = load_method(folder, method)
+            # Before the data: that the noise was changed, say, is clearer than "other data".
+            check_unchanged(states[method]["config"], config, folder.config)
+            check(states[method]["config"])
+            load_method(folder, method, fingerprint)
+    return states
+
+
+def set_threads(
+    threads: int | None,
+    one_is_faster: bool,
+    states: Mapping[str, State],
+    say: Callable[[str], None],
+) -> None:
+    """Give torch the threads asked for, or those of the checkpoints to go on from.
+
+    Sums on a CPU are split by threads: the same bits need the same number of them.
+
+    Args:
+        threads: asked for, or None.
+        one_is_faster: whether one is enough where None is asked for.
+        states: of the interrupted methods.
+        say: told where this machine has fewer.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    elif one_is_faster:
+        torch.set_num_threads(1)
+    for method, state in states.items():
+        saved, usable = state["threads"], usable_threads(state["threads"])
+        if usable < saved:
+            say(
+                f"{method}: saved with {saved} threads, goes on with the {usable} of this machine; "
+                "the last bits may differ"
+            )
+        torch.set_num_threads(usable)
+
+
+def usable_threads(saved: int) -> int:
+    """The saved number of threads, at most what this machine has: torch crashes on thousands."""
+    return min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else f"{value!s:.60}"

@@ -1,0 +1,119 @@
+"""The splits of an experiment, as its data section chooses them: read, shortened, held out."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+from torch import Tensor
+
+from bspml.data.catalogue import load_retrieval
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.errors import ConfigError, DataError, InputError
+from bspml.experiment.config import Config
+
+__all__ = [
+    "held_out_classes", "hold_out", "load_splits", "read_data", "split_features", "training_files",
+]  # fmt: skip
+
+
+def read_data(config: Config) -> RetrievalData:
+    """The data set as its files say, neither decoded nor shortened."""
+    settings = config.data
+    keys = ("layout", "label_column", "split_column", "content")
+    options = {key: getattr(settings, key) for key in keys if getattr(settings, key) is not None}
+    if settings.name == "glyphs" and settings.image_size is not None:
+        options["image_size"] = settings.image_size
+    try:
+        return load_retrieval(
+            settings.name, settings.root, settings.incomplete, settings.classes, **options
+        )
+    except InputError as err:
+        raise ConfigError(f"`data`: {err}") from None
+
+
+def training_files(config: Config) -> set[str]:
+    """The real paths of the images of the training split; none for data without files.
+
+    Raises:
+        UserError: the data set cannot be read any more.
+    """
+    train = read_data(config).train
+    if train.root is None or train.paths is None:
+        return set()
+    return {os.path.realpath(train.root / path) for path in train.paths}
+
+
+def load_splits(config: Config) -> RetrievalData:
+    """The data set with features, if any are asked for, and the classes of `data.subset`."""
+    settings, data = config.data, read_data(config)
+    # Features of the whole splits first: whatever part of them is used, they are made once.
+    splits = [_with_features(split, config) for split in data.splits]
+    if settings.subset is not None:
+        splits = [_first_classes(split, config) for split in splits]
+    return RetrievalData.of(data.name, splits, data.ks, data.notes)
+
+
+def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
+    if config.data.features is None:
+        return split
+    return replace(split, features=split_features(split, config, config.data.crop_boxes))
+
+
+def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = False) -> Tensor:
+    """(N, D) features of the backbone `data.features`, from the cache or made now."""
+    from bspml.networks.feature_cache import cached_features
+
+    settings = config.data
+    assert settings.features is not None
+    return cached_features(
+        split,
+        settings.features,
+        weights=settings.features_weights,
+        image_size=settings.image_size,
+        crop_boxes=crop_boxes,
+        cache=settings.cache,
+        num_workers=config.workers,
+    )
+
+
+def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
+    names, first = np.unique(split.labels, return_index=True)
+    wanted = config.data.subset
+    assert wanted is not None
+    if wanted > len(names):
+        raise DataError(
+            f"`data.subset` is {wanted}, but the {split.name} split of {config.data.name} has "
+            f"{len(names)} classes; lower it."
+        )
+    kept = names[np.argsort(first)][:wanted]  # in the data set's order
+    return split.take(np.isin(split.labels, kept))
+
+
+def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
+    """(N,) bool: the samples of a fixed random share of the classes, at least two of them."""
+    classes = np.unique(labels)
+    held = max(2, int(share * len(classes) + 1e-9))  # .29 of 100 is 29
+    chosen = np.random.default_rng(0).permutation(len(classes))[:held]
+    return np.isin(labels, classes[chosen])
+
+
+def hold_out(
+    config: Config, train: RetrievalSplit, share: float = 0.25
+) -> tuple[RetrievalSplit, RetrievalSplit]:
+    """The training split without the held-out classes, and these."""
+    held_out = held_out_classes(train.labels, share)
+    left = len(np.unique(train.labels[~held_out]))
+    if left < 2:
+        raise ConfigError(
+            f"`data`: {config.data.name} trains on {len(np.unique(train.labels))} classes, of "
+            f"which holding out {len(np.unique(train.labels[held_out]))} for validation leaves "
+            f"{left}; train on more classes, or hold none out."
+        )
+    if np.unique(train.labels[held_out], return_counts=True)[1].max() < 2:
+        raise ConfigError(
+            "`data`: every class held out for validation has a single sample, so nothing can be "
+            "found; hold more classes out, or none."
+        )
+    return train.take(~held_out), train.take(held_out)

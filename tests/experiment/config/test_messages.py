@@ -1,0 +1,76 @@
+import pytest
+
+from bspml.errors import ConfigError
+from bspml.experiment.config import config_from_mapping
+from bspml.experiment.config.messages import nearest, shown
+
+
+def message(tree):
+    with pytest.raises(ConfigError) as caught:
+        config_from_mapping(tree, "configs/cub.yaml")
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ({"loss": {"alhpa": 1}}, "unknown key `loss.alhpa`; did you mean `alpha`?"),
+        ({"los": {}}, "unknown key `los`; did you mean `loss`?"),
+        ({"lr": 1}, "unknown key `lr`; did you mean `optimizer.lr`?"),
+        (
+            {"sampler": {"zzz": 1}},
+            "unknown key `sampler.zzz`; valid here: classes_per_batch, samples_per_class",
+        ),
+        ({1: 2}, "`1`: expected names as keys; got 1"),
+        ({"seed": "3"}, "`seed`: expected a whole number; got '3'"),
+        ({"seed": 1.0}, "`seed`: expected a whole number; got 1.0; write 1"),
+        ({"seed": True}, "`seed`: expected a whole number; got true"),
+        ({"seed": None}, "`seed`: expected a whole number; got nothing (null)"),
+        ({"loss": None}, "`loss`: expected a section of `key: value` lines; got nothing (null)"),
+        ({"loss": [1]}, "`loss`: expected a section of `key: value` lines; got [1]"),
+        ({"name": 7}, "`name`: expected text; got 7; put it in quotes: name: '7'"),
+        ({"loss": {"alpha": float("nan")}}, "`loss.alpha`: expected a finite number; got nan"),
+        ({"loss": {"alpha": True}}, "`loss.alpha`: expected a number; got true"),
+        (
+            {"evaluation": {"ks": 4}},
+            "`evaluation.ks`: expected a list such as [1, 2, 4]; got 4; write [4]",
+        ),
+        ({"evaluation": {"ks": []}}, "`evaluation.ks`: expected at least 1 value; got []"),
+        ({"evaluation": {"ks": [1, "a"]}}, "`evaluation.ks.1`: expected a whole number; got 'a'"),
+        (
+            {"noise": {"kind": "symetric"}},
+            "`noise.kind` must be one of none, symmetric, pair-flip, small-cluster, open-set, "
+            "instance-dependent; got 'symetric'; did you mean `symmetric`?",
+        ),
+        (
+            {"curriculum": {"warmup": "crossfit"}},
+            "`curriculum.warmup` must be one of features, cross-fit; got 'crossfit'; did you "
+            "mean `cross-fit`?",
+        ),
+        (
+            {"optimizer": {"name": "Adam"}},
+            "`optimizer.name` must be one of adam, adamw, sgd; got 'Adam'; did you mean `adam`?",
+        ),
+    ],
+)
+def test_the_line_names_file_key_expectation_and_remedy(tree, expected):
+    assert message(tree) == f"configs/cub.yaml: {expected}"
+
+
+def test_an_unknown_key_comes_first_and_the_rest_is_counted():
+    tree = {"seed": -1, "loss": {"alpha": -1, "marign": 1}}
+    assert message(tree).startswith("configs/cub.yaml: unknown key `loss.marign`; valid here")
+    assert message(tree).endswith("(and 2 more)")
+
+
+def test_a_line_stays_one_line_and_short_whatever_came():
+    text = message({"name": "a\nb" * 1000})
+    assert "\n" not in text
+    assert len(text) < 300
+    assert len(shown([["x" * 1000] * 1000] * 1000)) < 500
+    assert len(message({"k" * 5000: 1})) < 400
+
+
+def test_nothing_near_is_suggested_for_something_far():
+    assert nearest("zzz", ["alpha", "beta"]) == ""
+    assert nearest(3, ["alpha"]) == ""

@@ -1,0 +1,277 @@
+"""Every name builds, trains a step on random data, and refuses what it does not know."""
+
+import copy
+
+import pytest
+import torch
+from pytorch_metric_learning.trainers import MetricLossOnly
+from torch import nn
+
+from bspml import methods
+from bspml.data.indexed import IndexedDataset, sample_index_getter
+from bspml.errors import InputError
+from bspml.experiment.methods import METHODS, WRAPPERS, MethodContext
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.weights.state import SampleWeights
+
+ROWS, CLASSES, WIDTH = 32, 8, 16
+NAMES = methods.names(wrapped=True)
+
+
+def context(**changes):
+    given = {
+        "num_classes": CLASSES,
+        "embedding_size": WIDTH,
+        "weights": SampleWeights(torch.arange(ROWS) % CLASSES),
+        "noise_rate": 0.25,
+        "seed": 3,
+    }
+    return MethodContext(**{**given, **changes})
+
+
+def batch(seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    emb = torch.randn(ROWS, WIDTH, generator=generator)
+    # Closer than random rows of 16 columns, as after a first epoch: every miner finds pairs.
+    labels = torch.arange(ROWS) % CLASSES
+    emb += 1.5 * torch.randn(CLASSES, WIDTH, generator=generator)[labels] + 1.0
+    return emb.requires_grad_(), labels
+
+
+def step(parts, emb, labels, weights):
+    weights.set_batch(torch.arange(ROWS))
+    pairs = None if parts.miner is None else parts.miner(emb, labels)
+    return parts.loss(emb, labels, pairs)
+
+
+def test_the_registry_has_every_method_of_the_tables_and_the_comparators():
+    assert set(methods.names()) >= {
+        *("contrastive", "triplet-smooth", "margin", "fast-ap", "multi-similarity", "rdml"),
+        *("proxy-anchor", "snr", "spms", "bspml-paper", "bspml", "prism", "clean-only"),
+    }
+    assert "superloss:margin" in NAMES
+    assert "gr:snr" in NAMES
+    assert "imae:prism" in NAMES
+    assert "superloss:proxy-anchor" not in NAMES
+    assert len(set(map(methods.title, NAMES))) == len(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_method_takes_steps_with_finite_gradients(name):
+    here = context()
+    parts = methods.build(name, here)
+    assert parts.name == name
+    for seed in range(3):
+        emb, labels = batch(seed)
+        value = step(parts, emb, labels, here.weights)
+        value.backward()
+        assert value.shape == ()
+        assert value.isfinite()
+        assert emb.grad.isfinite().all()
+        assert emb.grad.abs().sum() > 0
+        for parameter in parts.loss.parameters():
+            assert parameter.grad.isfinite().all()
+    assert parts.loss_has_parameters == bool(list(parts.loss.parameters()))
+    assert all(isinstance(note, str) and note for note in parts.notes)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_builds_are_equal_and_no_global_generator_is_used(name):
+    before = torch.get_rng_state()
+    values = []
+    for _ in range(2):
+        here = context()
+        parts = methods.build(name, here)
+        for seed in range(2):
+            emb, labels = batch(seed)
+            values.append(step(parts, emb, labels, here.weights).detach())
+    assert torch.equal(torch.stack(values[:2]), torch.stack(values[2:]))
+    assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_resumed_loss_goes_on_exactly(name):
+    here, there = context(), context()
+    parts, resumed = methods.build(name, here), methods.build(name, there)
+    for seed in range(3):
+        step(parts, *batch(seed), here.weights)
+    resumed.loss.load_state_dict(copy.deepcopy(parts.loss.state_dict()))
+    for seed in range(3, 5):
+        expected = step(parts, *batch(seed), here.weights)
+        assert torch.equal(step(resumed, *batch(seed), there.weights), expected)
+
+
+@pytest.mark.parametrize("name", methods.names())
+def test_every_method_runs_inside_a_pml_trainer(name):
+    here = context()
+    parts = methods.build(name, here)
+    x, labels = batch()
+    network = nn.Linear(WIDTH, WIDTH)
+    optimizers = {"trunk_optimizer": torch.optim.SGD(network.parameters(), lr=1e-3)}
+    if parts.loss_has_parameters:
+        optimizers["metric_loss_optimizer"] = torch.optim.SGD(parts.loss.parameters(), lr=1e-3)
+    trainer = MetricLossOnly(
+        models={"trunk": network, "embedder": nn.Identity()},
+        optimizers=optimizers,
+        batch_size=ROWS,
+        loss_funcs={"metric_loss": parts.loss},
+        mining_funcs={} if parts.miner is None else {"tuple_miner": parts.miner},
+        dataset=IndexedDataset(torch.utils.data.TensorDataset(x.detach(), labels)),
+        data_device=torch.device("cpu"),
+        dataloader_num_workers=0,
+        data_and_label_getter=sample_index_getter(here.weights),
+    )
+    before = network.weight.detach().clone()
+    trainer.train(num_epochs=2)
+    assert not torch.equal(before, network.weight)
+    assert network.weight.isfinite().all()
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if METHODS[n.split(":")[-1]].needs_weights])
+def test_curricula_can_be_made_from_the_parts(name):
+    here = context()
+    parts = methods.build(name, here)
+    if parts.curriculum_kind == "fixed-clean":
+        here.weights.update(torch.arange(ROWS) % 4 > 0)
+        assert FixedCurriculum(here.weights).training_rows().sum() == 24
+        return
+    assert parts.curriculum["preset"] == parts.curriculum_kind
+    curriculum = SelfPacedCurriculum(here.weights, seed=0, **parts.curriculum)
+    record = curriculum.update(batch()[0].detach())
+    assert 0 <= record.maw <= 1
+    if parts.curriculum_kind == "paper":
+        # Classes of 4 samples: MAW moves in steps of 1/32 at least.
+        assert record.maw == pytest.approx(0.75, abs=0.05)
+
+
+def test_every_default_passes_its_own_check():
+    for name in NAMES:
+        defaults = {key: hyper.default for key, hyper in methods.hyper_parameters(name).items()}
+        methods.check_method(name, defaults)
+        assert all(hyper.says for hyper in methods.hyper_parameters(name).values())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_hyper_parameter_refuses_a_text_it_does_not_know(name):
+    for key in methods.hyper_parameters(name):
+        with pytest.raises(InputError, match=rf"`hyper\.{key}`"):
+            methods.check_method(name, {key: "nonsense"})
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("contrastiv", r"no method is called 'contrastiv'; did you mean `contrastive`\?"),
+        ("MARGIN", r"no method is called 'MARGIN'; did you mean `margin`\?"),
+        ("qqq", r"called 'qqq'\. There are contrastive, .*superloss:NAME, gr:NAME, imae:NAME on"),
+        ("superlos:margin", r"one of superloss, gr, imae; got 'superlos'; did you mean `superl"),
+        ("superloss:margn", r"called 'margn'; did you mean `margin`"),
+        ("superloss:", "called ''"),
+        ("gr:superloss:margin", "One wrapper at a time"),
+        ("superloss:proxy-anchor", "SuperLoss cannot go on proxy-anchor: its values belong to"),
+        ("gr:proxy-anchor", "GR cannot go on proxy-anchor"),
+    ],
+)
+def test_unknown_and_impossible_names_are_refused(name, message):
+    with pytest.raises(InputError, match=message):
+        methods.build(name, context())
+    with pytest.raises(InputError, match=message):
+        methods.check_method(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "hyper", "message"),
+    [
+        ("margin", {"alfa": 1}, r"`hyper\.alfa` is no hyper-parameter of margin; did you mean `al"),
+        ("fast-ap", {"margin": 1}, r"of fast-ap\. It takes num_bins\."),
+        ("margin", {"gr_beta": 1}, "It takes alpha, beta, nu"),
+        ("gr:margin", {"gr_betta": 1}, "did you mean `gr_beta`"),
+        ("fast-ap", {"num_bins": 0}, r"`hyper\.num_bins` must be a whole number of at least 1"),
+        ("rdml", {"eta": -1}, r"`hyper\.eta` must be in \[0, inf\)"),
+        ("contrastive", {"pos_margin": float("nan")}, r"`hyper\.pos_margin` must be in"),
+        ("margin", {"learn_beta": 1}, r"`hyper\.learn_beta` must be true or false; got 1"),
+        ("bspml", {"rule": "cubic"}, r"`hyper\.rule` must be one of threshold, quadratic"),
+        ("superloss:snr", {"superloss_tau": "max"}, r"`hyper\.superloss_tau` must be one of ema"),
+        ("superloss:snr", {"superloss_momentum": 1}, r"momentum` must be below 1"),
+        ("prism", {"noise_rate": 1.5}, r"`hyper\.noise_rate` must be in \[0, 1\]"),
+    ],
+)
+def test_unknown_hyper_parameters_and_values_are_refused(name, hyper, message):
+    with pytest.raises(InputError, match=message):
+        methods.build(name, context(hyper=hyper))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"num_classes": 0}, "`num_classes` must be a whole number"),
+        ({"embedding_size": 0}, "`embedding_size` must be a whole number"),
+        ({"seed": -1}, "`seed` must be a whole number of at least 0"),
+        ({"noise_rate": 1.1}, r"`noise_rate` must be in \[0, 1\]"),
+        ({"num_classes": 9}, "`weights` must have num_classes = 9 classes; got 8"),
+    ],
+)
+def test_a_context_that_does_not_fit_is_refused(changes, message):
+    with pytest.raises(InputError, match=message):
+        context(**changes)
+
+
+@pytest.mark.parametrize("name", ["bspml", "bspml-paper", "spms", "clean-only", "gr:bspml"])
+def test_methods_that_weigh_samples_need_their_table(name):
+    with pytest.raises(InputError, match=r"`weights` must be given: .* weighs samples"):
+        methods.build(name, context(weights=None))
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if not METHODS[n.split(":")[-1]].needs_weights])
+def test_the_others_do_without(name):
+    parts = methods.build(name, context(weights=None))
+    assert not parts.needs_sample_index
+    assert parts.curriculum_kind is None
+    assert methods.sample_confidences(parts) is None
+
+
+@pytest.mark.parametrize("wrapper", WRAPPERS)
+def test_wrapper_settings_reach_the_reducer_and_the_method_s_the_loss(wrapper):
+    given = {"superloss": {"superloss_lam": 0.5}, "gr": {"gr_beta": 3}, "imae": {"imae_T": 4}}
+    parts = methods.build(
+        f"{wrapper}:multi-similarity", context(hyper={"beta": 40, **given[wrapper]})
+    )
+    assert parts.loss.beta == 40
+    reducer = parts.loss.reducer
+    found = {"superloss": "lam", "gr": "beta", "imae": "beta"}[wrapper]
+    assert getattr(reducer, found) == next(iter(given[wrapper].values()))
+    assert any(note.startswith(f"{wrapper}:") for note in parts.notes)
+
+
+def test_confidences_of_samples_are_those_of_the_loss():
+    here = context()
+    plain = methods.build("multi-similarity", here)
+    assert methods.sample_confidences(plain) is None
+    for name in ("superloss:margin", "prism"):
+        parts = methods.build(name, here)
+        assert parts.needs_sample_index
+        for seed in range(3):
+            step(parts, *batch(seed), here.weights)
+        found = methods.sample_confidences(parts)
+        assert found.shape == (ROWS,)
+        assert 0 <= found.min() < found.max() <= 1
+
+
+@pytest.mark.parametrize("wrapper", ["gr", "imae"])
+def test_an_emphasis_is_no_confidence(wrapper):
+    here = context()
+    parts = methods.build(f"{wrapper}:contrastive", here)
+    step(parts, *batch(0), here.weights)
+    assert methods.sample_confidences(parts) is None
+
+
+def test_a_sample_easier_than_average_is_trusted_in_full_and_no_more():
+    here = context()
+    parts = methods.build("superloss:margin", here)
+    for seed in range(3):
+        step(parts, *batch(seed), here.weights)
+    found, sigma = methods.sample_confidences(parts), methods.sigma(parts)
+    met = sigma.isfinite()
+    assert 1 < sigma[met].max() <= 2.7183
+    assert (found[met] == sigma[met].clamp(max=1)).all()
+    assert (found[~met] == 1).all()

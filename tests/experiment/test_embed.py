@@ -1,0 +1,145 @@
+"""Embeddings of a run: its own splits, new photographs, new features, and what it trained on."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import bspml
+from bspml.cli import main
+from bspml.errors import DataError, RunError
+from bspml.experiment.config import load_config
+from bspml.experiment.data import load_data
+from bspml.experiment.embed import embed_named
+from bspml.experiment.run import run_experiment
+from bspml.files.run import RunFolder
+from bspml.networks.feature_cache import extraction
+
+QUICK = [
+    "training.epochs=1",
+    "training.methods=[multi-similarity]",
+    "evaluation.ks=[1]",
+    "evaluation.clustering=false",
+    "network.embedding_size=4",
+]
+
+
+def trained(path, *settings):
+    config = load_config(None, [*QUICK, *settings])
+    folder = run_experiment(config, RunFolder.create(path), figures=False).folder
+    return bspml.load(folder.path, "multi-similarity"), load_data(config)
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory):
+    root = tmp_path_factory.mktemp("photos")
+    rng = np.random.default_rng(0)
+    for c in range(4):
+        (root / f"c{c}").mkdir()
+        for i in range(4):
+            pixels = rng.integers(0, 60, (20, 28, 3)) + 150 * (np.array([1, 2, 4]) & (c + 1) > 0)
+            Image.fromarray(pixels.astype(np.uint8)).save(root / f"c{c}" / f"{i}.png")
+    return root
+
+
+@pytest.fixture(scope="module")
+def on_photos(photos, tmp_path_factory):
+    settings = ["data.name=folder", f"data.root={photos}", "data.image_size=16"]
+    return trained(tmp_path_factory.mktemp("runs") / "photos", *settings)
+
+
+@pytest.fixture(scope="module")
+def features(tmp_path_factory):
+    rng = np.random.default_rng(1)
+    labels = np.repeat([f"c{c}" for c in range(4)], 4)
+    rows = np.repeat(rng.standard_normal((4, 6)), 4, 0) + 0.1 * rng.standard_normal((16, 6))
+    file = tmp_path_factory.mktemp("features") / "features.npz"
+    np.savez(file, embeddings=rows.astype(np.float32), labels=labels)
+    return file
+
+
+@pytest.fixture(scope="module")
+def on_features(features, tmp_path_factory):
+    settings = ["data.name=features", f"data.root={features}", "network.name=mlp"]
+    return trained(tmp_path_factory.mktemp("runs") / "features", *settings)
+
+
+def test_new_photographs_are_shown_as_the_test_images_were(photos, on_photos, tmp_path):
+    run, data = on_photos
+    new = tmp_path / "new"
+    for c in ("c2", "c3"):
+        shutil.copytree(photos / c, new / c)
+    own, copy = embed_named(run, "test"), embed_named(run, str(new))
+    assert own.names == copy.names == [f"c{c}/{i}.png" for c in (2, 3) for i in range(4)]
+    assert torch.equal(own.embeddings, copy.embeddings)
+    assert torch.equal(own.embeddings, run.embed(data.test_images))
+    assert (own.trained_on, copy.trained_on) == (False, False)
+
+
+def test_a_folder_with_photographs_of_the_training_is_known(photos, on_photos):
+    run, _ = on_photos
+    assert embed_named(run, "train").trained_on
+    assert embed_named(run, str(photos)).trained_on
+    assert not embed_named(run, str(photos / "c3")).trained_on
+
+
+def test_a_head_on_features_takes_new_features(on_features, features, tmp_path):
+    run, _ = on_features
+    new = np.random.default_rng(2).standard_normal((3, 6)).astype(np.float32)
+    np.save(tmp_path / "new.npy", new)
+    found = embed_named(run, str(tmp_path / "new.npy"))
+    assert torch.equal(found.embeddings, run.embed(torch.from_numpy(new)))
+    assert (found.labels, found.names) == (None, ["new/0", "new/1", "new/2"])
+    np.savez(tmp_path / "new.npz", embeddings=new, labels=[1, 2, 2], names=["x", "y", "z"])
+    found = embed_named(run, str(tmp_path / "new.npz"))
+    assert (found.labels.tolist(), found.names) == (["1", "2", "2"], ["x", "y", "z"])
+    assert not found.trained_on
+    assert embed_named(run, str(features)).trained_on
+
+
+def test_what_the_network_does_not_take_is_refused(on_features, on_photos, photos, tmp_path):
+    np.savez(tmp_path / "wide.npz", embeddings=np.ones((3, 7)), labels=[1, 2, 2])
+    with pytest.raises(RunError, match="features of 7 numbers; the network of this run takes 6"):
+        embed_named(on_features[0], str(tmp_path / "wide.npz"))
+    with pytest.raises(RunError, match="takes features, not images; give a file of features"):
+        embed_named(on_features[0], str(photos))
+    with pytest.raises(RunError, match="takes images, not features; give a folder of images"):
+        embed_named(on_photos[0], str(tmp_path / "wide.npz"))
+    np.savez(tmp_path / "short.npz", embeddings=np.ones((3, 6)), labels=[1, 2])
+    with pytest.raises(DataError, match="has 3 features, but 2 labels"):
+        embed_named(on_features[0], str(tmp_path / "short.npz"))
+
+
+def test_a_head_on_a_backbone_takes_new_photographs(photos, tmp_path, monkeypatch):
+    def backbone(name, weights=None):
+        return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(2), torch.nn.Flatten())
+
+    monkeypatch.setattr(extraction, "feature_network", backbone)
+    settings = ["data.name=folder", f"data.root={photos}", "data.features=efficientnet-lite0"]
+    head = ["data.image_size=16", f"data.cache={tmp_path / 'cache'}", "network.name=mlp"]
+    run, data = trained(tmp_path / "run", *settings, *head)
+    shutil.copytree(photos / "c2", tmp_path / "new" / "c2")
+    found = embed_named(run, str(tmp_path / "new"))
+    assert torch.equal(found.embeddings, run.embed(data.test_images[:4]))
+    assert found.labels.tolist() == ["c2"] * 4
+
+
+def test_an_audit_of_embeddings_knows_that_they_were_trained(
+    on_features, features, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    run = str(on_features[0].folder.path)
+    for what in ("train", "test"):
+        options = ["--method", "multi-similarity", "-o", f"{what}.npz"]
+        assert main(["embed", run, what, *options]) == 0
+    assert "no honest judge" in capsys.readouterr().err
+    for what, said in (("train", True), ("test", False)):
+        assert main(["audit", f"{what}.npz"]) == 0
+        assert ("no honest judge" in capsys.readouterr().out) == said
+        summary = json.loads((tmp_path / f"{what}-audit" / "summary.json").read_text())
+        assert any("no honest judge" in note for note in summary["notes"]) == said
+    with np.load("test.npz", allow_pickle=False) as archive:
+        assert sorted(archive.files) == ["embeddings", "labels", "names"]

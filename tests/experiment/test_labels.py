@@ -1,0 +1,72 @@
+"""Labels to train on: what is known about them follows from where they come from."""
+
+import numpy as np
+import pytest
+import torch
+
+from bspml.data.retrieval import RetrievalSplit
+from bspml.errors import ConfigError, DataError
+from bspml.experiment.config import load_config
+from bspml.experiment.labels import given_labels
+
+LABELS = np.repeat(["a", "b", "c", "d"], 5)
+SPLIT = RetrievalSplit("train", LABELS, features=torch.zeros(20, 2))
+
+
+def given(*settings):
+    return given_labels(load_config(None, list(settings)), SPLIT, None, None)
+
+
+def test_labels_as_they_are_have_no_mistakes_and_no_decisions():
+    found = given("noise.kind=none")
+    assert found.labels.tolist() == LABELS.tolist()
+    assert not found.is_noisy.any()
+    assert not found.is_outlier.any()
+    assert found.learned.tolist() == LABELS.tolist()
+
+
+def test_a_decision_right_a_mistake_and_makes_one_and_fixes_its_weight(tmp_path):
+    labels = LABELS.copy()
+    labels[0], labels[5:10] = "b", "a"  # no label names b's samples but that one
+    (tmp_path / "l.txt").write_text("\n".join(labels))
+    (tmp_path / "d.csv").write_text(
+        "index,decision,new_label\n0,wrong,a\n5,wrong,\n19,wrong,a\n1,unsure,\n"
+    )
+    found = given(f"noise.labels_file={tmp_path / 'l.txt'}")
+    assert np.flatnonzero(found.is_noisy).tolist() == [0, 5, 6, 7, 8, 9]
+    assert not found.is_outlier.any()
+    found = given(
+        f"noise.labels_file={tmp_path / 'l.txt'}", f"noise.decisions_file={tmp_path / 'd.csv'}"
+    )
+    assert np.flatnonzero(found.is_noisy).tolist() == [5, 6, 7, 8, 9, 19]
+    assert found.learned[[20, 25, 21]].tolist() == ["1.0", "0.0", ""]
+
+
+@pytest.mark.parametrize(
+    ("given_to_5", "decided", "outliers"),
+    [
+        ("a", "5,right,", [5, 6, 7, 8, 9]),
+        ("a", "5,wrong,b", []),  # names the class of the other four first
+        ("b", "5,wrong,a", [5, 6, 7, 8, 9]),  # and here last
+        ("b", "5,wrong,", []),  # dropped, but its label stands
+    ],
+)
+def test_outliers_follow_from_the_labels_after_the_decisions(
+    given_to_5, decided, outliers, tmp_path
+):
+    labels = LABELS.copy()
+    labels[5:10] = [given_to_5, "a", "a", "a", "a"]
+    (tmp_path / "l.txt").write_text("\n".join(labels))
+    (tmp_path / "d.csv").write_text(f"index,decision,new_label\n{decided}\n")
+    found = given(
+        f"noise.labels_file={tmp_path / 'l.txt'}", f"noise.decisions_file={tmp_path / 'd.csv'}"
+    )
+    assert np.flatnonzero(found.is_outlier).tolist() == outliers
+
+
+def test_features_and_as_many_labels_as_samples_are_needed(tmp_path):
+    with pytest.raises(ConfigError, match="it needs features to look with"):
+        given("noise.kind=instance-dependent")
+    (tmp_path / "l.txt").write_text("a\nb\n")
+    with pytest.raises(DataError, match="has 2 labels; the training split of glyphs has 20"):
+        given(f"noise.labels_file={tmp_path / 'l.txt'}")
