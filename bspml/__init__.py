@@ -28,7 +28,7 @@ _HOME = {
     "CrossBatchMemory": "bspml.losses.cross_batch_memory",
     "IndexedDataset": "bspml.data.indexed",
     "PKSampler": "bspml.data.sampler",
-    "SelfPacedCurriculum": "bspml.trainers.curriculum",
+    "SelfPacedCurriculum": "bspml.trainers",
     "evaluate": "bspml.evaluation.retrieval",
     "load": "bspml.experiment.load",
     "audit": "bspml.auditing",

@@ -17,7 +17,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.data import (
+from bspml.data.completeness import Counts, count_faults, halves, missing_paths, present
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.sets import (
     cars196,
     cifar,
     class_folders,
@@ -29,8 +31,6 @@ from bspml.data import (
     path_table,
     sop,
 )
-from bspml.data.completeness import Counts, count_faults, halves, missing_paths, present
-from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError, InputError
 from bspml.tensors.checks import check_choice
 

@@ -11,8 +11,8 @@ and that does not come up again below, or the only cell that is not a whole numb
 
 Labels are integers if every cell is a whole number as Python writes it, else text: 007 and 1_0
 are names.  Empty labels are refused, and so is nan among numbers.  Cells of a CSV follow the
-spreadsheets' convention, see `bspml.files.cells`; lines of a .txt file, one label each, are taken as they
-stand.
+spreadsheets' convention, see `bspml.files.cells`; lines of a .txt file, one label each, are taken
+as they stand.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ For sample i, class c and reference weights w, with S the cosine similarities an
 The soft means lie in [-1, 1], so d lies in [-2, 2].  Taking d instead of s corrects for samples
 that are similar to everything.  The null distribution {d_i(c) : c != y_i}, "what a random wrong
 label looks like", has N (C - 1) values: it is kept as a fine histogram and the N x C table is
-never held.  Ours, not from a paper; `bspml.statistics.noise_rate` turns it into p-values and a rate.
+never held.  Ours, not from a paper; `bspml.statistics.noise_rate` turns it into p-values and a
+rate.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """How many labels are wrong, and which: p-values, Storey's estimate, q-values, an interval.
 
-From `bspml.statistics.contrastive`: d_i is the difficulty of the given label, the null is the difficulty of
-random wrong labels.
+From `bspml.statistics.contrastive`: d_i is the difficulty of the given label, the null is the
+difficulty of random wrong labels.
 
     p_i   = (1 + #{null <= d_i}) / (1 + |null|)       small: fits far better than a random label
     pi    = min(1, #{p_i > .75} / (.25 N))            Storey's estimator of the noise rate
@@ -17,8 +17,8 @@ which vanishes for many classes of many samples:
    classes with share rho = pi / (C - 1), and these do not reach its upper tail.  With
    r = #{p > .75} / (.25 N) this gives r = pi / (1 - rho), that is  pi = r / (1 + r / (C - 1)).
 3. Small classes.  A clean sample whose classmates are all wrong looks wrong as well.  With n
-   samples a class it happens with probability pi^(n - 1) and more; `bspml.statistics.tail_count` solves for
-   pi.
+   samples a class it happens with probability pi^(n - 1) and more; `bspml.statistics.tail_count`
+   solves for pi.
 
 The null is one of labels wrong AT RANDOM: confusions between similar classes look right to it, so
 the estimate is a lower bound for those.  `bspml.statistics.confusions` gives the other bound.

@@ -2,9 +2,9 @@
 
 xi_neg_i = (1/beta) log(1 + A_i) sums exp(beta (S_ij - base)) over all samples j of other classes.
 With beta = 50 a pair at S = .8 counts as much as 22,000 pairs at S = .6: near neighbours decide.
-So the samples are cut into lists (`bspml.statistics.sample_lists`), and the lists near i are visited.  Let V
-be the part of A_i found in the lists visited.  Of a list l that was not visited two things are
-known (`bspml.statistics.sample_lists`): none of its members is more similar to i than
+So the samples are cut into lists (`bspml.statistics.sample_lists`), and the lists near i are
+visited.  Let V be the part of A_i found in the lists visited.  Of a list l that was not visited two
+things are known (`bspml.statistics.sample_lists`): none of its members is more similar to i than
 u_il = cos(max(0, angle(i, c_l) - r_l)), and the mean of exp(beta S_ij) over its n_l members is at
 most exp(beta i.p_l + s_l).  With W_l the sum and w_l the largest of its members' weights,
 

@@ -3,8 +3,9 @@
 Of the statistics of `bspml.statistics.contrastive`
 
     s_i(y_i)      needs the sample's own class only and is exact, at a cost of sum_c N_c^2;
-    t_i           averages over everyone and is sampled: `bspml.statistics.sampled_means` bounds its error;
-    the null      {d_i(c) : c != y_i} has N (C - 1) values; M of them, drawn independently and
+    t_i           averages over everyone and is sampled: `bspml.statistics.sampled_means` bounds its
+    error; the null      {d_i(c) : c != y_i} has N (C - 1) values; M of them, drawn independently
+    and
                   uniformly, are computed, each s_i(c) exactly.
 
 What follows for p-values.  Let e_i bound the error of t_i, and so of d_i = t_i - s_i, let e be the
@@ -138,7 +139,8 @@ def sampled_contrastive_statistics(
         `SampledContrastiveStatistics`.
 
     Raises:
-        InputError: as `bspml.statistics.contrastive.contrastive_statistics`; error or confidence out of range.
+        InputError: as `bspml.statistics.contrastive.contrastive_statistics`; error or confidence
+        out of range.
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))

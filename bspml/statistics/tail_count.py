@@ -1,6 +1,7 @@
 """The count behind the noise rate: p-values in the upper tail, matched by class size.
 
-`bspml.statistics.noise_rate` derives the corrections; here they are solved for the rate and its interval.
+`bspml.statistics.noise_rate` derives the corrections; here they are solved for the rate and its
+interval.
 """
 
 from __future__ import annotations

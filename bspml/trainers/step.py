@@ -5,7 +5,8 @@
                  -> backward of loss / k
       -> optimisers
 
-What is asked for here changes how a step is computed, not what `bspml.trainers.alternating` does around it.
+What is asked for here changes how a step is computed, not what `bspml.trainers.alternating` does
+around it.
 """
 
 from __future__ import annotations

@@ -167,7 +167,8 @@ class SampleWeights(nn.Module):
         """Decide some weights for good: `update` and `reset` leave them from now on.
 
         For what a person said about single labels: 1 for a label known to be right, 0 for a wrong
-        one (`bspml.data.labels.decisions.read_corrected` reads such verdicts).  Saved with the table.
+        one (`bspml.data.labels.decisions.read_corrected` reads such verdicts).  Saved with the
+        table.
 
         Args:
             sample_index: (F,) data-set rows; none twice.

@@ -22,7 +22,7 @@ Which protocol is whose:
 | [Wang GR 2019] 4.2, [Wang IMAE 2019] 5.1 (1) | `symmetric(y, r, exact=False)` |
 | [Castells 2020], table 3 | `symmetric(y, r)` |
 | [Castells 2020], table 4: originals can be maintained | `symmetric(y, r, keep_original=True)` |
-| [Patrini 2017], CIFAR-10 | `asymmetric(y, r, CIFAR10_CONFUSIONS)`, from `bspml.data.sets.cifar_names` |
+| [Patrini 2017], CIFAR-10 | `asymmetric(y, r, CIFAR10_CONFUSIONS)`, in `data.sets.cifar_names` |
 | [Patrini 2017], CIFAR-100 | `sibling_flip(y, r, groups, to="next")` |
 | [Wang GR 2019] appendix D | `sibling_flip(y, r, groups, exact=False)` |
 | [Wang IMAE 2019] 5.1 (2) | `sibling_swap(y, r, groups, exact=False)` |

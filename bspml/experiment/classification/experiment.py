@@ -1,7 +1,7 @@
 """One classification or regression experiment: the plain loss, the robust one, and what they left.
 
-The run folder is that of `bspml.experiment.run`: the resolved configuration, one record per epoch and
-method, a checkpoint per method, weights.csv, predictions.csv, and at the end summary.json; its
+The run folder is that of `bspml.experiment.run`: the resolved configuration, one record per epoch
+and method, a checkpoint per method, weights.csv, predictions.csv, and at the end summary.json; its
 presence means the run is complete.  Whatever interrupts a run, `resume=True` goes on from the last
 checkpoints.
 """

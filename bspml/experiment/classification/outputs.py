@@ -54,9 +54,9 @@ def write_samples(
 ) -> tuple[Tensor, Tensor]:
     """weights.csv and predictions.csv: what the trained network makes of every training sample.
 
-    weights.csv holds the trust in [0, 1] (see `bspml.experiment.classification.losses`), as the audit and the
-    report read it; predictions.csv the prediction, the probability of the given label, the plain
-    loss and the weight as the papers define it.
+    weights.csv holds the trust in [0, 1] (see `bspml.experiment.classification.losses`), as the
+    audit and the report read it; predictions.csv the prediction, the probability of the given
+    label, the plain loss and the weight as the papers define it.
 
     Args:
         folder: of the run.

@@ -1,8 +1,8 @@
 """What a classification or regression experiment can say: `task: classification` or `regression`.
 
 Here every sample has a label of its own (a class, or a number) that a head predicts, where the
-metric-learning experiments of `bspml.experiment.config.schema` compare samples with each other.  A setting
-that nothing would read is refused, not dropped.
+metric-learning experiments of `bspml.experiment.config.schema` compare samples with each other.  A
+setting that nothing would read is refused, not dropped.
 """
 
 from __future__ import annotations

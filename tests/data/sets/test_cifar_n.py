@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bspml import noise
-from bspml.data import cifar_n as module
+from bspml.data.sets import cifar_n as module
 from bspml.data.sets.cifar_n import LABEL_SETS, cifar_n
 from bspml.errors import DataError, InputError, MissingDependencyError
 

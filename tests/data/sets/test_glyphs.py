@@ -10,7 +10,7 @@ import torch
 from matplotlib.textpath import TextPath
 from torch.utils.data import DataLoader
 
-from bspml.data import glyphs as module
+from bspml.data.sets import glyphs as module
 from bspml.data.sets.glyphs import FACES, Glyphs, cache_dir
 from bspml.errors import DataError, InputError
 
