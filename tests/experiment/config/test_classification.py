@@ -13,7 +13,7 @@ from bspml.experiment.config import (
     load_experiment,
 )
 
-FOLDER = Path(__file__).parents[2] / "configs" / "classification"
+FOLDER = Path(__file__).parents[3] / "configs" / "classification"
 CLASSES, VALUES = "task=classification", "task=regression"
 
 

@@ -11,7 +11,7 @@ from bspml.errors import ConfigError
 from bspml.experiment.config import Config, config_from_mapping, dump_config, load_config
 from bspml.experiment.config.reading import parse_yaml
 
-CONFIGS = Path(__file__).parents[2] / "configs"
+CONFIGS = Path(__file__).parents[3] / "configs"
 
 
 @pytest.fixture
