@@ -89,7 +89,9 @@ def imports_of(path: Path, modules: dict[str, Path]) -> set[str]:
         elif isinstance(node, ast.ImportFrom) and node.module:
             for alias in node.names:
                 inner = f"{node.module}.{alias.name}"
-                found.update(n for n in (inner if inner in modules else node.module,) if n in modules)
+                found.update(
+                    n for n in (inner if inner in modules else node.module,) if n in modules
+                )
     return found
 
 
