@@ -1,0 +1,92 @@
+"""Runs and an audit that version 0.1 wrote still open, resume, report and apply.
+
+`old_runs` was made by the last commit before the modules moved into their rooms: `finished` and
+`interrupted` train bspml, bspml-paper and superloss:contrastive on 8 classes of glyphs (stopped in
+the second method), `classification` the digits, `audit` the embeddings of `finished`.
+`interrupted-then-resumed.jsonl` are the records of that commit's own resume.
+"""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+import bspml
+from bspml.cli import main
+from bspml.experiment.config import load_config
+from bspml.experiment.data import load_data
+
+OLD = Path(__file__).parent / "old_runs"
+# Another processor may round another way; the steps are few enough that it stays a rounding.
+NUMBERS = {"rel": 1e-3, "abs": 2e-2}
+
+
+@pytest.fixture
+def old(tmp_path):
+    """A copy of the old runs, which may be written into."""
+    shutil.copytree(OLD, tmp_path / "old")
+    return tmp_path / "old"
+
+
+def records(path):
+    return [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+
+
+def check_same_glyphs(folder, checkpoint):
+    """The runs hold the identity of their pictures; another matplotlib may draw others."""
+    ours = load_data(load_config(folder / "config.yaml")).fingerprint
+    saved = torch.load(folder / checkpoint, weights_only=True)["fingerprint"]
+    if saved != ours:
+        pytest.skip("matplotlib here draws the glyphs otherwise than where the run was made")
+
+
+def test_a_finished_run_opens_with_its_weights_and_records(old):
+    run = bspml.load(old / "finished", method="bspml")
+    table = (old / "finished" / "weights.csv").read_text("utf-8").splitlines()
+    assert run.finished
+    assert run.sample_weights.shape == (len(table) - 1,)
+    assert [r.method for r in run.records][-1] == "superloss:contrastive"
+    assert run.embed(torch.rand(3, 1, 24, 24)).shape == (3, 8)
+
+
+@pytest.mark.parametrize("name", ["finished", "classification"])
+def test_a_finished_run_is_reported(old, name):
+    assert main(["report", str(old / name)]) == 0
+    assert "<html" in (old / name / "report.html").read_text("utf-8")
+
+
+def test_the_networks_of_a_finished_run_embed_and_evaluate(old, tmp_path):
+    check_same_glyphs(old / "finished", "checkpoint-bspml.pt")
+    assert main(["evaluate", str(old / "finished")]) == 0
+    out = tmp_path / "test.npz"
+    assert main(["embed", str(old / "finished"), "test", "-o", str(out)]) == 0
+
+
+def test_an_interrupted_run_goes_on_as_it_did(old, capsys):
+    folder = old / "interrupted"
+    check_same_glyphs(folder, "checkpoint-bspml.pt")
+    before = records(folder / "records.jsonl")
+    assert main(["train", "--resume", str(folder), "--quiet"]) == 0
+    went_on, expected = (
+        records(folder / "records.jsonl"),
+        records(OLD / "interrupted-then-resumed.jsonl"),
+    )
+    assert [list(r) for r in went_on] == [list(r) for r in expected]
+    assert [(r["method"], r["steps"]) for r in went_on] == [
+        (r["method"], r["steps"]) for r in expected
+    ]
+    # What was trained before the interruption is not trained again.
+    assert went_on[0] == before[0]
+    for new, old_ in zip(went_on, expected, strict=True):
+        assert new["loss"] == pytest.approx(old_["loss"], **NUMBERS)
+        assert new["maw"] == pytest.approx(old_["maw"], **NUMBERS)
+
+
+def test_an_audit_is_reported_and_decisions_on_it_are_applied(old):
+    audit = str(old / "audit")
+    assert main(["report", audit]) == 0
+    assert main(["audit", audit, "--apply", str(OLD / "decisions.csv")]) == 0
+    corrected = (old / "audit" / "labels-corrected.csv").read_text("utf-8")
+    assert corrected == (OLD / "labels-corrected.csv").read_text("utf-8")
