@@ -15,6 +15,7 @@ from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
+from helpers.photos import save_photos
 
 QUICK = [
     "training.epochs=2",
@@ -30,13 +31,7 @@ QUICK = [
 def photos(tmp_path_factory):
     """8 classes of 6 little photographs; a class has a hue, a photograph a shade."""
     root = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    for c in range(8):
-        (root / f"class {c}").mkdir()
-        for i in range(6):
-            pixels = rng.integers(0, 60, (20, 24, 3)) + 150 * (np.array([1, 2, 4]) & (c + 1) > 0)
-            Image.fromarray(pixels.astype(np.uint8)).save(root / f"class {c}" / f"{i}.jpg")
-    return root
+    return save_photos(root, 8, 6, (20, 24), "class {}/{}.jpg")
 
 
 def folder_settings(root, *more):

@@ -11,15 +11,12 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from bspml.errors import InputError
 from bspml.functional import lambertw, superloss, superloss_confidence
+from helpers.draws import double
 
 TAU = math.log(10)
 CAP = 2 / math.e  # sigma is held at e for losses below tau - CAP lam
 SIX_DIGITS = 1e-6  # hand-worked values are given with six digits
 ULPS = 16  # few operations, each within a unit or two, and W within four
-
-
-def double(values, **kw):
-    return torch.tensor(values, dtype=torch.float64, **kw)
 
 
 def exact(loss, tau, lam):

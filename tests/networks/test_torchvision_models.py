@@ -5,10 +5,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.networks import GeM, build_network, feature_network
 from bspml.networks.torchvision_models import load_torchvision
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 @pytest.fixture(scope="module")

@@ -12,14 +12,14 @@ from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer, _check_parts
 from bspml.trainers.loss_reading import LossReader
+from helpers.draws import around_centres
 
 CLASSES, PER_CLASS = 12, 12
 
 
 def make_data(seed=0, rate=0.25):
-    g = torch.Generator().manual_seed(seed)
     true = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
-    X = torch.randn(CLASSES, 10, generator=g)[true] + 0.5 * torch.randn(len(true), 10, generator=g)
+    X = around_centres(true, 10, spread=0.5, seed=seed)
     return X, bspml.data.noise.symmetric(true, rate, seed=seed)
 
 

@@ -1,7 +1,5 @@
 """Configurations with a `task`: defaults, every shipped file, and the text of each error."""
 
-from pathlib import Path
-
 import pytest
 
 from bspml.errors import ConfigError
@@ -12,8 +10,9 @@ from bspml.experiment.config import (
     load_config,
     load_experiment,
 )
+from helpers.places import REPOSITORY
 
-FOLDER = Path(__file__).parents[3] / "configs" / "classification"
+FOLDER = REPOSITORY / "configs" / "classification"
 CLASSES, VALUES = "task=classification", "task=regression"
 
 

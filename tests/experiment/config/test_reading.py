@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,8 +9,9 @@ from hypothesis import strategies as st
 from bspml.errors import ConfigError
 from bspml.experiment.config import Config, config_from_mapping, dump_config, load_config
 from bspml.experiment.config.reading import parse_yaml
+from helpers.places import REPOSITORY
 
-CONFIGS = Path(__file__).parents[3] / "configs"
+CONFIGS = REPOSITORY / "configs"
 
 
 @pytest.fixture
