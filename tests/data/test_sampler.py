@@ -35,8 +35,9 @@ class Items(Dataset):
 @pytest.mark.parametrize("seed", range(4))
 def test_every_batch_has_p_classes_of_k_samples_in_blocks(seed):
     labels = unequal(seed)
-    sampler = PKSampler(labels, 7, 4, batches_per_epoch=40, seed=seed)
-    for batch in sampler:
+    batches = list(PKSampler(labels, 7, 4, batches_per_epoch=40, seed=seed))
+    assert len(batches) == 40
+    for batch in batches:
         blocks = labels[batch].reshape(7, 4)
         assert len(batch) == 28
         assert all(type(row) is int for row in batch)
@@ -48,7 +49,9 @@ def test_every_batch_has_p_classes_of_k_samples_in_blocks(seed):
 def test_rows_of_a_batch_are_distinct_except_in_short_classes(seed):
     labels = unequal(seed)
     sizes = Counter(labels.tolist())
-    for batch in PKSampler(labels, 7, 4, batches_per_epoch=60, seed=seed):
+    batches = list(PKSampler(labels, 7, 4, batches_per_epoch=60, seed=seed))
+    assert len(batches) == 60
+    for batch in batches:
         rows = np.array(batch).reshape(7, 4)
         for group in rows:
             assert len(set(group)) == min(4, sizes[int(labels[group[0]])])
@@ -56,8 +59,9 @@ def test_rows_of_a_batch_are_distinct_except_in_short_classes(seed):
 
 def test_a_short_class_shows_each_of_its_rows_almost_equally():
     labels = [0, 0, 0, 1, 1, 1, 1, 1, 1]
-    sampler = PKSampler(labels, 2, 8, batches_per_epoch=30)
-    for batch in sampler:
+    batches = list(PKSampler(labels, 2, 8, batches_per_epoch=30))
+    assert len(batches) == 30
+    for batch in batches:
         counts = Counter(row for row in batch if row < 3)  # 8 places, 3 rows: 3 + 3 + 2
         assert sorted(counts.values()) == [2, 3, 3]
 
@@ -76,6 +80,7 @@ def test_classes_come_up_equally_often_at_any_point_of_an_epoch():
         seen.update(set(labels[batch].tolist()))
         counts = [seen[c] for c in range(30)]
         assert max(counts) - min(counts) <= 1
+    assert seen.total() == 50 * 7
 
 
 def test_every_sample_is_reachable():
@@ -109,7 +114,9 @@ def test_coverage_is_at_least_that_of_m_per_class_sampler(labels, monkeypatch):
 )
 def test_labels_of_any_kind_are_grouped_by_equality(labels):
     plain = labels.tolist() if hasattr(labels, "tolist") else labels
-    for batch in PKSampler(labels, 2, 3):
+    batches = list(PKSampler(labels, 2, 3))
+    assert batches
+    for batch in batches:
         first, second = [[plain[row] for row in batch[k : k + 3]] for k in (0, 3)]
         assert len(set(first)) == len(set(second)) == 1
         assert first[0] != second[0]
@@ -236,6 +243,7 @@ def test_a_loader_yields_the_samplers_batches_and_the_consumed_count_resumes_it(
         used += 1
         if used == 5:
             break
+    assert used == 5
     assert sampler.position >= used  # workers ask for batches ahead of the loop
     resumed = PKSampler(labels, 4, 4)
     resumed.load_state_dict(sampler.state_dict(position=used))

@@ -191,7 +191,9 @@ def test_decisions_of_an_audit_of_the_whole_folder_are_trained_on(photos, tmp_pa
     assert table.names == data.names
     decided = {data.names[i] for i, flags in enumerate(table.flags) if "decided" in flags}
     assert decided == {"class 0/3.jpg", "class 7/5.jpg"}
-    for suspect in read_json(folder.path / "suspects.json")["suspects"]:
+    suspects = read_json(folder.path / "suspects.json")["suspects"]
+    assert suspects
+    for suspect in suspects:
         assert suspect["name"] == data.names[suspect["index"]]
 
 

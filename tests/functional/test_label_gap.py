@@ -20,6 +20,7 @@ def test_gap_and_gradient_are_those_of_the_definition():
     logits, labels = random_batch()
     logits.requires_grad_()
     label_gap(logits, labels).sum().backward()
+    assert logits.grad.shape == (12, 5)
     for z, y, gradient in zip(logits.tolist(), labels.tolist(), logits.grad.tolist(), strict=True):
         others = {j: math.exp(v) for j, v in enumerate(z) if j != y}
         gap = label_gap(torch.tensor([z], dtype=torch.float64), torch.tensor([y]))

@@ -27,14 +27,16 @@ def balanced(classes, each):
     return np.repeat(np.arange(classes), each)
 
 
-def around_centres(labels, *shape, spread, seed=0, dtype=torch.float32):
+def around_centres(labels, *shape, spread, seed=0, dtype=torch.float32, classes=None):
     """A standard normal centre for each class, and rows (or maps) of `shape` around theirs.
 
     Drawn in `dtype`: first the centres, then the noise, which is multiplied by `spread`.  `seed`
-    may be a generator, for draws before or after these.
+    may be a generator, for draws before or after these.  Where labels are shapes without values,
+    the number of `classes` must be given.
     """
     generator = generator_of(seed)
-    centres = torch.randn(int(labels.max()) + 1, *shape, generator=generator, dtype=dtype)
+    classes = int(labels.max()) + 1 if classes is None else classes
+    centres = torch.randn(classes, *shape, generator=generator, dtype=dtype)
     noise = torch.randn(len(labels), *shape, generator=generator, dtype=dtype)
     return centres[labels] + spread * noise
 

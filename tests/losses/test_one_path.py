@@ -21,7 +21,8 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 
 def batch(seed=0, dtype=torch.float64):
-    rows = around_centres(LABELS, COLUMNS, spread=1.2, seed=seed, dtype=torch.float64)
+    options = {"spread": 1.2, "seed": seed, "dtype": torch.float64, "classes": ROWS // 4}
+    rows = around_centres(LABELS, COLUMNS, **options)
     return rows.to(dtype).requires_grad_()
 
 

@@ -202,6 +202,7 @@ def test_collected_embeddings_are_those_of_the_steps_and_fresh_elsewhere():
     trainer.train(0.5)
     fresh = trainer.embed()
     assert 0 < len(seen) < CLASSES * PER_CLASS
+    assert len(given[0]) == CLASSES * PER_CLASS
     for row, vector in enumerate(given[0]):
         assert torch.equal(vector, seen[row]) if row in seen else torch.allclose(vector, fresh[row])
 

@@ -115,6 +115,7 @@ def test_what_the_papers_need_is_published_as_expected():
         "cifar-10-python.tar.gz",
     }
     for versions in (cifar.CIFAR10_VERSIONS, cifar.CIFAR100_VERSIONS):
+        assert len(versions) == 2
         for version in versions:
             assert sum(version.rows["train"].values()) == 50_000
             assert sum(version.rows["test"].values()) == 10_000

@@ -156,7 +156,9 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(finished, tmp_path, method, 
     folder = RunFolder.open(path)
     assert not folder.finished
     again = run_experiment(load_experiment(folder.config), folder, resume=True)
-    for own in methods_of(config):
+    methods = methods_of(config)
+    assert len(methods) == 3
+    for own in methods:
         a, b = (checkpoints.load(f.checkpoint(own.name)) for f in (folder, finished.folder))
         assert same(a["trainer"], b["trainer"])
     assert without_seconds(folder.records) == without_seconds(finished.folder.records)
