@@ -62,6 +62,14 @@ def test_extras_are_quoted_since_zsh_takes_brackets_for_a_pattern():
     assert not [line for line in lines if not re.search(r"'\S*\[[a-z,-]+\]$", line)]
 
 
+def test_every_test_file_that_a_page_names_is_there():
+    pages = [*REPOSITORY.glob("*.md"), *DOCS.glob("*.md")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    named = set(re.findall(r"\btests/[\w/]+\.py", text))
+    assert len(named) > 5
+    assert not [name for name in named if not (REPOSITORY / name).is_file()]
+
+
 def test_every_figure_of_an_audit_is_explained():
     labels = torch.arange(3).repeat_interleave(4)
     report = bspml.audit(torch.eye(3)[labels] + 0.1 * torch.randn(12, 3), labels)
