@@ -18,8 +18,9 @@ from PIL import Image
 
 import bspml
 from bspml.cli import main
-from bspml.cli.audit_source import Options, feature_network, read_source
+from bspml.cli.audit_source import Options, read_source
 from bspml.errors import InputError
+from bspml.networks import feature_network
 from helpers.commands import run as run_command
 
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from bspml.errors import CheckpointError, ConfigError, RunError
+from bspml.experiment.classification.data import load_data
 from bspml.experiment.classification.experiment import (
     check_experiment,
-    load_data,
     methods_of,
     run_experiment,
 )
