@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_flatten, tree_map
 
 import bspml
 from bspml.statistics.whitening import whiten_embeddings
+from helpers.draws import around_centres
 
 GPU = torch.device("cuda:0")
 aten = torch.ops.aten
@@ -120,9 +121,8 @@ def gpu(monkeypatch):
 
 
 def problem():
-    draw = torch.Generator().manual_seed(0)
     true = torch.arange(160) // 8
-    E = torch.randn(20, 12, generator=draw)[true] + 0.6 * torch.randn(160, 12, generator=draw)
+    E = around_centres(true, 12, spread=0.6)
     return E, bspml.data.noise.symmetric(true, rate=0.3, seed=0).labels
 
 

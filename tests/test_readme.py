@@ -9,9 +9,10 @@ import torch
 import bspml
 from bspml.data.images import SUFFIXES
 from bspml.weights import coordinate, doubly_stochastic
+from helpers.places import REPOSITORY
 
-DOCS = Path(__file__).parent.parent / "docs"
-README = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+DOCS = REPOSITORY / "docs"
+README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
 
 
 def run_blocks(text, name):
@@ -38,7 +39,7 @@ def test_the_block_about_large_data_runs(capsys):
 
 
 def test_every_reference_is_listed():
-    sources = (Path(__file__).parent.parent / "bspml").rglob("*.py")
+    sources = (REPOSITORY / "bspml").rglob("*.py")
     pages = [path for path in DOCS.glob("*.md") if path.name != "references.md"]
     text = README + "".join(path.read_text(encoding="utf-8") for path in [*sources, *pages])
     cited = set(re.findall(r"\[((?:[A-Z&][A-Za-zć-]* )+\d{4})\]", text))
@@ -49,14 +50,24 @@ def test_every_reference_is_listed():
 
 
 def test_extras_are_quoted_since_zsh_takes_brackets_for_a_pattern():
-    top = Path(__file__).parent.parent
     folders = ("bspml", "docs", "configs", "benchmarks")
-    files = [*top.glob("*.md"), *(p for name in folders for p in (top / name).rglob("*.*"))]
+    files = [
+        *REPOSITORY.glob("*.md"),
+        *(p for name in folders for p in (REPOSITORY / name).rglob("*.*")),
+    ]
     read = [p for p in files if p.suffix in (".py", ".md", ".yaml")]
     text = "\n".join(p.read_text(encoding="utf-8") for p in read)
     lines = re.findall(r"pip install .*\[[a-z,-]+\]", text)
     assert len(lines) > 10
     assert not [line for line in lines if not re.search(r"'\S*\[[a-z,-]+\]$", line)]
+
+
+def test_every_test_file_that_a_page_names_is_there():
+    pages = [*REPOSITORY.glob("*.md"), *DOCS.glob("*.md")]
+    text = "\n".join(path.read_text(encoding="utf-8") for path in pages)
+    named = set(re.findall(r"\btests/[\w/]+\.py", text))
+    assert len(named) > 5
+    assert not [name for name in named if not (REPOSITORY / name).is_file()]
 
 
 def test_every_figure_of_an_audit_is_explained():

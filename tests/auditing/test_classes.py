@@ -1,5 +1,6 @@
 """Class flags: statistics against brute force, planted merges and splits, laws."""
 
+from functools import partial
 from itertools import combinations
 
 import numpy as np
@@ -17,19 +18,14 @@ from bspml.auditing.classes import (
     examine_classes,
 )
 from bspml.evaluation.neighbours import unit_rows
+from helpers.draws import clouds as clouds_of
+
+clouds = partial(clouds_of, classes=40, each=16, dim=12, spread=0.25)
 
 
 @pytest.fixture
 def rng():
     return np.random.default_rng(0)
-
-
-def clouds(rng, classes=40, each=16, dim=12, spread=0.25):
-    """Unit rows of well separated classes, and their codes."""
-    centres = rng.standard_normal((classes, dim))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    codes = np.repeat(np.arange(classes), each)
-    return centres[codes] + spread * rng.standard_normal((len(codes), dim)), codes
 
 
 def examine(x, codes, kept=None, seed=0):

@@ -11,14 +11,11 @@ from bspml.errors import InputError
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.noise_rate import estimate_noise
+from helpers.draws import clouds as clouds_of
 
 
 def clouds(classes=20, each=15, dim=16, spread=0.2, seed=0):
-    rng = np.random.default_rng(seed)
-    centres = rng.standard_normal((classes, dim))
-    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
-    codes = np.repeat(np.arange(classes), each)
-    return centres[codes] + spread * rng.standard_normal((len(codes), dim)), codes
+    return clouds_of(np.random.default_rng(seed), classes, each, dim, spread)
 
 
 def noisy(codes, rate, seed=1):

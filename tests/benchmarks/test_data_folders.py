@@ -1,17 +1,17 @@
 """--root of the benchmarks: either layout, the same rows; and a message where it is neither."""
 
 import importlib
-from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from bspml.errors import DataError
+from helpers.places import REPOSITORY
 
 
 @pytest.fixture
 def data_folders(monkeypatch):
-    monkeypatch.syspath_prepend(str(Path(__file__).parents[2] / "benchmarks"))
+    monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     return importlib.import_module("data_folders")
 
 

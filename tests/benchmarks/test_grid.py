@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-from pathlib import Path
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -13,8 +12,8 @@ import pytest
 from bspml.errors import ConfigError
 from bspml.experiment.config import load_config
 from bspml.files.run import RecordLog, RunFolder
+from helpers.places import REPOSITORY
 
-REPOSITORY = Path(__file__).parents[2]
 GRIDS = sorted((REPOSITORY / "configs" / "benchmarks").glob("*.yaml"))
 
 # Two classes a batch, two steps: what is tested is the runner.

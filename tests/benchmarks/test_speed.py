@@ -7,13 +7,14 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+from helpers.places import REPOSITORY
+
+BENCHMARKS = REPOSITORY / "benchmarks"
 
 
 @pytest.fixture

@@ -12,10 +12,10 @@ import pytest
 
 import bspml
 from bspml import noise
-from bspml.cli import main
 from bspml.cli.train import labels_in_words
 from bspml.experiment.config import config_from_mapping
 from bspml.files.tables import read_embeddings, read_labels
+from helpers.commands import run
 
 # A run of seconds.
 SMALL = [
@@ -26,12 +26,6 @@ SMALL = [
     "evaluation.ks=[1]",
     "training.methods=[bspml]",
 ]
-
-
-def run(capsys, *argv):
-    code = main([str(a) for a in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 @pytest.fixture

@@ -18,8 +18,10 @@ from PIL import Image
 
 import bspml
 from bspml.cli import main
-from bspml.cli.audit_source import Options, feature_network, read_source
+from bspml.cli.audit_source import Options, read_source
 from bspml.errors import InputError
+from bspml.networks import feature_network
+from helpers.commands import run as run_command
 
 
 @pytest.fixture
@@ -34,9 +36,7 @@ def case(tmp_path, monkeypatch):
 
 
 def run(capsys, *arguments):
-    code = main(["audit", *map(str, arguments)])
-    out = capsys.readouterr()
-    return code, out.out, out.err
+    return run_command(capsys, "audit", *arguments)
 
 
 def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):

@@ -7,7 +7,7 @@ import sys
 import pytest
 from PIL import Image
 
-from bspml.cli import main
+from helpers.commands import run
 
 
 @pytest.fixture
@@ -17,12 +17,6 @@ def tree(tmp_path):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (9, 9), (200, 10, 10)).save(tmp_path / name)
     return tmp_path
-
-
-def run(capsys, *argv):
-    code = main([str(a) for a in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_a_sound_set_exits_with_0(tree, capsys):

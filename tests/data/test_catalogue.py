@@ -7,6 +7,7 @@ from bspml.data.catalogue import CATALOGUE, load_retrieval
 from bspml.data.completeness import missing_paths
 from bspml.data.sets.cifar_names import CIFAR10_CLASSES
 from bspml.errors import DataError, InputError
+from helpers.published_trees import image_at, write_lines
 
 
 def test_glyphs_need_nothing():
@@ -44,7 +45,7 @@ def test_a_copy_with_fewer_images_is_refused_and_a_subset_is_noted(cub_tree):
     assert "A subset: 1 listed images are not there." in data.notes
 
 
-def test_missing_images_of_a_complete_list_are_counted(tmp_path, write_lines, image_at):
+def test_missing_images_of_a_complete_list_are_counted(tmp_path):
     image_at(tmp_path / "a.jpg")
     write_lines(tmp_path / "labels.csv", ["path,label,split", "a.jpg,a,train", "b.jpg,b,test"])
     with pytest.raises(
@@ -77,9 +78,7 @@ def test_names_and_options_are_checked(tmp_path):
         load_retrieval("cub")
 
 
-def test_links_are_followed_and_those_that_lead_nowhere_are_missing(
-    tmp_path, image_at, write_lines
-):
+def test_links_are_followed_and_those_that_lead_nowhere_are_missing(tmp_path):
     image_at(tmp_path / "elsewhere/deep/a.jpg")
     image_at(tmp_path / "set/b.jpg")
     (tmp_path / "set/x").mkdir()
@@ -100,5 +99,6 @@ def test_links_are_followed_and_those_that_lead_nowhere_are_missing(
 def test_every_set_says_where_it_comes_from():
     for name, entry in CATALOGUE.items():
         assert entry.source.endswith((".", "`.")), name
-        if entry.counts is not None:
-            assert "train" in entry.counts
+    counted = [entry.counts for entry in CATALOGUE.values() if entry.counts is not None]
+    assert len(counted) >= 8
+    assert all("train" in counts for counts in counted)

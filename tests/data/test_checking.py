@@ -6,6 +6,7 @@ import pytest
 
 from bspml.data.checking import check_dataset
 from bspml.errors import InputError
+from helpers.published_trees import image_at, write_lines
 
 
 @pytest.fixture
@@ -34,7 +35,7 @@ def test_a_sound_subset_is_fine(birds):
 
 
 @pytest.mark.parametrize("share", [0.2, 0.5, 0.99])  # in its header, tables or pixels
-def test_one_missing_one_truncated_one_grey(birds, image_at, share):
+def test_one_missing_one_truncated_one_grey(birds, share):
     base, names = birds
     (base / "images" / names[0]).unlink()
     truncate(base / "images" / names[1], share)
@@ -74,7 +75,7 @@ def test_a_file_with_something_behind_its_end_is_no_problem(birds):
     assert check_dataset("cub", base, subset=True).ok
 
 
-def test_damage_inside_shows_when_everything_is_decoded(tmp_path, image_at, write_lines):
+def test_damage_inside_shows_when_everything_is_decoded(tmp_path):
     path = image_at(tmp_path / "a.png", size=(40, 40))
     image_at(tmp_path / "b.png")
     content = bytearray(path.read_bytes())
@@ -97,7 +98,7 @@ def test_a_box_that_leaves_its_image_is_noted(birds):
     assert report.notes == (f"1 box leaves its image and will be cut at the border: {names[0]}.",)
 
 
-def test_sets_that_are_grey_throughout_are_not_remarkable(tmp_path, image_at):
+def test_sets_that_are_grey_throughout_are_not_remarkable(tmp_path):
     for folder in ("a", "b"):
         image_at(tmp_path / folder / "1.png", mode="1")
     assert check_dataset("folder", tmp_path).notes == ()

@@ -8,9 +8,10 @@ from PIL import Image
 
 from bspml.data.images import find_images, inside, read_image, to_pixels
 from bspml.errors import DataError
+from helpers.published_trees import image_at
 
 
-def test_a_grey_jpeg_becomes_three_equal_channels(tmp_path, image_at):
+def test_a_grey_jpeg_becomes_three_equal_channels(tmp_path):
     pixels = to_pixels(read_image(image_at(tmp_path / "a.jpg", mode="L")))
     assert pixels.shape == (3, 10, 12)
     assert (pixels[0] == pixels[1]).all()
@@ -32,7 +33,7 @@ def test_a_box_is_rounded_outwards_and_cut_at_the_border():
         assert inside(empty, (10, 10)) is None
 
 
-def test_a_box_without_a_pixel_names_the_file(tmp_path, image_at):
+def test_a_box_without_a_pixel_names_the_file(tmp_path):
     image_at(tmp_path / "a.jpg")
     with pytest.raises(
         DataError, match=r"a\.jpg: its box \(20, 0, 30, 5\) holds no pixel.*12 x 10"
@@ -40,7 +41,7 @@ def test_a_box_without_a_pixel_names_the_file(tmp_path, image_at):
         read_image(tmp_path / "a.jpg", box=(20, 0, 30, 5))
 
 
-def test_missing_damaged_and_special_files_are_named(tmp_path, image_at):
+def test_missing_damaged_and_special_files_are_named(tmp_path):
     with pytest.raises(DataError, match=r"b\.jpg: is missing"):
         read_image(tmp_path / "b.jpg")
     whole = image_at(tmp_path / "a.jpg").read_bytes()
@@ -52,7 +53,7 @@ def test_missing_damaged_and_special_files_are_named(tmp_path, image_at):
         read_image(tmp_path / "p.jpg")
 
 
-def test_hidden_files_do_not_count_and_capital_suffixes_do(tmp_path, image_at):
+def test_hidden_files_do_not_count_and_capital_suffixes_do(tmp_path):
     for name in ("b/x.JPG", "a/y.png", "a/._y.png", ".git/z.png", "a/note.txt"):
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)

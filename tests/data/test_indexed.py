@@ -77,9 +77,12 @@ def test_the_getter_announces_each_batch(base, workers):
     weights = SampleWeights([5, 5, 9, 9, 2, 2])
     getter = sample_index_getter(weights)
     loader = DataLoader(IndexedDataset(base), batch_size=4, num_workers=workers)
+    announced = []
     for batch in loader:
         x, _ = getter(batch)
         assert weights.batch_index.tolist() == x[:, 0].long().tolist()
+        announced += weights.batch_index.tolist()
+    assert announced == list(range(6))
 
 
 def test_dropping_the_index_leaves_the_batch_announced_before(base):

@@ -10,6 +10,7 @@ from torch.utils.data import DataLoader
 from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
 from bspml.data.transforms import Whole
 from bspml.errors import DataError, InputError
+from helpers.published_trees import image_at
 
 
 def names(*labels):
@@ -17,7 +18,7 @@ def names(*labels):
 
 
 @pytest.fixture
-def photos(tmp_path, image_at):
+def photos(tmp_path):
     paths = [f"{c}/{i}.jpg" for c in "ab" for i in range(3)]
     for i, path in enumerate(paths):
         image_at(tmp_path / path, shade=80 + 20 * i, size=(20, 16))

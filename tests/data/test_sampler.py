@@ -10,10 +10,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from bspml.data.sampler import PKSampler
 from bspml.errors import CheckpointError, InputError
-
-
-def balanced(classes=12, each=8):
-    return np.repeat(np.arange(classes), each)
+from helpers.draws import balanced
 
 
 def unequal(seed=0, classes=30):
@@ -38,8 +35,9 @@ class Items(Dataset):
 @pytest.mark.parametrize("seed", range(4))
 def test_every_batch_has_p_classes_of_k_samples_in_blocks(seed):
     labels = unequal(seed)
-    sampler = PKSampler(labels, 7, 4, batches_per_epoch=40, seed=seed)
-    for batch in sampler:
+    batches = list(PKSampler(labels, 7, 4, batches_per_epoch=40, seed=seed))
+    assert len(batches) == 40
+    for batch in batches:
         blocks = labels[batch].reshape(7, 4)
         assert len(batch) == 28
         assert all(type(row) is int for row in batch)
@@ -51,7 +49,9 @@ def test_every_batch_has_p_classes_of_k_samples_in_blocks(seed):
 def test_rows_of_a_batch_are_distinct_except_in_short_classes(seed):
     labels = unequal(seed)
     sizes = Counter(labels.tolist())
-    for batch in PKSampler(labels, 7, 4, batches_per_epoch=60, seed=seed):
+    batches = list(PKSampler(labels, 7, 4, batches_per_epoch=60, seed=seed))
+    assert len(batches) == 60
+    for batch in batches:
         rows = np.array(batch).reshape(7, 4)
         for group in rows:
             assert len(set(group)) == min(4, sizes[int(labels[group[0]])])
@@ -59,8 +59,9 @@ def test_rows_of_a_batch_are_distinct_except_in_short_classes(seed):
 
 def test_a_short_class_shows_each_of_its_rows_almost_equally():
     labels = [0, 0, 0, 1, 1, 1, 1, 1, 1]
-    sampler = PKSampler(labels, 2, 8, batches_per_epoch=30)
-    for batch in sampler:
+    batches = list(PKSampler(labels, 2, 8, batches_per_epoch=30))
+    assert len(batches) == 30
+    for batch in batches:
         counts = Counter(row for row in batch if row < 3)  # 8 places, 3 rows: 3 + 3 + 2
         assert sorted(counts.values()) == [2, 3, 3]
 
@@ -79,6 +80,7 @@ def test_classes_come_up_equally_often_at_any_point_of_an_epoch():
         seen.update(set(labels[batch].tolist()))
         counts = [seen[c] for c in range(30)]
         assert max(counts) - min(counts) <= 1
+    assert seen.total() == 50 * 7
 
 
 def test_every_sample_is_reachable():
@@ -112,7 +114,9 @@ def test_coverage_is_at_least_that_of_m_per_class_sampler(labels, monkeypatch):
 )
 def test_labels_of_any_kind_are_grouped_by_equality(labels):
     plain = labels.tolist() if hasattr(labels, "tolist") else labels
-    for batch in PKSampler(labels, 2, 3):
+    batches = list(PKSampler(labels, 2, 3))
+    assert batches
+    for batch in batches:
         first, second = [[plain[row] for row in batch[k : k + 3]] for k in (0, 3)]
         assert len(set(first)) == len(set(second)) == 1
         assert first[0] != second[0]
@@ -217,7 +221,7 @@ def test_set_epoch_can_enter_an_epoch_at_a_position():
 
 
 def test_an_abandoned_iteration_does_not_move_the_position_of_a_newer_one():
-    sampler = PKSampler(balanced(), 4, 4)
+    sampler = PKSampler(balanced(12, 8), 4, 4)
     old = iter(sampler)
     next(old)
     sampler.set_epoch(5)
@@ -239,6 +243,7 @@ def test_a_loader_yields_the_samplers_batches_and_the_consumed_count_resumes_it(
         used += 1
         if used == 5:
             break
+    assert used == 5
     assert sampler.position >= used  # workers ask for batches ahead of the loop
     resumed = PKSampler(labels, 4, 4)
     resumed.load_state_dict(sampler.state_dict(position=used))
@@ -246,7 +251,7 @@ def test_a_loader_yields_the_samplers_batches_and_the_consumed_count_resumes_it(
 
 
 def test_pml_takes_it_as_a_batch_sampler():
-    labels = balanced()
+    labels = balanced(12, 8)
     sampler = PKSampler(labels, 4, 4)
     loader = c_f.get_train_dataloader(Items(len(labels)), 999, sampler, 0, None)
     assert [rows.tolist() for _, rows in loader] == list(PKSampler(labels, 4, 4))
@@ -270,7 +275,7 @@ def test_only_allowed_rows_come_up_and_none_allows_all_again():
 
 
 def test_new_rows_restart_an_unfinished_epoch_and_follow_a_finished_one():
-    sampler = PKSampler(balanced(), 4, 4)
+    sampler = PKSampler(balanced(12, 8), 4, 4)
     mask = np.arange(96) % 2 == 0
     next(iter(sampler))
     sampler.set_rows(mask)
@@ -281,7 +286,7 @@ def test_new_rows_restart_an_unfinished_epoch_and_follow_a_finished_one():
 
 
 def test_the_callers_mask_is_copied():
-    sampler = PKSampler(balanced(), 4, 4)
+    sampler = PKSampler(balanced(12, 8), 4, 4)
     mask = np.arange(96) % 2 == 0
     sampler.set_rows(mask)
     mask[:] = False
@@ -312,14 +317,14 @@ def test_one_sample_per_class_needs_no_pairs():
 
 def test_too_few_classes_are_refused_with_the_numbers():
     with pytest.raises(InputError, match=r"with rows to sample, 12 \(96 of 96 rows\); got 13"):
-        PKSampler(balanced(), 13, 4)
+        PKSampler(balanced(12, 8), 13, 4)
     with pytest.raises(InputError, match=r"with rows to sample, 0 \(0 of 0 rows\); got 2"):
         PKSampler([], 2, 2)
 
 
 def test_refused_rows_change_nothing():
-    sampler = PKSampler(balanced(), 4, 4)
-    expected = list(PKSampler(balanced(), 4, 4))
+    sampler = PKSampler(balanced(12, 8), 4, 4)
+    expected = list(PKSampler(balanced(12, 8), 4, 4))
     next(iter(sampler))
     with pytest.raises(InputError, match=r"rows to sample, 3 \(24 of 96 rows\); got 4"):
         sampler.set_rows(np.arange(96) < 24)
@@ -341,21 +346,21 @@ def test_refused_rows_change_nothing():
 )
 def test_arguments_out_of_range_are_named(arguments, name):
     with pytest.raises(InputError, match=f"`{name}` must be a whole number"):
-        PKSampler(balanced(), **{"classes_per_batch": 4, **arguments})
+        PKSampler(balanced(12, 8), **{"classes_per_batch": 4, **arguments})
 
 
 @pytest.mark.parametrize(
     ("other", "text"),
     [
         (PKSampler(balanced(12, 9), 4, 4), "num_samples=108, this sampler has num_samples=96"),
-        (PKSampler(balanced()[::-1].copy() // 2, 4, 4), "labels_sha256"),
-        (PKSampler(balanced(), 4, 4, seed=9), "seed=9, this sampler has seed=0"),
-        (PKSampler(balanced(), 3, 4), "classes_per_batch=3"),
-        (PKSampler(balanced(), 4, 4, batches_per_epoch=2), "batches_per_epoch=2"),
+        (PKSampler(balanced(12, 8)[::-1].copy() // 2, 4, 4), "labels_sha256"),
+        (PKSampler(balanced(12, 8), 4, 4, seed=9), "seed=9, this sampler has seed=0"),
+        (PKSampler(balanced(12, 8), 3, 4), "classes_per_batch=3"),
+        (PKSampler(balanced(12, 8), 4, 4, batches_per_epoch=2), "batches_per_epoch=2"),
     ],
 )
 def test_a_state_of_another_sampler_is_refused(other, text):
-    sampler = PKSampler(balanced(), 4, 4)
+    sampler = PKSampler(balanced(12, 8), 4, 4)
     next(iter(sampler))
     with pytest.raises(CheckpointError, match=text):
         sampler.load_state_dict(other.state_dict())
@@ -364,7 +369,7 @@ def test_a_state_of_another_sampler_is_refused(other, text):
 
 @pytest.mark.parametrize("change", [{"epoch": -1}, {"position": None}, {"drawn_from": 3}])
 def test_a_damaged_state_is_refused_and_changes_nothing(change):
-    sampler = PKSampler(balanced(), 4, 4)
+    sampler = PKSampler(balanced(12, 8), 4, 4)
     state = {**sampler.state_dict(), **change}
     next(iter(sampler))
     with pytest.raises(CheckpointError, match=r"what PKSampler\.state_dict"):

@@ -3,11 +3,12 @@
 import contextlib
 import io
 import re
-from pathlib import Path
 
 import torch
 
-PAGE = Path(__file__).parents[2] / "docs" / "distributed.md"
+from helpers.places import REPOSITORY
+
+PAGE = REPOSITORY / "docs" / "distributed.md"
 CASES = ("loop",)
 
 

@@ -43,6 +43,7 @@ def under_torchrun(path, *extra):
 
 def assert_alike(folder, expected):
     ours, theirs = (RecordLog(f.records).read() for f in (folder, expected))
+    assert ours
     assert [(r.epoch, r.steps, r.phase) for r in ours] == [
         (r.epoch, r.steps, r.phase) for r in theirs
     ]

@@ -8,6 +8,7 @@ from bspml.distributed import from_main, is_main, main_first, rank, sync_weights
 from bspml.errors import InputError
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.sharded import sharded_contrastive_statistics
+from helpers.draws import around_centres
 
 OPTIONS = {
     "auto": {"preset": "auto"},
@@ -18,10 +19,8 @@ OPTIONS = {
 
 
 def data(dtype=torch.float64):
-    generator = torch.Generator().manual_seed(4)
     true = torch.arange(12).repeat_interleave(9)
-    rows = torch.randn(12, 10, generator=generator, dtype=dtype)[true]
-    rows = rows + 0.7 * torch.randn(len(true), 10, generator=generator, dtype=dtype)
+    rows = around_centres(true, 10, spread=0.7, seed=4, dtype=dtype)
     return rows, bspml.data.noise.symmetric(true, 0.3, seed=2).labels
 
 

@@ -14,6 +14,7 @@ from bspml.errors import InputError
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer
 from bspml.trainers.step import StepTrainer
+from helpers.draws import around_centres
 
 EPOCHS = 2.5
 # How near to one process.  Weights that are not 0 or 1 are solved for from single precision.
@@ -40,9 +41,7 @@ def make(kind):
     logging.getLogger("PML").setLevel(logging.ERROR)
     torch.manual_seed(0)
     true = torch.arange(10).repeat_interleave(10)
-    generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(10, 8, generator=generator, dtype=torch.float64)
-    inputs = centres[true] + 0.4 * torch.randn(100, 8, generator=generator, dtype=torch.float64)
+    inputs = around_centres(true, 8, spread=0.4, dtype=torch.float64)
     noisy = bspml.data.noise.symmetric(true, 0.3, seed=1)
     network = torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(), torch.nn.Linear(16, 6)

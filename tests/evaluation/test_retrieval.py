@@ -17,14 +17,11 @@ from bspml.errors import InputError, MissingDependencyError
 from bspml.evaluation.clustering import kmeans
 from bspml.evaluation.neighbours import unit_rows
 from bspml.evaluation.retrieval import CollapseWarning, evaluate
+from helpers.draws import randn
 
 BACKENDS = ("torch", "faiss")
 # Means of at most some hundred float64 numbers, summed in another order.
 TOLERANCE = 1e-12
-
-
-def randn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def oracle(embeddings, labels, ks, gallery=None, gallery_labels=None):

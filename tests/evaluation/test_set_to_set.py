@@ -13,12 +13,9 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 from bspml.errors import InputError
 from bspml.evaluation import evaluate, evaluate_sets
 from bspml.evaluation.neighbours import unit_rows
+from helpers.draws import randn
 
 TOLERANCE = 1e-12
-
-
-def randn(*shape, seed=0):
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 def averages(frames, set_ids, unit):

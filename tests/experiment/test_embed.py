@@ -6,7 +6,6 @@ import shutil
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 import bspml
 from bspml.cli import main
@@ -17,6 +16,7 @@ from bspml.experiment.embed import embed_named
 from bspml.experiment.run import run_experiment
 from bspml.files.run import RunFolder
 from bspml.networks.feature_cache import extraction
+from helpers.photos import save_photos
 
 QUICK = [
     "training.epochs=1",
@@ -35,14 +35,7 @@ def trained(path, *settings):
 
 @pytest.fixture(scope="module")
 def photos(tmp_path_factory):
-    root = tmp_path_factory.mktemp("photos")
-    rng = np.random.default_rng(0)
-    for c in range(4):
-        (root / f"c{c}").mkdir()
-        for i in range(4):
-            pixels = rng.integers(0, 60, (20, 28, 3)) + 150 * (np.array([1, 2, 4]) & (c + 1) > 0)
-            Image.fromarray(pixels.astype(np.uint8)).save(root / f"c{c}" / f"{i}.png")
-    return root
+    return save_photos(tmp_path_factory.mktemp("photos"), 4, 4, (20, 28), "c{}/{}.png")
 
 
 @pytest.fixture(scope="module")

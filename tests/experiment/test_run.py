@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -24,6 +23,8 @@ from bspml.experiment.data import load_data
 from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
+from helpers.comparisons import same
+from helpers.runs import copied
 
 SMALL = [
     "data.subset=24",
@@ -40,19 +41,6 @@ def finished(tmp_path_factory):
     path = tmp_path_factory.mktemp("runs") / "small"
     config = load_config(None, [*SMALL, "training.methods=[multi-similarity, bspml, clean-only]"])
     return run_experiment(config, RunFolder.create(path))
-
-
-def same(a, b):
-    """Equal state, tensors bit for bit."""
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b) or bool(
-            (a.isnan() & b.isnan()).any() and torch.allclose(a, b, rtol=0, atol=0, equal_nan=True)
-        )
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
 
 
 def test_a_run_leaves_records_weights_figures_checkpoints_and_a_summary(finished):
@@ -104,12 +92,6 @@ def test_load_gives_the_network_behind_the_recorded_recall(finished):
     assert not run.model.training
     assert len(names) == len(labels)
     assert run.finished
-
-
-def copied(finished, tmp_path):
-    path = tmp_path / "copy"
-    shutil.copytree(finished.folder.path, path)
-    return RunFolder.open(path)
 
 
 def start(path, *extra):

@@ -16,10 +16,7 @@ from bspml.functional import (
     multi_task_loss,
     reliability_loss,
 )
-
-
-def double(values, **kw):
-    return torch.tensor(values, dtype=torch.float64, **kw)
+from helpers.draws import double
 
 
 @pytest.mark.parametrize(

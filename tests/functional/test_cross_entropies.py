@@ -11,6 +11,8 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from bspml.errors import InputError
 from bspml.functional import gce, mae, truncated_gce
+from helpers.comparisons import label_probability
+from helpers.draws import logits_and_labels as random_batch
 
 SIX_DIGITS = 1e-6
 
@@ -21,16 +23,6 @@ def two_class(p, dtype=torch.float64):
         torch.tensor([[math.log(p), math.log1p(-p)]], dtype=dtype),
         torch.zeros(1, dtype=torch.long),
     )
-
-
-def random_batch(seed=0, rows=10, classes=4):
-    generator = torch.Generator().manual_seed(seed)
-    logits = 3 * torch.randn(rows, classes, dtype=torch.float64, generator=generator)
-    return logits, torch.randint(classes, (rows,), generator=generator)
-
-
-def label_probability(logits, labels):
-    return logits.softmax(1).gather(1, labels[:, None]).squeeze(1)
 
 
 def gradient_norm(loss, logits, labels):

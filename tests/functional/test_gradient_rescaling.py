@@ -1,6 +1,7 @@
 """Gradient rescaling against worked values, its members, and the integral that is its loss."""
 
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -10,24 +11,12 @@ from scipy.integrate import quad
 
 from bspml.errors import InputError
 from bspml.functional import gce, gr_cross_entropy, gr_weight, imae, mae
+from helpers.comparisons import gradient, label_probability
+from helpers.draws import logits_and_labels
+
+random_batch = partial(logits_and_labels, rows=16, classes=5)
 
 SIX_DIGITS = 1e-6
-
-
-def random_batch(seed=0, rows=16, classes=5, scale=3.0):
-    generator = torch.Generator().manual_seed(seed)
-    logits = scale * torch.randn(rows, classes, dtype=torch.float64, generator=generator)
-    return logits, torch.randint(classes, (rows,), generator=generator)
-
-
-def gradient(loss, logits, labels):
-    logits = logits.detach().clone().requires_grad_()
-    loss(logits, labels).sum().backward()
-    return logits.grad
-
-
-def label_probability(logits, labels):
-    return logits.softmax(1).gather(1, labels[:, None]).squeeze(1)
 
 
 def entropy(logits, labels):

@@ -1,6 +1,7 @@
 """The gap between the label's logit and the others, against fifty digits and plain softmax."""
 
 import math
+from functools import partial
 
 import mpmath
 import pytest
@@ -10,18 +11,16 @@ from torch.autograd import gradcheck, gradgradcheck
 from bspml.errors import InputError
 from bspml.functional import gce, gr_cross_entropy, imae, mae, truncated_gce
 from bspml.functional.label_gap import cross_entropy_of_gap, error_of_gap, label_gap
+from helpers.draws import logits_and_labels
 
-
-def random_batch(seed=0, rows=12, classes=5, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    logits = 4 * torch.randn(rows, classes, dtype=dtype, generator=generator)
-    return logits, torch.randint(classes, (rows,), generator=generator)
+random_batch = partial(logits_and_labels, rows=12, classes=5, scale=4.0)
 
 
 def test_gap_and_gradient_are_those_of_the_definition():
     logits, labels = random_batch()
     logits.requires_grad_()
     label_gap(logits, labels).sum().backward()
+    assert logits.grad.shape == (12, 5)
     for z, y, gradient in zip(logits.tolist(), labels.tolist(), logits.grad.tolist(), strict=True):
         others = {j: math.exp(v) for j, v in enumerate(z) if j != y}
         gap = label_gap(torch.tensor([z], dtype=torch.float64), torch.tensor([y]))

@@ -11,15 +11,12 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from bspml.errors import InputError
 from bspml.functional import lambertw, superloss, superloss_confidence
+from helpers.draws import double
 
 TAU = math.log(10)
 CAP = 2 / math.e  # sigma is held at e for losses below tau - CAP lam
 SIX_DIGITS = 1e-6  # hand-worked values are given with six digits
 ULPS = 16  # few operations, each within a unit or two, and W within four
-
-
-def double(values, **kw):
-    return torch.tensor(values, dtype=torch.float64, **kw)
 
 
 def exact(loss, tau, lam):
@@ -97,22 +94,27 @@ LAMBDAS = st.floats(1e-3, 1e3)
 
 
 @given(LOSSES, st.floats(-5, 5), LAMBDAS)
-def test_it_is_the_definition_in_float64(loss, tau, lam):
+def test_the_loss_is_the_definition_in_float64(loss, tau, lam):
     sigma, value = exact(loss, tau, lam)
     eps = torch.finfo(torch.float64).eps
-    excess = abs(loss - tau)
     got = superloss(double([loss]), tau, lam).item()
     # The rounding of l - tau enters the loss times sigma.
     slack = ULPS * eps * (abs(value) + float(sigma) * (abs(loss) + abs(tau)))
     assert abs(got - value) <= slack
+
+
+@given(LOSSES, st.floats(-5, 5), LAMBDAS)
+def test_the_confidence_is_the_definition_in_float64(loss, tau, lam):
     beta = (loss - tau) / lam
-    if abs(beta + CAP) > 1e-6:
-        above = max(beta + CAP, 1e-6)
-        blow_up = max(1, 1 / math.sqrt(above))
-        relative = ULPS * eps * (1 + (abs(loss) + abs(tau)) / max(excess, 1e-300) * blow_up)
-        assert abs(superloss_confidence(double([loss]), tau, lam).item() - sigma) <= (
-            relative * sigma * max(1.0, min(abs(beta), 4))
-        )
+    assume(abs(beta + CAP) > 1e-6)
+    sigma, _ = exact(loss, tau, lam)
+    eps = torch.finfo(torch.float64).eps
+    above = max(beta + CAP, 1e-6)
+    blow_up = max(1, 1 / math.sqrt(above))
+    relative = ULPS * eps * (1 + (abs(loss) + abs(tau)) / max(abs(loss - tau), 1e-300) * blow_up)
+    assert abs(superloss_confidence(double([loss]), tau, lam).item() - sigma) <= (
+        relative * sigma * max(1.0, min(abs(beta), 4))
+    )
 
 
 def test_it_is_the_definition_in_float32():
@@ -252,17 +254,21 @@ def test_extreme_losses_give_numbers_and_right_ones(lam, tau):
     top, tiny = torch.finfo(torch.float32).max, torch.finfo(torch.float32).tiny
     assert not values.isnan().any()
     assert torch.equal(losses.grad, sigmas)
+    finite = 0
     for loss, value, sigma in zip(losses.tolist(), values.tolist(), sigmas.tolist(), strict=True):
         true_sigma, true_value = exact(loss, tau, lam)
         assert abs(sigma - true_sigma) <= 1e-5 * true_sigma + tiny
         if abs(true_value) < top:
+            finite += 1
             assert abs(value - true_value) <= 1e-5 * abs(true_value) + tiny
         elif abs(true_value) > 1.0001 * top:
             assert math.isinf(value)
+    assert finite
 
 
 def test_extreme_losses_in_float64():
     losses = double([1.7e308, -1e308, 1e300, -1e-320, 0.0], requires_grad=True)
+    infinite = []
     for lam in (1e-300, 1e-3, 1.0, 1e300):
         for tau in (-1.7e308, 0.0, 1.7e308):
             losses.grad = None
@@ -273,10 +279,12 @@ def test_extreme_losses_in_float64():
             ):
                 true_sigma, true_value = exact(loss, tau, lam)
                 assert abs(sigma - true_sigma) <= 1e-12 * true_sigma + 1e-307
-                if abs(true_value) < 1.79e308:
-                    assert abs(value - true_value) <= 1e-12 * abs(true_value) + 1e-307
-                else:
+                infinite.append(abs(true_value) >= 1.79e308)
+                if infinite[-1]:
                     assert math.isinf(value)
+                else:
+                    assert abs(value - true_value) <= 1e-12 * abs(true_value) + 1e-307
+    assert (len(infinite), sum(infinite)) == (60, 20)
 
 
 def test_infinite_losses_have_their_limits_and_nan_stays_nan():

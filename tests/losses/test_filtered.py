@@ -12,6 +12,7 @@ from bspml.losses.filtered import FilteredLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.prism import PRISMFilter
 from bspml.weights.state import SampleWeights
+from helpers.draws import normal_batch
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 KEEP = torch.tensor([True, True, False, True, True, False, True, True])
@@ -29,9 +30,7 @@ class Keep(nn.Module):
 
 
 def batch():
-    generator = torch.Generator().manual_seed(0)
-    emb = torch.randn(8, 3, generator=generator, dtype=torch.float64)
-    return emb.requires_grad_(), torch.arange(8) // 2 % 3
+    return normal_batch(8, 3, 1)[0], torch.arange(8) // 2 % 3
 
 
 @pytest.mark.parametrize(

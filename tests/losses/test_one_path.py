@@ -10,6 +10,7 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.weights.state import SampleWeights
+from helpers.draws import around_centres
 
 ROWS, COLUMNS = 24, 6
 LABELS = torch.arange(ROWS) // 4
@@ -20,10 +21,9 @@ needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GP
 
 
 def batch(seed=0, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(ROWS // 4, COLUMNS, generator=generator, dtype=torch.float64)
-    noise = torch.randn(ROWS, COLUMNS, generator=generator, dtype=torch.float64)
-    return (centres[LABELS] + 1.2 * noise).to(dtype).requires_grad_()
+    options = {"spread": 1.2, "seed": seed, "dtype": torch.float64, "classes": ROWS // 4}
+    rows = around_centres(LABELS, COLUMNS, **options)
+    return rows.to(dtype).requires_grad_()
 
 
 def table():

@@ -11,15 +11,14 @@ from pytorch_metric_learning.reducers import DoNothingReducer, MeanReducer
 from bspml.errors import InputError
 from bspml.losses.rdml import RDMLLoss
 from bspml.losses.reducers import GradientRescaling, SuperLoss
+from helpers.draws import normal_batch
 
 ETAS = (0.5, 1.0, 2.0, 3.0, 4.0)
 EXACT = {"rtol": 0, "atol": 1e-12}
 
 
 def batch(rows=12, classes=4, dtype=torch.float64, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    emb = torch.randn(rows, 5, generator=generator, dtype=torch.float64).to(dtype)
-    return emb.requires_grad_(), torch.arange(rows) % classes
+    return normal_batch(rows, 5, classes, seed, dtype)
 
 
 def loop(emb, labels, eta, margin):

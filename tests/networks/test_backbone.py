@@ -5,10 +5,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.networks import GeM, PretrainedNet
 from bspml.networks.backbone import Backbone
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 def test_pretrained_nets_scale_pixels_themselves_and_show_grey_as_three_equal_channels():

@@ -4,10 +4,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.networks import build_network, feature_network
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 def test_the_embeddings_are_not_normalised():

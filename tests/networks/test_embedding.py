@@ -7,12 +7,9 @@ from torch.utils.data import Dataset, TensorDataset
 
 from bspml.errors import DataError, InputError
 from bspml.networks import build_network, embed
+from helpers.draws import pixels
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
 
 
 class Pairs(Dataset):

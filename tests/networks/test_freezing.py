@@ -8,10 +8,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.networks import SmallConvNet, build_network, freeze_backbone, freeze_batchnorm
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 def test_frozen_statistics_survive_train_copy_and_pickle():

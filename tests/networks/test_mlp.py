@@ -1,11 +1,7 @@
-import torch
 from torch import nn
 
 from bspml.networks import MLPHead
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 def test_mlp_head_has_one_hidden_layer_or_none():

@@ -4,10 +4,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.networks import SmallConvNet
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 @pytest.mark.parametrize("size", [(24, 24), (28, 28), (8, 8), (33, 40), (64, 64)])

@@ -7,10 +7,7 @@ from torch import nn
 
 from bspml.errors import DataError, InputError, MissingDependencyError
 from bspml.networks import GeM, build_network, feature_network
-
-
-def pixels(*shape, seed=0):
-    return torch.rand(*shape, generator=torch.Generator().manual_seed(seed))
+from helpers.draws import pixels
 
 
 class SelectAdaptivePool2d(nn.Module):

@@ -19,6 +19,7 @@ def saved(state, path):
 
 
 def assert_equal(net, other):
+    assert net.state_dict()
     for (name, a), b in zip(net.state_dict().items(), other.state_dict().values(), strict=True):
         assert torch.equal(a, b), name
 
@@ -106,8 +107,7 @@ def test_small_conv_takes_its_own_saved_weights_and_no_others(tmp_path):
     saved = build_network("small-conv", 8, seed=1)
     torch.save(saved.state_dict(), tmp_path / "net.pt")
     loaded = build_network("small-conv", 8, weights=tmp_path / "net.pt", seed=2)
-    for a, b in zip(saved.state_dict().values(), loaded.state_dict().values(), strict=True):
-        assert torch.equal(a, b)
+    assert_equal(saved, loaded)
     with pytest.raises(DataError, match=r"net\.pt does not fit SmallConvNet: .*head\.weight"):
         build_network("small-conv", 9, weights=tmp_path / "net.pt")
     with pytest.raises(DataError, match="there is no file"):

@@ -18,6 +18,7 @@ from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json, write
 from bspml.report.page import PageData, image_url, load_page, render_page, save_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.svg import class_bars_svg, curves_svg, histogram_svg
+from helpers.page_entries import class_row, suspect
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -33,23 +34,6 @@ HOSTILE = [
     "$x$",
     "",
 ]
-
-
-def suspect(index=0, label="cat", suggested="dog", **changes):
-    entry = {
-        "index": index, "name": f"{index}.png", "label": label, "suggested": suggested,
-        "margin": 0.1, "p": 0.9, "q": 0.3, "weight": 0.0, "image": None, "text": None,
-        "own": [], "other": [],
-    }  # fmt: skip
-    return {**entry, **changes}
-
-
-def class_row(label="cat", **changes):
-    entry = {
-        "label": label, "support": 10, "mean_weight": 0.7, "share_flagged": 0.3,
-        "looks_like_two": False, "looks_like": "",
-    }  # fmt: skip
-    return {**entry, **changes}
 
 
 class Parsed(HTMLParser):

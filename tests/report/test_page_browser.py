@@ -3,8 +3,6 @@
 import csv
 import dataclasses
 import io
-import os
-import shutil
 import struct
 import zlib
 from pathlib import Path
@@ -14,9 +12,9 @@ import pytest
 from bspml.files.cells import protected_cell
 from bspml.report import page
 from bspml.report.page import PageData, render_page
-
-if os.environ.get("BSPML_NO_BROWSER") == "1":
-    pytest.skip("BSPML_NO_BROWSER=1", allow_module_level=True)
+from helpers import page_entries
+from helpers.browsers import chromium_path
+from helpers.page_entries import class_row
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -49,16 +47,9 @@ HOSTILE = [
 
 @pytest.fixture(scope="module")
 def browser():
-    path = os.environ.get("BSPML_CHROMIUM") or shutil.which("chromium")
-    if not path:
-        pytest.fail(
-            "no chromium: apt-get install -y chromium (or name one in BSPML_CHROMIUM; "
-            "BSPML_NO_BROWSER=1 leaves these tests out)"
-        )
-    try:
-        from playwright.sync_api import sync_playwright
-    except ImportError:
-        pytest.fail("no playwright: pip install 'bspml[test]' (or set BSPML_NO_BROWSER=1)")
+    path = chromium_path()
+    from playwright.sync_api import sync_playwright
+
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=FLAGS)
         yield browser
@@ -107,19 +98,8 @@ def png(path: Path):
 
 
 def suspect(index, label, suggested="", **changes):
-    entry = {
-        "index": index, "name": "", "label": label, "suggested": suggested, "margin": None,
-        "p": 0.9, "q": 0.2, "weight": 0.0, "image": None, "text": None, "own": [], "other": [],
-    }  # fmt: skip
-    return {**entry, **changes}
-
-
-def class_row(label, share=0.3, **changes):
-    entry = {
-        "label": label, "support": 10, "mean_weight": 0.7, "share_flagged": share,
-        "looks_like_two": False, "looks_like": "",
-    }  # fmt: skip
-    return {**entry, **changes}
+    changes = {"name": "", "margin": None, "q": 0.2, **changes}
+    return page_entries.suspect(index, label, suggested, **changes)
 
 
 def animals():

@@ -12,14 +12,14 @@ from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer, _check_parts
 from bspml.trainers.loss_reading import LossReader
+from helpers.draws import around_centres
 
 CLASSES, PER_CLASS = 12, 12
 
 
 def make_data(seed=0, rate=0.25):
-    g = torch.Generator().manual_seed(seed)
     true = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
-    X = torch.randn(CLASSES, 10, generator=g)[true] + 0.5 * torch.randn(len(true), 10, generator=g)
+    X = around_centres(true, 10, spread=0.5, seed=seed)
     return X, bspml.data.noise.symmetric(true, rate, seed=seed)
 
 
@@ -202,6 +202,7 @@ def test_collected_embeddings_are_those_of_the_steps_and_fresh_elsewhere():
     trainer.train(0.5)
     fresh = trainer.embed()
     assert 0 < len(seen) < CLASSES * PER_CLASS
+    assert len(given[0]) == CLASSES * PER_CLASS
     for row, vector in enumerate(given[0]):
         assert torch.equal(vector, seen[row]) if row in seen else torch.allclose(vector, fresh[row])
 

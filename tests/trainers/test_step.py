@@ -11,6 +11,7 @@ from bspml.data.indexed import sample_index_getter
 from bspml.errors import ConfigError, InputError
 from bspml.experiment.config import load_config
 from bspml.trainers.step import StepTrainer
+from helpers.draws import around_centres
 
 CLASSES, PER_CLASS = 8, 6
 LABELS = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
@@ -29,13 +30,6 @@ class Net(torch.nn.Module):
         return self.head(out.flatten(1))
 
 
-def images(dtype=torch.float64):
-    generator = torch.Generator().manual_seed(0)
-    centres = torch.randn(CLASSES, 2, 6, 6, generator=generator)
-    noise = torch.randn(len(LABELS), 2, 6, 6, generator=generator)
-    return (centres[LABELS] + 0.7 * noise).to(dtype)
-
-
 def make(kind=StepTrainer, dtype=torch.float64, lr=0.0, workers=0, loss=None, **options):
     logging.getLogger("PML").setLevel(logging.ERROR)
     torch.manual_seed(0)
@@ -52,7 +46,11 @@ def make(kind=StepTrainer, dtype=torch.float64, lr=0.0, workers=0, loss=None, **
         optimizers={"trunk_optimizer": torch.optim.SGD(net.parameters(), lr)},
         batch_size=12,
         loss_funcs={"metric_loss": loss},
-        dataset=bspml.IndexedDataset(torch.utils.data.TensorDataset(images(dtype), LABELS)),
+        dataset=bspml.IndexedDataset(
+            torch.utils.data.TensorDataset(
+                around_centres(LABELS, 2, 6, 6, spread=0.7).to(dtype), LABELS
+            )
+        ),
         data_device=torch.device("cpu"),
         sampler=sampler,
         dataloader_num_workers=workers,
@@ -93,7 +91,9 @@ def test_k_micro_batches_give_the_mean_of_their_gradients_and_losses():
 
 def test_each_micro_batch_holds_whole_classes():
     trainer, _, _ = make(micro_batches=2)
-    for labels in (part[1] for part in trainer._parts(trainer._next_batch())):
+    parts = list(trainer._parts(trainer._next_batch()))
+    assert len(parts) == 2
+    for _, labels, *_ in parts:
         assert labels.bincount(minlength=CLASSES).unique().tolist() == [0, 3]
 
 

@@ -11,16 +11,13 @@ from hypothesis import strategies as st
 from bspml.data.labels.decisions import (
     CorrectedLabels,
     apply_decisions,
-    bare_cell,
     is_corrected,
-    label_cells,
-    protected_cell,
     read_corrected,
     read_decisions,
     write_corrected,
 )
 from bspml.errors import DataError, InputError
-from bspml.files.cells import plain_labels
+from bspml.files.cells import bare_cell, label_cells, plain_labels, protected_cell
 from bspml.files.tables import read_labels
 
 

@@ -6,10 +6,7 @@ import torch
 
 from bspml import noise
 from bspml.data.noise.ambiguity import margins
-
-
-def balanced(classes, size):
-    return np.repeat(np.arange(classes), size)
+from helpers.draws import balanced
 
 
 def test_instance_dependent_noise_hits_the_samples_between_classes():

@@ -4,10 +4,7 @@ import numpy as np
 import pytest
 
 from bspml import noise
-
-
-def balanced(classes, size):
-    return np.repeat(np.arange(classes), size)
+from helpers.draws import balanced
 
 
 def test_pair_flip_goes_to_the_next_class_and_the_last_to_the_first():

@@ -5,10 +5,7 @@ import pytest
 import torch
 
 from bspml import noise
-
-
-def balanced(classes, size):
-    return np.repeat(np.arange(classes), size)
+from helpers.draws import balanced
 
 
 def test_small_clusters_at_half_leave_half_of_the_classes():

@@ -11,10 +11,7 @@ from hypothesis import strategies as st
 import bspml
 from bspml import noise
 from bspml.errors import InputError
-
-
-def balanced(classes, size):
-    return np.repeat(np.arange(classes), size)
+from helpers.draws import balanced
 
 
 def check_consistent(noisy, labels):

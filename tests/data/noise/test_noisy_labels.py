@@ -1,7 +1,5 @@
 """The record of what is wrong: the matrix, the file, and labels whose truth is known."""
 
-import os
-
 import numpy as np
 import pytest
 import torch
@@ -9,6 +7,7 @@ import torch
 from bspml import noise
 from bspml.errors import DataError, InputError
 from bspml.files.tables import read_labels
+from helpers.pickles import Bomb
 
 
 def test_the_sparse_transition_matrix_is_the_dense_one():
@@ -92,14 +91,6 @@ def test_a_file_of_something_else_is_named(tmp_path, change, message):
     np.savez(path, **arrays)
     with pytest.raises(DataError, match=rf"noisy.npz: .*{message}"):
         noise.load(path)
-
-
-class Bomb:
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.marker),)
 
 
 def test_a_file_runs_no_code(tmp_path):

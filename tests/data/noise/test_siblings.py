@@ -6,13 +6,10 @@ import torch
 
 from bspml import noise
 from bspml.errors import InputError
+from helpers.draws import balanced
 
 # Twenty groups of five classes, scattered as in CIFAR-100.
 GROUPS = np.random.default_rng(0).permutation(np.arange(100) % 20)
-
-
-def balanced(classes, size):
-    return np.repeat(np.arange(classes), size)
 
 
 def within(matrix, groups):

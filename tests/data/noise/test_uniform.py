@@ -5,10 +5,7 @@ import pytest
 import torch
 
 from bspml import noise
-
-
-def balanced(classes, size):
-    return np.repeat(np.arange(classes), size)
+from helpers.draws import balanced
 
 
 def test_half_of_a_thousand_is_five_hundred_for_any_number_of_classes():

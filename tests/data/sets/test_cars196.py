@@ -9,6 +9,13 @@ import scipy.io
 from bspml.data.completeness import count_faults, missing_paths
 from bspml.data.sets.cars196 import COUNTS, read_cars196
 from bspml.errors import DataError, InputError
+from helpers.published_trees import (
+    CAR_NAMES,
+    image_at,
+    save_annotations,
+    save_car_names,
+    write_lines,
+)
 
 # file, box (left, top, right, bottom; from 1, inclusive), class.  200 - 250 overflows a byte.
 TRAIN = [("00001.jpg", (2, 3, 300, 260), 1), ("00002.jpg", (200, 10, 250, 20), 99)]
@@ -16,19 +23,19 @@ TEST = [("00001.jpg", (1, 1, 12, 10), 1), ("00002.jpg", (1, 1, 661, 9), 196)]
 
 
 @pytest.fixture
-def devkit(tmp_path, save_annotations, save_car_names):
+def devkit(tmp_path):
     save_annotations(tmp_path / "devkit/cars_train_annos.mat", TRAIN)
     save_annotations(tmp_path / "devkit/cars_test_annos_withlabels.mat", TEST)
     save_car_names(tmp_path / "devkit/cars_meta.mat")
     return tmp_path
 
 
-def test_both_halves_of_classification_train_and_test(devkit, car_names):
+def test_both_halves_of_classification_train_and_test(devkit):
     data = read_cars196(devkit)
     assert data.train.paths == ("cars_train/00001.jpg", "cars_test/00001.jpg")  # one number, twice
     assert data.test.paths == ("cars_train/00002.jpg", "cars_test/00002.jpg")
     # Class 1 is not the first by name; a name may hold a slash.
-    assert set(data.train.labels) == {car_names[0]} != {min(car_names)}
+    assert set(data.train.labels) == {CAR_NAMES[0]} != {min(CAR_NAMES)}
     assert data.test.labels[0] == "Ram C/V Cargo Van Minivan 2012"
 
 
@@ -39,7 +46,7 @@ def test_boxes_count_from_zero_and_do_not_overflow(devkit):
     assert right - left == 51
 
 
-def test_a_box_that_leaves_its_image_is_cut(devkit, image_at):
+def test_a_box_that_leaves_its_image_is_cut(devkit):
     for name in ("cars_train/00002.jpg", "cars_test/00002.jpg"):
         image_at(devkit / name, size=(520, 30) if "test" in name else (260, 30))
     data = read_cars196(devkit)
@@ -54,34 +61,34 @@ def test_a_devkit_without_names_calls_classes_by_number(devkit):
     assert "called by their numbers" in data.notes[0]
 
 
-def test_copies_that_nest_their_folders_are_read(devkit, image_at):
+def test_copies_that_nest_their_folders_are_read(devkit):
     image_at(devkit / "cars_train/cars_train/00001.jpg")
     assert read_cars196(devkit).train.paths[0] == "cars_train/cars_train/00001.jpg"
 
 
-def test_test_annotations_without_classes_say_what_to_get(devkit, save_annotations):
+def test_test_annotations_without_classes_say_what_to_get(devkit):
     (devkit / "devkit/cars_test_annos_withlabels.mat").rename(devkit / "devkit/cars_test_annos.mat")
     with pytest.raises(DataError, match=r"cars_test_annos\.mat holds no classes.*Add cars_test_an"):
         read_cars196(devkit)
 
 
-def test_the_single_file_layout(tmp_path, save_annotations, save_car_names, car_names):
+def test_the_single_file_layout(tmp_path):
     rows = [("car_ims/000001.jpg", (5, 6, 7, 8), 98), ("car_ims/000002.jpg", (5, 6, 7, 8), 99)]
     save_annotations(tmp_path / "a.mat", rows, name_field="relative_im_path", test=[0, 1])
     annotations = scipy.io.loadmat(tmp_path / "a.mat")["annotations"]
     save_car_names(tmp_path / "cars_annos.mat", annotations=annotations)
     data = read_cars196(tmp_path)
     assert data.train.paths == ("car_ims/000001.jpg",)
-    assert data.test.labels.tolist() == [car_names[98]]
+    assert data.test.labels.tolist() == [CAR_NAMES[98]]
 
 
-def test_the_csv_layout_has_dashes_for_slashes(tmp_path, write_lines, image_at, car_names):
-    write_lines(tmp_path / "names.csv", [*car_names[:5], f'"{car_names[5]}"', *car_names[6:]])
+def test_the_csv_layout_has_dashes_for_slashes(tmp_path):
+    write_lines(tmp_path / "names.csv", [*CAR_NAMES[:5], f'"{CAR_NAMES[5]}"', *CAR_NAMES[6:]])
     for split, rows in (("train", TRAIN), ("test", TEST)):
         lines = [f"{name},{','.join(map(str, box))},{c}" for name, box, c in rows]
         write_lines(tmp_path / f"anno_{split}.csv", lines, end="\r\n")
         for name, _, c in rows:
-            folder = car_names[c - 1].replace("/", "-")
+            folder = CAR_NAMES[c - 1].replace("/", "-")
             image_at(tmp_path / "car_data/car_data" / split / folder / name)
     data = read_cars196(tmp_path)
     assert data.test.paths[0] == "train/Ram C-V Cargo Van Minivan 2012/00002.jpg"
@@ -93,10 +100,10 @@ def test_the_csv_layout_has_dashes_for_slashes(tmp_path, write_lines, image_at, 
         read_cars196(tmp_path)
 
 
-def test_published_numbers_are_held_to(tmp_path, write_lines, car_names):
+def test_published_numbers_are_held_to(tmp_path):
     classes = np.concatenate([np.arange(8_054) % 98 + 1, np.arange(8_131) % 98 + 99])
     rows = [f"{i:05d}.jpg,1,1,2,2,{c}" for i, c in enumerate(classes)]
-    write_lines(tmp_path / "names.csv", car_names)
+    write_lines(tmp_path / "names.csv", CAR_NAMES)
     write_lines(tmp_path / "anno_train.csv", rows[:8_144])
     write_lines(tmp_path / "anno_test.csv", rows[8_144:])
     data = read_cars196(tmp_path)
@@ -114,7 +121,7 @@ def test_published_numbers_are_held_to(tmp_path, write_lines, car_names):
         ([("../00001.jpg", (1, 1, 2, 2), 1)], "line 1: .*not a path inside"),
     ],
 )
-def test_impossible_annotations_are_refused(devkit, save_annotations, rows, message):
+def test_impossible_annotations_are_refused(devkit, rows, message):
     save_annotations(devkit / "devkit/cars_train_annos.mat", rows)
     with pytest.raises(DataError, match=message):
         read_cars196(devkit)
@@ -146,8 +153,8 @@ def test_the_format_of_newer_matlab_says_what_to_do(devkit):
         read_cars196(devkit)
 
 
-def test_a_field_longer_than_any_table_s_is_refused(tmp_path, write_lines, car_names):
-    write_lines(tmp_path / "names.csv", car_names)
+def test_a_field_longer_than_any_table_s_is_refused(tmp_path):
+    write_lines(tmp_path / "names.csv", CAR_NAMES)
     write_lines(tmp_path / "anno_train.csv", ["x" * 200_000 + ",1,1,2,2,1"])
     write_lines(tmp_path / "anno_test.csv", ["1.jpg,1,1,2,2,1"])
     with pytest.raises(DataError, match=r"anno_train\.csv: is not a table of commas"):

@@ -20,6 +20,7 @@ from bspml.data.sets.cifar_names import (
     CIFAR100_SUPERCLASSES,
 )
 from bspml.errors import DataError, InputError
+from helpers.pickles import Bomb
 
 LOADERS = {"cifar10": cifar10, "cifar100": cifar100}
 VERSIONS = {"cifar10": "CIFAR10_VERSIONS", "cifar100": "CIFAR100_VERSIONS"}
@@ -114,6 +115,7 @@ def test_what_the_papers_need_is_published_as_expected():
         "cifar-10-python.tar.gz",
     }
     for versions in (cifar.CIFAR10_VERSIONS, cifar.CIFAR100_VERSIONS):
+        assert len(versions) == 2
         for version in versions:
             assert sum(version.rows["train"].values()) == 50_000
             assert sum(version.rows["test"].values()) == 10_000
@@ -209,14 +211,6 @@ def test_a_pickle_with_another_checksum_is_not_opened(small, tmp_path, monkeypat
     file.write_bytes(file.read_bytes() + b" ")
     with pytest.raises(DataError, match=r"data_batch_1: its MD5 checksum is .*is not opened"):
         cifar10(root)
-
-
-class Bomb:
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.marker),)
 
 
 def republish(folder, name, file, value, monkeypatch):

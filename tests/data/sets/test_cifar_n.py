@@ -1,6 +1,5 @@
 """CIFAR-N's label files: both formats, both spellings, the order checked, and no code run."""
 
-import os
 import pickle
 
 import numpy as np
@@ -11,6 +10,7 @@ from bspml import noise
 from bspml.data.sets import cifar_n as module
 from bspml.data.sets.cifar_n import LABEL_SETS, cifar_n
 from bspml.errors import DataError, InputError, MissingDependencyError
+from helpers.pickles import Bomb
 
 N = 400
 CLEAN = np.random.default_rng(0).integers(0, 10, N)
@@ -167,14 +167,6 @@ def test_which_labels_must_be_said_where_there_are_several(tmp_path, suffix):
     plain = write(tmp_path / f"z{suffix}", CLEAN if suffix == ".npy" else torch.from_numpy(CLEAN))
     with pytest.raises(InputError, match="is one plain array; leave it out"):
         cifar_n(plain, "worse")
-
-
-class Bomb:
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return os.mkdir, (str(self.marker),)
 
 
 class Pointer:

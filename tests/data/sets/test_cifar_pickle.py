@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bspml.data.sets import cifar_pickle
+from helpers.comparisons import same
 
 VALUES = {
     "labels": np.arange(7),
@@ -22,16 +23,6 @@ VALUES = {
     "nested": [[np.arange(2)], {"k": np.arange(3)}],
     "bytes": b"\x00\xff",
 }
-
-
-def same(a, b):
-    if isinstance(b, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in b)
-    if isinstance(b, list):
-        return len(a) == len(b) and all(map(same, a, b))
-    if isinstance(b, np.ndarray | np.generic):
-        return a.dtype == b.dtype and a.shape == b.shape and np.array_equal(a, b)
-    return a == b
 
 
 @pytest.mark.parametrize("protocol", range(5))

@@ -4,10 +4,11 @@ import pytest
 
 from bspml.data.sets.class_folders import read_class_folders
 from bspml.errors import DataError
+from helpers.published_trees import image_at
 
 
 @pytest.fixture
-def tree(tmp_path, image_at):
+def tree(tmp_path):
     def make(*paths):
         for path in paths:
             image_at(tmp_path / path)

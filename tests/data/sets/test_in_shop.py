@@ -8,6 +8,7 @@ import pytest
 from bspml.data.completeness import count_faults
 from bspml.data.sets.in_shop import COUNTS, read_in_shop
 from bspml.errors import DataError
+from helpers.published_trees import image_at, write_lines
 
 ROWS = [
     ("img/WOMEN/Dresses/id_00000001/02_1_front.jpg", "id_00000001", "train"),
@@ -17,7 +18,7 @@ ROWS = [
 
 
 @pytest.fixture
-def tree(tmp_path, write_lines):
+def tree(tmp_path):
     """`make(rows)`: the list as it is published, names padded to 70 and statuses to 11 columns."""
 
     def make(rows=ROWS, count=None, where="Eval"):
@@ -40,13 +41,13 @@ def test_splits_and_items_are_read_through_the_padding(tree):
 
 
 @pytest.mark.parametrize("folder", ["", "Img"])
-def test_images_are_found_in_either_place(tree, image_at, folder):
+def test_images_are_found_in_either_place(tree, folder):
     root = tree()
     image_at(root / folder / ROWS[1][0])
     assert read_in_shop(root).test.images(8)[0].shape == (3, 8, 8)
 
 
-def test_boxes_are_matched_by_name(tree, write_lines):
+def test_boxes_are_matched_by_name(tree):
     root = tree()
     lines = [f"{name:<70}  3  1  {i:03d}  045  233  252" for i, (name, _, _) in enumerate(ROWS)]
     head = ["3", "image_name clothes_type pose_type x_1 y_1 x_2 y_2"]

@@ -5,6 +5,7 @@ import pytest
 
 from bspml.data.sets.omniglot import read_omniglot
 from bspml.errors import DataError
+from helpers.published_trees import image_at, write_lines
 
 DRAWINGS = {
     "images_background": ["Greek/character01/0001_01.png", "Greek/character02/0002_01.png"],
@@ -13,7 +14,7 @@ DRAWINGS = {
 
 
 @pytest.fixture
-def tree(tmp_path, image_at):
+def tree(tmp_path):
     def make(pattern="{0}"):
         for folder, names in DRAWINGS.items():
             for name in names:
@@ -43,7 +44,7 @@ def test_hidden_files_do_not_count(tree):
     assert len(read_omniglot(root).train) == 2
 
 
-def test_the_table_says_the_same(tree, write_lines):
+def test_the_table_says_the_same(tree):
     root = tree()
     rows = [
         f"{folder}/{name},{i},{name.rpartition('/')[0]},{split}"
@@ -53,13 +54,14 @@ def test_the_table_says_the_same(tree, write_lines):
     folders = read_omniglot(root)
     write_lines(root / "labels.csv", ["path,class,class_name,split", *rows])
     table = read_omniglot(root)
+    assert len(folders.splits) == 2
     for one, two in zip(folders.splits, table.splits, strict=True):
         assert one.paths == two.paths
         np.testing.assert_array_equal(one.labels, two.labels)
         assert one.content == two.content
 
 
-def test_a_stray_drawing_and_empty_folders_are_refused(tree, image_at):
+def test_a_stray_drawing_and_empty_folders_are_refused(tree):
     root = tree()
     image_at(root / "images_evaluation/0009_01.png")
     with pytest.raises(DataError, match=r"holds 0009_01\.png; expected ALPHABET/CHARACTER"):

@@ -6,6 +6,7 @@ import pytest
 
 from bspml.data.sets.path_table import read_path_table
 from bspml.errors import DataError
+from helpers.published_trees import image_at
 
 ROWS = pd.DataFrame(
     {
@@ -25,7 +26,7 @@ def save(frame, path):
 
 
 @pytest.mark.parametrize("name", ["t.csv", "t.tsv", "t.parquet"])
-def test_every_kind_of_table_says_the_same(tmp_path, name, image_at):
+def test_every_kind_of_table_says_the_same(tmp_path, name):
     image_at(tmp_path / "x/2.jpg")
     data = read_path_table(save(ROWS, tmp_path / name))
     assert data.train.paths == ("x/1.jpg", "x/2.jpg")

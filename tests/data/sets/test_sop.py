@@ -8,6 +8,7 @@ import pytest
 from bspml.data.completeness import count_faults, missing_paths
 from bspml.data.sets.sop import COUNTS, read_sop
 from bspml.errors import DataError
+from helpers.published_trees import image_at, write_lines
 
 HEAD = "image_id class_id super_class_id path"
 TRAIN = ["1 1 1 bicycle_final/11_0.JPG", "2 1 1 bicycle_final/11_1.JPG"]
@@ -15,7 +16,7 @@ TEST = ["3 2 12 toaster_final/22_0.JPG", "4 2 12 toaster_final/22_1.JPG"]
 
 
 @pytest.fixture
-def tree(tmp_path, write_lines):
+def tree(tmp_path):
     def make(train=(HEAD, *TRAIN), test=(HEAD, *TEST), folder="Stanford_Online_Products"):
         write_lines(tmp_path / folder / "Ebay_train.txt", train)
         write_lines(tmp_path / folder / "Ebay_test.txt", test, end="\r\n")
@@ -37,7 +38,7 @@ def test_a_list_without_its_header_and_without_its_folder_is_read_too(tree):
     assert len(data.train) == 2
 
 
-def test_capital_suffixes_are_found_as_they_are(tree, image_at):
+def test_capital_suffixes_are_found_as_they_are(tree):
     root = tree()
     base = root / "Stanford_Online_Products"
     image_at(base / "bicycle_final/11_0.jpg").rename(base / "bicycle_final/11_0.JPG")

@@ -2,17 +2,15 @@
 
 import csv
 import json
-import shutil
 
 import numpy as np
 import pytest
 import torch
 
-from bspml.cli import main
 from bspml.errors import CheckpointError, ConfigError, RunError
+from bspml.experiment.classification.data import load_data
 from bspml.experiment.classification.experiment import (
     check_experiment,
-    load_data,
     methods_of,
     run_experiment,
 )
@@ -23,6 +21,9 @@ from bspml.experiment.config import load_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from bspml.functional import superloss_confidence
+from helpers.commands import run
+from helpers.comparisons import same
+from helpers.runs import copied
 
 SMALL = [
     "task=classification",
@@ -67,22 +68,6 @@ class Interrupt:
             self.left -= 1
             if not self.left:
                 raise KeyboardInterrupt
-
-
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
-
-
-def copied(result, tmp_path):
-    path = tmp_path / "copy"
-    shutil.copytree(result.folder.path, path)
-    return RunFolder.open(path)
 
 
 def without_seconds(path):
@@ -171,7 +156,9 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(finished, tmp_path, method, 
     folder = RunFolder.open(path)
     assert not folder.finished
     again = run_experiment(load_experiment(folder.config), folder, resume=True)
-    for own in methods_of(config):
+    methods = methods_of(config)
+    assert len(methods) == 3
+    for own in methods:
         a, b = (checkpoints.load(f.checkpoint(own.name)) for f in (folder, finished.folder))
         assert same(a["trainer"], b["trainer"])
     assert without_seconds(folder.records) == without_seconds(finished.folder.records)
@@ -300,12 +287,6 @@ def test_with_validation_the_table_speaks_of_validation(tmp_path):
 
 
 # --- command line ---------------------------------------------------------------------------------
-
-
-def run(capsys, *argv):
-    code = main([str(a) for a in argv])
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 def test_the_command_trains_reports_and_resumes(capsys, tmp_path):

@@ -13,6 +13,7 @@ from bspml.experiment.classification.data import load_data
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.training import Trainer, crop_and_mirror
 from bspml.experiment.config import load_experiment
+from helpers.comparisons import same
 
 
 def trainer_of(*settings, n=50, dropout=0.0):
@@ -36,16 +37,6 @@ def trainer_of(*settings, n=50, dropout=0.0):
             nn.Linear(16, 3),
         )
     return Trainer(config, network, SampleLoss(config.loss, 3), images, targets)
-
-
-def same(a, b):
-    if isinstance(a, torch.Tensor):
-        return torch.equal(a, b)
-    if isinstance(a, dict):
-        return a.keys() == b.keys() and all(same(a[k], b[k]) for k in a)
-    if isinstance(a, list | tuple):
-        return len(a) == len(b) and all(map(same, a, b))
-    return a == b
 
 
 class StopError(Exception):

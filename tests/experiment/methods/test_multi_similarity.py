@@ -10,6 +10,7 @@ from bspml.errors import InputError
 from bspml.experiment.methods import MethodContext
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.weights.state import SampleWeights
+from helpers.draws import normal_batch
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 ROWS, CLASSES, WIDTH = 24, 6, 8
@@ -24,9 +25,7 @@ def build(name, known_rate=0.3, **hyper):
 
 
 def batch(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    emb = torch.randn(ROWS, WIDTH, generator=generator, dtype=torch.float64)
-    return emb.requires_grad_()
+    return normal_batch(ROWS, WIDTH, CLASSES, seed)[0]
 
 
 @pytest.mark.parametrize(

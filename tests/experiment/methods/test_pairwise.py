@@ -11,6 +11,7 @@ from bspml import methods
 from bspml.errors import InputError
 from bspml.experiment.methods import MethodContext
 from bspml.experiment.methods.pairwise import SeededNormal
+from helpers.draws import normal_batch
 
 EXACT = {"rtol": 0, "atol": 1e-12}
 ROWS, CLASSES, WIDTH = 12, 4, 6
@@ -21,9 +22,7 @@ def build(name, **hyper):
 
 
 def batch(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    emb = torch.randn(ROWS, WIDTH, generator=generator, dtype=torch.float64)
-    return emb.requires_grad_(), torch.arange(ROWS) % CLASSES
+    return normal_batch(ROWS, WIDTH, CLASSES, seed)
 
 
 def unit(emb):

@@ -9,6 +9,7 @@ from bspml.errors import InputError
 from bspml.losses.reducers import GradientRescaling, SuperLoss, TransformReducer
 from bspml.losses.reducers.catalogue import ABSTRACT, CATALOGUE, DELEGATES, KINDS, entry_of, kind_of
 from bspml.losses.reducers.wrapping import _facts
+from helpers import reducer_kit as kit
 
 EXACT = 1e-12  # float64, sums of at most a few hundred terms in another order
 
@@ -46,7 +47,7 @@ def test_most_losses_can_be_wrapped():
 
 
 @pytest.mark.parametrize("name", WRAPPABLE)
-def test_the_identity_transform_is_the_plain_loss(name, kit):
+def test_the_identity_transform_is_the_plain_loss(name):
     embeddings, labels = kit.batch()
     plain, wrapped = kit.make(name), kit.make(name)
     wrapped.reducer = TransformReducer(wrapped.reducer, _facts(wrapped, CATALOGUE[name]))
@@ -58,7 +59,7 @@ def test_the_identity_transform_is_the_plain_loss(name, kit):
 
 
 @pytest.mark.parametrize("name", WRAPPABLE)
-def test_superloss_with_a_huge_lambda_has_the_plain_gradient(name, kit):
+def test_superloss_with_a_huge_lambda_has_the_plain_gradient(name):
     embeddings, labels = kit.batch()
     _, gradient = kit.value_and_gradient(kit.make(name), embeddings, labels)
     _, ours = kit.value_and_gradient(SuperLoss(kit.make(name), lam=1e12), embeddings, labels)
@@ -66,7 +67,7 @@ def test_superloss_with_a_huge_lambda_has_the_plain_gradient(name, kit):
 
 
 @pytest.mark.parametrize("name", WRAPPABLE)
-def test_superloss_is_the_average_of_the_confidences_times_the_plain_gradients(name, kit):
+def test_superloss_is_the_average_of_the_confidences_times_the_plain_gradients(name):
     """Against a loop over the elements, sigma from its fixed point, the reducer by its meaning."""
     embeddings, labels = kit.batch()
     loss = kit.make(name)
@@ -106,7 +107,7 @@ def fixed_point(loss, tau, lam):
 
 
 @pytest.mark.parametrize("name", [n for n in RESCALABLE if CATALOGUE[n].kind == "hinge"])
-def test_rescaling_a_hinge_by_weights_of_one_is_the_plain_loss(name, kit):
+def test_rescaling_a_hinge_by_weights_of_one_is_the_plain_loss(name):
     embeddings, labels = kit.batch()
     value, gradient = kit.value_and_gradient(kit.make(name), embeddings, labels)
     ours = GradientRescaling(kit.make(name), beta=0, lam=0)
@@ -116,7 +117,7 @@ def test_rescaling_a_hinge_by_weights_of_one_is_the_plain_loss(name, kit):
 
 
 @pytest.mark.parametrize("name", [n for n in RESCALABLE if CATALOGUE[n].kind != "hinge"])
-def test_rescaling_with_the_weights_of_cross_entropy_has_the_plain_gradient(name, kit):
+def test_rescaling_with_the_weights_of_cross_entropy_has_the_plain_gradient(name):
     """beta 2, lam 0 and the identity give w = 2 (1 - p), the weight a log-probability has."""
     embeddings, labels = kit.batch()
     _, gradient = kit.value_and_gradient(kit.make(name), embeddings, labels)
@@ -131,7 +132,7 @@ def tiny_delta(name):
 
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
 @pytest.mark.parametrize("name", REFUSED)
-def test_losses_without_a_value_per_sample_are_refused_by_name(wrapper, name, kit):
+def test_losses_without_a_value_per_sample_are_refused_by_name(wrapper, name):
     loss = kit.make(name)
     before = loss.reducer
     with pytest.raises(InputError, match=f"{wrapper.__name__} cannot wrap {name}: it"):
@@ -140,7 +141,7 @@ def test_losses_without_a_value_per_sample_are_refused_by_name(wrapper, name, ki
     assert not loss._forward_pre_hooks
 
 
-def test_a_loss_with_negative_values_is_refused_by_gradient_rescaling_only(kit):
+def test_a_loss_with_negative_values_is_refused_by_gradient_rescaling_only():
     with pytest.raises(InputError, match="cannot wrap RankedListLoss: its values can be negative"):
         GradientRescaling(kit.make("RankedListLoss"))
     SuperLoss(kit.make("RankedListLoss"))
@@ -153,14 +154,14 @@ def test_every_entry_gives_either_a_kind_or_a_reason(name):
 
 
 @pytest.mark.parametrize("name", WRAPPABLE)
-def test_the_catalogue_knows_the_keys_of_the_loss_dictionary(name, kit):
+def test_the_catalogue_knows_the_keys_of_the_loss_dictionary(name):
     embeddings, labels = kit.batch()
     terms = kit.make(name).compute_loss(embeddings, labels, None, embeddings, labels)
     data = {key for key in terms if not key.endswith("reg_loss")}
     assert data == set(CATALOGUE[name].sub_losses)
 
 
-def test_a_subclass_is_treated_as_its_ancestor(kit):
+def test_a_subclass_is_treated_as_its_ancestor():
     class Mine(pml_losses.MultiSimilarityLoss):
         pass
 
@@ -172,7 +173,7 @@ def test_a_strangers_class_of_a_known_name_is_not_looked_up():
     assert entry_of(stranger()) is None
 
 
-def test_a_smooth_triplet_loss_is_a_softplus(kit):
+def test_a_smooth_triplet_loss_is_a_softplus():
     entry = CATALOGUE["TripletMarginLoss"]
     assert kind_of(kit.make("TripletMarginLoss"), entry) == "hinge"
     assert kind_of(kit.make("TripletMarginLoss", smooth_loss=True), entry) == "softplus"

@@ -2,29 +2,13 @@
 
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import reducers as pml_reducers
 
 from bspml.losses.reducers import GradientRescaling, SuperLoss
 from bspml.weights.state import SampleWeights
+from helpers.reducer_kit import FirstColumn
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-
-
-class Given(pml_losses.BaseMetricLossFunction):
-    """A loss whose values are the first column of the embeddings, and which waits for nothing."""
-
-    def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
-        rows = torch.arange(len(embeddings), device=embeddings.device)
-        losses = embeddings[:, :1]
-        return {
-            "loss": {
-                "losses": losses,
-                "indices": rows,
-                "reduction_type": "element",
-                "divisor": losses.numel(),
-            }
-        }
 
 
 @pytest.fixture
@@ -51,7 +35,7 @@ REDUCERS = [
 def test_superloss_does_not_wait(reducer, tau, smoothing, request):
     weights = SampleWeights(torch.arange(8) // 2)
     loss = SuperLoss(
-        Given(reducer=reducer), tau=tau, smoothing=smoothing, sample_weights=weights
+        FirstColumn(reducer=reducer), tau=tau, smoothing=smoothing, sample_weights=weights
     ).cuda()
     embeddings = torch.rand(8, 2, device="cuda", requires_grad=True)
     rows = torch.arange(8, device="cuda")
@@ -64,7 +48,7 @@ def test_superloss_does_not_wait(reducer, tau, smoothing, request):
 @pytest.mark.parametrize("kind", ["log-probability", "softplus", "hinge"])
 @pytest.mark.parametrize("reducer", REDUCERS, ids=lambda r: type(r).__name__)
 def test_gradient_rescaling_does_not_wait(reducer, kind, request):
-    loss = GradientRescaling(Given(reducer=reducer), kind=kind).cuda()
+    loss = GradientRescaling(FirstColumn(reducer=reducer), kind=kind).cuda()
     embeddings = torch.rand(8, 2, device="cuda", requires_grad=True)
     loss(embeddings).backward()
     request.getfixturevalue("no_waiting")
@@ -75,5 +59,5 @@ def test_gradient_rescaling_does_not_wait(reducer, kind, request):
 def test_the_values_are_those_of_the_cpu():
     embeddings = torch.rand(64, 2)
     for name in ("ema", "mean"):
-        there = SuperLoss(Given(), tau=name).cuda()(embeddings.cuda())
-        torch.testing.assert_close(there.cpu(), SuperLoss(Given(), tau=name)(embeddings))
+        there = SuperLoss(FirstColumn(), tau=name).cuda()(embeddings.cuda())
+        torch.testing.assert_close(there.cpu(), SuperLoss(FirstColumn(), tau=name)(embeddings))

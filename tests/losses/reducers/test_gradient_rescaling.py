@@ -2,28 +2,12 @@ import math
 
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
 
 from bspml.errors import InputError
 from bspml.losses.reducers import IMAE, GradientRescaling
 from bspml.losses.reducers.gradient_rescaling import DELTA
-
-
-class Given(pml_losses.BaseMetricLossFunction):
-    """A loss whose values are the first column of the embeddings."""
-
-    def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
-        return {
-            "loss": {
-                "losses": embeddings[:, :1],
-                "indices": torch.arange(len(embeddings)),
-                "reduction_type": "element",
-            }
-        }
-
-
-def column(*losses, dtype=torch.float64):
-    return torch.tensor([[x, 0.0] for x in losses], dtype=dtype, requires_grad=True)
+from helpers import reducer_kit as kit
+from helpers.reducer_kit import FirstColumn, column
 
 
 def weight(x, beta, lam, g):
@@ -39,7 +23,7 @@ LOSSES = (0.0, 1e-6, 1e-3, 1.0, 50.0)
 @pytest.mark.parametrize(("beta", "lam", "g"), [(8, 0.5, "exp"), (2, 0, "identity"), (8, 1, "exp")])
 @pytest.mark.parametrize("kind", ["log-probability", "softplus", "hinge"])
 def test_the_factor_of_each_kind(kind, x, beta, lam, g):
-    loss = GradientRescaling(Given(), beta=beta, lam=lam, g=g, kind=kind)
+    loss = GradientRescaling(FirstColumn(), beta=beta, lam=lam, g=g, kind=kind)
     embeddings = column(x)
     value = loss(embeddings)
     value.backward()
@@ -53,7 +37,7 @@ def test_the_factor_of_each_kind(kind, x, beta, lam, g):
 
 @pytest.mark.parametrize("x", LOSSES)
 def test_float32_agrees_with_float64(x):
-    loss = GradientRescaling(Given(), kind="log-probability")
+    loss = GradientRescaling(FirstColumn(), kind="log-probability")
     exact, single = column(x), column(x, dtype=torch.float32)
     loss(exact).backward()
     loss(single).backward()
@@ -61,32 +45,32 @@ def test_float32_agrees_with_float64(x):
 
 
 def test_delta_is_the_users_choice():
-    loss = GradientRescaling(Given(), beta=0, lam=0, kind="softplus", delta=0.01)
+    loss = GradientRescaling(FirstColumn(), beta=0, lam=0, kind="softplus", delta=0.01)
     embeddings = column(0.0)
     loss(embeddings).backward()
     assert embeddings.grad[0, 0].item() == pytest.approx(1 / 0.02)
 
 
 def test_rounding_below_zero_does_no_harm():
-    loss = GradientRescaling(Given(), kind="log-probability")
+    loss = GradientRescaling(FirstColumn(), kind="log-probability")
     assert loss(column(-1e-9)).isfinite()
 
 
 def test_infinite_and_undefined_losses_pass_through():
-    loss = GradientRescaling(Given(), kind="hinge")
+    loss = GradientRescaling(FirstColumn(), kind="hinge")
     assert loss(column(math.nan)).isnan()
     assert loss(column(math.inf)).isinf()
 
 
 @pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "NTXentLoss", "ContrastiveLoss"])
-def test_imae_is_the_member_with_lambda_one(name, kit):
+def test_imae_is_the_member_with_lambda_one(name):
     embeddings, labels = kit.batch()
     a = kit.value_and_gradient(IMAE(kit.make(name), T=8), embeddings, labels)
     b = kit.value_and_gradient(GradientRescaling(kit.make(name), beta=8, lam=1), embeddings, labels)
     torch.testing.assert_close(a, b, rtol=0, atol=0)
 
 
-def test_weights_are_per_sample_so_a_repeated_batch_has_the_same_mean_gradient(kit):
+def test_weights_are_per_sample_so_a_repeated_batch_has_the_same_mean_gradient():
     embeddings, labels = kit.batch()
     loss = GradientRescaling(kit.make("NormalizedSoftmaxLoss"))
     once = kit.value_and_gradient(loss, embeddings, labels)[1]
@@ -96,7 +80,7 @@ def test_weights_are_per_sample_so_a_repeated_batch_has_the_same_mean_gradient(k
 
 
 @pytest.mark.parametrize("name", ["NCALoss", "TripletMarginLoss", "MultiSimilarityLoss"])
-def test_factors_are_constants_of_the_gradient(name, kit):
+def test_factors_are_constants_of_the_gradient(name):
     """The gradient is the average of factor times the plain gradients, with no other term."""
     embeddings, labels = kit.batch()
     plain = kit.make(name)
@@ -117,7 +101,7 @@ def test_a_log_probability_gets_the_length_w_at_its_logits():
     logits = torch.randn(5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     logits.requires_grad_()
     losses = torch.nn.functional.cross_entropy(logits, torch.arange(5) % 4, reduction="none")
-    loss = GradientRescaling(Given(), beta, lam, kind="log-probability")
+    loss = GradientRescaling(FirstColumn(), beta, lam, kind="log-probability")
     total = loss(torch.stack([losses, losses], 1)) * 5  # its reducer averages over 5
     (gradient,) = torch.autograd.grad(total, logits)
     p = torch.exp(-losses.detach())
@@ -136,7 +120,7 @@ def test_a_log_probability_gets_the_length_w_at_its_logits():
         ({"kind": "softplus"}, "`kind` of NormalizedSoftmaxLoss is 'logits'; got 'softplus'"),
     ],
 )
-def test_impossible_settings_are_refused_and_change_nothing(kwargs, message, kit):
+def test_impossible_settings_are_refused_and_change_nothing(kwargs, message):
     loss = kit.make("NormalizedSoftmaxLoss")
     before = (loss.reducer, loss.cross_entropy)
     with pytest.raises(InputError, match=message):
@@ -146,5 +130,5 @@ def test_impossible_settings_are_refused_and_change_nothing(kwargs, message, kit
 
 
 def test_a_loss_outside_the_catalogue_must_say_its_kind():
-    with pytest.raises(InputError, match="does not know Given: pass `kind=`, one of logits"):
-        GradientRescaling(Given())
+    with pytest.raises(InputError, match="does not know FirstColumn: pass `kind=`, one of logits"):
+        GradientRescaling(FirstColumn())

@@ -9,6 +9,7 @@ from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss, TransformR
 from bspml.losses.reducers.catalogue import CATALOGUE
 from bspml.losses.reducers.inner import make_plan
 from bspml.losses.reducers.wrapping import _facts
+from helpers import reducer_kit as kit
 
 
 class Largest(pml_reducers.MeanReducer):
@@ -42,7 +43,7 @@ REDUCERS = [
 
 @pytest.mark.parametrize("reducer", REDUCERS, ids=lambda r: type(r).__name__)
 @pytest.mark.parametrize("name", ["ContrastiveLoss", "NCALoss"])
-def test_the_identity_keeps_what_every_reducer_does(name, reducer, kit):
+def test_the_identity_keeps_what_every_reducer_does(name, reducer):
     embeddings, labels = kit.batch()
     plain, wrapped = kit.make(name, reducer=reducer), kit.make(name, reducer=reducer)
     wrapped.reducer = TransformReducer(wrapped.reducer, _facts(wrapped, CATALOGUE[name]))
@@ -51,7 +52,7 @@ def test_the_identity_keeps_what_every_reducer_does(name, reducer, kit):
     torch.testing.assert_close(got, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_a_class_weighted_reducer_meets_each_loss_once(kit):
+def test_a_class_weighted_reducer_meets_each_loss_once():
     """Multi-similarity losses come as (N, 1); multiplied by (N,) they would become (N, N)."""
     embeddings, labels = kit.batch()
     weights = torch.tensor([0.5, 1.0, 2.0, 3.0], dtype=torch.float64)
@@ -62,7 +63,7 @@ def test_a_class_weighted_reducer_meets_each_loss_once(kit):
     torch.testing.assert_close(got.detach(), (losses * weights[labels]).mean())
 
 
-def test_the_sum_is_n_times_the_mean(kit):
+def test_the_sum_is_n_times_the_mean():
     embeddings, labels = kit.batch()
     mean = SuperLoss(kit.make("MultiSimilarityLoss"), tau=0.5)(embeddings, labels)
     total = SuperLoss(kit.make("MultiSimilarityLoss", reducer=pml_reducers.SumReducer()), tau=0.5)(
@@ -71,7 +72,7 @@ def test_the_sum_is_n_times_the_mean(kit):
     torch.testing.assert_close(total, len(labels) * mean)
 
 
-def test_easy_triplets_are_not_dropped_for_being_negative_after_the_transform(kit):
+def test_easy_triplets_are_not_dropped_for_being_negative_after_the_transform():
     embeddings, labels = kit.batch()
     loss = kit.make("TripletMarginLoss", margin=1.0)
     raw = kit.elements(loss, embeddings, labels)["loss"]
@@ -91,7 +92,7 @@ def test_thresholds_are_those_of_the_raw_losses():
     assert plan.finish(torch.tensor([9.0, 9.0, -4.0, 9.0, 9.0])).item() == -4.0
 
 
-def test_a_threshold_that_nothing_passes_gives_zero_with_a_gradient(kit):
+def test_a_threshold_that_nothing_passes_gives_zero_with_a_gradient():
     embeddings, labels = kit.batch()
     loss = kit.make("ContrastiveLoss", reducer=pml_reducers.ThresholdReducer(low=1e9))
     value, gradient = kit.value_and_gradient(SuperLoss(loss), embeddings, labels)
@@ -99,7 +100,7 @@ def test_a_threshold_that_nothing_passes_gives_zero_with_a_gradient(kit):
     assert not gradient.any()
 
 
-def test_doing_nothing_returns_the_transformed_losses_flat(kit):
+def test_doing_nothing_returns_the_transformed_losses_flat():
     embeddings, labels = kit.batch()
     loss = kit.make("MultiSimilarityLoss", reducer=pml_reducers.DoNothingReducer())
     terms = SuperLoss(loss, tau=0.5)(embeddings, labels)
@@ -109,7 +110,7 @@ def test_doing_nothing_returns_the_transformed_losses_flat(kit):
     torch.testing.assert_close(terms["loss"]["losses"].mean(), mean)
 
 
-def test_a_reducer_of_ones_own_picks_on_raw_losses(kit):
+def test_a_reducer_of_ones_own_picks_on_raw_losses():
     embeddings, labels = kit.batch()
     loss = kit.make("NCALoss", reducer=Largest())
     losses = kit.elements(loss, embeddings, labels)["loss"]
@@ -121,14 +122,14 @@ def test_a_reducer_of_ones_own_picks_on_raw_losses(kit):
     assert set(kept.nonzero().flatten().tolist()) == set(picked.indices.tolist())
 
 
-def test_a_reducer_that_is_not_linear_is_refused_by_name(kit):
+def test_a_reducer_that_is_not_linear_is_refused_by_name():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("NCALoss", reducer=LogMeanExp()))
     with pytest.raises(InputError, match="LogMeanExp is not linear in the losses it picks"):
         loss(embeddings, labels)
 
 
-def test_a_reducer_that_combines_sub_losses_its_own_way_is_refused(kit):
+def test_a_reducer_that_combines_sub_losses_its_own_way_is_refused():
     class Product(pml_reducers.MultipleReducers):
         def forward(self, loss_dict, embeddings, labels):
             raise AssertionError
@@ -139,7 +140,7 @@ def test_a_reducer_that_combines_sub_losses_its_own_way_is_refused(kit):
         SuperLoss(loss)
 
 
-def test_combining_by_sub_loss_reduction_is_kept(kit):
+def test_combining_by_sub_loss_reduction_is_kept():
     class Half(pml_reducers.MultipleReducers):
         def sub_loss_reduction(self, sub_losses, embeddings=None, labels=None):
             return sub_losses.sum() / 2
@@ -160,7 +161,7 @@ class RootMeanSquare(pml_reducers.MeanReducer):
         return losses.square().mean().sqrt()
 
 
-def test_a_reducer_that_only_scales_like_a_linear_one_is_refused_by_name(kit):
+def test_a_reducer_that_only_scales_like_a_linear_one_is_refused_by_name():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("NCALoss", reducer=RootMeanSquare()))
     with pytest.raises(InputError, match="RootMeanSquare is not linear in the losses it picks"):
@@ -179,7 +180,7 @@ def test_a_batch_that_nothing_of_enters_has_no_gradient_not_even_nan(wrapper, em
     assert not gradient.any()
 
 
-def test_a_divisor_of_zero_gives_zero_with_a_gradient(kit):
+def test_a_divisor_of_zero_gives_zero_with_a_gradient():
     class Undivided(pml_losses.BaseMetricLossFunction):
         def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
             rows, losses = torch.arange(len(embeddings)), (embeddings * 0).sqrt().sum(1)
@@ -194,7 +195,7 @@ def test_a_divisor_of_zero_gives_zero_with_a_gradient(kit):
 
 
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
-def test_beside_a_regulariser_smooth_ap_keeps_the_reducer_it_was_given(wrapper, kit):
+def test_beside_a_regulariser_smooth_ap_keeps_the_reducer_it_was_given(wrapper):
     """Its sub-loss is called ap_loss, and pytorch-metric-learning sets reducers for `loss`."""
     embeddings, labels = kit.batch()
     values = []

@@ -8,6 +8,7 @@ from pytorch_metric_learning import reducers as pml_reducers
 from bspml.errors import InputError
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss, TransformReducer, unwrap
 from bspml.weights.state import SampleWeights
+from helpers import reducer_kit as kit
 
 WRAPPERS = [SuperLoss, GradientRescaling, IMAE]
 
@@ -19,7 +20,7 @@ class Stranger(pml_losses.BaseMetricLossFunction):
 
 @pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "ContrastiveLoss"])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_one_loss_in_a_container_twice_is_wrapped_once(name, wrapper, kit):
+def test_one_loss_in_a_container_twice_is_wrapped_once(name, wrapper):
     embeddings, labels = kit.batch()
     one = kit.make(name)
     both = wrapper(pml_losses.MultipleLosses([one, one]))
@@ -36,7 +37,7 @@ def test_one_loss_in_a_container_twice_is_wrapped_once(name, wrapper, kit):
 @pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "ProxyNCALoss", "ContrastiveLoss"])
 @pytest.mark.parametrize("again", [SuperLoss, GradientRescaling, unwrap])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_what_a_replaced_reducer_leaves_behind_is_cleaned_up(wrapper, again, name, kit):
+def test_what_a_replaced_reducer_leaves_behind_is_cleaned_up(wrapper, again, name):
     embeddings, labels = kit.batch()
     loss = wrapper(kit.make(name))
     loss.set_reducer(pml_reducers.SumReducer())
@@ -50,7 +51,7 @@ def test_what_a_replaced_reducer_leaves_behind_is_cleaned_up(wrapper, again, nam
     )
 
 
-def test_the_new_sample_weights_are_told_the_rows_after_a_replaced_reducer(kit):
+def test_the_new_sample_weights_are_told_the_rows_after_a_replaced_reducer():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("NCALoss"))
     loss.set_reducer(pml_reducers.SumReducer())
@@ -69,14 +70,14 @@ def test_the_new_sample_weights_are_told_the_rows_after_a_replaced_reducer(kit):
         (lambda kit: IMAE(Stranger()), "IMAE does not know Stranger: use GradientRescaling.*kind"),
     ],
 )
-def test_imae_refuses_in_its_own_name(call, message, kit):
+def test_imae_refuses_in_its_own_name(call, message):
     with pytest.raises(InputError, match=message) as caught:
         call(kit)
     assert "beta" not in str(caught.value).replace("beta=T", "")
 
 
 @pytest.mark.parametrize("key", ["lam", "tau", "momentum", "smoothing_momentum"])
-def test_a_truth_value_is_no_setting_of_superloss(key, kit):
+def test_a_truth_value_is_no_setting_of_superloss(key):
     with pytest.raises(InputError, match=rf"`{key[-8:]}` must be a number; got True"):
         SuperLoss(
             kit.make("NCALoss"),
@@ -87,6 +88,6 @@ def test_a_truth_value_is_no_setting_of_superloss(key, kit):
 
 
 @pytest.mark.parametrize("key", ["beta", "lam", "delta"])
-def test_a_truth_value_is_no_setting_of_gradient_rescaling(key, kit):
+def test_a_truth_value_is_no_setting_of_gradient_rescaling(key):
     with pytest.raises(InputError, match=f"`{key}` must be a number; got True"):
         GradientRescaling(kit.make("NCALoss"), **{key: True})

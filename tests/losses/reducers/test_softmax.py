@@ -9,6 +9,7 @@ from bspml.errors import InputError
 from bspml.functional import gr_cross_entropy
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss, unwrap
 from bspml.losses.reducers.catalogue import CATALOGUE
+from helpers import reducer_kit as kit
 
 SOFTMAX = [name for name, entry in CATALOGUE.items() if entry.kind == "logits"]
 
@@ -28,7 +29,7 @@ def logits_of(loss, embeddings, labels, monkeypatch):
 
 
 @pytest.mark.parametrize("name", SOFTMAX)
-def test_the_loss_is_the_rescaled_cross_entropy_of_its_logits(name, kit, monkeypatch):
+def test_the_loss_is_the_rescaled_cross_entropy_of_its_logits(name, monkeypatch):
     embeddings, labels = kit.batch()
     ours = kit.value_and_gradient(GradientRescaling(kit.make(name), 8, 0.5), embeddings, labels)
     logits = logits_of(kit.make(name), embeddings, labels, monkeypatch)
@@ -38,14 +39,14 @@ def test_the_loss_is_the_rescaled_cross_entropy_of_its_logits(name, kit, monkeyp
 
 
 @pytest.mark.parametrize("name", SOFTMAX)
-def test_the_value_is_the_plain_loss(name, kit):
+def test_the_value_is_the_plain_loss(name):
     embeddings, labels = kit.batch()
     plain = kit.make(name)(embeddings, labels)
     torch.testing.assert_close(GradientRescaling(kit.make(name))(embeddings, labels), plain)
 
 
 @pytest.mark.parametrize("name", SOFTMAX)
-def test_miner_weights_multiply_as_before(name, kit):
+def test_miner_weights_multiply_as_before(name):
     embeddings, labels = kit.batch()
     pairs = pml_miners.MultiSimilarityMiner()(embeddings, labels)
     plain = kit.make(name)(embeddings, labels, pairs)
@@ -53,7 +54,7 @@ def test_miner_weights_multiply_as_before(name, kit):
 
 
 @pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "ProxyNCALoss", "SoftTripleLoss"])
-def test_the_gradient_is_alive_where_the_plain_one_has_rounded_away(name, kit):
+def test_the_gradient_is_alive_where_the_plain_one_has_rounded_away(name):
     """A sample right by a gap of a hundred: its cross-entropy is 0 in float32, and w is 1."""
     loss = kit.make(name).float()
     embeddings, labels = kit.batch(dtype=torch.float32)
@@ -70,7 +71,7 @@ def test_the_gradient_is_alive_where_the_plain_one_has_rounded_away(name, kit):
     assert (gradient.norm(dim=1) > 0).all()
 
 
-def test_a_copy_is_rescaled_with_its_own_parameters(kit):
+def test_a_copy_is_rescaled_with_its_own_parameters():
     embeddings, labels = kit.batch()
     loss = GradientRescaling(kit.make("SoftTripleLoss"))
     twin = copy.deepcopy(loss)
@@ -81,7 +82,7 @@ def test_a_copy_is_rescaled_with_its_own_parameters(kit):
 
 
 @pytest.mark.parametrize("name", SOFTMAX)
-def test_unwrapping_restores_the_plain_gradient(name, kit):
+def test_unwrapping_restores_the_plain_gradient(name):
     embeddings, labels = kit.batch()
     expected = kit.value_and_gradient(kit.make(name), embeddings, labels)
     loss = unwrap(GradientRescaling(kit.make(name)))
@@ -89,7 +90,7 @@ def test_unwrapping_restores_the_plain_gradient(name, kit):
     torch.testing.assert_close(got, expected, rtol=0, atol=0)
 
 
-def test_label_smoothing_cannot_be_rescaled(kit):
+def test_label_smoothing_cannot_be_rescaled():
     loss = kit.make("NormalizedSoftmaxLoss")
     loss.cross_entropy = torch.nn.CrossEntropyLoss(reduction="none", label_smoothing=0.1)
     with pytest.raises(InputError, match="must have a plain cross-entropy"):
@@ -97,7 +98,7 @@ def test_label_smoothing_cannot_be_rescaled(kit):
     assert loss.cross_entropy.label_smoothing == 0.1
 
 
-def test_a_subclass_with_a_method_of_its_own_is_rescaled_by_its_value(kit):
+def test_a_subclass_with_a_method_of_its_own_is_rescaled_by_its_value():
     class Mine(SoftTripleLoss):
         def compute_loss(self, *args):
             return super().compute_loss(*args)
@@ -111,7 +112,7 @@ def test_a_subclass_with_a_method_of_its_own_is_rescaled_by_its_value(kit):
 @pytest.mark.parametrize("label", [-100, -1, 4])
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling, IMAE])
 @pytest.mark.parametrize("name", SOFTMAX)
-def test_a_label_outside_the_classes_is_refused(name, wrapper, label, kit):
+def test_a_label_outside_the_classes_is_refused(name, wrapper, label):
     """-100 is ignored by torch's cross-entropy: its loss of 0 would be the most trusted."""
     embeddings, labels = kit.batch()
     labels[5] = label

@@ -2,31 +2,15 @@ import math
 
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import reducers as pml_reducers
 
 from bspml.errors import InputError
 from bspml.losses.reducers import SuperLoss
 from bspml.weights.state import SampleWeights
+from helpers import reducer_kit as kit
+from helpers.reducer_kit import FirstColumn, column
 
 E = math.e
-
-
-class Given(pml_losses.BaseMetricLossFunction):
-    """A loss whose values are the first column of the embeddings."""
-
-    def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
-        return {
-            "loss": {
-                "losses": embeddings[:, :1],  # (N, 1), as many losses have it
-                "indices": torch.arange(len(embeddings)),
-                "reduction_type": "element",
-            }
-        }
-
-
-def column(*losses, dtype=torch.float64):
-    return torch.tensor([[x, 0.0] for x in losses], dtype=dtype, requires_grad=True)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +26,7 @@ def column(*losses, dtype=torch.float64):
     ],
 )
 def test_hand_worked_values_at_log_ten(x, value, sigma):
-    loss = SuperLoss(Given(), lam=1, tau=math.log(10))
+    loss = SuperLoss(FirstColumn(), lam=1, tau=math.log(10))
     embeddings = column(x)
     got = loss(embeddings)
     got.backward()
@@ -56,13 +40,13 @@ def test_hand_worked_values_at_log_ten(x, value, sigma):
     [(2.0, 0.60804, 0.42630), (5.0, 1.44756, 0.20073), (0.0, -2.46828, E), (0.5, -1.10914, E)],
 )
 def test_hand_worked_values_at_one(x, value, sigma):
-    loss = SuperLoss(Given(), lam=0.25, tau=1.0)
+    loss = SuperLoss(FirstColumn(), lam=0.25, tau=1.0)
     assert loss(column(x)).item() == pytest.approx(value, abs=1e-5)
     assert loss.reducer.confidences["loss"].values.item() == pytest.approx(sigma, abs=1e-5)
 
 
 def test_the_average_is_visible_and_follows_the_batches():
-    loss = SuperLoss(Given(), lam=1)
+    loss = SuperLoss(FirstColumn(), lam=1)
     assert math.isnan(loss.reducer.tau)
     loss(column(2.0, 4.0))
     assert loss.reducer.tau.item() == 3.0
@@ -71,7 +55,7 @@ def test_the_average_is_visible_and_follows_the_batches():
 
 
 def test_eval_mode_leaves_the_average_alone():
-    loss = SuperLoss(Given(), lam=1)
+    loss = SuperLoss(FirstColumn(), lam=1)
     loss(column(2.0, 4.0))
     before = {k: v.clone() for k, v in loss.state_dict().items()}
     loss.eval()
@@ -81,14 +65,14 @@ def test_eval_mode_leaves_the_average_alone():
 
 def test_a_batch_repeated_has_the_same_mean_loss():
     losses = torch.rand(40, generator=torch.Generator().manual_seed(0)).tolist()
-    once = SuperLoss(Given(), lam=0.5)(column(*losses))
-    twice = SuperLoss(Given(), lam=0.5)(column(*losses, *losses))
+    once = SuperLoss(FirstColumn(), lam=0.5)(column(*losses))
+    twice = SuperLoss(FirstColumn(), lam=0.5)(column(*losses, *losses))
     torch.testing.assert_close(once, twice)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype):
-    loss = SuperLoss(Given(), lam=1, tau=math.log(10))
+    loss = SuperLoss(FirstColumn(), lam=1, tau=math.log(10))
     embeddings = column(0.0, 2.0, 9.0, dtype=dtype)
     value = loss(embeddings)
     value.backward()
@@ -99,7 +83,7 @@ def test_half_precision_is_computed_in_float32(dtype):
 
 @pytest.mark.parametrize("x", [1e38, 1e30, 1e-38, 0.0, -1e30])
 def test_no_finite_loss_gives_nan(x):
-    loss = SuperLoss(Given(), lam=1, tau=1.0)
+    loss = SuperLoss(FirstColumn(), lam=1, tau=1.0)
     embeddings = column(x, 1.0, dtype=torch.float32)
     value = loss(embeddings)
     value.backward()
@@ -108,7 +92,7 @@ def test_no_finite_loss_gives_nan(x):
 
 
 def test_a_batch_of_nan_gives_nan_and_is_forgotten():
-    loss = SuperLoss(Given(), lam=1)
+    loss = SuperLoss(FirstColumn(), lam=1)
     assert loss(column(math.nan, 1.0)).isnan()
     loss(column(2.0, 4.0))
     assert loss.reducer.tau.item() == 3.0
@@ -116,7 +100,7 @@ def test_a_batch_of_nan_gives_nan_and_is_forgotten():
 
 @pytest.mark.parametrize("tau", [0.7, "ema"])
 def test_gradcheck_around_and_at_the_cap(tau):
-    loss = SuperLoss(Given(), lam=0.5, tau=tau)
+    loss = SuperLoss(FirstColumn(), lam=0.5, tau=tau)
     loss(column(0.6, 0.8))
     loss.eval()  # tau stands
     cap = 0.7 - 1 / E
@@ -125,15 +109,15 @@ def test_gradcheck_around_and_at_the_cap(tau):
 
 
 def test_scaling_loss_tau_and_lambda_scales_the_result():
-    a = SuperLoss(Given(), lam=0.3, tau=0.5)(column(0.1, 0.7, 2.0))
-    b = SuperLoss(Given(), lam=3.0, tau=5.0)(column(1.0, 7.0, 20.0))
+    a = SuperLoss(FirstColumn(), lam=0.3, tau=0.5)(column(0.1, 0.7, 2.0))
+    b = SuperLoss(FirstColumn(), lam=3.0, tau=5.0)(column(1.0, 7.0, 20.0))
     torch.testing.assert_close(10 * a, b)
 
 
 # ---------------------------------------------------------------------- which tau
 
 
-def test_only_the_losses_that_enter_count_in_the_average(kit):
+def test_only_the_losses_that_enter_count_in_the_average():
     embeddings, labels = kit.batch()
     loss = kit.make("TripletMarginLoss", margin=1.0)
     raw = kit.elements(loss, embeddings, labels)["loss"]
@@ -142,7 +126,7 @@ def test_only_the_losses_that_enter_count_in_the_average(kit):
     assert loss.reducer.tau.item() == pytest.approx(raw[raw > 0].mean().item())
 
 
-def test_a_shared_tau_is_the_mean_over_all_sub_losses(kit):
+def test_a_shared_tau_is_the_mean_over_all_sub_losses():
     embeddings, labels = kit.batch()
     loss = kit.make("ContrastiveLoss")
     raw = torch.cat(list(kit.elements(loss, embeddings, labels).values()))
@@ -150,7 +134,7 @@ def test_a_shared_tau_is_the_mean_over_all_sub_losses(kit):
     assert loss.reducer.tau.item() == pytest.approx(raw[raw > 0].mean().item())
 
 
-def test_each_sub_loss_has_its_own_tau_otherwise(kit):
+def test_each_sub_loss_has_its_own_tau_otherwise():
     embeddings, labels = kit.batch()
     loss = kit.make("ContrastiveLoss")
     raw = kit.elements(loss, embeddings, labels)
@@ -159,7 +143,7 @@ def test_each_sub_loss_has_its_own_tau_otherwise(kit):
         assert loss.reducer.tau[name].item() == pytest.approx(losses[losses > 0].mean().item())
 
 
-def test_a_margin_loss_counts_active_triplets_only(kit):
+def test_a_margin_loss_counts_active_triplets_only():
     """Its divisor counts active pairs: SuperLoss of the others, all easy, would swamp the rest."""
     embeddings, labels = kit.batch()
     loss = kit.make("MarginLoss")
@@ -170,7 +154,7 @@ def test_a_margin_loss_counts_active_triplets_only(kit):
 
 
 @pytest.mark.parametrize("reducer", ["MeanReducer", "SumReducer", "DivisorReducer"])
-def test_a_margin_loss_far_from_regularised_is_itself_under_any_reducer(kit, reducer):
+def test_a_margin_loss_far_from_regularised_is_itself_under_any_reducer(reducer):
     embeddings, labels = kit.batch()
     loss = kit.make("MarginLoss", reducer=getattr(pml_reducers, reducer)())
     raw = loss(embeddings, labels)
@@ -184,13 +168,18 @@ def test_a_margin_loss_far_from_regularised_is_itself_under_any_reducer(kit, red
 def test_smoothing_by_sample_judges_the_average_loss():
     weights = SampleWeights([0, 0, 1])
     loss = SuperLoss(
-        Given(), lam=1, tau=1.0, smoothing="sample", smoothing_momentum=0.5, sample_weights=weights
+        FirstColumn(),
+        lam=1,
+        tau=1.0,
+        smoothing="sample",
+        smoothing_momentum=0.5,
+        sample_weights=weights,
     )
     loss(column(0.0, 2.0), sample_index=[0, 2])
     embeddings = column(3.0, 2.0)
     value = loss(embeddings, sample_index=[0, 1])  # averages: (0 + 3)/2 = 1.5 and 2
     value.backward()
-    plain = SuperLoss(Given(), lam=1, tau=1.0)
+    plain = SuperLoss(FirstColumn(), lam=1, tau=1.0)
     plain(column(1.5, 2.0))
     sigma = plain.reducer.confidences["loss"].values
     torch.testing.assert_close(embeddings.grad[:, 0], sigma / 2)
@@ -202,7 +191,12 @@ def test_smoothing_by_sample_judges_the_average_loss():
 def test_smoothing_by_class_pools_its_samples():
     weights = SampleWeights(["a", "b", "a"])
     loss = SuperLoss(
-        Given(), lam=1, tau=1.0, smoothing="class", smoothing_momentum=0.5, sample_weights=weights
+        FirstColumn(),
+        lam=1,
+        tau=1.0,
+        smoothing="class",
+        smoothing_momentum=0.5,
+        sample_weights=weights,
     )
     loss(column(1.0, 2.0, 3.0), sample_index=[0, 1, 2])
     sigma = loss.reducer.confidences["loss"].values
@@ -212,8 +206,8 @@ def test_smoothing_by_class_pools_its_samples():
 def test_smoothing_with_momentum_zero_is_the_plain_transform():
     weights = SampleWeights([0, 1, 2])
     kwargs = {"smoothing": "sample", "smoothing_momentum": 0.0, "sample_weights": weights}
-    smooth = SuperLoss(Given(), lam=0.5, **kwargs)
-    plain = SuperLoss(Given(), lam=0.5)
+    smooth = SuperLoss(FirstColumn(), lam=0.5, **kwargs)
+    plain = SuperLoss(FirstColumn(), lam=0.5)
     for losses in ((0.0, 1.0, 5.0), (2.0, 0.1, 4.0)):
         torch.testing.assert_close(
             smooth(column(*losses), sample_index=[0, 1, 2]),
@@ -225,7 +219,7 @@ def test_smoothing_with_momentum_zero_is_the_plain_transform():
 
 def test_smoothing_needs_to_know_the_samples():
     with pytest.raises(InputError, match="`smoothing`='class' follows samples or classes"):
-        SuperLoss(Given(), smoothing="class")
+        SuperLoss(FirstColumn(), smoothing="class")
 
 
 @pytest.mark.parametrize(
@@ -239,7 +233,7 @@ def test_smoothing_needs_to_know_the_samples():
     ],
 )
 def test_impossible_settings_are_refused_and_change_nothing(kwargs, message):
-    loss = Given()
+    loss = FirstColumn()
     before = loss.reducer
     with pytest.raises(InputError, match=message):
         SuperLoss(loss, **kwargs)

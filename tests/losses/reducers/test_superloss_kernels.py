@@ -14,13 +14,13 @@ from pathlib import Path
 import mpmath
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning import reducers as pml_reducers
 from torch.autograd import gradcheck, gradgradcheck
 
 from bspml.functional import lambert, lambertw, super_loss, superloss, superloss_confidence
 from bspml.losses.reducers import SuperLoss, tau
 from bspml.losses.reducers.tau import RunningTau
+from helpers.reducer_kit import FirstColumn
 
 pytest.importorskip("triton")
 GPU = torch.cuda.is_available()
@@ -302,21 +302,12 @@ def test_tau_and_its_buffers_are_those_of_the_cpu(mode, weighted, monkeypatch):
                 same(getattr(ours, name), getattr(expected, name), torch.float64, 1e-15)
 
 
-class Given(pml_losses.BaseMetricLossFunction):
-    """A loss whose values are the first column of the embeddings."""
-
-    def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
-        rows = torch.arange(len(embeddings), device=embeddings.device)
-        losses = embeddings[:, 0]
-        return {"loss": {"losses": losses, "indices": rows, "reduction_type": "element"}}
-
-
 REDUCERS = [pml_reducers.MeanReducer(), pml_reducers.AvgNonZeroReducer()]
 
 
 def steps(device, threshold, reducer, dtype):
     """Losses and gradients of three steps, float64 at the end."""
-    loss, found = SuperLoss(Given(reducer=reducer), tau=threshold).to(device), []
+    loss, found = SuperLoss(FirstColumn(reducer=reducer), tau=threshold).to(device), []
     for step in range(3):
         draw = torch.Generator().manual_seed(step)
         embeddings = (3 * torch.rand(40, 2, generator=draw) - 0.5).to(device, dtype)
@@ -342,7 +333,7 @@ def test_steps_are_those_of_the_cpu(dtype, threshold, reducer, request):
 @needs_gpu
 @pytest.mark.parametrize("threshold", ["ema", "mean", 1.0])
 def test_a_step_by_kernels_does_not_wait(threshold, by_kernels):
-    loss = SuperLoss(Given(), tau=threshold).cuda()
+    loss = SuperLoss(FirstColumn(), tau=threshold).cuda()
     embeddings = torch.rand(8, 2, device="cuda", requires_grad=True)
     loss(embeddings).backward()  # buffers, kernels
     torch.cuda.synchronize()

@@ -11,6 +11,7 @@ from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.reducers import GradientRescaling, SuperLoss
 from bspml.weights.state import SampleWeights, look_up
+from helpers import reducer_kit as kit
 
 N = 30  # samples of the data set; the batch is 12 of them
 ROWS = torch.randperm(N, generator=torch.Generator().manual_seed(5))[:12]
@@ -29,7 +30,7 @@ def table():
 
 @pytest.mark.parametrize("name", ["MultiSimilarityLoss", "NTXentLoss", "TripletMarginLoss"])
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
-def test_sample_weights_multiply_beside_the_confidence(name, wrapper, kit):
+def test_sample_weights_multiply_beside_the_confidence(name, wrapper):
     """An element by w_i, a pair by w_a w_p, a triplet by w_a w_p w_n; averaged as before."""
     embeddings, labels = kit.batch()
     weights = table()
@@ -54,7 +55,7 @@ def test_sample_weights_multiply_beside_the_confidence(name, wrapper, kit):
     torch.testing.assert_close(value.detach(), (product * each)[kept].mean())
 
 
-def test_tau_is_the_weighted_mean(kit):
+def test_tau_is_the_weighted_mean():
     embeddings, labels = kit.batch()
     weights = table()
     loss = SuperLoss(kit.make("NCALoss"), sample_weights=weights)
@@ -64,7 +65,7 @@ def test_tau_is_the_weighted_mean(kit):
     assert loss.reducer.tau.item() == pytest.approx((w * terms).sum().item() / w.sum().item())
 
 
-def test_the_index_may_be_announced_instead(kit):
+def test_the_index_may_be_announced_instead():
     embeddings, labels = kit.batch()
     weights = table()
     loss = SuperLoss(kit.make("MultiSimilarityLoss"), tau=0.3, sample_weights=weights)
@@ -73,7 +74,7 @@ def test_the_index_may_be_announced_instead(kit):
     assert torch.equal(loss(embeddings, labels), told)
 
 
-def test_references_have_the_weights_of_their_own_rows(kit):
+def test_references_have_the_weights_of_their_own_rows():
     embeddings, labels = kit.batch()
     references, ref_labels = kit.batch(rows=8, seed=9)
     weights = table()
@@ -94,7 +95,7 @@ def test_references_have_the_weights_of_their_own_rows(kit):
     torch.testing.assert_close(value, (w[ROWS][pairs[0]] * w[rows][pairs[1]] * each).mean())
 
 
-def test_a_missing_or_unfitting_index_is_refused(kit):
+def test_a_missing_or_unfitting_index_is_refused():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("NCALoss"), sample_weights=table())
     before = {k: v.clone() for k, v in loss.state_dict().items()}
@@ -107,7 +108,7 @@ def test_a_missing_or_unfitting_index_is_refused(kit):
     assert all(torch.equal(v, before[k]) for k, v in loss.state_dict().items())
 
 
-def test_an_index_without_weights_is_refused(kit):
+def test_an_index_without_weights_is_refused():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("NCALoss"))
     with pytest.raises(InputError, match="`sample_index` names rows of the sample weights"):
@@ -118,7 +119,7 @@ def test_an_index_without_weights_is_refused(kit):
 
 
 @pytest.mark.parametrize("weighting", ["inside", "paper"])
-def test_a_bspml_loss_has_its_weights_applied_once(weighting, kit):
+def test_a_bspml_loss_has_its_weights_applied_once(weighting):
     embeddings, labels = kit.batch()
     weights = table()
     plain = BSPMLLoss(weights, weighting=weighting)
@@ -129,7 +130,7 @@ def test_a_bspml_loss_has_its_weights_applied_once(weighting, kit):
     torch.testing.assert_close(our_gradient, gradient)
 
 
-def test_a_bspml_loss_is_judged_without_its_weight(kit):
+def test_a_bspml_loss_is_judged_without_its_weight():
     embeddings, labels = kit.batch()
     weights = table()
     loss = SuperLoss(BSPMLLoss(weights), tau=0.3)
@@ -144,7 +145,7 @@ def test_a_bspml_loss_is_judged_without_its_weight(kit):
     torch.testing.assert_close(value.detach(), expected)
 
 
-def test_weight_zero_is_the_same_as_leaving_the_sample_out(kit):
+def test_weight_zero_is_the_same_as_leaving_the_sample_out():
     embeddings, labels = kit.batch()
     weights = SampleWeights(torch.arange(12) // 3)
     w = torch.ones(12)
@@ -160,7 +161,7 @@ def test_weight_zero_is_the_same_as_leaving_the_sample_out(kit):
     torch.testing.assert_close(loss.reducer.tau, rest.reducer.tau)
 
 
-def test_all_weights_zero_gives_zero_with_a_gradient(kit):
+def test_all_weights_zero_gives_zero_with_a_gradient():
     embeddings, labels = kit.batch()
     weights = SampleWeights(labels)
     weights.update(torch.zeros(12))
@@ -188,7 +189,7 @@ def test_another_table_than_the_losses_own_is_refused():
     "name", ["MultiSimilarityLoss", "ContrastiveLoss", "TripletMarginLoss", "MarginLoss"]
 )
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
-def test_a_miner_that_finds_nothing_gives_zero_with_a_gradient(name, wrapper, kit):
+def test_a_miner_that_finds_nothing_gives_zero_with_a_gradient(name, wrapper):
     embeddings, labels = kit.batch()
     none = tuple(torch.zeros(0, dtype=torch.long) for _ in range(4))
     loss = wrapper(kit.make(name))
@@ -203,7 +204,7 @@ def test_a_miner_that_finds_nothing_gives_zero_with_a_gradient(name, wrapper, ki
 
 @pytest.mark.parametrize("name", ["NormalizedSoftmaxLoss", "ArcFaceLoss"])
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
-def test_regularisers_are_added_untouched(name, wrapper, kit):
+def test_regularisers_are_added_untouched(name, wrapper):
     embeddings, labels = kit.batch()
     bare = wrapper(kit.make(name))(embeddings, labels)
     regularised = kit.make(
@@ -217,7 +218,7 @@ def test_regularisers_are_added_untouched(name, wrapper, kit):
 
 
 @pytest.mark.parametrize("num_classes", [None, 4])
-def test_a_learned_beta_keeps_its_regulariser(num_classes, kit):
+def test_a_learned_beta_keeps_its_regulariser(num_classes):
     embeddings, labels = kit.batch()
     settings = {"learn_beta": True, "num_classes": num_classes}
     free = SuperLoss(kit.make("MarginLoss", nu=0.0, **settings), tau=0.5)(embeddings, labels)
@@ -228,7 +229,7 @@ def test_a_learned_beta_keeps_its_regulariser(num_classes, kit):
     torch.testing.assert_close(SuperLoss(loss, tau=0.5)(embeddings, labels) - free, plain)
 
 
-def test_already_reduced_values_of_an_unknown_loss_are_refused_when_they_come(kit):
+def test_already_reduced_values_of_an_unknown_loss_are_refused_when_they_come():
     class Mine(BaseMetricLossFunction):
         def compute_loss(self, embeddings, *_):
             value = embeddings.mean()
@@ -246,7 +247,7 @@ def test_already_reduced_values_of_an_unknown_loss_are_refused_when_they_come(ki
     "name", ["MultiSimilarityLoss", "ContrastiveLoss", "NormalizedSoftmaxLoss"]
 )
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
-def test_under_autocast_the_loss_is_that_of_float32(name, wrapper, kit):
+def test_under_autocast_the_loss_is_that_of_float32(name, wrapper):
     embeddings, labels = kit.batch(dtype=torch.float32)
     expected = wrapper(kit.make(name).float())(embeddings, labels)
     with torch.autocast("cpu", torch.bfloat16):
@@ -259,7 +260,7 @@ def test_under_autocast_the_loss_is_that_of_float32(name, wrapper, kit):
 
 
 @pytest.mark.parametrize("name", ["MultiSimilarityLoss", "CircleLoss", "TupletMarginLoss"])
-def test_the_order_of_the_batch_does_not_matter(name, kit):
+def test_the_order_of_the_batch_does_not_matter(name):
     embeddings, labels = kit.batch()
     order = torch.randperm(12, generator=torch.Generator().manual_seed(2))
     a = SuperLoss(kit.make(name))(embeddings, labels)
@@ -270,7 +271,7 @@ def test_the_order_of_the_batch_does_not_matter(name, kit):
 # ---------------------------------------------------------------------- confidences
 
 
-def test_the_confidences_of_the_last_batch_name_their_samples(kit):
+def test_the_confidences_of_the_last_batch_name_their_samples():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("ContrastiveLoss"), sample_weights=table())
     loss(embeddings, labels, sample_index=ROWS)
@@ -283,7 +284,7 @@ def test_the_confidences_of_the_last_batch_name_their_samples(kit):
     assert not positive.values.requires_grad
 
 
-def test_the_table_holds_the_mean_confidence_of_every_sample_met(kit):
+def test_the_table_holds_the_mean_confidence_of_every_sample_met():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("NTXentLoss"), tau=0.3, sample_weights=table())
     loss(embeddings, labels, sample_index=ROWS)
@@ -304,7 +305,7 @@ def test_the_table_holds_the_mean_confidence_of_every_sample_met(kit):
     SampleWeights(torch.arange(N) % 4).update(as_weights)  # what audit and report take
 
 
-def test_a_memory_of_unknown_rows_leaves_no_trace_in_the_table(kit):
+def test_a_memory_of_unknown_rows_leaves_no_trace_in_the_table():
     embeddings, labels = kit.batch()
     references, ref_labels = kit.batch(rows=8, seed=9)
     loss = SuperLoss(kit.make("NTXentLoss"), tau=0.3, sample_weights=table())
@@ -313,7 +314,7 @@ def test_a_memory_of_unknown_rows_leaves_no_trace_in_the_table(kit):
     assert set(met.tolist()) <= set(ROWS.tolist())
 
 
-def test_gradient_rescaling_fills_the_table_too(kit):
+def test_gradient_rescaling_fills_the_table_too():
     embeddings, labels = kit.batch()
     loss = GradientRescaling(kit.make("NormalizedSoftmaxLoss"), sample_weights=table())
     loss(embeddings, labels, sample_index=ROWS)
@@ -325,7 +326,7 @@ def test_gradient_rescaling_fills_the_table_too(kit):
     torch.testing.assert_close(loss.reducer.as_weights()[ROWS], (w / peak).float())
 
 
-def test_without_sample_weights_there_is_no_table(kit):
+def test_without_sample_weights_there_is_no_table():
     loss = SuperLoss(kit.make("NCALoss"))
     with pytest.raises(InputError, match="wrap the loss with `sample_weights="):
         loss.reducer.sample_confidences()

@@ -12,17 +12,18 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss, SuperLossReducer, unwrap
 from bspml.weights.state import SampleWeights
+from helpers import reducer_kit as kit
 
 WRAPPERS = [SuperLoss, GradientRescaling, IMAE]
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_the_same_object_comes_back(wrapper, kit):
+def test_the_same_object_comes_back(wrapper):
     loss = kit.make("ContrastiveLoss")
     assert wrapper(loss) is loss
 
 
-def test_the_reducer_is_the_one_the_loss_uses_even_if_set_again(kit):
+def test_the_reducer_is_the_one_the_loss_uses_even_if_set_again():
     """Two sub-losses: any other reducer would be copied, once for each."""
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("ContrastiveLoss"))
@@ -34,7 +35,7 @@ def test_the_reducer_is_the_one_the_loss_uses_even_if_set_again(kit):
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_wrapping_twice_is_refused_and_unwrapping_undoes(wrapper, kit):
+def test_wrapping_twice_is_refused_and_unwrapping_undoes(wrapper):
     embeddings, labels = kit.batch()
     plain = kit.make("ContrastiveLoss")
     expected = plain(embeddings, labels)
@@ -55,7 +56,7 @@ def test_what_is_no_such_loss_is_refused(thing):
         SuperLoss(thing)
 
 
-def test_state_goes_through_state_dict(kit):
+def test_state_goes_through_state_dict():
     embeddings, labels = kit.batch()
     loss = SuperLoss(kit.make("ContrastiveLoss"), sample_weights=SampleWeights(labels))
     loss(embeddings, labels, sample_index=torch.arange(12))
@@ -81,7 +82,7 @@ def test_the_weights_of_a_bspml_loss_are_saved_once():
 
 @pytest.mark.parametrize("name", ["ContrastiveLoss", "ProxyNCALoss", "ArcFaceLoss"])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_a_copy_has_a_state_of_its_own(name, wrapper, kit):
+def test_a_copy_has_a_state_of_its_own(name, wrapper):
     embeddings, labels = kit.batch()
     weights = SampleWeights(labels)
     loss = wrapper(kit.make(name), sample_weights=weights)
@@ -106,7 +107,7 @@ def test_a_copy_has_a_state_of_its_own(name, wrapper, kit):
 @pytest.mark.parametrize("inside_out", [False, True])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("memory", [pml_losses.CrossBatchMemory, CrossBatchMemory])
-def test_in_a_memory(memory, wrapper, inside_out, kit):
+def test_in_a_memory(memory, wrapper, inside_out):
     embeddings, labels = kit.batch()
     if inside_out:
         loss = wrapper(memory(kit.make("ContrastiveLoss"), 6, memory_size=64))
@@ -145,7 +146,7 @@ def test_a_bspml_loss_in_its_memory():
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize("inside_out", [False, True])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_in_a_self_supervised_loss(wrapper, inside_out, symmetric, kit):
+def test_in_a_self_supervised_loss(wrapper, inside_out, symmetric):
     one, _ = kit.batch()
     two, _ = kit.batch(seed=1)
     container = pml_losses.SelfSupervisedLoss
@@ -165,7 +166,7 @@ def test_in_a_self_supervised_loss(wrapper, inside_out, symmetric, kit):
 @pytest.mark.parametrize("as_dict", [False, True])
 @pytest.mark.parametrize("inside_out", [False, True])
 @pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_in_several_losses(wrapper, inside_out, as_dict, kit):
+def test_in_several_losses(wrapper, inside_out, as_dict):
     embeddings, labels = kit.batch()
     names = {"a": "ContrastiveLoss", "b": "MultiSimilarityLoss"}
     parts = {k: kit.make(name) for k, name in names.items()}
@@ -178,7 +179,7 @@ def test_in_several_losses(wrapper, inside_out, as_dict, kit):
     torch.testing.assert_close(both(embeddings, labels), expected)
 
 
-def test_one_unfit_loss_leaves_all_of_them_as_they_were(kit):
+def test_one_unfit_loss_leaves_all_of_them_as_they_were():
     both = pml_losses.MultipleLosses([kit.make("NormalizedSoftmaxLoss"), kit.make("PNPLoss")])
     with pytest.raises(InputError, match="GradientRescaling cannot wrap PNPLoss"):
         GradientRescaling(both)
@@ -187,7 +188,7 @@ def test_one_unfit_loss_leaves_all_of_them_as_they_were(kit):
 
 
 @pytest.mark.parametrize("inside_out", [False, True])
-def test_in_a_distributed_wrapper_without_other_ranks(inside_out, kit):
+def test_in_a_distributed_wrapper_without_other_ranks(inside_out):
     embeddings, labels = kit.batch()
     if inside_out:
         loss = SuperLoss(DistributedLossWrapper(kit.make("MultiSimilarityLoss")))
@@ -201,7 +202,7 @@ def test_in_a_distributed_wrapper_without_other_ranks(inside_out, kit):
     assert isinstance(loss.loss.reducer, SuperLossReducer)
 
 
-def test_eval_mode_of_the_container_reaches_the_average(kit):
+def test_eval_mode_of_the_container_reaches_the_average():
     embeddings, labels = kit.batch()
     both = SuperLoss(pml_losses.MultipleLosses([kit.make("NCALoss")]))
     both.eval()

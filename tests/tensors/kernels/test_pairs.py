@@ -156,6 +156,7 @@ def test_mined_masks(case, epsilon):
     )
     expected = miner.mined_by_operations(prepared, known, matrix)
     found = kernels().mined_masks(*miner.kernel_arguments(prepared, known, matrix))
+    assert len(found) == 2
     for got, wanted in zip(found, expected, strict=True):
         assert torch.equal(got, wanted)
     assert expected[0].any()
@@ -173,6 +174,7 @@ def test_mined_masks_of_distances_and_of_nan():
     matrix[:, 5] = float("nan")
     expected = miner.mined_by_operations(prepared, known, matrix)
     found = kernels().mined_masks(*miner.kernel_arguments(prepared, known, matrix))
+    assert len(found) == 2
     for got, wanted in zip(found, expected, strict=True):
         assert torch.equal(got, wanted)
 

@@ -5,14 +5,13 @@ import torch
 
 import bspml
 from bspml.errors import InputError
+from helpers.draws import around_centres
 
 
 def noisy_clusters(rate=0.3, classes=40, per_class=25, seed=0, spread=0.35, d=32):
     """Well separated classes; the embedding never saw the labels, so judging by it is honest."""
-    g = torch.Generator().manual_seed(seed)
-    centres = torch.randn(classes, d, generator=g)
     true = torch.arange(classes).repeat_interleave(per_class)
-    E = centres[true] + spread * torch.randn(len(true), d, generator=g)
+    E = around_centres(true, d, spread=spread, seed=seed)
     noisy = bspml.data.noise.symmetric(true, rate, seed=seed)
     return E, noisy.labels, noisy.is_noisy
 

@@ -7,14 +7,14 @@ import torch
 
 import bspml
 from bspml.errors import CheckpointError, InputError
+from helpers.draws import around_centres
 
 
 def clusters(classes=6, per_class=8, flips=8, seed=0, spread=0.15):
     """Tight clusters on the sphere, with the first `flips` samples under the next label."""
     g = torch.Generator().manual_seed(seed)
-    centres = torch.randn(classes, 16, generator=g)
     true = torch.arange(classes).repeat_interleave(per_class)
-    E = centres[true] + spread * torch.randn(len(true), 16, generator=g)
+    E = around_centres(true, 16, spread=spread, seed=g)
     labels = true.clone()
     noisy = torch.zeros(len(true), dtype=torch.bool)
     noisy[torch.randperm(len(true), generator=g)[:flips]] = True

@@ -9,12 +9,12 @@ from bspml.errors import InputError
 from bspml.statistics.pair_bounded import NeighbourStatistics
 from bspml.statistics.sampled_contrastive import SampledContrastiveStatistics
 from bspml.trainers.curriculum import search as search_module
+from helpers.draws import around_centres
 
 
 def data(n=400, classes=8):
-    g = torch.Generator().manual_seed(0)
     labels = torch.arange(n) % classes
-    E = torch.randn(classes, 16, generator=g)[labels] + 0.3 * torch.randn(n, 16, generator=g)
+    E = around_centres(labels, 16, spread=0.3)
     given = labels.clone()
     given[:80] = (labels[:80] + 1 + torch.arange(80) % (classes - 1)) % classes
     return E.double(), given

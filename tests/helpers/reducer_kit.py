@@ -1,12 +1,10 @@
 """Losses of pytorch-metric-learning, ready to be called on one small batch."""
 
-from types import SimpleNamespace
-
-import pytest
 import pytorch_metric_learning.losses as pml_losses
 import torch
 
 from bspml.losses.bspml_loss import BSPMLLoss
+from helpers.draws import around_centres
 
 CLASSES, SIZE = 4, 6
 _PROXIES = {"num_classes": CLASSES, "embedding_size": SIZE}
@@ -42,12 +40,9 @@ def make(name, **kwargs):
 
 def batch(rows=12, seed=0, dtype=torch.float64):
     """Embeddings (B, 6) that want a gradient, and labels sorted by class, equally many of each."""
-    generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(rows) * CLASSES // rows
-    centres = torch.randn(CLASSES, SIZE, generator=generator, dtype=torch.float64)
-    noise = torch.randn(rows, SIZE, generator=generator, dtype=torch.float64)
-    embeddings = (centres[labels] + noise).to(dtype)
-    return embeddings.requires_grad_(), labels
+    embeddings = around_centres(labels, SIZE, spread=1.0, seed=seed, dtype=torch.float64)
+    return embeddings.to(dtype).requires_grad_(), labels
 
 
 def value_and_gradient(loss, embeddings, labels, *args, **kwargs):
@@ -67,8 +62,21 @@ def elements(loss, embeddings, labels):
     }
 
 
-@pytest.fixture(scope="session")
-def kit():
-    return SimpleNamespace(
-        make=make, batch=batch, value_and_gradient=value_and_gradient, elements=elements
-    )
+class FirstColumn(pml_losses.BaseMetricLossFunction):
+    """A loss whose values are the first column of the embeddings, (N, 1) as many losses have it."""
+
+    def compute_loss(self, embeddings, labels, indices_tuple, ref_emb, ref_labels):
+        rows = torch.arange(len(embeddings), device=embeddings.device)
+        return {
+            "loss": {
+                "losses": embeddings[:, :1],
+                "indices": rows,
+                "reduction_type": "element",
+                "divisor": len(rows),
+            }
+        }
+
+
+def column(*losses, dtype=torch.float64):
+    """Embeddings whose first column are these losses."""
+    return torch.tensor([[x, 0.0] for x in losses], dtype=dtype, requires_grad=True)

@@ -132,6 +132,7 @@ def test_labels_are_not_overwritten_while_they_travel(options):
     inner.set_to_train()
     for _ in range(5):
         inner.forward_and_backward()
+    assert len(seen) == 5
     for rows, labels in seen:
         assert torch.equal(LABELS[rows], labels.cpu())
 
