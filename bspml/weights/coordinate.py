@@ -26,7 +26,7 @@ import numpy as np
 from bspml.weights.face import Face
 from bspml.weights.first_order import FirstOrder, class_sums
 from bspml.weights.problem import Outcome, WeightProblem
-from bspml.weights.sweeping import RECORD, follow, sweep
+from bspml.weights.sweeping import RECORD, Memory, follow, sweep
 
 # A sweep that moves no weight by more than this only shuffles rounding errors.
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -89,19 +89,15 @@ class Descent:
         self.problem = problem
         data = problem.class_sorted
         self.w = start[data.order]
-        self._sums = class_sums(self.w, data.xi_pos, data.xi_neg, data.starts, data.codes)
-        self._steepest = float(max(data.xi_neg.max(), -data.xi_neg.min()))
-        C = problem.num_classes
-        self._free, self._records = np.full(C, -1), np.empty(C, RECORD)
-        self._wake, self._way = np.full(C, -1.0), 0.0
+        self._sums = class_sums(self.w, data)
+        C, steepest = problem.num_classes, float(max(data.xi_neg.max(), -data.xi_neg.min()))
+        self._memory = Memory(np.full(C, -1), np.empty(C, RECORD), np.full(C, -1.0), steepest)
+        self._way = 0.0
 
     def sweep(self) -> float:
-        """Moves 1 and 2 over all classes; returns the largest change of one weight."""
-        problem, data = self.problem, self.problem.class_sorted
-        moved, self._way = sweep(
-            self.w, data.xi_pos, data.xi_neg, data.starts, problem.age, problem.balance,
-            *self._sums, self._free, self._records, self._wake, self._way, self._steepest,
-        )  # fmt: skip
+        """Make moves 1 and 2 over all classes; return the largest change of one weight."""
+        age, balance, data = self.problem.age, self.problem.balance, self.problem.class_sorted
+        moved, self._way = sweep(self.w, data, age, balance, self._sums, self._memory, self._way)
         return moved
 
     def measure(self) -> Point:
@@ -115,11 +111,8 @@ class Descent:
         before = self.w[face.free]
         if direction is None or not face.step(self.w, direction):
             return False
-        data = self.problem.class_sorted
-        self._way += follow(
-            self.w, before, face.free, data.xi_pos, data.xi_neg, data.starts, data.codes,
-            self.problem.balance, *self._sums, self._wake, self._steepest,
-        )  # fmt: skip
+        data, balance = self.problem.class_sorted, self.problem.balance
+        self._way += follow(self.w, before, face.free, data, balance, self._sums, self._memory)
         return True
 
     def settle(self, point: Point, tol: float) -> Point:

@@ -128,7 +128,7 @@ class WeightProblem:
     @cached_property
     def class_sorted(self) -> ClassSorted:
         """The data in class order; made once, shared by every solve."""
-        return ClassSorted(*sort_by_class(self.codes, self.sizes, self.xi_pos, self.xi_neg))
+        return sort_by_class(self.codes, self.sizes, self.xi_pos, self.xi_neg)
 
     def objective(self, weights: Any) -> float:
         """L(w), [Zhang 2023] eq. (6), in O(N).
