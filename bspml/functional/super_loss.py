@@ -26,7 +26,7 @@ from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import refuse_outside, unreduced
 from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import by_kernel, runs_triton
-from bspml.tensors.kernels.lambert_constants import BRANCH_POINT
+from bspml.tensors.kernels.lambert import BRANCH_POINT
 
 
 def superloss(losses: Tensor, tau: float | Tensor, lam: float) -> Float[Tensor, "*S"]:

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from bspml.shapes import Float, Tensor
-from bspml.tensors.kernels.lambert_constants import BRANCH_POINT, HUGE, NEAR, SERIES, STEPS
+from bspml.tensors.kernels.lambert import BRANCH_POINT, HUGE, NEAR, SERIES, STEPS
 
 BLOCK = 256
 HIGH = tl.constexpr(BRANCH_POINT[torch.float64][0])  # -1/e
