@@ -52,7 +52,12 @@ class Point(NamedTuple):
 
     @classmethod
     def of(cls, problem: WeightProblem, w: np.ndarray) -> Point:
-        """At weights `w` (N,) in class order."""
+        """Measure a point.
+
+        Args:
+            problem: the weight problem.
+            w: (N,) weights in class order.
+        """
         here = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
         free, crowded = np.flatnonzero((w > 0) & (w < 1)), 0
         classes = here.data.codes[free]
@@ -101,13 +106,18 @@ class Descent:
         return moved
 
     def measure(self) -> Point:
-        """The current point, from sums made afresh: rounding errors cannot build up."""
+        """Measure the current point, from sums made afresh: rounding errors cannot build up."""
         point = Point.of(self.problem, self.w)
         self._sums = point.first_order.sums
         return point
 
     def jump(self, face: Face, direction: np.ndarray | None) -> bool:
-        """Move 3 along ±`direction`; says whether the objective fell."""
+        """Make move 3; say whether the objective fell.
+
+        Args:
+            face: one fractional weight per class, at the current point.
+            direction: (F,) where to, up to its sign; None goes nowhere.
+        """
         before = self.w[face.free]
         if direction is None or not face.step(self.w, direction):
             return False
@@ -116,7 +126,15 @@ class Descent:
         return True
 
     def settle(self, point: Point, tol: float) -> Point:
-        """Put on the bounds what rounding left beside them, if that keeps the residual."""
+        """Put on the bounds what rounding left beside them, if that keeps the residual.
+
+        Args:
+            point: the current point.
+            tol: the residual that must not be passed.
+
+        Returns:
+            The point the weights are at then.
+        """
         free = np.flatnonzero((self.w > 0) & (self.w < 1)) if point.crowded else point.face.free
         rounded = np.round(self.w[free])
         beside = np.abs(self.w[free] - rounded) < _DUST
@@ -134,7 +152,13 @@ class Descent:
 def minimise_by_coordinates(
     problem: WeightProblem, start: np.ndarray, tol: float, max_sweeps: int
 ) -> Outcome:
-    """Sweep from `start` (N,) until the scaled stationarity is at most `tol`, then certify.
+    """Sweep until the scaled stationarity is small enough, then certify.
+
+    Args:
+        problem: the weight problem.
+        start: (N,) feasible weights, in the order of the data.
+        tol: the scaled stationarity to reach.
+        max_sweeps: most sweeps.
 
     Returns:
         `Outcome` with status

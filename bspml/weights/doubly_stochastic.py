@@ -122,7 +122,11 @@ class StepSettings(NamedTuple):
 
 
 def first_step_size(problem: WeightProblem, gamma: float | int | None) -> float:
-    """gamma_1, checked against Theorem 1's bound 2/L_max.
+    """Return gamma_1, checked against Theorem 1's bound 2/L_max.
+
+    Args:
+        problem: the weight problem.
+        gamma: first step size; None takes 1/L_max.
 
     Raises:
         InputError: gamma >= 2/L_max, or not given where L_max = 0.
@@ -204,7 +208,15 @@ def minimise_stochastically(
     seed: int,
     options: StochasticOptions,
 ) -> Outcome:
-    """Run Algorithm 3 in passes of N steps, from `start` (N,).
+    """Run Algorithm 3 in passes of N steps.
+
+    Args:
+        problem: the weight problem.
+        start: (N,) feasible weights, in the order of the data.
+        tol: the scaled stationarity to reach.
+        max_passes: most passes.
+        seed: start of the run's own random stream.
+        options: settings of the method.
 
     The print stops after T steps.  Ours stops, looking after each pass, at the first of
     - stationary: the scaled stationarity of the exact gradient is at most tol;
@@ -242,7 +254,12 @@ def minimise_stochastically(
 @numba.njit(cache=True)
 @no_type_check
 def draw_below(random, n):
-    """A uniform integer in [0, n) from splitmix64; its bias is below n / 2^32."""
+    """Draw a uniform integer in [0, n) from splitmix64; its bias is below n / 2^32.
+
+    Args:
+        random: (1,) uint64 state; advanced.
+        n: in 1..2^32.
+    """
     random[0] += _GOLDEN
     z = random[0]
     z = (z ^ (z >> _30)) * _MIX_1
