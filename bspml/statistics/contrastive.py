@@ -21,7 +21,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.errors import InputError
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.statistics.contrastive_device import DeviceRows
 from bspml.statistics.contrastive_host import HostRows
@@ -37,7 +36,7 @@ from bspml.tensors.checks import (
     zero_rows,
 )
 from bspml.tensors.precision import float64_device, full_precision
-from bspml.tensors.row_checks import check_reference_weights, check_sample_index
+from bspml.tensors.row_checks import check_reference_weights, check_rows
 
 __all__ = ["ContrastiveStatistics", "contrastive_statistics"]
 
@@ -171,16 +170,7 @@ def judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
     if rows is None:
         judged[:] = True
     else:
-        rows = torch.as_tensor(rows).detach().cpu()
-        if rows.dtype == torch.bool:
-            if rows.shape != (n,):
-                raise InputError(
-                    f"`rows` as a mask must be ({n},) like the embeddings; got "
-                    f"{tuple(rows.shape)}. Or give sample indices."
-                )
-            judged[:] = rows.numpy()
-        else:
-            judged[check_sample_index(rows, n, None, "rows").numpy()] = True
+        judged[check_rows(rows, n).numpy()] = True
     judged[zeros.numpy()] = False
     return np.flatnonzero(judged)
 

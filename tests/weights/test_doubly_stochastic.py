@@ -7,6 +7,8 @@ import pytest
 
 from bspml.errors import InputError
 from bspml.weights.doubly_stochastic import (
+    Draws,
+    StepSettings,
     StochasticOptions,
     StochasticRun,
     draw_below,
@@ -34,9 +36,11 @@ def sampled_gradients(problem, w, sample, P, K, draws, seed=0):
     zeta = np.bincount(problem.codes, w)
     M = float((zeta / problem.sizes).sum())
     random = np.array([seed], dtype=np.uint64)
-    slots = (np.arange(n), np.arange(n), np.arange(C), np.arange(C))
-    args = (position, w_sorted, data.starts, data.codes, data.xi_pos, data.xi_neg)
-    args += (problem.age, problem.balance, zeta, M, random, *slots, P, K)
+    draws_of_a_run = Draws(random, np.arange(n), np.arange(n), np.arange(C), np.arange(C))
+    settings = StepSettings(
+        problem.age, problem.balance, gamma=1.0, decay=1.0, P=P, K=K, literal=False
+    )
+    args = (position, w_sorted, data, zeta, M, draws_of_a_run, settings)
     size = problem.sizes[problem.codes[sample]]
     return np.array([stochastic_gradient(*args) for _ in range(draws)]) / size
 
