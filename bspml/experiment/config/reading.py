@@ -18,10 +18,11 @@ from ruamel.yaml.error import YAMLError
 
 from bspml.errors import ConfigError
 from bspml.experiment.config.classification import ClassificationConfig
-from bspml.experiment.config.messages import describe, nearest, shown, unknown_key, valid_keys
+from bspml.experiment.config.messages import describe, shown, unknown_key, valid_keys
 from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
 from bspml.files.atomic import is_special
+from bspml.words import did_you_mean
 
 COMMAND_LINE = "command line"
 METRIC_LEARNING = "metric-learning"  # the task of a file that names none
@@ -98,7 +99,7 @@ def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[Classifi
         names = (METRIC_LEARNING, *TASKS)
         raise ConfigError(
             f"{source}: `task` must be one of {', '.join(names)}; got {shown(task)}"
-            f"{nearest(task, names)}"
+            f"{did_you_mean(task, names)}"
         )
     return ClassificationConfig
 

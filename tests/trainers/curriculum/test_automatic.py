@@ -13,7 +13,7 @@ def noisy_clusters(rate=0.3, classes=40, per_class=25, seed=0, spread=0.35, d=32
     centres = torch.randn(classes, d, generator=g)
     true = torch.arange(classes).repeat_interleave(per_class)
     E = centres[true] + spread * torch.randn(len(true), d, generator=g)
-    noisy = bspml.data.noise.symmetric(true, rate, seed=seed)
+    noisy = bspml.noise.symmetric(true, rate, seed=seed)
     return E, noisy.labels, noisy.is_noisy
 
 
