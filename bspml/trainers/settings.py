@@ -53,7 +53,7 @@ class ReadBy:
     """
 
     key: str
-    values: tuple[str, ...] = ()
+    values: tuple[str | bool, ...] = ()
 
     def check(self, section: Section, marked: str, default: Any) -> None:
         """Refuse a value that nothing reads: whoever sets it believes that it does something.
@@ -69,7 +69,7 @@ class ReadBy:
         value, other = getattr(section, marked), getattr(section, self.key)
         if value == default or (other in self.values if self.values else other is not None):
             return
-        *most, last = self.values or ("",)
+        *most, last = map(as_yaml, self.values or ("",))
         change = f"set `{self.key}` to {', '.join(most)}{' or ' * bool(most)}{last}"
         raise ValueError(
             f"`{marked}` is {as_yaml(value)}, but nothing reads it while `{self.key}` is "
@@ -166,6 +166,16 @@ class PaperSettings(PresetSettings, Scales):
                 "print its age. Give an age (a typical pair statistic, about 1 to 5), or a "
                 "target_maw (the mean weight to keep; 0.7 suits 30 % wrong labels)."
             )
+
+
+def keywords_of(kind: type[Section], settings: Section) -> dict[str, Any]:
+    """Return the keys of the section `kind` that other settings hold, as keywords.
+
+    Args:
+        kind: which keys.
+        settings: their values; null is left out, as the default that it stands for.
+    """
+    return {k: v for k, v in settings if k in kind.model_fields and v is not None}
 
 
 def section_of(kind: type[AnySection], keywords: Mapping[str, Any], prefix: str = "") -> AnySection:

@@ -53,7 +53,8 @@ def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[st
     new = Counter(labels[moved & ~np.isin(labels, known)].tolist())
     if not new:
         return ()
-    shown = ", ".join(_named(name, count, known.tolist()) for name, count in new.most_common(_SHOWN))
+    names = known.tolist()
+    shown = ", ".join(_named(name, count, names) for name, count in new.most_common(_SHOWN))
     more = f", ... ({len(new):,} such classes)" if len(new) > _SHOWN else ""
     one = len(new) == 1
     return (

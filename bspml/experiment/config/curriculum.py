@@ -21,6 +21,7 @@ from bspml.trainers.settings import (
     Solver,
     Statistics,
     Warmup,
+    keywords_of,
     section_of,
 )
 
@@ -62,4 +63,4 @@ class CurriculumConfig(Section):
     def keywords(self) -> dict[str, Any]:
         """Return what the preset reads, as keywords of `SelfPacedCurriculum`."""
         section = PaperSettings if self.preset == "paper" else AutoSettings
-        return {key: value for key, value in self if key in section.model_fields}
+        return keywords_of(section, self)

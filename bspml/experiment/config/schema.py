@@ -97,7 +97,7 @@ class PaperLoss(LossSettings):
 class LossConfig(LossSettings):
     """The section `loss`; its base is a cosine similarity."""
 
-    base: float = Field(LossSettings().base, ge=-1, le=1)
+    base: Annotated[float, Field(ge=-1, le=1)] = LossSettings().base
 
 
 class SamplerConfig(Section):

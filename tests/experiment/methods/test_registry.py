@@ -188,11 +188,11 @@ def test_unknown_and_impossible_names_are_refused(name, message):
         ("gr:margin", {"gr_betta": 1}, "did you mean `gr_beta`"),
         ("fast-ap", {"num_bins": 0}, r"`hyper\.num_bins` must be a whole number of at least 1"),
         ("rdml", {"eta": -1}, r"`hyper\.eta` must be in \[0, inf\)"),
-        ("contrastive", {"pos_margin": float("nan")}, r"`hyper\.pos_margin` must be in"),
+        ("contrastive", {"pos_margin": float("nan")}, r"`hyper\.pos_margin` must be a finite"),
         ("margin", {"learn_beta": 1}, r"`hyper\.learn_beta` must be true or false; got 1"),
         ("bspml", {"rule": "cubic"}, r"`hyper\.rule` must be one of threshold, quadratic"),
         ("superloss:snr", {"superloss_tau": "max"}, r"`hyper\.superloss_tau` must be one of ema"),
-        ("superloss:snr", {"superloss_momentum": 1}, r"momentum` must be below 1"),
+        ("superloss:snr", {"superloss_momentum": 1}, r"momentum` must be in \[0, 1\)"),
         ("prism", {"noise_rate": 1.5}, r"`hyper\.noise_rate` must be in \[0, 1\]"),
     ],
 )
