@@ -24,6 +24,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Growth = Annotated[float, Field(ge=1)]
+Ceiling = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # more than 0 is not NaN either
 Rule = Literal["threshold", "quadratic"]
 Warmup = Literal["features", "cross-fit"]
 Statistics = Literal["unweighted", "weighted"]
@@ -135,7 +136,7 @@ class PaperSettings(PresetSettings, Scales):
 
     age: Positive | None = key(None, "first age, lambda")
     age_growth: Growth = key(1.1, "its multiplier, c")
-    age_max: float | None = key(None, "its maximum, lambda_inf")
+    age_max: Ceiling | None = key(None, "its maximum, lambda_inf")
     target_maw: Fraction | None = key(None, "in place of an age: mean class weight to hold")
     statistics: Statistics = key("unweighted", "pair statistics")
     solver: Solver = key("coordinate", "of the weights")

@@ -8,9 +8,10 @@ setting that nothing would read is refused, not dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bspml.experiment.config.common import (
     AtLeast2,
@@ -21,7 +22,6 @@ from bspml.experiment.config.common import (
     RunName,
     Seed,
     Threads,
-    check_name,
     one_of,
 )
 from bspml.experiment.config.names import (
@@ -31,6 +31,7 @@ from bspml.experiment.config.names import (
     IMAGE_SETS,
     TARGET_NOISE,
     VALUE_LOSSES,
+    check_network,
 )
 from bspml.experiment.config.sample_loss import SampleLossConfig
 from bspml.experiment.config.schema import OptimizerConfig
@@ -38,6 +39,9 @@ from bspml.trainers.settings import Count, Fraction, Positive, ReadBy, Section
 
 Task = Literal["classification", "regression"]
 
+ClassifierName = Annotated[
+    str, AfterValidator(partial(check_network, names=CLASSIFIERS, families=("torchvision",)))
+]
 _BY_CLASS = ReadBy("kind", ("symmetric", "pair-flip", "sibling-flip"))
 _BY_DRAWS = ReadBy("kind", ("symmetric", "uniform"))
 _BY_NOISE = ReadBy("kind", tuple(k for k in (*CLASS_NOISE, *TARGET_NOISE) if k != "none"))
@@ -101,16 +105,9 @@ class TargetNoiseConfig(PlantedNoise):
 class HeadConfig(Section):
     """The network that predicts the label, from scratch."""
 
-    name: str = "mlp"  # or torchvision:MODEL
+    name: ClassifierName = "mlp"
     # Width of the layer; 0: linear.
     hidden: Annotated[int, Field(ge=0, le=65_536), ReadBy("name", ("mlp",))] = 256
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value.startswith("torchvision:"):
-            return value
-        return check_name(value, (*CLASSIFIERS, "torchvision:MODEL"))
 
 
 class ScheduleConfig(Section):

@@ -28,14 +28,15 @@ CLASS_LOSSES = ("ce", "mae", "gce", "truncated-gce", "imae", "gr", "superloss")
 VALUE_LOSSES = ("mse", "smooth-l1", "superloss")
 
 
-def check_network(value: str, names: tuple[str, ...]) -> str:
+def check_network(value: str, names: tuple[str, ...], families: tuple[str, ...] = FAMILIES) -> str:
     """Refuse what is neither among `names` nor FAMILY:MODEL.
 
     Args:
         value: what came.
         names: networks of this package.
+        families: packages whose networks are taken too.
     """
     family, colon, model = value.partition(":")
-    if family in FAMILIES and colon and model:
+    if family in families and colon and model:
         return value
-    return check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))
+    return check_name(value, (*names, *(f"{family}:MODEL" for family in families)))

@@ -193,12 +193,9 @@ class Config(Section):
         """Say whether the warm-up is cross-fitted: asked for, or left open without pretraining."""
         if self.curriculum.preset != "auto":
             return False
-        return (self.curriculum.warmup or self._natural_warmup) == "cross-fit"
-
-    @property
-    def _natural_warmup(self) -> str:
         # No label may be judged by an embedding trained on it; pretrained features are not.
-        return "features" if self.pretrained else "cross-fit"
+        natural = "features" if self.pretrained else "cross-fit"
+        return (self.curriculum.warmup or natural) == "cross-fit"
 
     @property
     def pretrained(self) -> bool:

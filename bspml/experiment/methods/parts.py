@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
-from pydantic.fields import FieldInfo
 from torch import Tensor, nn
 
 from bspml.errors import InputError
@@ -119,7 +118,9 @@ class HyperParameters(Section):
     def hyper(cls) -> dict[str, Hyper]:
         """Return what can be set."""
         return {
-            name: Hyper(field.default, field.description or "", _is_printed(field))
+            name: Hyper(
+                field.default, field.description or "", field.json_schema_extra == {"printed": True}
+            )
             for name, field in cls.model_fields.items()
             if name not in cls.hidden
         }
@@ -140,11 +141,6 @@ def checked(kind: type[AnyHyper], hyper: Mapping[str, Any]) -> AnyHyper:
     """
     own = {key: value for key, value in hyper.items() if key in kind.hyper()}
     return section_of(kind, own, "hyper.")
-
-
-def _is_printed(field: FieldInfo) -> bool:
-    extra = field.json_schema_extra
-    return isinstance(extra, dict) and bool(extra["printed"])
 
 
 class Method(HyperParameters):

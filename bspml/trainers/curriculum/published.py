@@ -27,7 +27,7 @@ class PublishedUpdate:
     solves once more, from w = 1, at the age found, and may end at a slightly other MAW.
     """
 
-    warmup = None
+    warmup, phase = None, "weights"
 
     def __init__(self, weights: SampleWeights, settings: PaperSettings) -> None:
         settings.check_pace()
@@ -80,7 +80,7 @@ class PublishedUpdate:
         self.weights.update(solution.weights)
         self.age = age if age_next is None else age_next
         return {
-            "phase": "weights",
+            "phase": self.phase,
             "age": age,
             "age_next": age_next,
             "objective_before": before,

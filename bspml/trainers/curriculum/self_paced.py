@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from torch import Tensor
@@ -16,6 +15,8 @@ from bspml.trainers.curriculum.published import PublishedUpdate
 from bspml.trainers.curriculum.record import CurriculumRecord
 from bspml.trainers.settings import AnySection, AutoSettings, PaperSettings, section_of
 from bspml.weights.state import SampleWeights
+
+_KEYWORDS = {*AutoSettings.model_fields, *PaperSettings.model_fields}
 
 
 class SelfPacedCurriculum:
@@ -95,31 +96,14 @@ class SelfPacedCurriculum:
         is_outlier: Bool[Tensor, " N"] | ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
+        # Every keyword that a section has, as it came; the sections know what each takes.
+        keywords = {k: v for k, v in locals().items() if k in _KEYWORDS and v is not None}
         if not isinstance(weights, SampleWeights):
             raise InputError(
                 f"`weights` must be SampleWeights; got {type(weights).__name__}. "
                 "Make them with SampleWeights(labels)."
             )
         check_choice(preset, "preset", ["auto", "paper"])
-        keywords = {
-            "age": age,
-            "age_growth": age_growth,
-            "age_max": None if age_max == math.inf else age_max,
-            "target_maw": target_maw,
-            "balance": balance,
-            "alpha": alpha,
-            "beta": beta,
-            "base": base,
-            "statistics": statistics,
-            "solver": solver,
-            "solver_options": solver_options,
-            "rule": rule,
-            "warmup": warmup,
-            "warmup_rounds": warmup_rounds,
-            "reset": None if reset is None else bool(reset),
-            "search": search,
-            "statistics_error": statistics_error,
-        }
         if is_outlier is not None and is_noisy is None:
             raise InputError(
                 "`is_outlier` says which of the noisy are outliers; got it without `is_noisy`. "
@@ -143,10 +127,7 @@ class SelfPacedCurriculum:
     @property
     def may_reset(self) -> bool:
         """Say whether a coming record can still ask for a fresh network."""
-        return isinstance(self._update, AutomaticUpdate) and self._update.phase in (
-            "half A",
-            "half B",
-        )
+        return self._update.phase in ("half A", "half B")
 
     def training_rows(self) -> Bool[Tensor, " N"] | None:
         """Return (N,) bool: the rows that the next round may train on; None for every row."""
@@ -223,12 +204,11 @@ class SelfPacedCurriculum:
 
 def _settings(kind: type[AnySection], other: str, keywords: dict[str, Any]) -> AnySection:
     """Build the section of a preset; what only the `other` preset reads is refused."""
-    given = {name: value for name, value in keywords.items() if value is not None}
-    for name in given:
+    for name in keywords:
         if name not in kind.model_fields:
             preset = "auto" if other == "paper" else "paper"
             raise InputError(
                 f'`{name}` belongs to preset="{other}" and nothing would read it under '
                 f'preset="{preset}". Drop it, or pass preset="{other}".'
             )
-    return section_of(kind, given)
+    return section_of(kind, keywords)
