@@ -82,7 +82,7 @@ class PlantedNoise(Section):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, tree: Any) -> Any:
-        """Labels from a file are not planted, and no noise has no rate."""
+        """Plant nothing into labels from a file, and let no noise have no rate."""
         if not isinstance(tree, Mapping):
             return tree
         filled = dict(tree)

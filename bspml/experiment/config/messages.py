@@ -40,6 +40,8 @@ _EXPECTED = {
     "model_type": "a section of `key: value` lines",
     "model_attributes_type": "a section of `key: value` lines",
 }
+# What other formats write for true and false.
+_TRUTH = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
 
 
 def describe(
@@ -141,10 +143,8 @@ def _hint(kind: str, value: Any, location: Location) -> str:
         return f"; write {value:.0f}"
     if kind == "tuple_type" and isinstance(value, int):
         return f"; write [{value}]"
-    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "on", "1"):
-        return "; write true"
-    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("no", "off", "0"):
-        return "; write false"
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in _TRUTH:
+        return f"; write {_TRUTH[value.lower()]}"
     return ""
 
 

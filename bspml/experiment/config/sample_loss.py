@@ -14,7 +14,6 @@ from bspml.trainers.settings import Fraction, NotNegative, Positive, ReadBy, Sec
 __all__ = ["SampleLossConfig"]
 
 Tau = Literal["ema", "mean", "log-classes"]
-Momentum = Annotated[float, Field(ge=0, lt=1)]
 _FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
 _DEFAULT_LAM = {"gr": 0.5, "superloss": 0.25}
 
@@ -31,7 +30,7 @@ class SampleLossConfig(Section):
     # The paper's lambda; null: 0.25 of superloss, 0.5 of gr.
     lam: Annotated[NotNegative | None, _by("gr", "superloss")] = None
     tau: Annotated[Tau | float, _by("superloss")] = "ema"  # a number is constant
-    momentum: Annotated[Momentum, ReadBy("tau", ("ema",)), _by("superloss")] = 0.9
+    momentum: Annotated[float, Field(ge=0, lt=1), ReadBy("tau", ("ema",)), _by("superloss")] = 0.9
     q: Annotated[Fraction, _by("gce", "truncated-gce")] = 0.7
     # No gradient up to this p.
     k: Annotated[float, Field(gt=0, lt=1), _by("truncated-gce")] = 0.5

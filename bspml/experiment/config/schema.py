@@ -27,6 +27,7 @@ from bspml.experiment.config.data import DataConfig, NoiseConfig
 from bspml.experiment.config.names import NETWORKS, OWN_DATA, check_network
 from bspml.trainers.settings import (
     RHO,
+    BelowOne,
     Count,
     NotNegative,
     Positive,
@@ -57,16 +58,15 @@ class NetworkConfig(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> NetworkConfig:
-        if self.freeze and self.weights is None and self.name != "efficientnet-lite0":
-            raise ValueError(
-                "`freeze` is true, but `weights` is null: a network from scratch "
-                "would never learn; name a file of weights, or set `freeze` to false"
-            )
-        if self.freeze_batchnorm and self.weights is None and self.name != "efficientnet-lite0":
-            raise ValueError(
-                "`freeze_batchnorm` is true, but `weights` is null: there are no "
-                "statistics to keep; name a file of weights, or set it to false"
-            )
+        for name, why in (
+            ("freeze", "a network from scratch would never learn"),
+            ("freeze_batchnorm", "there are no statistics to keep"),
+        ):
+            if getattr(self, name) and self.weights is None and self.name != "efficientnet-lite0":
+                raise ValueError(
+                    f"`{name}` is true, but `weights` is null: {why}; name a file of weights, or "
+                    f"set `{name}` to false"
+                )
         if self.pooling is not None and self.name in ("small-conv", "mlp"):
             raise ValueError(
                 f"`pooling` is {self.pooling}, but {self.name} has none to choose; set it to null"
@@ -123,7 +123,7 @@ class OptimizerConfig(Section):
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: Positive = 1e-3
     weight_decay: NotNegative = 0.0
-    momentum: Annotated[float, Field(ge=0, lt=1), ReadBy("name", ("sgd",))] = 0.0
+    momentum: Annotated[BelowOne, ReadBy("name", ("sgd",))] = 0.0
 
 
 class TrainingConfig(Section):

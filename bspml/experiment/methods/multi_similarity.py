@@ -49,12 +49,17 @@ def multi_similarity_loss(settings: LossSettings, weights: SampleWeights | None)
     )
 
 
-class MultiSimilarity(Method, LossSettings):
+class _Ours(Method, LossSettings):
+    """The settings of the methods at our base; how weights enter the loss is not theirs to set."""
+
+    hidden = ("weighting", "skip_zero")
+
+
+class MultiSimilarity(_Ours):
     """Multi-similarity without sample weights, at our base."""
 
     name, title, source = "multi-similarity", "MS", "[Wang MS 2019]"
     says = "log-sums over mined pairs, every sample weighs 1"
-    hidden = ("weighting", "skip_zero")
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss; a note says where its base is not the printed one."""
@@ -127,13 +132,12 @@ class SPMS(BSPMLPaper):
     balance: NotNegative = 0.0
 
 
-class BSPML(Method, LossSettings, AutoSettings):
+class BSPML(_Ours, AutoSettings):
     """Multi-similarity under weights that follow label p-values."""
 
     name, title, source = "bspml", "BSPML (auto)", "this package"
     says = "weights from label p-values, nothing to tune"
     needs_weights = True
-    hidden = MultiSimilarity.hidden
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss under weights that the automatic preset moves."""
@@ -146,12 +150,11 @@ class BSPML(Method, LossSettings, AutoSettings):
         )
 
 
-class PRISM(Method, LossSettings):
+class PRISM(_Ours):
     """Multi-similarity of the samples that PRISM's filter keeps."""
 
     name, title, source = "prism", "PRISM", "[Liu 2021]"
     says = "drop the labels that their class centre believes least"
-    hidden = MultiSimilarity.hidden
 
     noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
     memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
@@ -182,13 +185,12 @@ class PRISM(Method, LossSettings):
         )
 
 
-class CleanOnly(Method, LossSettings):
+class CleanOnly(_Ours):
     """Multi-similarity of the samples whose labels are right: the upper reference."""
 
     name, title, source = "clean-only", "Clean only", "upper reference"
     says = "multi-similarity on exactly the clean samples"
     needs_weights = True
-    hidden = MultiSimilarity.hidden
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss under weights that are 1 for right labels and 0 for wrong ones."""

@@ -46,13 +46,12 @@ class MethodContext:
         check_whole(self.seed, "seed", low=0)
         if self.noise_rate is not None:
             check_number(self.noise_rate, "noise_rate", 0.0, 1.0)
-        if check_weights(self.weights) is not None:
-            assert self.weights is not None
-            if len(self.weights.classes) != self.num_classes:
-                raise InputError(
-                    f"`weights` must have num_classes = {self.num_classes} classes; got "
-                    f"{len(self.weights.classes)}. Both come from the training labels."
-                )
+        weights = check_weights(self.weights)
+        if weights is not None and len(weights.classes) != self.num_classes:
+            raise InputError(
+                f"`weights` must have num_classes = {self.num_classes} classes; got "
+                f"{len(weights.classes)}. Both come from the training labels."
+            )
 
 
 @dataclass(frozen=True)
@@ -116,12 +115,10 @@ class HyperParameters(Section):
 
     @classmethod
     def hyper(cls) -> dict[str, Hyper]:
-        """Return what can be set."""
+        """Return what can be set, in the order of the section."""
         return {
-            name: Hyper(
-                field.default, field.description or "", field.json_schema_extra == {"printed": True}
-            )
-            for name, field in cls.model_fields.items()
+            name: Hyper(f.default, f.description or "", f.json_schema_extra == {"printed": True})
+            for name, f in cls.model_fields.items()
             if name not in cls.hidden
         }
 

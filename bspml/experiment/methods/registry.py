@@ -139,14 +139,10 @@ def _find(name: Any) -> tuple[type[Wrapper] | None, type[Method]]:
     if not colon:
         return None, _method(after, name)
     if before not in WRAPPERS:
-        listed = (
-            f"; got {name!r:.60}. One wrapper at a time."
-            if ":" in before
-            else f"; got {before!r:.40}"
-        )
+        more = ". One wrapper at a time." if ":" in before else did_you_mean(before, WRAPPERS)
         raise InputError(
-            f"`method`: before the colon stands one of {', '.join(WRAPPERS)}{listed}"
-            f"{did_you_mean(before, WRAPPERS)}"
+            f"`method`: before the colon stands one of {', '.join(WRAPPERS)}; got "
+            f"{before!r:.40}{more}"
         )
     wrapper, method = WRAPPERS[before], _method(after, name)
     if method.unwrappable:

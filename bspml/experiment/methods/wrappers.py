@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
 from torch import nn
 
 from bspml.experiment.methods.parts import HyperParameters, MethodContext, MethodParts
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss
-from bspml.trainers.settings import NotNegative, Positive, key
+from bspml.trainers.settings import BelowOne, NotNegative, Positive, key
 from bspml.weights.state import SampleWeights
 
 
@@ -20,13 +19,8 @@ class Wrapper(HyperParameters):
     """A transform that goes on the loss of a method; its hyper-parameters start with its name."""
 
     @abstractmethod
-    def apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
-        """Wrap a loss in place.
-
-        Args:
-            loss: of a method.
-            weights: the table to keep a confidence for each sample of; None: none is kept.
-        """
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
+        """Wrap a loss in place; with a table of weights keep a confidence for each sample."""
 
     def wrap(self, parts: MethodParts, context: MethodContext) -> MethodParts:
         """Return the parts with the transform on their loss.
@@ -44,7 +38,7 @@ class Wrapper(HyperParameters):
         loss, weights = parts.loss, context.weights
         if isinstance(loss, FilteredLoss):
             loss, weights = loss.loss, None
-        self.apply(loss, weights)
+        self._apply(loss, weights)
         settings = ", ".join(f"{key} {value}" for key, value in self)
         units = "; lam is in units of the loss" if self.name == "superloss" else ""
         return dataclasses.replace(
@@ -65,15 +59,14 @@ class SuperLossWrapper(Wrapper):
     superloss_tau: Literal["ema", "mean"] | float = key(
         "ema", "loss of confidence 1: ema, mean, a number"
     )
-    superloss_momentum: Annotated[float, Field(ge=0, lt=1)] = key(0.9, "of the exponential average")
+    superloss_momentum: BelowOne = key(0.9, "of the exponential average")
     # Under one tau all positives of a contrastive loss count as hard, noisy or not.
     superloss_shared_tau: bool = key(False, "one tau for positive and negative pairs")
     superloss_smoothing: Literal["none", "class", "sample"] = key(
         "none", "whose average loss is judged"
     )
 
-    def apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
-        """Put SuperLoss on the loss, in place."""
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
         SuperLoss(
             loss,
             self.superloss_lam,
@@ -94,8 +87,7 @@ class GradientRescalingWrapper(Wrapper):
     gr_lam: NotNegative = key(0.5, "its focus, p = lam / (1 + lam)")
     gr_g: Literal["exp", "identity"] = key("exp", "emphasis to weight")
 
-    def apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
-        """Put gradient rescaling on the loss, in place."""
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
         GradientRescaling(loss, self.gr_beta, self.gr_lam, self.gr_g, sample_weights=weights)
 
 
@@ -106,8 +98,7 @@ class IMAEWrapper(Wrapper):
 
     imae_T: NotNegative = key(8.0, "size of the emphasis")  # noqa: N815 (the paper's T)
 
-    def apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
-        """Put IMAE on the loss, in place."""
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
         IMAE(loss, self.imae_T, sample_weights=weights)
 
 

@@ -71,10 +71,10 @@ class AutomaticUpdate:
         """Judge, weigh, move to the next phase, and return the record's fields."""
         phase = self.phase
         if phase not in ("half A", "half B"):
-            fields = {"phase": phase}
+            fields, everyone = {"phase": phase}, torch.ones(len(self.weights), dtype=torch.bool)
             # Two rounds before the first step: the second under the weights just found.
             for _ in range(2 if phase == "features" else 1):
-                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), self._all())
+                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
             return fields
         if not self.rows_were_read:
@@ -94,9 +94,6 @@ class AutomaticUpdate:
         # Half A may only be judged by a network that never saw it, so the first reset is a must.
         reset = phase == "half A" or self.settings.reset
         return fields | {"phase": phase, "reset_model": reset}
-
-    def _all(self) -> Tensor:
-        return torch.ones(len(self.weights), dtype=torch.bool)
 
     def _enter(self, phase: str) -> None:
         self.phase, self.rounds_in_phase, self.rows_were_read = phase, 0, False

@@ -1,4 +1,4 @@
-"""How well weights tell wrong labels from right ones, and outliers from both, where known."""
+"""How well weights find the wrong labels and the outliers, where the truth is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Truth"]
 
 
 class Truth:
-    """Which labels are wrong, and which samples belong to no class that a label names.
+    """Know which labels are wrong, and which samples belong to no class that a label names.
 
     Outliers are wrong without a right answer.  They count neither as wrong nor as right labels:
     they are left out of the detection, and told from the right labels in figures of their own.
@@ -29,7 +29,7 @@ class Truth:
     def figures(
         self, weights: Float[Tensor, " N"], scores: Float[Tensor, " N"] | None
     ) -> dict[str, Any]:
-        """Fields of a `CurriculumRecord`.
+        """Return the fields of a `CurriculumRecord` that need the truth.
 
         Args:
             weights: (N,) in [0, 1].

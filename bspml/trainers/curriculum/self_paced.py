@@ -179,13 +179,8 @@ class SelfPacedCurriculum:
             sdaw=self.weights.sdaw(),
             changed=int(((before < 0.5) != (after < 0.5)).sum()),
             **fields,
-            **self._detection(),
+            **({} if self._truth is None else self._truth.figures(after, self.scores())),
         )
-
-    def _detection(self) -> dict[str, Any]:
-        if self._truth is None:
-            return {}
-        return self._truth.figures(self.weights.weights.detach().cpu(), self.scores())
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights themselves, which `SampleWeights` saves."""
