@@ -7,7 +7,6 @@ taken only by whoever says `subset`: a result on it is not a result on the data 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -33,6 +32,7 @@ from bspml.data.sets import (
 )
 from bspml.errors import DataError, InputError
 from bspml.tensors.checks import check_choice
+from bspml.words import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -173,9 +173,8 @@ def catalogue_entry(name: str) -> Entry:
     """
     found = ALIASES.get(name.lower(), name.lower()) if isinstance(name, str) else name
     if found not in CATALOGUE:
-        near = difflib.get_close_matches(str(found), [*CATALOGUE, *ALIASES], 1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}.{hint}")
+        hint = did_you_mean(found, [*CATALOGUE, *ALIASES]) or "."
+        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
     return CATALOGUE[found]
 
 

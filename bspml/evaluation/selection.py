@@ -6,7 +6,6 @@ larger the noisier the curve.  So the three are named apart everywhere.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 from bspml.errors import InputError
 from bspml.files.run import EpochRecord
+from bspml.words import did_you_mean
 
 # How each was chosen, as a table says it.
 CHOSEN_BY = {
@@ -164,8 +164,7 @@ def _selected(
 def _check_metric(metric: str) -> None:
     if metric in _PLAIN or re.fullmatch(r"recall_at_[1-9]\d*", metric):
         return
-    near = difflib.get_close_matches(metric, [*_PLAIN, "recall_at_1"], n=1)
-    hint = f"; did you mean `{near[0]}`?" if near else "."
+    hint = did_you_mean(metric, [*_PLAIN, "recall_at_1"]) or "."
     raise InputError(
         f"`metric` must be recall_at_K, {', '.join(_PLAIN[:-1])} or {_PLAIN[-1]}; got "
         f"{metric!r:.40}{hint}"

@@ -21,7 +21,7 @@ OPTIONS = {
 def data(dtype=torch.float64):
     true = torch.arange(12).repeat_interleave(9)
     rows = around_centres(true, 10, spread=0.7, seed=4, dtype=dtype)
-    return rows, bspml.data.noise.symmetric(true, 0.3, seed=2).labels
+    return rows, bspml.noise.symmetric(true, 0.3, seed=2).labels
 
 
 def judged_by(options):
