@@ -1,16 +1,16 @@
-"""One method of an experiment: its network trained inside the run folder, observed and recorded."""
+"""One method of a retrieval experiment: its network trained, embedded and measured each round."""
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bspml.data.indexed import IndexedDataset, sample_index_getter
-from bspml.distributed import computed_by_rows, from_main, is_main
-from bspml.distributed.group import check_rank_device
-from bspml.errors import CheckpointError
-from bspml.evaluation.retrieval import evaluate
+from bspml.distributed import computed_by_rows, from_main
+from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 from bspml.experiment.build import (
     make_curriculum,
     make_method,
@@ -19,40 +19,44 @@ from bspml.experiment.build import (
     make_sampler,
     make_weights,
 )
-from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData, Inputs
-from bspml.experiment.resuming import method_state
-from bspml.files import checkpoints
-from bspml.files.checkpoints import State
-from bspml.files.run import EpochRecord, RecordLog, RunFolder
+from bspml.experiment.engine import Experiment, MethodRun, Workplace
+from bspml.files.run import SUSPECT_BELOW, EpochRecord
 from bspml.networks import embed
-from bspml.tensors.checks import check_device
 from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
-from bspml.trainers.narration import Narrator
+from bspml.trainers.curriculum import CurriculumRecord
 from bspml.trainers.step import StepTrainer
 
 
-class MethodRun:
-    """One method's training inside a run folder; the observer of its trainer."""
+def _names(record: type) -> set[str]:
+    return {field.name for field in dataclasses.fields(record)}
+
+
+# What a weight update says under the same name as the records.
+_SAME = sorted(_names(EpochRecord) & _names(CurriculumRecord))
+
+
+class RetrievalRun(MethodRun):
+    """One method of a retrieval experiment in training.
+
+    Args:
+        method: its name.
+        experiment: configuration and data.
+        workplace: of the run.
+        pretrained: read the network's file of weights; False where a checkpoint is taken next.
+    """
+
+    data: ExperimentData
 
     def __init__(
-        self,
-        method: str,
-        config: Config,
-        data: ExperimentData,
-        folder: RunFolder,
-        log: RecordLog,
-        narrator: Narrator,
-        pretrained: bool = True,
+        self, method: str, experiment: Experiment, workplace: Workplace, pretrained: bool = True
     ) -> None:
-        self.method, self.config, self.data = method, config, data
-        self.folder, self.log, self.narrator = folder, log, narrator
-        self.device = check_device(config.device)
-        check_rank_device(self.device)
-        network = make_network(config, data.width, pretrained)
+        super().__init__(method, experiment, workplace)
+        network = make_network(self.config, self.data.width, pretrained)
         self.network = network.to(self.device)
-        self.weights = make_weights(method, data).to(self.device)
-        self.parts = make_method(method, config, data, self.weights)
+        self.weights = make_weights(method, self.data).to(self.device)
+        self.parts = make_method(method, self.config, self.data, self.weights)
+        self.notes = self.parts.notes
         self.trainer = self._build_trainer()
 
     def _build_trainer(self) -> AlternatingTrainer:
@@ -96,10 +100,10 @@ class MethodRun:
             observer=self,
         )
 
-    def _embed(self, inputs: Any) -> torch.Tensor:
+    def _embed(self, inputs: Any) -> Tensor:
         size, workers = self.config.evaluation.batch_size, self.config.workers
 
-        def compute(rows: slice) -> torch.Tensor:
+        def compute(rows: slice) -> Tensor:
             part = _rows(inputs, rows)
             return embed(self.network, part, size, self.device, workers, output_device=home)
 
@@ -108,157 +112,86 @@ class MethodRun:
         home = self.device if self.device.type == "cuda" else torch.device("cpu")
         return computed_by_rows(len(inputs), compute, size, home)
 
-    def _embed_training_set(self) -> torch.Tensor:
+    def _embed_training_set(self) -> Tensor:
         return self._embed(self.data.images)
 
-    def _validate(self) -> dict[str, float]:
-        """What selects the epoch: {metric: value} on the held-out classes; {} without them."""
-        settings, data = self.config.evaluation, self.data
-        if data.validation_images is None:
-            return {}
-        assert data.validation_labels is not None
-        most = len(data.validation_labels) - 1
-        held_out = self._embed(data.validation_images)
-        found = from_main(
-            lambda: evaluate(
-                held_out,
-                data.validation_labels,
-                ks=[k for k in settings.ks if k <= most] or [1],
-                backend=settings.backend,
-                clustering=False,
-            )
-        )
-        recalls = {f"recall_at_{k}": value for k, value in found.recall_at_k.items()}
-        return recalls | {"map_at_r": found.map_at_r, "r_precision": found.r_precision}
-
-    def _embed_training_rows(self, rows: torch.Tensor) -> torch.Tensor:
+    def _embed_training_rows(self, rows: Tensor) -> Tensor:
         images, rows = self.data.images, rows.cpu()
-        if isinstance(images, torch.Tensor):
+        if isinstance(images, Tensor):
             return self._embed(images[rows])
         return self._embed(torch.utils.data.Subset(images, rows.tolist()))
 
+    def _scores(self, queries: Tensor, labels: Any, ks: Any, **options: Any) -> RetrievalMetrics:
+        backend = self.config.evaluation.backend
+        return from_main(lambda: evaluate(queries, labels, ks=ks, backend=backend, **options))
+
     def _evaluate(self, last: bool) -> dict[str, Any]:
+        """Measure the test classes and those held out; fields of an `EpochRecord`."""
         settings, data = self.config.evaluation, self.data
         gallery = None if data.gallery_images is None else self._embed(data.gallery_images)
-        queries = self._embed(data.test_images)
-        found = from_main(
-            lambda: evaluate(
-                queries,
-                data.test_labels,
-                ks=settings.ks,
-                gallery=gallery,
-                gallery_labels=data.gallery_labels,
-                backend=settings.backend,
-                clustering=last and settings.clustering,
-                seed=self.config.seed,
-            )
+        test = self._scores(
+            self._embed(data.test_images),
+            data.test_labels,
+            settings.ks,
+            gallery=gallery,
+            gallery_labels=data.gallery_labels,
+            clustering=last and settings.clustering,
+            seed=self.config.seed,
         )
-        return {
-            "recall_at_k": found.recall_at_k,
-            "map_at_r": found.map_at_r,
-            "r_precision": found.r_precision,
-            "nmi": found.nmi,
-            "ami": found.ami,
-            "notes": ("all embeddings point the same way",) if found.collapsed else (),
-            "validation": self._validate(),
-        }
+        fields = {name: getattr(test, name) for name in ("map_at_r", "r_precision", "nmi", "ami")}
+        fields["recall_at_k"] = test.recall_at_k
+        fields["notes"] = ("all embeddings point the same way",) if test.collapsed else ()
+        if data.validation_images is not None:
+            fields["extra"] = {"validation": self._validate()}  # where `select_epochs` looks
+        return fields
 
-    # -- run and resume ----------------------------------------------------------------------
+    def _validate(self) -> dict[str, float]:
+        """Measure what selects the epoch: {metric: value} on the held-out classes."""
+        labels = self.data.validation_labels
+        assert labels is not None
+        ks = [k for k in self.config.evaluation.ks if k < len(labels)] or [1]
+        found = self._scores(self._embed(self.data.validation_images), labels, ks, clustering=False)
+        recalls = {f"recall_at_{k}": value for k, value in found.recall_at_k.items()}
+        return recalls | {"map_at_r": found.map_at_r, "r_precision": found.r_precision}
 
-    def take(self, state: State) -> None:
-        """Go to where a checkpoint of this method was written."""
-        try:
-            self.trainer.load_state_dict(state["trainer"])
-        except CheckpointError as err:
-            raise CheckpointError(f"{self.folder.checkpoint(self.method)}: {err}") from None
-
-    def train(self, resumed: bool) -> None:
-        """Train to the end, from wherever this run stands."""
-        if resumed:
-            self.narrator.say(
-                f"{self.method}: resumed at round {self.trainer.round + 1}, step "
-                f"{self.trainer.step + 1}"
-            )
-        else:
-            for note in self.parts.notes:
-                self.narrator.say(note)
+    def train(self) -> None:
+        """Train to the end, from wherever the trainer stands."""
         self.trainer.train(self.config.training.epochs)
 
-    def _save(self) -> None:
-        state = method_state(
-            self.method,
-            self.trainer.state_dict(),
-            self.config,
-            len(self.log),
-            torch.get_num_threads(),
-        )
-        checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
+    def position(self) -> str:
+        """Say at which round and step the training goes on."""
+        return f"round {self.trainer.round + 1}, step {self.trainer.step + 1}"
 
-    # -- observer of the trainer -------------------------------------------------------------
+    def epoch_record(self, done: RoundRecord) -> EpochRecord:
+        """Turn a round of `AlternatingTrainer` into a line of the records.
 
-    def on_step(self, trainer: AlternatingTrainer, step: int, steps: int, loss: float) -> None:
-        """Draw progress; save inside the round where the configuration asks for it."""
-        if not is_main():
-            return
-        self.narrator.step(self.method, step, steps, loss)
-        every = self.config.training.checkpoint_every
-        if every is not None and trainer.steps % every == 0 and step < steps:
-            self._save()
-
-    def on_round(self, trainer: AlternatingTrainer, record: RoundRecord) -> None:
-        """Write the record, then the checkpoint that knows of it."""
-        if not is_main():
-            return
-        line = self._epoch_record(record)
-        self.log.append(line)
-        self._save()
-        self.narrator.record(line)
-
-    def _epoch_record(self, record: RoundRecord) -> EpochRecord:
-        update = record.curriculum
-        fields: dict[str, Any] = {}
-        extra: dict[str, Any] = {}
+        The one place where a round and its weight update become a record.  The update stands there
+        twice: under the names that tables read, and whole under `extra["curriculum"]`.
+        """
+        metrics, update = dict(done.metrics), done.curriculum
+        notes, extra = (*done.notes, *metrics.pop("notes", ())), metrics.pop("extra", {})
+        fields: dict[str, Any] = {"maw": done.maw, "sdaw": done.sdaw}
+        seconds = done.seconds_train + done.seconds_embed
         if update is not None:
-            low, high = update.noise_interval or (None, None)
-            fields = {
-                "phase": update.phase,
-                "age": update.age,
-                "noise_rate": update.noise_rate,
-                "noise_rate_low": low,
-                "noise_rate_high": high,
-                "changed": update.changed,
-                "objective_before": update.objective_before,
-                "objective_after": update.objective_after,
-                "detection_auroc": _first(update.score_auroc, update.detection_auroc),
-                "detection_precision": update.detection_precision,
-                "detection_recall": update.detection_recall,
-                "false_alarm_rate": update.false_alarm_rate,
-                "outlier_auroc": update.outlier_auroc,
-                "outlier_recall": update.outlier_recall,
-            }
-            extra["curriculum"] = update.as_dict()
-        weights = self.weights.weights
-        metrics = dict(record.metrics)
-        notes = (*record.notes, *metrics.pop("notes", ()))
-        validation = metrics.pop("validation", None)
-        if validation:
-            extra["validation"] = validation  # where `select_epochs` looks
-        seconds = record.seconds_train + record.seconds_embed
-        if update is not None:
+            values = update.as_dict()
+            fields = {name: values[name] for name in _SAME}
+            if update.score_auroc is not None:  # finer than that of the weights
+                fields["detection_auroc"] = update.score_auroc
+            if update.noise_interval is not None:
+                fields["noise_rate_low"], fields["noise_rate_high"] = update.noise_interval
+            extra = {"curriculum": values, **extra}
             seconds += update.seconds_statistics + update.seconds_solve
         return EpochRecord(
             method=self.method,
-            epoch=record.epochs,
-            steps=record.steps,
+            epoch=done.epochs,
+            steps=done.steps,
             seconds=seconds,
-            loss=record.loss,
-            maw=record.maw,
-            sdaw=record.sdaw,
-            kept=float((weights >= 0.5).float().mean()),
+            loss=done.loss,
+            kept=float((self.weights.weights >= SUSPECT_BELOW).float().mean()),
             notes=notes,
             extra=extra,
-            **metrics,
             **fields,
+            **metrics,
         )
 
 
@@ -276,16 +209,12 @@ class _Pairs(torch.utils.data.Dataset):
     def __len__(self) -> int:
         return len(self.codes)
 
-    def __getitem__(self, sample_index: int) -> tuple[torch.Tensor, int]:
+    def __getitem__(self, sample_index: int) -> tuple[Tensor, int]:
         return self.views[sample_index], int(self.codes[sample_index])
 
 
 def _rows(inputs: Any, rows: slice) -> Inputs:
     """A run of rows of a tensor, or of a data set."""
-    if isinstance(inputs, torch.Tensor):
+    if isinstance(inputs, Tensor):
         return inputs[rows]
     return torch.utils.data.Subset(inputs, range(rows.start, rows.stop))
-
-
-def _first(*values: float | None) -> float | None:
-    return next((v for v in values if v is not None), None)

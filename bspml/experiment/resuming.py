@@ -18,7 +18,7 @@ from bspml.experiment.config.reading import parse_yaml
 from bspml.files import checkpoints
 from bspml.files.atomic import atomic_write
 from bspml.files.checkpoints import State
-from bspml.files.run import EpochRecord, RunFolder
+from bspml.files.run import RecordLog, RunFolder
 
 # What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
 CHANGEABLE = (
@@ -141,49 +141,44 @@ def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
     wait_for_all()  # nothing is made while one may still refuse
 
 
-def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:
-    """The records must be those of the checkpoint's rounds.
-
-    Args:
-        state: `method_state`, its trainer's state already taken by a trainer.
-        kept: all records that a checkpoint knows of.
-        path: of the checkpoint.
-
-    Raises:
-        CheckpointError: another number of rounds.
-    """
-    known = sum(record.method == state["method"] for record in kept[: state["records"]])
-    rounds = state["trainer"]["position"]["round"]
-    if known != rounds:
-        raise CheckpointError(
-            f"{path}: was written after {rounds} rounds, but the records hold {known} of "
-            f"{state['method']}. The two files are not of one run; start a new one."
-        )
-
-
-def check_none_missing(
-    folder: RunFolder, methods: Sequence[str], states: Mapping[str, State], kept: list[EpochRecord]
+def restore_records(
+    log: RecordLog, folder: RunFolder, methods: Sequence[str], states: Mapping[str, State]
 ) -> None:
-    """A method whose records other checkpoints know of must still have its own.
+    """Bring the records to where the checkpoints stand, if they belong together.
 
-    It would be trained again, and its records would stand in the log twice.
+    Records written after the last checkpoint will be written again.  A method whose records other
+    checkpoints know of must still have its own: it would be trained again, and its records would
+    stand in the log twice.
 
     Args:
+        log: of the run.
         folder: of the run.
         methods: its methods.
-        states: of those that have a checkpoint.
-        kept: all records that a checkpoint knows of.
+        states: `method_state` of those that have a checkpoint, their trainers' taken by a trainer.
 
     Raises:
-        CheckpointError: names the checkpoint that is gone.
+        CheckpointError: the records are not of a checkpoint's rounds, or one is gone; names it.
+        RunError: a record is damaged.
     """
+    known = max((state["records"] for state in states.values()), default=0)
+    # Parsed now, not when the table is made of them hours later.
+    records = log.first(known)
     for method in methods:
-        known = sum(record.method == method for record in kept)
-        if known and method not in states:
+        state, file = states.get(method), folder.checkpoint(method)
+        checked = records if state is None else records[: state["records"]]
+        held = sum(record.method == method for record in checked)
+        if state is None and held:
             raise CheckpointError(
-                f"{folder.checkpoint(method)}: is missing, but the records hold {known} rounds of "
-                f"{method}. Put the file back, or start a new run."
+                f"{file}: is missing, but the records hold {held} rounds of {method}. Put the file "
+                "back, or start a new run."
             )
+        rounds = held if state is None else state["trainer"]["position"]["round"]
+        if held != rounds:
+            raise CheckpointError(
+                f"{file}: was written after {rounds} rounds, but the records hold {held} of "
+                f"{method}. The two files are not of one run; start a new one."
+            )
+    log.truncate(known)
 
 
 def _check_complete(file: Path, config: BaseModel) -> None:
@@ -229,7 +224,7 @@ def load_states(
     methods: Sequence[str],
     config: BaseModel,
     fingerprint: str,
-    check: Callable[[Mapping[str, Any]], None] = lambda saved: None,
+    check: Callable[[Mapping[str, Any], RunFolder], None],
 ) -> dict[str, State]:
     """The state of every method that has a checkpoint, of this configuration and these data.
 
@@ -247,7 +242,7 @@ def load_states(
             states[method] = load_method(folder, method)
             # Before the data: that the noise was changed, say, is clearer than "other data".
             check_unchanged(states[method]["config"], config, folder.config)
-            check(states[method]["config"])
+            check(states[method]["config"], folder)
             load_method(folder, method, fingerprint)
     return states
 

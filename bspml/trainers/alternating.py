@@ -24,7 +24,7 @@ from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.trainers.collected_embeddings import CollectedEmbeddings
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.loss_reading import LossReader
-from bspml.trainers.rounds import Observer, RoundRecord
+from bspml.trainers.round_record import Observer, RoundRecord
 from bspml.trainers.state import check_trainer_state, faults_named
 
 __all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]

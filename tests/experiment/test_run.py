@@ -21,6 +21,7 @@ from bspml.data.labels import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
+from bspml.experiment.engine import MethodRun
 from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
@@ -473,7 +474,8 @@ def test_a_mistake_is_the_only_line_and_makes_no_folder(tmp_path, capsys, settin
 def test_a_mistake_found_in_the_first_round_leaves_no_folder(tmp_path, capsys, monkeypatch):
     path = tmp_path / "run"
     monkeypatch.setattr(
-        "bspml.experiment.run.MethodRun.on_round", lambda *_: float(bspml.SampleWeights([]).maw())
+        "bspml.experiment.engine.MethodRun.on_round",
+        lambda *_: float(bspml.SampleWeights([]).maw()),
     )
     assert main(["train", *SMALL, "training.checkpoint_every=null", "-q", "-o", str(path)]) == 2
     only_line(capsys)

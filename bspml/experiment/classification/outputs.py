@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,14 +14,11 @@ from bspml.experiment.classification.scoring import final_row
 from bspml.experiment.config import ClassificationConfig
 from bspml.files.atomic import atomic_write
 from bspml.files.cells import label_cells
-from bspml.files.run import EpochRecord, RunFolder, write_json, write_weights
-from bspml.files.versions import versions_of
+from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder, write_weights
+from bspml.report.tables import Results
 from bspml.shapes import Tensor
 
-Results = dict[str, dict[str, float | None]]
-
-_SUSPECT = 0.5
-_LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
+LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
 
 
 def final_results(
@@ -69,7 +65,7 @@ def write_samples(
     """
     weight, trust = loss.weights(outputs, data.targets)
     given, true = _labels(data, data.targets), _labels(data, data.true_targets)
-    doubted = (trust < _SUSPECT).tolist()
+    doubted = (trust < SUSPECT_BELOW).tolist()
     write_weights(
         folder.weights,
         given,
@@ -95,25 +91,6 @@ def write_samples(
     writer.writerows(zip(*columns.values(), strict=True))
     atomic_write(folder.path / "predictions.csv", text.getvalue())
     return weight, trust
-
-
-def write_summary(
-    folder: RunFolder, config: ClassificationConfig, data: TaskData, results: Results
-) -> None:
-    """summary.json, whose presence marks the run as complete."""
-    write_json(
-        folder.summary,
-        {
-            "name": config.name,
-            "task": config.task,
-            "held_out": data.held_out,
-            "results": results,
-            "true_noise_rate": data.noise_rate,
-            "estimated_noise_rate": None,
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "versions": versions_of(_LIBRARIES),
-        },
-    )
 
 
 def _labels(data: TaskData, targets: Tensor) -> np.ndarray:

@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 from bspml.errors import CheckpointError, RunError
+from bspml.experiment.build import make_optimizer
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.config import ClassificationConfig
 from bspml.files.checkpoints import State
@@ -175,8 +176,12 @@ class Trainer:
         Raises:
             CheckpointError: it is not the state of such a training.
         """
+        position = state.get("position")
+        if not isinstance(position, dict) or type(position.get("round")) is not int:
+            raise CheckpointError(
+                "holds no position of a classification training. Start the run anew."
+            )
         with faults_named():
-            position = dict(state["position"])
             _check_position(position, self.steps_per_epoch, self.config.training.epochs)
             self.network.load_state_dict(state["network"])
             self.optimizer.load_state_dict(state["optimizer"])
@@ -203,16 +208,6 @@ def _check_position(position: dict[str, Any], full_round: int, epochs: int) -> N
             f"impossible where an epoch has {full_round} steps. Resume with the configuration and "
             "data of the run, or start it anew."
         )
-
-
-def make_optimizer(config: ClassificationConfig, network: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser that the configuration names, over all parameters."""
-    settings = config.optimizer
-    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.name == "sgd":
-        return torch.optim.SGD(network.parameters(), momentum=settings.momentum, **common)
-    kind = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
-    return kind(network.parameters(), **common)
 
 
 def crop_and_mirror(images: Tensor, draw: np.random.Generator) -> Tensor:

@@ -20,7 +20,7 @@ from bspml.files.run import RunFolder
 
 
 @dataclass(frozen=True)
-class Judgement:
+class LabelQuality:
     """The end of one method.
 
     Attributes:
@@ -47,13 +47,15 @@ class Judgement:
         return self.p_values.isnan().numpy()
 
 
-def judgements(config: Config, data: ExperimentData, folder: RunFolder) -> Iterator[Judgement]:
+def label_qualities(
+    config: Config, data: ExperimentData, folder: RunFolder
+) -> Iterator[LabelQuality]:
     """Those of a run's methods that judge labels, from their checkpoints; bspml's first.
 
     A curriculum's are its table of weights.  PRISM's say whether the sample was kept the last time
     it came; SuperLoss's are the confidences sigma of the last batch that met it, up to 1, which is
     what a sample of average loss has.  Gradient rescaling and IMAE weigh by the probability of the
-    label, low ones and high ones less: no judgement.  Neither is clean-only's, which was told.
+    label, low ones and high ones less: no quality.  Neither is clean-only's, which was told.
     """
     for method in sorted(config.training.methods, key=lambda name: name != WEIGHTED):
         if method == CLEAN:
@@ -67,14 +69,14 @@ def judgements(config: Config, data: ExperimentData, folder: RunFolder) -> Itera
         if parts.curriculum_kind is not None:
             update = state["curriculum"]["update"]
             found = state["sample_weights"]["weights"].double()
-            yield Judgement(
+            yield LabelQuality(
                 method, found, network, update.get("p_values"), update.get("noise_rate")
             )
             continue
         parts.loss.load_state_dict(state["loss_funcs"]["metric_loss"])
         found = methods.sample_confidences(parts)
         assert found is not None
-        yield Judgement(
+        yield LabelQuality(
             method, _as_decided(found.double(), data), network, sigma=methods.sigma(parts)
         )
 

@@ -12,7 +12,7 @@ from bspml.errors import ConfigError
 from bspml.experiment.build import make_method, make_weights
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
-from bspml.experiment.judgements import judgements
+from bspml.experiment.label_quality import label_qualities
 from bspml.experiment.resuming import load_method
 from bspml.experiment.run import run_experiment
 from bspml.experiment.splits import held_out_classes
@@ -94,7 +94,7 @@ def test_the_table_of_superloss_holds_sigma_and_weights_up_to_one(finished):
 
 def test_the_emphasis_of_gradient_rescaling_is_no_judgement(finished):
     config, data, result = finished
-    found = [judgement.method for judgement in judgements(config, data, result.folder)]
+    found = [quality.method for quality in label_qualities(config, data, result.folder)]
     assert found == ["superloss:margin", "prism", "spms"]
     weights = make_weights("gr:margin", data)
     assert methods.sample_confidences(make_method("gr:margin", config, data, weights)) is None
