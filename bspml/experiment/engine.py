@@ -23,9 +23,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple
-
-import torch
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from bspml.distributed import explained, from_main, is_main
 from bspml.distributed.group import check_rank_device
@@ -86,7 +84,10 @@ class Outputs(NamedTuple):
     versions: Mapping[str, str | None]
 
 
-class Experiment(ABC):
+Run = TypeVar("Run", bound="MethodRun")
+
+
+class Experiment(ABC, Generic[Run]):
     """A configuration with its data: what the engine asks of each kind of experiment.
 
     Args:
@@ -129,7 +130,7 @@ class Experiment(ABC):
             UserError: the mistake, one line.
         """
 
-    def check_length(self, saved: Mapping[str, Any], folder: RunFolder) -> None:  # noqa: B027
+    def check_length(self, saved: Mapping[str, Any], folder: RunFolder) -> None:
         """Refuse to go on for another length than a checkpoint's, where that may not change.
 
         Args:
@@ -145,32 +146,25 @@ class Experiment(ABC):
         return []
 
     @abstractmethod
-    def start(self, workplace: Workplace, resumed: Collection[str]) -> Sequence[MethodRun]:
+    def start(self, place: Workplace, resumed: Collection[str]) -> list[Run]:
         """Build every method, ready for its first step.
 
         Args:
-            workplace: of the run.
+            place: of the run.
             resumed: methods that will take the state of a checkpoint.
         """
 
     @abstractmethod
-    def write_outputs(
-        self,
-        folder: RunFolder,
-        runs: Sequence[MethodRun],
-        records: Sequence[EpochRecord],
-        figures: bool,
-    ) -> Outputs:
+    def write_outputs(self, place: Workplace, runs: Sequence[Run], figures: bool) -> Outputs:
         """Write what a user looks at, and return what summary.json says of it.
 
         Args:
-            folder: of the run, with a checkpoint of every method.
+            place: of the run, with a checkpoint and records of every method.
             runs: the trained methods.
-            records: of every method.
-            figures: draw them, too.
+            figures: False leaves out what only people look at.
         """
 
-    def write_page(self, folder: RunFolder) -> None:  # noqa: B027  (not every kind has one)
+    def write_page(self, folder: RunFolder) -> None:
         """Write the page that is made of the finished folder, where there is one."""
 
 
@@ -180,7 +174,7 @@ class MethodRun(ABC):
     Args:
         method: its name in records, tables and the name of its checkpoint.
         experiment: configuration and data.
-        workplace: where records and checkpoints go.
+        place: where records and checkpoints go.
 
     Attributes:
         trainer: trains the network; has `step`, `steps`, `state_dict` and `load_state_dict`.
@@ -190,9 +184,9 @@ class MethodRun(ABC):
     trainer: Any
     notes: Sequence[str] = ()
 
-    def __init__(self, method: str, experiment: Experiment, workplace: Workplace) -> None:
+    def __init__(self, method: str, experiment: Experiment, place: Workplace) -> None:
         self.method, self.config, self.data = method, experiment.config, experiment.data
-        self.folder, self.log, self.narrator = workplace
+        self.folder, self.log, self.narrator = place
         self.device = check_device(self.config.device)
         check_rank_device(self.device)
 
@@ -250,13 +244,7 @@ class MethodRun(ABC):
         self.narrator.record(record)
 
     def _save(self) -> None:
-        state = method_state(
-            self.method,
-            self.trainer.state_dict(),
-            self.config,
-            len(self.log),
-            torch.get_num_threads(),
-        )
+        state = method_state(self.method, self.trainer.state_dict(), self.config, len(self.log))
         checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
 
 
@@ -292,23 +280,23 @@ def train_experiment(
     """
     experiment.check(pretrained=not resume)
     narrator = narrator if narrator is not None and is_main() else Silent()
-    workplace = Workplace(folder, RecordLog(folder.records), narrator)
+    place = Workplace(folder, RecordLog(folder.records), narrator)
     held = run_folder(folder, experiment.config, experiment.methods, resume)
     with held if is_main() else nullcontext(), explained():
-        runs = _train(experiment, workplace, resume)
-        results = from_main(lambda: _finish(experiment, workplace, runs, figures))
+        runs = _train(experiment, place, resume)
+        results = from_main(lambda: _finish(experiment, place, runs, figures))
     return ExperimentResult(results, folder, experiment.data.noise_rate)
 
 
-def _train(experiment: Experiment, workplace: Workplace, resume: bool) -> Sequence[MethodRun]:
+def _train(experiment: Experiment, place: Workplace, resume: bool) -> Sequence[MethodRun]:
     """Train every method, one after the other, inside the lock."""
-    folder, log, narrator = workplace
+    folder, log, narrator = place
     config, methods = experiment.config, experiment.methods
     states: dict[str, State] = {}
     if resume:
         fingerprint, check = experiment.data.fingerprint, experiment.check_length
         states = from_main(lambda: load_states(folder, methods, config, fingerprint, check))
-    runs = experiment.start(workplace, states)
+    runs = experiment.start(place, states)
     for run in runs:
         if run.method in states:
             run.take(states[run.method])
@@ -326,14 +314,13 @@ def _train(experiment: Experiment, workplace: Workplace, resume: bool) -> Sequen
 
 
 def _finish(
-    experiment: Experiment, workplace: Workplace, runs: Sequence[MethodRun], figures: bool
+    experiment: Experiment, place: Workplace, runs: Sequence[MethodRun], figures: bool
 ) -> Results:
     """Write tables and figures; the summary last, since it marks the run as complete."""
-    folder, records = workplace.folder, workplace.log.read()
-    outputs = experiment.write_outputs(folder, runs, records, figures)
-    rates = [record.noise_rate for record in records if record.noise_rate is not None]
+    outputs = experiment.write_outputs(place, runs, figures)
+    rates = [record.noise_rate for record in place.log.read() if record.noise_rate is not None]
     write_json(
-        folder.summary,
+        place.folder.summary,
         {
             "name": experiment.config.name,
             **outputs.summary,
@@ -344,5 +331,5 @@ def _finish(
         },
     )
     if figures:
-        experiment.write_page(folder)
+        experiment.write_page(place.folder)
     return outputs.summary["results"]

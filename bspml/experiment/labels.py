@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -104,12 +106,8 @@ def _before_decisions(
         listed = read_noise_list(settings.list_file, split)
         return listed.labels, listed.is_noisy, listed.notes
     if settings.labels_file is not None:
-        given = read_labels(settings.labels_file).astype(str)
-        if len(given) != len(true_labels):
-            raise DataError(
-                f"{settings.labels_file}: has {len(given)} labels; the training split of "
-                f"{config.data.name} has {len(true_labels)} samples."
-            )
+        given = read_given_labels(settings.labels_file, config.data.name, len(true_labels))
+        given = given.astype(str)
         return given, given != true_labels, ()
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
@@ -117,22 +115,43 @@ def _before_decisions(
     return np.asarray(noisy.labels).astype(str), np.asarray(noisy.is_noisy), ()
 
 
+def read_given_labels(file: str, data_name: str, count: int) -> np.ndarray:
+    """Read a file of labels to train on, (N,) text or integers.
+
+    Args:
+        file: a table or an array.
+        data_name: of the data set whose labels these are, for the message.
+        count: N, the samples of its training split.
+
+    Raises:
+        DataError: it cannot be read, or has another number of labels.
+    """
+    labels = read_labels(file)
+    if len(labels) != count:
+        raise DataError(
+            f"{file}: has {len(labels)} labels; the training split of {data_name} has {count} "
+            "samples."
+        )
+    return labels
+
+
 def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noise.NoisyLabels:
-    settings, seed = config.noise, config.noise_seed
-    if settings.kind == "symmetric":
-        return noise.symmetric(labels, settings.rate, seed=seed, per_class=settings.per_class)
-    if settings.kind == "pair-flip":
-        return noise.pair_flip(labels, settings.rate, seed=seed, per_class=settings.per_class)
-    if settings.kind == "open-set":
-        return noise.open_set(labels, settings.rate, seed=seed)
-    if settings.kind == "small-cluster":
-        return noise.small_cluster(labels, settings.rate, seed=seed, embeddings=features)
-    if features is None:
+    settings = config.noise
+    if features is None and settings.kind == "instance-dependent":
         raise ConfigError(
             "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
             "features to look with: set `data.features` to a backbone."
         )
-    return noise.instance_dependent(labels, settings.rate, features, seed=seed)
+    classes, looks = {"per_class": settings.per_class}, {"embeddings": features}
+    kinds: dict[str, tuple[Callable[..., noise.NoisyLabels], dict[str, Any]]] = {
+        "symmetric": (noise.symmetric, classes),
+        "pair-flip": (noise.pair_flip, classes),
+        "open-set": (noise.open_set, {}),
+        "small-cluster": (noise.small_cluster, looks),
+        "instance-dependent": (noise.instance_dependent, looks),
+    }
+    plant, options = kinds[settings.kind]
+    return plant(labels, settings.rate, seed=config.noise_seed, **options)
 
 
 def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor, nn
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.errors import MissingDependencyError, RunError
@@ -18,11 +20,9 @@ from bspml.evaluation.selection import (
     select_epochs,
     selection_columns,
 )
-from bspml.experiment.build import make_network
 from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData
-from bspml.experiment.engine import Outputs
-from bspml.experiment.label_quality import LabelQuality, label_qualities
+from bspml.experiment.engine import Outputs, Workplace
 from bspml.experiment.words import versions
 from bspml.files.atomic import atomic_write
 from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder, read_weights, write_weights
@@ -39,17 +39,45 @@ from bspml.report.page import render_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import final_results
 from bspml.statistics.contrastive import contrastive_statistics
-from bspml.tensors.checks import check_device
 
 _SHEET = 48  # lowest-weight samples shown
 _NEIGHBOURS = 4  # shown beside each suspect, of its class and of the suggested one
 
 
+@dataclass(frozen=True)
+class LabelQuality:
+    """What a trained method thinks of the training labels: a weight for each sample, and why.
+
+    Attributes:
+        weights: (N,) float64 in [0, 1]; below `SUSPECT_BELOW` the label is doubted.
+        network: as trained.
+        p_values: (N,) of "this label is a random one", NaN where untestable; None: not computed.
+        noise_rate: estimated from them, or None.
+        sigma: (N,) of a SuperLoss, which may exceed 1; NaN where no batch met the sample.
+    """
+
+    weights: Tensor
+    network: nn.Module
+    p_values: Tensor | None = None
+    noise_rate: float | None = None
+    sigma: Tensor | None = None
+
+    @property
+    def tested(self) -> np.ndarray | None:
+        """(N,) p-values in memory of the CPU, or None."""
+        return None if self.p_values is None else self.p_values.cpu().numpy()
+
+    @property
+    def untestable(self) -> np.ndarray:
+        """(N,) bool, the samples that nothing could be compared with."""
+        return np.zeros(len(self.weights), bool) if self.tested is None else np.isnan(self.tested)
+
+
 def write_outputs(
     config: Config,
     data: ExperimentData,
-    folder: RunFolder,
-    records: Sequence[EpochRecord],
+    place: Workplace,
+    qualities: Mapping[str, LabelQuality],
     figures: bool = True,
 ) -> Outputs:
     """Write the tables of weights and the figures of a run.
@@ -57,24 +85,25 @@ def write_outputs(
     Args:
         config: the run's.
         data: the run's.
-        folder: with the checkpoints of every method in it.
-        records: of every method.
+        place: of the run, with the records of every method.
+        qualities: of the methods that judge labels; the first gives the figures.
         figures: False leaves out what only people look at.
 
     Returns:
         The final table, how the epochs were chosen, and the names of the tables of weights.
     """
+    folder, records = place.folder, place.log.read()
     if figures:
         _make_folder(folder.figures)
         save_figure(curves(records, data.noise_rate), folder.figures / "curves.png")
     tables: dict[str, str] = {}
-    for quality in label_qualities(config, data, folder):
-        file = folder.weights_of(quality.method) if tables else folder.weights
+    for method, quality in qualities.items():
+        file = folder.weights_of(method) if tables else folder.weights
         _write_table(file, data, quality)
         if figures and not tables:  # of one method: the pictures and the page
             _draw_weights(folder, data, quality)
             _write_suspects(config, data, folder, quality)
-        tables[quality.method] = file.name
+        tables[method] = file.name
     results, epochs = final_results(records), {}
     metric = f"recall_at_{config.evaluation.ks[0]}"
     for method, row in results.items():
@@ -145,10 +174,9 @@ def _decided(data: ExperimentData) -> np.ndarray:
 
 
 def _draw_weights(folder: RunFolder, data: ExperimentData, quality: LabelQuality) -> None:
-    p_values = quality.p_values
     table = read_weights(folder.weights)
     save_figure(weight_histogram(table), folder.figures / "weights.png")
-    lowest = lowest_weights(table, _SHEET, None if p_values is None else p_values.numpy())
+    lowest = lowest_weights(table, _SHEET, quality.tested)
     pictures = data.pictures()
     if pictures is None:
         return
@@ -164,12 +192,9 @@ def _write_suspects(
     quality: LabelQuality,
 ) -> None:
     """Suggested labels and neighbours of the samples of low weight, for the page."""
-    network = make_network(config, data.width, pretrained=False)
-    network.load_state_dict(quality.network)
     size, workers = config.evaluation.batch_size, config.workers
-    network.to(check_device(config.device))
-    embeddings = embed(network, data.images, size, num_workers=workers)
-    weights, p_values = quality.weights, quality.p_values
+    embeddings = embed(quality.network, data.images, size, num_workers=workers)
+    weights = quality.weights
     kept = weights.numpy() > 0
     codes = data.codes.numpy()
     extra: dict[str, Any] = {}
@@ -189,7 +214,7 @@ def _write_suspects(
         data.labels,
         # What somebody decided is no suspect any more.
         np.where(_decided(data), 1.0, weights.numpy()),
-        p_values=None if p_values is None else p_values.numpy(),
+        p_values=quality.tested,
         noise_rate=quality.noise_rate,
         images=data.pictures(),
         names=data.names,

@@ -39,23 +39,22 @@ _KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "confi
 _LEAST = {"records": 0, "threads": 1}
 
 
-def method_state(
-    method: str, trainer: State, config: BaseModel, records: int, threads: int
-) -> dict[str, Any]:
-    """What a checkpoint of one method holds.
+def method_state(method: str, trainer: State, config: BaseModel, records: int) -> State:
+    """Return what a checkpoint of one method holds, torch's number of threads included.
+
+    Sums on a CPU are split by threads, so that a run goes on with as many.
 
     Args:
         method: its name.
         trainer: state of its trainer.
         config: the run's, of any task.
         records: lines in the log so far, of every method.
-        threads: of torch, since sums on a CPU are split by them.
     """
     return {
         "method": method,
         "trainer": trainer,
         "records": records,
-        "threads": threads,
+        "threads": torch.get_num_threads(),
         "config": config.model_dump(mode="json"),
     }
 
@@ -102,15 +101,12 @@ def check_unchanged(saved: Mapping[str, Any], config: BaseModel, file: Path) -> 
     Raises:
         ConfigError: names the key and both values.
     """
-    then = dict(_flat(saved))
-    now = dict(_flat(config.model_dump(mode="json")))
-    for key in [*now, *(key for key in then if key not in now)]:
-        free = key in CHANGEABLE or key.partition(".")[0] in CHANGEABLE
-        if not free and then.get(key) != now.get(key):
+    for key, then, now in _differences(saved, config):
+        if key not in CHANGEABLE and key.partition(".")[0] not in CHANGEABLE:
             raise ConfigError(
-                f"{file}: `{key}` is {_shown(now.get(key))}, but the run was trained with "
-                f"{_shown(then.get(key))} so far. Put that back, or start a new run; a run that "
-                f"goes on may only change {', '.join(CHANGEABLE[:-1])} and evaluation.*."
+                f"{file}: `{key}` is {now}, but the run was trained with {then} so far. Put that "
+                f"back, or start a new run; a run that goes on may only change "
+                f"{', '.join(CHANGEABLE[:-1])} and evaluation.*."
             )
 
 
@@ -124,14 +120,12 @@ def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
     Raises:
         ConfigError: names the key and both values, or says that the data differ.
     """
-    ours = dict(_flat(config.model_dump(mode="json")))
-    theirs, data_there = from_main(lambda: (ours, fingerprint))
-    for key in [*ours, *(key for key in theirs if key not in ours)]:
-        if key not in _OF_A_MACHINE and ours.get(key) != theirs.get(key):
+    theirs, data_there = from_main(lambda: (config.model_dump(mode="json"), fingerprint))
+    for key, there, here in _differences(theirs, config):
+        if key not in _OF_A_MACHINE:
             raise ConfigError(
-                f"`{key}` is {_shown(ours.get(key))} on rank {rank()} and "
-                f"{_shown(theirs.get(key))} on rank 0. Start all ranks with the same arguments "
-                "and the same configuration file."
+                f"`{key}` is {here} on rank {rank()} and {there} on rank 0. Start all ranks with "
+                "the same arguments and the same configuration file."
             )
     if fingerprint != data_there:
         raise ConfigError(
@@ -268,7 +262,8 @@ def set_threads(
     elif one_is_faster:
         torch.set_num_threads(1)
     for method, state in states.items():
-        saved, usable = state["threads"], usable_threads(state["threads"])
+        saved = state["threads"]  # at most what this machine has: torch crashes on thousands
+        usable = min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
         if usable < saved:
             say(
                 f"{method}: saved with {saved} threads, goes on with the {usable} of this machine; "
@@ -277,9 +272,12 @@ def set_threads(
         torch.set_num_threads(usable)
 
 
-def usable_threads(saved: int) -> int:
-    """The saved number of threads, at most what this machine has: torch crashes on thousands."""
-    return min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
+def _differences(saved: Mapping[str, Any], config: BaseModel) -> Iterator[tuple[str, str, str]]:
+    """Yield (key, value then, value now), ready to be shown, wherever the two differ."""
+    then, now = dict(_flat(saved)), dict(_flat(config.model_dump(mode="json")))
+    for key in now | then:
+        if then.get(key) != now.get(key):
+            yield key, _shown(then.get(key)), _shown(now.get(key))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

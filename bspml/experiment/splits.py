@@ -48,17 +48,14 @@ def training_files(config: Config) -> set[str]:
 def load_splits(config: Config) -> RetrievalData:
     """The data set with features, if any are asked for, and the classes of `data.subset`."""
     settings, data = config.data, read_data(config)
-    # Features of the whole splits first: whatever part of them is used, they are made once.
-    splits = [_with_features(split, config) for split in data.splits]
+    splits = list(data.splits)
+    if settings.features is not None:
+        # Of the whole splits: whatever part of them is used, features are made once.
+        boxes = settings.crop_boxes
+        splits = [replace(one, features=split_features(one, config, boxes)) for one in splits]
     if settings.subset is not None:
         splits = [_first_classes(split, config) for split in splits]
     return RetrievalData.of(data.name, splits, data.ks, data.notes)
-
-
-def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    if config.data.features is None:
-        return split
-    return replace(split, features=split_features(split, config, config.data.crop_boxes))
 
 
 def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = False) -> Tensor:

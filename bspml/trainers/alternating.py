@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -247,21 +247,16 @@ class AlternatingTrainer:
 
     # -- state -------------------------------------------------------------------------------
 
-    def _network_state(self) -> dict[str, Any]:
+    def _holders(self) -> dict[str, Mapping[str, Any]]:
+        """Return whatever has a state beside the losses and the weights, by kind and name."""
         t = self.trainer
-        return {
-            "models": {k: v.state_dict() for k, v in t.models.items()},
-            "optimizers": {k: v.state_dict() for k, v in t.optimizers.items()},
-            "lr_schedulers": {k: v.state_dict() for k, v in t.lr_schedulers.items()},
-        }
+        return {"models": t.models, "optimizers": t.optimizers, "lr_schedulers": t.lr_schedulers}
+
+    def _network_state(self) -> dict[str, Any]:
+        return {kind: _states(holders) for kind, holders in self._holders().items()}
 
     def _load_network_state(self, state: dict[str, Any]) -> None:
-        t = self.trainer
-        for kind, holders in (
-            ("models", t.models),
-            ("optimizers", t.optimizers),
-            ("lr_schedulers", t.lr_schedulers),
-        ):
+        for kind, holders in self._holders().items():
             for name, holder in holders.items():
                 holder.load_state_dict(state[kind][name])
 
@@ -291,7 +286,7 @@ class AlternatingTrainer:
         return {
             "network": self._network_state(),
             "initial": self._initial if curriculum is not None and curriculum.may_reset else None,
-            "loss_funcs": {k: v.state_dict() for k, v in self.trainer.loss_funcs.items()},
+            "loss_funcs": _states(self.trainer.loss_funcs),
             "curriculum": None if curriculum is None else curriculum.state_dict(),
             "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
         }
@@ -339,25 +334,28 @@ class AlternatingTrainer:
                 )
 
 
+def _states(holders: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: holder.state_dict() for name, holder in holders.items()}
+
+
 def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:
     """Refuse what would fail in the middle of a round only."""
     needed = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
-    if not all(hasattr(trainer, name) for name in needed):
-        raise InputError(
-            "`trainer` must be a pytorch-metric-learning trainer, such as MetricLossOnly; got "
-            f"{type(trainer).__name__}."
-        )
-    if not isinstance(sampler, PKSampler):
-        raise InputError(f"`sampler` must be a PKSampler; got {type(sampler).__name__}.")
-    if not isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None):
-        raise InputError(
-            "`curriculum` must be a SelfPacedCurriculum, a FixedCurriculum or None; got "
-            f"{type(curriculum).__name__}."
-        )
-    if not callable(embed):
-        raise InputError(
-            "`embed` must be a function that returns the (N, D) embeddings of the training set; "
-            f"got {type(embed).__name__}."
-        )
-    if evaluate is not None and not callable(evaluate):
-        raise InputError(f"`evaluate` must be a function or None; got {type(evaluate).__name__}.")
+    is_trainer = all(hasattr(trainer, name) for name in needed)
+    updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
+    embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
+    embeddings = "a function that returns the (N, D) embeddings of the training set"
+    for name, part, fits, wanted in (
+        (
+            "trainer",
+            trainer,
+            is_trainer,
+            "a pytorch-metric-learning trainer, such as MetricLossOnly",
+        ),
+        ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
+        ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
+        ("embed", embed, embeds, embeddings),
+        ("evaluate", evaluate, evaluates, "a function or None"),
+    ):
+        if not fits:
+            raise InputError(f"`{name}` must be {wanted}; got {type(part).__name__}.")

@@ -21,7 +21,6 @@ from bspml.data.labels import decisions
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
-from bspml.experiment.engine import MethodRun
 from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights

@@ -40,7 +40,7 @@ def losses_of(config: ClassificationConfig) -> dict[str, SampleLossConfig]:
     return losses
 
 
-class Classification(Experiment):
+class Classification(Experiment["ClassificationRun"]):
     """Train the plain loss, the experiment's, and where asked for that on corrected labels.
 
     Args:
@@ -96,34 +96,36 @@ class Classification(Experiment):
                     "a new run."
                 )
 
-    def start(self, workplace: Workplace, resumed: Collection[str]) -> Sequence[MethodRun]:
+    def start(self, place: Workplace, resumed: Collection[str]) -> list[ClassificationRun]:
         """Build every method; the one on corrected labels learns from the one before.
 
         Args:
-            workplace: of the run.
+            place: of the run.
             resumed: methods that will take the state of a checkpoint.
         """
         runs: list[ClassificationRun] = []
         for method, loss in losses_of(self.config).items():
             teacher = runs[-1] if method.endswith(_RELABELLED) else None
-            runs.append(ClassificationRun(method, self, workplace, loss, teacher))
+            runs.append(ClassificationRun(method, self, place, loss, teacher))
         return runs
 
     def write_outputs(
-        self,
-        folder: RunFolder,
-        runs: Sequence[MethodRun],
-        records: Sequence[EpochRecord],
-        figures: bool,
+        self, place: Workplace, runs: Sequence[ClassificationRun], figures: bool
     ) -> Outputs:
-        """Write what the network of the experiment's loss makes of every training sample."""
+        """Write what the network of the experiment's loss makes of every training sample.
+
+        Args:
+            place: of the run, with its records.
+            runs: the trained methods.
+            figures: there are none.
+        """
         run = next(run for run in runs if run.method == self.config.loss.name)
-        assert isinstance(run, ClassificationRun)
-        write_samples(folder, self.data, run.trainer.loss.cpu(), run.predict(self.data.images))
+        outputs = run.predict(self.data.images)
+        write_samples(place.folder, self.data, run.trainer.loss.cpu(), outputs)
         summary = {
             "task": self.config.task,
             "held_out": self.data.held_out,
-            "results": final_results(records, self.config, self.data),
+            "results": final_results(place.log.read(), self.config, self.data),
         }
         return Outputs(summary, versions_of(LIBRARIES))
 
@@ -134,7 +136,7 @@ class ClassificationRun(MethodRun):
     Args:
         method: its name.
         experiment: configuration and data.
-        workplace: of the run.
+        place: of the run.
         loss: what it minimises.
         teacher: whose predictions it trains on, in the place of the labels as given.
     """
@@ -146,11 +148,11 @@ class ClassificationRun(MethodRun):
         self,
         method: str,
         experiment: Classification,
-        workplace: Workplace,
+        place: Workplace,
         loss: SampleLossConfig,
         teacher: ClassificationRun | None,
     ) -> None:
-        super().__init__(method, experiment, workplace)
+        super().__init__(method, experiment, place)
         data, self.teacher = self.data, teacher
         network = experiment.make_network().to(self.device)
         sample_loss = SampleLoss(loss, data.num_outputs)

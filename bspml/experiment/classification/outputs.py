@@ -15,9 +15,11 @@ from bspml.experiment.config import ClassificationConfig
 from bspml.files.atomic import atomic_write
 from bspml.files.cells import label_cells
 from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder, write_weights
+from bspml.report import tables
 from bspml.report.tables import Results
 from bspml.shapes import Tensor
 
+_SHARED = ("AUROC", "false alarms", "seconds")  # columns that a retrieval has, too
 LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
 
 
@@ -30,18 +32,11 @@ def final_results(
     the share of right labels trusted below 0.5.
     """
     results: Results = {}
-    judged = any(record.detection_auroc is not None for record in records)
-    known = any(record.false_alarm_rate is not None for record in records)
-    for method in dict.fromkeys(record.method for record in records):
-        own = [record for record in records if record.method == method]
-        history = [record.extra["scores"] for record in own if "scores" in record.extra]
+    for method, shared in tables.final_results(records).items():
+        measured = [r for r in records if r.method == method and "scores" in r.extra]
+        history = [record.extra["scores"] for record in measured]
         row = final_row(history, config.task == "regression", data.held_out)
-        if judged or known:
-            row["AUROC"] = own[-1].detection_auroc
-        if known:
-            row["false alarms"] = own[-1].false_alarm_rate
-        row["seconds"] = sum(record.seconds or 0.0 for record in own)
-        results[method] = row
+        results[method] = row | {name: shared[name] for name in _SHARED if name in shared}
     return results
 
 
