@@ -105,7 +105,7 @@ def test_a_missing_part_is_refused_in_one_line(part):
 def test_only_faults_of_content_become_a_checkpoint_error():
     with pytest.raises(CheckpointError, match=r"\(KeyError: 'a'\)"), faults_named():
         {}["a"]
-    with pytest.raises(CheckpointError, match="^as it is$"), faults_named():
+    with pytest.raises(CheckpointError, match=r"^as it is$"), faults_named():
         raise CheckpointError("as it is")
     with pytest.raises(KeyboardInterrupt), faults_named():
         raise KeyboardInterrupt
