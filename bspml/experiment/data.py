@@ -1,6 +1,6 @@
 """What an experiment is about: both sides of a data set, and the labels to train on.
 
-A data set's splits, the wrong labels the configuration plants or reads, what a person decided about
+A data set's splits, the wrong labels the configuration plants or reads, what the user decided about
 single labels; from images, decoded when they are asked for or held in memory, or from features of
 a frozen backbone, extracted once.
 """
@@ -46,7 +46,7 @@ class ExperimentData:
         views: what training looks at: `images`, or random views of them.
         labels: (N,) training labels as given, possibly wrong; names of classes.
         codes: (N,) the same as 0..C-1.
-        true_labels: (N,) the truth, or None where nobody knows it: in a person's own data, unless
+        true_labels: (N,) the truth, or None where nobody knows it: in the user's own data, unless
             wrong labels were planted or listed, and then it is their labels before that.
         is_noisy: (N,) bool, or None where the truth is not known.
         test_images: (M, ...) like `images`; the queries where there is a gallery.
@@ -57,7 +57,7 @@ class ExperimentData:
         validation_images, validation_labels: of training classes held out to select the epoch, or
             None; labels as the data set has them, no noise is planted among them.
         split: the training split that `images` come from, for names and pictures.
-        decided: what a person said about single labels, or None.
+        decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
         test_names: what each test sample is called, or None.
         is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their

@@ -53,6 +53,10 @@ def embed_named(run: Run, what: str) -> Embedded:
     New images are shown to the network as the test images were, through the backbone of
     `data.features` where it takes the features of one.
 
+    Args:
+        run: opened by `bspml.load`.
+        what: "train", "test", or the path of a folder or file.
+
     Raises:
         RunError: the network takes the other kind: images, or features of another length.
         DataError: files missing or damaged.
@@ -70,7 +74,7 @@ def embed_named(run: Run, what: str) -> Embedded:
 
 
 def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
-    """The run's test samples, and the gallery they are searched in where the data have one.
+    """Embed the run's test samples, and the gallery they are searched in where there is one.
 
     Raises:
         DataError: files missing or damaged.

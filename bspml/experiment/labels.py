@@ -1,4 +1,4 @@
-"""The labels an experiment trains on: as given, planted, listed, or decided on by a person."""
+"""The labels an experiment trains on: as given, planted, listed, or decided on by the user."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class GivenLabels:
         labels: (N,) text, possibly wrong.
         is_noisy: (N,) bool, or None where the truth is not known.
         is_outlier: (N,) bool, the noisy ones whose true class no label names; None likewise.
-        decided: what a person said about single labels, or None.
+        decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
     """
 
@@ -57,7 +57,12 @@ class GivenLabels:
 
 
 def corrected_data(config: Config, data: RetrievalData) -> OwnLabels | None:
-    """A person's own data under the labels they corrected; None where they gave none."""
+    """Return the user's own data under the labels they corrected; None where they gave none.
+
+    Args:
+        config: the experiment.
+        data: the splits as read.
+    """
     settings = config.noise
     files = (settings.labels_file, settings.decisions_file)
     if not config.data.is_own or settings.list_file is not None or files == (None, None):
@@ -69,7 +74,7 @@ def corrected_data(config: Config, data: RetrievalData) -> OwnLabels | None:
 def given_labels(
     config: Config, split: RetrievalSplit, features: Tensor | None, told: OwnLabels | None
 ) -> GivenLabels:
-    """The labels of the training split, with the noise and the decisions the settings ask for.
+    """Return the labels to train on, with the noise and the decisions the settings ask for.
 
     Args:
         config: the experiment.
@@ -100,7 +105,7 @@ def given_labels(
 def _before_decisions(
     config: Config, split: RetrievalSplit, features: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The labels as given, before a person's decisions; which are wrong; what to know of them."""
+    """The labels before the user's decisions, which of them are wrong, and notes about them."""
     settings, true_labels = config.noise, split.labels
     if settings.list_file is not None:
         listed = read_noise_list(settings.list_file, split)
@@ -155,7 +160,7 @@ def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noi
 
 
 def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
-    """A person's verdicts: in a file of their own, or in the corrected labels made from one."""
+    """The user's verdicts: in a file of their own, or in the corrected labels made from one."""
     settings = config.noise
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:

@@ -41,11 +41,24 @@ class Run:
     finished: bool
 
     def embed(self, images: Any, batch_size: int = 256) -> Tensor:
-        """(N, D) embeddings of images (N, channels, S, S) in [0, 1], or of a data set of them."""
+        """Embed images with the run's network.
+
+        Args:
+            images: (N, channels, S, S) in [0, 1], or a data set of such images, or (N, F) features
+                where the network takes those.
+            batch_size: images per forward pass.
+
+        Returns:
+            (N, D).
+        """
         return embed(self.model, images, batch_size)
 
     def summary(self) -> Any:
-        """The final figures; RunError if the run did not finish."""
+        """Return the final figures.
+
+        Raises:
+            RunError: the run did not finish.
+        """
         return read_json(self.folder.summary)
 
 
@@ -60,6 +73,11 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
         RunError: no such run, or it has no such method.
         CheckpointError: the checkpoint is damaged.
         ConfigError: config.yaml was changed since.
+
+    Example:
+        >>> load("runs/glyphs")  # where `bspml train` has not been yet
+        Traceback (most recent call last):
+        bspml.errors.RunError: runs/glyphs: no such run folder...
     """
     folder = RunFolder.open(path)
     config = load_config(folder.config)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Outputs, Workplace
 from bspml.experiment.words import versions
 from bspml.files.atomic import atomic_write
-from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder, read_weights, write_weights
+from bspml.files.run import SUSPECT_BELOW, RunFolder, read_weights, write_weights
 from bspml.networks import embed
 from bspml.report.figures import (
     captions,
@@ -107,34 +107,21 @@ def write_outputs(
     results, epochs = final_results(records), {}
     metric = f"recall_at_{config.evaluation.ks[0]}"
     for method, row in results.items():
-        found = _selected(records, method, metric)
-        columns = selection_columns({kind: found[kind] for kind in found if kind != "last"}, metric)
-        results[method] = row | columns  # the last epoch is what the row is of
-        epochs[method] = {kind: _epoch(one, metric) for kind, one in found.items() if one}
+        own = [record for record in records if record.method == method]
+        measured = any(metric_of(record, metric) is not None for record in own)  # it may be NaN
+        chosen = select_epochs(own, metric) if measured else {}
+        # The last epoch is what the row is of.
+        others = {kind: epoch for kind, epoch in chosen.items() if kind != "last"}
+        results[method] = row | selection_columns(others, metric)
+        epochs[method] = {kind: _epoch(one, metric) for kind, one in chosen.items() if one}
     return Outputs({"results": results, "epochs": epochs, "weights": tables}, versions())
-
-
-def _selected(
-    records: Sequence[EpochRecord], method: str, metric: str
-) -> dict[str, SelectedEpoch | None]:
-    """The last, best and validation-selected epoch; {} where nothing was measured (NaN)."""
-    own = [record for record in records if record.method == method]
-    if all(metric_of(record, metric) is None for record in own):
-        return {}
-    return select_epochs(own, metric)
 
 
 def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:
     """One way to choose an epoch, for the summary."""
-    found = {
-        "chosen_by": selected.chosen_by,
-        "epoch": selected.epoch,
-        "metric": metric,
-        "value": selected.value,
-    }
-    if selected.validation is not None:
-        found["validation"] = selected.validation
-    return found
+    values = {"chosen_by": selected.chosen_by, "epoch": selected.epoch, "metric": metric}
+    by = {} if selected.validation is None else {"validation": selected.validation}
+    return {**values, "value": selected.value, **by}
 
 
 def _make_folder(path: Path) -> None:
@@ -167,7 +154,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
 
 
 def _decided(data: ExperimentData) -> np.ndarray:
-    """(N,) bool, the samples whose weight is a person's word."""
+    """(N,) bool, the samples whose weight the user decided."""
     if data.decided is None:
         return np.zeros(len(data.labels), dtype=bool)
     return data.decided.fixed
@@ -212,7 +199,7 @@ def _write_suspects(
     write_suspects(
         folder,
         data.labels,
-        # What somebody decided is no suspect any more.
+        # What the user decided is no suspect any more.
         np.where(_decided(data), 1.0, weights.numpy()),
         p_values=quality.tested,
         noise_rate=quality.noise_rate,

@@ -60,7 +60,12 @@ def method_state(method: str, trainer: State, config: BaseModel, records: int) -
 
 
 def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) -> State:
-    """The `method_state` in the checkpoint of `method`, its keys and kinds checked.
+    """Read the `method_state` in the checkpoint of a method; keys and kinds are checked.
+
+    Args:
+        folder: of the run.
+        method: its name.
+        fingerprint: of the data in hand; None leaves that check out.
 
     Raises:
         CheckpointError: missing, damaged, of other data, or of another method.
@@ -84,7 +89,12 @@ def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) 
 
 
 def has_checkpoint(folder: RunFolder, method: str) -> bool:
-    """Whether there is anything under the name of that checkpoint."""
+    """Whether there is anything under the name of the checkpoint.
+
+    Args:
+        folder: of the run.
+        method: whose checkpoint.
+    """
     return os.path.lexists(folder.checkpoint(method))
 
 
@@ -196,6 +206,12 @@ def run_folder(
     A new run must find it unused, and leaves nothing if a user's mistake ends it before the first
     checkpoint.
 
+    Args:
+        folder: of the run.
+        config: written into a new run's folder.
+        methods: names of what is trained.
+        resume: whether the run was started before.
+
     Raises:
         BusyRunError: another process is training this run.
         RunError: the folder is used.
@@ -220,9 +236,14 @@ def load_states(
     fingerprint: str,
     check: Callable[[Mapping[str, Any], RunFolder], None],
 ) -> dict[str, State]:
-    """The state of every method that has a checkpoint, of this configuration and these data.
+    """Read the state of every method that has a checkpoint, of this configuration and these data.
 
-    `check` looks at a checkpoint's configuration, too, after `check_unchanged`.
+    Args:
+        folder: of the run.
+        methods: its methods.
+        config: of the folder now.
+        fingerprint: of the data.
+        check: looks at each checkpoint's configuration, too, after `check_unchanged`.
 
     Raises:
         ConfigError: the folder's configuration was cut, or is not that of a checkpoint.

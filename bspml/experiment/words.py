@@ -23,7 +23,15 @@ _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "sciki
 
 
 def opening_lines(config: Config, data: ExperimentData) -> list[str]:
-    """The lines under the one that names the experiment."""
+    """Say what a run trains on, what is held out, what was changed about either.
+
+    Args:
+        config: the experiment.
+        data: of the experiment, loaded.
+
+    Returns:
+        Lines to stand under the one that names the experiment.
+    """
     lines = [sides(data)]
     if data.decided is not None and data.decided.decisions.any():
         lines.append(f"decided among the training samples: {counts_of_decisions(data.decided)}")
@@ -43,9 +51,10 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
 
 
 def sides(data: ExperimentData) -> str:
-    """'training on 20 of 40 classes (240 samples), 20 held out for the evaluation (240 samples)'.
+    """Say how many classes and samples are trained on, and how many are held out.
 
-    Classes under the labels that are trained on, right or wrong.
+    Classes under the labels that are trained on, right or wrong: 'training on 20 of 40 classes (240
+    samples), 20 held out for the evaluation (240 samples)'.
     """
     trained, tested = np.unique(data.labels), np.unique(data.test_labels)
     searched = "" if data.gallery_labels is None else f" in {len(data.gallery_labels):,}"
@@ -71,14 +80,14 @@ def _classes(count: int) -> str:
 
 
 def versions() -> Mapping[str, str | None]:
-    """Versions of what computes the numbers; faiss is None where it is not installed."""
+    """Return versions of what computes the numbers; faiss is None where it is not installed."""
     faiss = find_faiss()
     found = None if faiss is None else str(faiss.__version__)
     return {**versions_of(_LIBRARIES), "faiss": found}
 
 
 def seen_and_used(config: Config) -> dict[str, str]:
-    """The view of a test image and the network of a run, in words."""
+    """Say how a run views a test image, and what its network is."""
     data, network = config.data, config.network
     used = network.name
     if network.weights is not None:
@@ -94,7 +103,12 @@ def seen_and_used(config: Config) -> dict[str, str]:
 
 
 def in_lines(conditions: Mapping[str, Any], backend: str) -> list[str]:
-    """The conditions for a terminal; `backend` is what searched, "faiss" or "torch"."""
+    """Put the conditions of an evaluation into lines for a terminal.
+
+    Args:
+        conditions: `seen_and_used` and `versions`, the latter under "versions".
+        backend: what searched, "faiss" or "torch".
+    """
     lines = [
         f"{name.replace('_', ' ') + ':':<16}{text}"
         for name, text in conditions.items()

@@ -71,6 +71,36 @@ class AlternatingTrainer:
 
     Mid-round resume is exact when the data set returns the same item for the same index; random
     augmentation drawn in worker processes is not.
+
+    Example:
+        Two classes on a line, two of twelve labels wrong, two rounds of three steps.
+
+        >>> import bspml
+        >>> from bspml.data.indexed import sample_index_getter
+        >>> from pytorch_metric_learning.trainers import MetricLossOnly
+        >>> points, labels = torch.linspace(-1, 1, 12)[:, None], [1, *[0] * 5, *[1] * 5, 0]
+        >>> weights = bspml.SampleWeights(labels)
+        >>> sampler = bspml.PKSampler(labels, classes_per_batch=2, samples_per_class=2)
+        >>> torch.manual_seed(0) and None
+        >>> network = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh())
+        >>> steps = MetricLossOnly(
+        ...     models={"trunk": network},
+        ...     optimizers={"trunk_optimizer": torch.optim.Adam(network.parameters(), 0.01)},
+        ...     batch_size=sampler.batch_size,
+        ...     loss_funcs={"metric_loss": bspml.BSPMLLoss(weights)},
+        ...     dataset=bspml.IndexedDataset(list(zip(points, labels))),
+        ...     sampler=sampler,
+        ...     data_and_label_getter=sample_index_getter(weights),
+        ...     dataloader_num_workers=0,
+        ... )
+        >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
+        >>> trainer = AlternatingTrainer(
+        ...     steps, sampler, curriculum, embed=lambda: network(points).detach()
+        ... )
+        >>> [(record.round, record.steps) for record in trainer.train(epochs=2)]
+        [(1, 3), (2, 6)]
+        >>> bool(weights.weights[[0, -1]].max() < weights.weights[1:-1].min())  # the wrong ones
+        True
     """
 
     def __init__(

@@ -1,7 +1,7 @@
 """What a saved trainer state must look like before any of it is taken over.
 
-`AlternatingTrainer.load_state_dict` calls `check_trainer_state` first, and puts everything back if
-one of the parts (a network, a loss) still refuses its share.
+`AlternatingTrainer.load_state_dict` calls `check_trainer_state` first.  A network or a loss may
+still refuse its part of the state; then the trainer takes back what it has taken over.
 """
 
 from __future__ import annotations

@@ -77,7 +77,15 @@ class Classification(Experiment["ClassificationRun"]):
             ) from None
 
     def check_length(self, saved: Mapping[str, Any], folder: RunFolder) -> None:
-        """Most runs may go on for longer; not where the length decides what was learnt so far."""
+        """Most runs may go on for longer; not where the length decides what was learnt so far.
+
+        Args:
+            saved: configuration of the checkpoint, as plain values.
+            folder: of the run.
+
+        Raises:
+            ConfigError: the run may not be made that long.
+        """
         then, now = saved["training"]["epochs"], self.config.training.epochs
         trained = f"{folder.config}: `training.epochs` is {now}, but the run was"
         if now < then:

@@ -26,10 +26,18 @@ LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
 def final_results(
     records: Sequence[EpochRecord], config: ClassificationConfig, data: TaskData
 ) -> Results:
-    """{method: {column: value}}: see `final_row`; seconds of training.
+    """Return the final table: the columns of `final_row`, and seconds of training.
 
     Where it is known which labels are right also the AUROC of the detection, and as false alarms
-    the share of right labels trusted below 0.5.
+    the share of right labels trusted below `SUSPECT_BELOW`.
+
+    Args:
+        records: of every method.
+        config: the run's.
+        data: the run's.
+
+    Returns:
+        {method: {column: value}}.
     """
     results: Results = {}
     for method, shared in tables.final_results(records).items():
@@ -40,10 +48,8 @@ def final_results(
     return results
 
 
-def write_samples(
-    folder: RunFolder, data: TaskData, loss: SampleLoss, outputs: Tensor
-) -> tuple[Tensor, Tensor]:
-    """weights.csv and predictions.csv: what the trained network makes of every training sample.
+def write_samples(folder: RunFolder, data: TaskData, loss: SampleLoss, outputs: Tensor) -> None:
+    """Write what the trained network makes of every training sample, in two tables.
 
     weights.csv holds the trust in [0, 1] (see `bspml.experiment.classification.losses`), as the
     audit and the report read it; predictions.csv the prediction, the probability of the given
@@ -54,9 +60,6 @@ def write_samples(
         data: the run's.
         loss: in the state of the end of the training.
         outputs: (N, C) or (N,), of the training images.
-
-    Returns:
-        (N,) weight and (N,) trust.
     """
     weight, trust = loss.weights(outputs, data.targets)
     given, true = _labels(data, data.targets), _labels(data, data.true_targets)
@@ -85,7 +88,6 @@ def write_samples(
     writer.writerow(columns)
     writer.writerows(zip(*columns.values(), strict=True))
     atomic_write(folder.path / "predictions.csv", text.getvalue())
-    return weight, trust
 
 
 def _labels(data: TaskData, targets: Tensor) -> np.ndarray:

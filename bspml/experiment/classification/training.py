@@ -192,9 +192,16 @@ class Trainer:
 
 
 def crop_and_mirror(images: Tensor, draw: np.random.Generator) -> Tensor:
-    """Pad (B, channels, H, W) by 4 pixels of 0, crop each at random, mirror half of them.
+    """Pad images by 4 pixels of 0, crop each at random, mirror half of them.
 
     The augmentation of [He 2016] that both [Wang GR 2019] and [Wang IMAE 2019] use.
+
+    Args:
+        images: (B, channels, H, W).
+        draw: what is random.
+
+    Returns:
+        (B, channels, H, W).
     """
     n, _, height, width = images.shape
     top, left = (torch.from_numpy(draw.integers(0, 2 * _PAD + 1, (2, n)))).to(images.device)
