@@ -137,18 +137,18 @@ def load_data(config: Config) -> ExperimentData:
         DataError: files missing or damaged, or labels of another number than samples.
         ConfigError: settings that do not go with this data set.
     """
-    found = load_splits(config)
-    train, test, gallery, validation = found.train, found.test, found.gallery, None
+    splits = load_splits(config)
+    train, test, gallery, validation = splits.train, splits.test, splits.gallery, None
     if config.data.validation:
         train, test, gallery = *hold_out(config, train), None
     elif config.data.validation_classes > 0:
         train, validation = hold_out(config, train, config.data.validation_classes)
-    told = corrected_data(config, replace(found, train=train, test=test, gallery=gallery))
-    if told is not None:
-        train, test = told.data.train, told.data.test
+    corrected = corrected_data(config, replace(splits, train=train, test=test, gallery=gallery))
+    if corrected is not None:
+        train, test = corrected.data.train, corrected.data.test
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    given = given_labels(config, train, features, told)
+    given = given_labels(config, train, features, corrected)
     codes = torch.from_numpy(np.unique(given.labels, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=inputs[0],
@@ -167,7 +167,7 @@ def load_data(config: Config) -> ExperimentData:
         validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=given.decided,
-        notes=(*found.notes, *given.notes),
+        notes=(*splits.notes, *given.notes),
         test_names=test.names,
         is_outlier=given.is_outlier,
     )

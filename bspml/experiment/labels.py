@@ -48,7 +48,7 @@ class GivenLabels:
 
     @property
     def learned(self) -> np.ndarray:
-        """The labels, then the weights that are fixed; what a resumed run must find again."""
+        """Return what a resumed run must find unchanged: the labels, then the fixed weights."""
         if self.decided is None:
             return self.labels
         # A verdict of "unsure" changes nothing.
@@ -72,22 +72,22 @@ def corrected_data(config: Config, data: RetrievalData) -> OwnLabels | None:
 
 
 def given_labels(
-    config: Config, split: RetrievalSplit, features: Tensor | None, told: OwnLabels | None
+    config: Config, split: RetrievalSplit, features: Tensor | None, own: OwnLabels | None
 ) -> GivenLabels:
     """Return the labels to train on, with the noise and the decisions the settings ask for.
 
     Args:
         config: the experiment.
-        split: of training; where `told` is given, under its corrected labels.
+        split: of training; where `own` labels are given, under its corrected labels.
         features: (N, F) of the split, or None.
-        told: of `corrected_data`.
+        own: of `corrected_data`.
 
     Raises:
         DataError: files damaged, or of another number of labels than samples.
         ConfigError: noise that needs features, without any.
     """
-    if told is not None:
-        return GivenLabels(split.labels, None, None, told.decided, told.notes)
+    if own is not None:
+        return GivenLabels(split.labels, None, None, own.decided, own.notes)
     given, is_noisy, notes = _before_decisions(config, split, features)
     decided = _decisions(config, given)
     if decided is not None:

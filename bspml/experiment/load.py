@@ -84,10 +84,10 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     trained = config.training.methods
     file = folder.checkpoint(method) if method in trained else None
     if file is None or not has_checkpoint(folder, method):
-        there = [m for m in trained if has_checkpoint(folder, m)]
+        saved_methods = [m for m in trained if has_checkpoint(folder, m)]
         raise RunError(
             f"{path}: has no checkpoint of method {method!r}; it has "
-            f"{', '.join(there) or 'none yet'}."
+            f"{', '.join(saved_methods) or 'none yet'}."
         )
     saved = load_method(folder, method)
     check_unchanged(saved["config"], config, folder.config)

@@ -164,9 +164,9 @@ def restore_records(
         CheckpointError: the records are not of a checkpoint's rounds, or one is gone; names it.
         RunError: a record is damaged.
     """
-    known = max((state["records"] for state in states.values()), default=0)
+    count = max((state["records"] for state in states.values()), default=0)
     # Parsed now, not when the table is made of them hours later.
-    records = log.first(known)
+    records = log.first(count)
     for method in methods:
         state, file = states.get(method), folder.checkpoint(method)
         checked = records if state is None else records[: state["records"]]
@@ -182,15 +182,15 @@ def restore_records(
                 f"{file}: was written after {rounds} rounds, but the records hold {held} of "
                 f"{method}. The two files are not of one run; start a new one."
             )
-    log.truncate(known)
+    log.truncate(count)
 
 
 def _check_complete(file: Path, config: BaseModel) -> None:
     """A run writes every key; one that is missing would silently be at its default."""
     written = parse_yaml(file.read_text(encoding="utf-8"), str(file))
-    there = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
+    keys = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
     for key, _ in _flat(config.model_dump(mode="json")):
-        if key not in there:
+        if key not in keys:
             raise ConfigError(
                 f"{file}: `{key}` is missing, which every run writes: the file was cut or edited. "
                 "Put it back, or start a new run."

@@ -231,9 +231,11 @@ class RetrievalRun(MethodRun):
         labels = self.data.validation_labels
         assert labels is not None
         ks = [k for k in self.config.evaluation.ks if k < len(labels)] or [1]
-        found = self._scores(self._embed(self.data.validation_images), labels, ks, clustering=False)
-        recalls = {f"recall_at_{k}": value for k, value in found.recall_at_k.items()}
-        return recalls | {"map_at_r": found.map_at_r, "r_precision": found.r_precision}
+        metrics = self._scores(
+            self._embed(self.data.validation_images), labels, ks, clustering=False
+        )
+        recalls = {f"recall_at_{k}": value for k, value in metrics.recall_at_k.items()}
+        return recalls | {"map_at_r": metrics.map_at_r, "r_precision": metrics.r_precision}
 
     def train(self) -> None:
         """Train to the end, from wherever the trainer stands."""

@@ -82,8 +82,8 @@ def _classes(count: int) -> str:
 def versions() -> Mapping[str, str | None]:
     """Return versions of what computes the numbers; faiss is None where it is not installed."""
     faiss = find_faiss()
-    found = None if faiss is None else str(faiss.__version__)
-    return {**versions_of(_LIBRARIES), "faiss": found}
+    faiss_version = None if faiss is None else str(faiss.__version__)
+    return {**versions_of(_LIBRARIES), "faiss": faiss_version}
 
 
 def seen_and_used(config: Config) -> dict[str, str]:

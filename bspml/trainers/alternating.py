@@ -169,12 +169,12 @@ class AlternatingTrainer:
 
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
-        given = self.initial_embeddings
-        if given is None:
-            given = self.embed()
+        embeddings = self.initial_embeddings
+        if embeddings is None:
+            embeddings = self.embed()
         elif torch.device(self.trainer.data_device).type == "cuda":
-            given = given.to(self.trainer.data_device)
-        self.initial_record = self.curriculum.update(given)
+            embeddings = embeddings.to(self.trainer.data_device)
+        self.initial_record = self.curriculum.update(embeddings)
 
     def _theta_step(self, target: int) -> None:
         """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
@@ -333,12 +333,12 @@ class AlternatingTrainer:
         if "drawn_from" in state:  # not before it was kept
             with faults_named():
                 self.sampler.check_drawn_from(state["drawn_from"])
-        kept, initial = copy.deepcopy(self._parts_state()), self._initial
+        parts, initial = copy.deepcopy(self._parts_state()), self._initial
         try:
             with faults_named():
                 self._take_parts(state)
         except CheckpointError:
-            self._take_parts(kept)
+            self._take_parts(parts)
             self._initial = initial
             raise
         position = state["position"]

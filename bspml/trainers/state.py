@@ -38,7 +38,7 @@ def check_trainer_state(
     """
     with faults_named():
         for part in ("network", "initial", "loss_funcs", "curriculum", "sample_weights"):
-            state[part]
+            state[part]  # a missing one is a fault that is named below
         for kind in ("models", "optimizers", "lr_schedulers"):
             state["network"][kind].keys()
         for network in (state["network"], state["initial"]):

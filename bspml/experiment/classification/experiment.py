@@ -206,12 +206,12 @@ class ClassificationRun(MethodRun):
         loss = self.trainer.loss
         trust = loss.weights(outputs.to(self.device), data.targets.to(self.device))[1].cpu()
         if not bool((trust == trust[0]).all()):  # a loss that doubts nobody detects nothing
-            found = noise_detection(trust, data.is_noisy).as_dict()
+            detection = noise_detection(trust, data.is_noisy).as_dict()
             fields |= {
                 "kept": float((trust >= SUSPECT_BELOW).float().mean()),
-                "detection_auroc": found["auroc"],
-                "detection_precision": found["precision"],
-                "detection_recall": found["recall"],
-                "false_alarm_rate": found["false_alarm_rate"],
+                "detection_auroc": detection["auroc"],
+                "detection_precision": detection["precision"],
+                "detection_recall": detection["recall"],
+                "false_alarm_rate": detection["false_alarm_rate"],
             }
         return fields
