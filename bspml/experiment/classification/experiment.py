@@ -17,7 +17,7 @@ from bspml.errors import ConfigError
 from bspml.evaluation.detection import noise_detection
 from bspml.experiment.classification.data import TaskData
 from bspml.experiment.classification.losses import SampleLoss
-from bspml.experiment.classification.networks import make_network, one_thread_is_faster
+from bspml.experiment.classification.networks import make_network
 from bspml.experiment.classification.outputs import LIBRARIES, final_results, write_samples
 from bspml.experiment.classification.scoring import predict, score
 from bspml.experiment.classification.training import Epoch, Trainer
@@ -54,7 +54,7 @@ class Classification(Experiment["ClassificationRun"]):
     def __init__(self, config: ClassificationConfig, data: TaskData) -> None:
         super().__init__(config, data)
         self.methods = list(losses_of(config))
-        self.one_thread_is_faster = one_thread_is_faster(config)
+        self.one_thread_is_faster = config.network.name in ("mlp", "small-conv")
 
     def make_network(self) -> nn.Module:
         """Build the network, fitted to the images, before its first step."""
