@@ -9,7 +9,7 @@ from typing import Any
 from bspml.cli.labels import labels_of
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
-from bspml.experiment.conditions import in_lines, seen_and_used, versions
+from bspml.experiment.words import in_lines, seen_and_used, versions
 from bspml.files.tables import read_embeddings
 
 _FILES_KS = (1, 2, 4, 8, 16, 32)

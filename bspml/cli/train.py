@@ -6,17 +6,15 @@ import json
 import logging
 import shlex
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bspml.cli.app import InterruptedRun
-from bspml.distributed import from_main, is_main, joined, main_first, ranks
+from bspml.distributed import from_main, is_main, joined
 from bspml.errors import ConfigError
 from bspml.experiment.config import ClassificationConfig, Config, load_experiment
-from bspml.experiment.data import load_data
-from bspml.experiment.run import check_experiment, run_experiment
+from bspml.experiment.engine import train_experiment
+from bspml.experiment.run import experiment_of
 from bspml.files.run import EpochRecord, RunFolder
 from bspml.report.tables import format_table
 from bspml.tensors.checks import check_device
@@ -52,21 +50,19 @@ def _run(
                 "start a new run without --resume."
             )
         folder, config = from_main(lambda: _read_run(resume))
-        job = _job(config)
-        data = main_first(lambda: job.load_data(config))
+        experiment = experiment_of(config)
     else:
         config = _read_arguments(arguments, settings)
-        job = _job(config)
         check_device(config.device)
-        data = main_first(lambda: job.load_data(config))
-        job.check_experiment(config, data)
+        experiment = experiment_of(config)
+        experiment.check()
         # Made last, so that a mistake above leaves no empty folder.
         folder = from_main(lambda: RunFolder.create(output or str(Path("runs") / config.name)))
     # pml warns of every optional dictionary entry that is absent.
     logging.getLogger("PML").setLevel(logging.ERROR)
-    narrator = job.terminal(quiet or as_json or not is_main())
+    narrator = _terminal(config)(quiet or as_json or not is_main())
     try:
-        result = job.run_experiment(config, folder, resume is not None, narrator, data=data)
+        result = train_experiment(experiment, folder, resume is not None, narrator)
     except KeyboardInterrupt:
         raise InterruptedRun(
             f"interrupted; to go on: bspml train --resume {shlex.quote(str(folder.path))}"
@@ -82,33 +78,12 @@ def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:
     return folder, load_experiment(folder.config)
 
 
-@dataclass(frozen=True)
-class _Job:
-    """What one kind of experiment is made of."""
-
-    load_data: Callable[..., Any]
-    check_experiment: Callable[..., None]
-    run_experiment: Callable[..., Any]
-    terminal: type[Terminal]
-
-
-def _job(config: Config | ClassificationConfig) -> _Job:
+def _terminal(config: Config | ClassificationConfig) -> type[Terminal]:
     if not isinstance(config, ClassificationConfig):
-        return _Job(load_data, check_experiment, run_experiment, Terminal)
-    if ranks() > 1:
-        raise ConfigError(
-            f"`task`: {config.task} is trained by one process; got {ranks()}. Start it without "
-            "torchrun."
-        )
+        return Terminal
     from bspml.cli.train_classifier import ClassifierTerminal
-    from bspml.experiment.classification import experiment
 
-    return _Job(
-        experiment.load_data,
-        experiment.check_experiment,
-        experiment.run_experiment,
-        ClassifierTerminal,
-    )
+    return ClassifierTerminal
 
 
 def _read_arguments(arguments: list[str], settings: list[str]) -> Config | ClassificationConfig:
@@ -122,7 +97,7 @@ def _read_arguments(arguments: list[str], settings: list[str]) -> Config | Class
 
 
 def _print_result(result: Any, as_json: bool, files: str) -> None:
-    """The table of an `ExperimentResult` or its counterpart for classification."""
+    """The table of an `ExperimentResult`."""
     if as_json:
         value = {
             "run": str(result.folder.path),

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from bspml.data.sampler import PKSampler
 from bspml.errors import ConfigError, InputError
 from bspml.experiment import methods
-from bspml.experiment.config import Config
+from bspml.experiment.config import ClassificationConfig, Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.methods import MethodContext, MethodParts
 from bspml.experiment.methods.multi_similarity import multi_similarity_loss
@@ -109,7 +109,7 @@ def make_sampler(config: Config, codes: Tensor) -> PKSampler:
 
 
 def make_optimizer(
-    config: Config, module: nn.Module, lr_factor: float = 1.0
+    config: Config | ClassificationConfig, module: nn.Module, lr_factor: float = 1.0
 ) -> torch.optim.Optimizer:
     """Build the optimiser over the trainable parameters of a network, or of a loss.
 

@@ -1,6 +1,6 @@
 """What an experiment is about: both sides of a data set, and the labels to train on.
 
-A data set's splits, the wrong labels the configuration plants or reads, what a person decided about
+A data set's splits, the wrong labels the configuration plants or reads, what the user decided about
 single labels; from images, decoded when they are asked for or held in memory, or from features of
 a frozen backbone, extracted once.
 """
@@ -46,7 +46,7 @@ class ExperimentData:
         views: what training looks at: `images`, or random views of them.
         labels: (N,) training labels as given, possibly wrong; names of classes.
         codes: (N,) the same as 0..C-1.
-        true_labels: (N,) the truth, or None where nobody knows it: in a person's own data, unless
+        true_labels: (N,) the truth, or None where nobody knows it: in the user's own data, unless
             wrong labels were planted or listed, and then it is their labels before that.
         is_noisy: (N,) bool, or None where the truth is not known.
         test_images: (M, ...) like `images`; the queries where there is a gallery.
@@ -57,7 +57,7 @@ class ExperimentData:
         validation_images, validation_labels: of training classes held out to select the epoch, or
             None; labels as the data set has them, no noise is planted among them.
         split: the training split that `images` come from, for names and pictures.
-        decided: what a person said about single labels, or None.
+        decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
         test_names: what each test sample is called, or None.
         is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their
@@ -137,18 +137,18 @@ def load_data(config: Config) -> ExperimentData:
         DataError: files missing or damaged, or labels of another number than samples.
         ConfigError: settings that do not go with this data set.
     """
-    found = load_splits(config)
-    train, test, gallery, validation = found.train, found.test, found.gallery, None
+    splits = load_splits(config)
+    train, test, gallery, validation = splits.train, splits.test, splits.gallery, None
     if config.data.validation:
         train, test, gallery = *hold_out(config, train), None
     elif config.data.validation_classes > 0:
         train, validation = hold_out(config, train, config.data.validation_classes)
-    told = corrected_data(config, replace(found, train=train, test=test, gallery=gallery))
-    if told is not None:
-        train, test = told.data.train, told.data.test
+    corrected = corrected_data(config, replace(splits, train=train, test=test, gallery=gallery))
+    if corrected is not None:
+        train, test = corrected.data.train, corrected.data.test
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    given = given_labels(config, train, features, told)
+    given = given_labels(config, train, features, corrected)
     codes = torch.from_numpy(np.unique(given.labels, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=inputs[0],
@@ -167,7 +167,7 @@ def load_data(config: Config) -> ExperimentData:
         validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=given.decided,
-        notes=(*found.notes, *given.notes),
+        notes=(*splits.notes, *given.notes),
         test_names=test.names,
         is_outlier=given.is_outlier,
     )

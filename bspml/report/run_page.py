@@ -16,6 +16,7 @@ import numpy as np
 
 from bspml.errors import InputError, RunError
 from bspml.files.run import (
+    SUSPECT_BELOW,
     EpochRecord,
     RecordLog,
     RunFolder,
@@ -32,7 +33,6 @@ from bspml.words import noise_sentence, percent
 __all__ = ["run_page", "write_suspects"]
 
 _FILE = "suspects.json"
-_SUSPECT = 0.5  # a label is suspicious below this weight
 _BINS = 40
 
 
@@ -104,7 +104,7 @@ def write_suspects(
             "other": neighbours(other, row),
         }
         for row in rows.tolist()
-        if weights[row] < _SUSPECT
+        if weights[row] < SUSPECT_BELOW
     ]
     histogram = None if noise_rate is None else _histogram(p_values, noise_rate)
     value = {"histogram": histogram, "suspects": suspects, "pictures": pictures}
@@ -175,7 +175,7 @@ def _kept(path: Path, table: WeightsTable | None) -> dict[str, Any]:
     suspects = []
     for row in [] if table is None else lowest_weights(table, len(table)).tolist():
         assert table is not None
-        if table.weights[row] >= _SUSPECT:
+        if table.weights[row] >= SUSPECT_BELOW:
             break
         if "decided" in table.flags[row]:
             continue
@@ -210,7 +210,7 @@ def _facts(
         facts.append(("Weights of", str(next(iter(tables)))))
     if table is not None:
         decided = np.array(["decided" in flags for flags in table.flags], dtype=bool)
-        low = int(((table.weights < _SUSPECT) & ~decided).sum())
+        low = int(((table.weights < SUSPECT_BELOW) & ~decided).sum())
         facts += [
             ("Samples", f"{len(table):,}"),
             ("Classes", f"{len(np.unique(table.labels)):,}"),
@@ -221,7 +221,7 @@ def _facts(
         if low:
             estimated = any(record.noise_rate is not None for record in records)
             many = ", about as many as are estimated to be wrong" if estimated else ""
-            meaning = f"a weight below {_SUSPECT:g}: the labels that fit worst{many}"
+            meaning = f"a weight below {SUSPECT_BELOW:g}: the labels that fit worst{many}"
             facts.append(("What suspicious means", f"{meaning}. Some of them are right."))
     if summary.get("true_noise_rate") is not None:
         facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
@@ -262,7 +262,7 @@ def _chosen(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:
 def _classes(table: WeightsTable) -> list[dict[str, Any]]:
     classes, codes, counts = np.unique(table.labels, return_inverse=True, return_counts=True)
     means = np.bincount(codes, table.weights) / counts
-    flagged = np.bincount(codes, table.weights < _SUSPECT) / counts
+    flagged = np.bincount(codes, table.weights < SUSPECT_BELOW) / counts
     return [
         {
             "label": str(label),

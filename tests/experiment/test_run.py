@@ -455,7 +455,8 @@ def test_a_mistake_is_the_only_line_and_makes_no_folder(tmp_path, capsys, settin
 def test_a_mistake_found_in_the_first_round_leaves_no_folder(tmp_path, capsys, monkeypatch):
     path = tmp_path / "run"
     monkeypatch.setattr(
-        "bspml.experiment.run.MethodRun.on_round", lambda *_: float(bspml.SampleWeights([]).maw())
+        "bspml.experiment.engine.MethodRun.on_round",
+        lambda *_: float(bspml.SampleWeights([]).maw()),
     )
     assert main(["train", *SMALL, "training.checkpoint_every=null", "-q", "-o", str(path)]) == 2
     only_line(capsys)

@@ -20,6 +20,9 @@ from bspml.errors import InputError, RunError
 from bspml.files.atomic import atomic_write, is_special
 from bspml.files.cells import bare_cell, label_cells, parse_labels, protected_cell
 
+# A label is suspected of being wrong where its sample weighs less.
+SUSPECT_BELOW = 0.5
+
 _COLUMNS = ("index", "label", "weight", "flags")
 _OPTIONAL = ("name", "is_noisy", "is_outlier", "true_label")
 _TRUTHS = ("is_noisy", "is_outlier")  # written as 0 and 1

@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from bspml.errors import CheckpointError, InputError
+from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
@@ -177,7 +178,7 @@ class SelfPacedCurriculum:
             round=self.rounds,
             maw=self.weights.maw(),
             sdaw=self.weights.sdaw(),
-            changed=int(((before < 0.5) != (after < 0.5)).sum()),
+            changed=int(((before < SUSPECT_BELOW) != (after < SUSPECT_BELOW)).sum()),
             **fields,
             **({} if self._truth is None else self._truth.figures(after, self.scores())),
         )

@@ -1,21 +1,18 @@
-"""What a run leaves of methods without a curriculum, and which epoch its results are of."""
+"""What a run leaves: a table of weights of each method that judges labels, and its epochs."""
 
 import csv
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from bspml import methods
 from bspml.errors import ConfigError
 from bspml.experiment.build import make_method, make_weights
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
-from bspml.experiment.judgements import judgements
 from bspml.experiment.resuming import load_method
 from bspml.experiment.run import run_experiment
-from bspml.experiment.splits import held_out_classes
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page
@@ -94,8 +91,7 @@ def test_the_table_of_superloss_holds_sigma_and_weights_up_to_one(finished):
 
 def test_the_emphasis_of_gradient_rescaling_is_no_judgement(finished):
     config, data, result = finished
-    found = [judgement.method for judgement in judgements(config, data, result.folder)]
-    assert found == ["superloss:margin", "prism", "spms"]
+    assert "gr:margin" not in read_json(result.folder.summary)["weights"]
     weights = make_weights("gr:margin", data)
     assert methods.sample_confidences(make_method("gr:margin", config, data, weights)) is None
 
@@ -113,20 +109,6 @@ def test_what_a_person_decided_stands_in_the_table_of_a_filter(tmp_path):
 
 
 # --- validation classes ---------------------------------------------------------------------------
-
-
-def test_held_out_classes_neither_train_nor_test():
-    config = load_config(None, SMALL)
-    data, whole = load_data(config), load_data(load_config(None, [*SMALL[:5], SMALL[6]]))
-    held = set(data.validation_labels)
-    assert len(held) == 6
-    assert held.isdisjoint(data.labels)
-    assert held.isdisjoint(data.test_labels)
-    assert held | set(data.true_labels) == set(whole.true_labels)
-    assert len(data.validation_labels) + len(data.labels) == len(whole.labels)
-    np.testing.assert_array_equal(data.test_labels, whole.test_labels)
-    assert whole.validation_labels is None
-    assert data.noise_rate == pytest.approx(whole.noise_rate, abs=0.01)
 
 
 def test_every_evaluated_round_records_the_validation_classes(finished):
@@ -194,17 +176,3 @@ def test_validation_classes_do_not_change_what_their_training_set_learns(tmp_pat
 def test_validation_classes_are_refused_where_they_cannot_work(settings, says):
     with pytest.raises(ConfigError, match=says):
         load_config(None, ["data.validation_classes=0.2", *settings])
-
-
-def test_too_few_classes_to_hold_some_out_are_refused():
-    with pytest.raises(ConfigError, match="leaves 1"):
-        load_data(load_config(None, ["data.subset=3", "data.validation_classes=0.5"]))
-
-
-def test_the_share_held_out_is_not_rounded_down_by_a_binary_fraction():
-    labels = np.repeat(np.arange(100), 2)
-    assert len(np.unique(labels[held_out_classes(labels, 0.29)])) == 29
-    torch.testing.assert_close(
-        torch.from_numpy(held_out_classes(labels)),
-        torch.from_numpy(held_out_classes(labels, 0.25)),
-    )

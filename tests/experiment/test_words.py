@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from bspml.experiment.data import ExperimentData
-from bspml.experiment.opening import sides
+from bspml.experiment.words import sides
 
 
 def data(labels, test_labels, gallery=None):

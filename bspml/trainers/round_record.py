@@ -23,7 +23,7 @@ class RoundRecord:
         metrics: whatever the `evaluate` callable returned, {} when it was not called.
         seconds_train: time of the theta-step.
         seconds_embed: time to embed the training set.
-        notes: sentences for a person, such as that a round had to sample rows of weight 0.
+        notes: sentences for the user, such as that a round had to sample rows of weight 0.
     """
 
     round: int
@@ -51,10 +51,19 @@ class Observer(Protocol):
     """
 
     def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:
-        """After optimiser step `step` (1-based) of `steps` in this round.
+        """Note that an optimiser step was taken.
 
-        `loss` is the last value known: of this step on a CPU, of the step before on a CUDA device.
+        Args:
+            trainer: the one that tells.
+            step: 1-based, of this round.
+            steps: of this round.
+            loss: the last value known: of this step on a CPU, of the one before on a CUDA device.
         """
 
     def on_round(self, trainer: Any, record: RoundRecord) -> None:
-        """After the weight step and evaluation of a round."""
+        """Note the end of a round, its weight step and evaluation included.
+
+        Args:
+            trainer: the one that tells.
+            record: of the round.
+        """
