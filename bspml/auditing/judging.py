@@ -15,9 +15,10 @@ import numpy as np
 import pandas as pd
 
 from bspml.auditing.classes import ClassFindings, examine_classes
+from bspml.auditing.columns import column
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.auditing.report import AuditReport, column
+from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import unit_rows
 from bspml.files.cells import empty_rows, plain_labels

@@ -17,7 +17,7 @@ from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
 from bspml.files.atomic import is_special
 
-__all__ = ["Pictures", "check_pictures"]
+__all__ = ["PagePictures", "check_pictures"]
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -25,7 +25,7 @@ _SIDE = 96  # pixels of the longer side
 _BUDGET = 8 * 2**20
 
 
-class Pictures:
+class PagePictures:
     """Pictures by sample index.
 
     Args:
@@ -134,14 +134,14 @@ class Pictures:
 
 
 def check_pictures(images: Any, names: Sequence[str] | None, n: int) -> None:
-    """Refuse what `Pictures` would, before anything is made of it.
+    """Refuse what `PagePictures` would, before anything is made of it.
 
     Raises:
         InputError: pixels of another shape.
         DataError: no such folder, or none of the names is a file in it.
     """
     texts = np.array([str(name) for name in names], dtype=str) if names is not None else None
-    Pictures(images, np.full(n, "") if texts is None else texts, Path())
+    PagePictures(images, np.full(n, "") if texts is None else texts, Path())
 
 
 def _from_pixels(pixels: torch.Tensor) -> Any:

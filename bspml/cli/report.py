@@ -9,7 +9,8 @@ from pathlib import Path
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder
-from bspml.report.page import PageData, is_page, load_page, render_page
+from bspml.report.models import PageData, load_page
+from bspml.report.page import is_page, render_page
 from bspml.report.run_page import run_page
 
 _SAVED = "page.json"

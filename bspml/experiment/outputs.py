@@ -35,7 +35,8 @@ from bspml.report.figures import (
     weight_histogram,
 )
 from bspml.report.page import render_page
-from bspml.report.run_page import run_page, write_suspects
+from bspml.report.run_page import run_page, run_suspects, write_suspects
+from bspml.report.samples import Samples
 from bspml.report.tables import Results, final_results
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.tensors.checks import check_device
@@ -200,17 +201,15 @@ def _write_suspects(
             "own": nearest_in_class(rows, gallery, np.where(low, codes, -1), _NEIGHBOURS),
             "other": nearest_in_class(rows, gallery, np.where(low, other, -1), _NEIGHBOURS),
         }
-    write_suspects(
-        folder,
+    samples = Samples(
         data.labels,
         # What somebody decided is no suspect any more.
         np.where(_decided(data), 1.0, weights.numpy()),
-        p_values=None if p_values is None else p_values.numpy(),
-        noise_rate=judgement.noise_rate,
-        images=data.pictures(),
         names=data.names,
+        p_values=None if p_values is None else p_values.numpy(),
         **extra,
     )
+    write_suspects(folder, run_suspects(samples, judgement.noise_rate, data.pictures()))
 
 
 def _write_page(folder: RunFolder) -> Path | None:

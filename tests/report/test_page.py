@@ -1,5 +1,4 @@
 import base64
-import dataclasses
 import hashlib
 import io
 import json
@@ -15,9 +14,25 @@ import pytest
 from bspml.cli import main
 from bspml.errors import InputError, MissingDependencyError, RunError
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json, write_weights
-from bspml.report.page import PageData, image_url, load_page, render_page, save_page
-from bspml.report.run_page import run_page, write_suspects
-from bspml.report.svg import class_bars_svg, curves_svg, histogram_svg
+from bspml.report import figures
+from bspml.report.figures import inline_svg
+from bspml.report.models import ClassRow, Histogram, PageData, load_page, save_page
+from bspml.report.page import image_url, render_page
+from bspml.report.run_page import run_page, run_suspects, write_suspects
+from bspml.report.samples import Samples
+
+
+def histogram_svg(counts, null_level):
+    return inline_svg(figures.p_value_histogram(Histogram(counts=counts, null_level=null_level)))
+
+
+def class_bars_svg(classes):
+    return inline_svg(figures.class_bars([ClassRow(**c) for c in classes]))
+
+
+def curves_svg(records):
+    return [inline_svg(figure) for figure in figures.epoch_curves(records)]
+
 
 HOSTILE = [
     "</script><script>alert(1)</script>",
@@ -83,10 +98,9 @@ def payload(data):
     return json.loads(Parsed(render_page(data)).scripts["data"])
 
 
-def hostile_page():
+def hostile_page(**changes):
     return PageData(
-        HOSTILE[0],
-        HOSTILE[1],
+        **{"title": HOSTILE[0], "sentence": HOSTILE[1], **changes},
         facts=[(text, text) for text in HOSTILE],
         curves=[EpochRecord(HOSTILE[0], e, maw=0.5) for e in (1, 2)],
         classes=[class_row(text, looks_like=HOSTILE[1]) for text in HOSTILE],
@@ -100,10 +114,7 @@ def hostile_page():
 def test_hostile_text_adds_no_element_and_reaches_the_page_unchanged():
     plain, hostile = (
         Parsed(render_page(data))
-        for data in (
-            dataclasses.replace(hostile_page(), title="t", sentence="s"),
-            hostile_page(),
-        )
+        for data in (hostile_page(title="t", sentence="s"), hostile_page())
     )
     assert [tag for tag, _ in hostile.tags] == [tag for tag, _ in plain.tags]
     assert len(hostile.scripts) == 2
@@ -129,7 +140,11 @@ def test_only_the_pages_own_script_may_run_and_nothing_is_fetched():
 
 def test_numbers_json_does_not_know_become_unknown():
     data = payload(
-        PageData("t", "s", suspects=[suspect(margin=float("nan"), p=None, q=np.float32(0.5))])
+        PageData(
+            title="t",
+            sentence="s",
+            suspects=[suspect(margin=float("nan"), p=None, q=np.float64(0.5))],
+        )
     )
     assert data["suspects"][0]["margin"] is None
     assert data["suspects"][0]["p"] is None
@@ -138,7 +153,11 @@ def test_numbers_json_does_not_know_become_unknown():
 
 def test_a_picture_or_sample_that_repeats_is_stored_once():
     near = {"index": 7, "label": "cat", "image": "a/7.png", "text": None}
-    data = payload(PageData("t", "s", suspects=[suspect(i, own=[near, near]) for i in range(50)]))
+    data = payload(
+        PageData(
+            title="t", sentence="s", suspects=[suspect(i, own=[near, near]) for i in range(50)]
+        )
+    )
     assert data["images"] == ["a/7.png"]
     assert len(data["samples"]) == 51
     assert data["labels"] == ["cat", "dog"]
@@ -146,7 +165,7 @@ def test_a_picture_or_sample_that_repeats_is_stored_once():
 
 def test_a_page_belongs_to_its_suspects():
     one, same, other = (
-        payload(PageData("t", sentence, suspects=[suspect(index)]))["key"]
+        payload(PageData(title="t", sentence=sentence, suspects=[suspect(index)]))["key"]
         for sentence, index in (("a", 1), ("b", 1), ("a", 2))
     )
     assert one == same != other
@@ -192,8 +211,7 @@ def test_a_leading_blank_or_control_character_hides_no_scheme():
 
 
 def test_a_saved_page_reads_back(tmp_path):
-    data = dataclasses.replace(
-        hostile_page(),
+    data = hostile_page(
         histogram={"counts": [3, 1], "null_level": 1.0},
         duplicates=[
             {
@@ -218,11 +236,11 @@ def test_another_file_is_not_taken_for_a_page(tmp_path, content):
 def test_without_jinja_the_message_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[report\]'"):
-        render_page(PageData("t", "s"))
+        render_page(PageData(title="t", sentence="s"))
 
 
 def test_empty_parts_are_left_out():
-    parsed = Parsed(render_page(PageData("t", "s")))
+    parsed = Parsed(render_page(PageData(title="t", sentence="s")))
     ids = {a.get("id") for _, a in parsed.tags}
     assert not ids & {"classes", "duplicates", "gallery"}
     assert "No label looks suspicious" in parsed.text
@@ -230,7 +248,7 @@ def test_empty_parts_are_left_out():
 
 
 def test_the_page_is_the_same_bytes_each_time():
-    data = dataclasses.replace(hostile_page(), histogram={"counts": [1, 2], "null_level": 0.5})
+    data = hostile_page(histogram={"counts": [1, 2], "null_level": 0.5})
     assert render_page(data) == render_page(data)
 
 
@@ -323,14 +341,12 @@ def test_a_runs_page_says_what_its_records_say(run):
     assert ("Samples", "4") in data.facts
     assert ("Truly wrong", "25 %") in data.facts
     assert ("Recall@1, bspml", "50.0 %") in data.facts
-    assert [
-        (c["label"], c["support"], c["mean_weight"], c["share_flagged"]) for c in data.classes
-    ] == [
+    assert [(c.label, c.support, c.mean_weight, c.share_flagged) for c in data.classes] == [
         ("a", 2, 0.5, 0.5),
         ("b", 2, 0.625, 0.5),
     ]
     # Without the file of suspects: by weight, lowest first.
-    assert [s["index"] for s in data.suspects] == [1, 3]
+    assert [s.index for s in data.suspects] == [1, 3]
     render_page(data)
 
 
@@ -352,9 +368,10 @@ def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
     facts = dict(data.facts)
     assert (facts["Suspicious"], facts["Decided by a person"]) == ("1", "1")
     assert "about as many as are estimated to be wrong" in facts["What suspicious means"]
-    assert [(s["index"], s["name"]) for s in data.suspects] == [(3, "b/2.jpg")]
-    write_suspects(run, np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25]), names=names)
-    assert [s["name"] for s in run_page(run).suspects] == ["a/2.jpg", "b/2.jpg"]
+    assert [(s.index, s.name) for s in data.suspects] == [(3, "b/2.jpg")]
+    samples = Samples(np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25]), names)
+    write_suspects(run, run_suspects(samples))
+    assert [s.name for s in run_page(run).suspects] == ["a/2.jpg", "b/2.jpg"]
 
 
 def test_an_interrupted_run_has_a_page_too(run):
@@ -370,39 +387,40 @@ def test_an_interrupted_run_has_a_page_too(run):
 def test_kept_suspects_carry_pictures_neighbours_and_suggestions(run):
     images = np.zeros((4, 5, 6), dtype=np.float32)
     images[1, 2, 3] = 1.0
-    write_suspects(
-        run,
+    samples = Samples(
         np.array(["a", "a", "b", "b"]),
         np.array([1.0, 0.0, 1.0, 0.25]),
         p_values=np.array([0.01, 0.9, np.nan, 0.8]),
-        noise_rate=0.5,
         suggested=["b", "b", "", "a"],
         margins=np.array([0.0, 0.2, np.nan, 0.1]),
         own=np.array([[1], [0], [3], [2]]),
         other=np.array([[2], [2], [-1], [-1]]),
-        images=images,
     )
+    write_suspects(run, run_suspects(samples, 0.5, images))
     data = run_page(run)
     first, second = data.suspects
-    assert (first["index"], first["suggested"], first["margin"], first["p"]) == (1, "b", 0.2, 0.9)
-    assert [n["index"] for n in first["own"] + first["other"]] == [0, 2]
-    assert second["other"] == []
+    assert (first.index, first.suggested, first.margin, first.p) == (1, "b", 0.2, 0.9)
+    assert [n.index for n in first.own + first.other] == [0, 2]
+    assert second.other == ()
     # Three labels were judged; half of them, spread over 40 bins.
-    assert sum(data.histogram["counts"]) == 3
-    assert data.histogram["null_level"] == pytest.approx(0.5 * 3 / 40)
+    assert sum(data.histogram.counts) == 3
+    assert data.histogram.null_level == pytest.approx(0.5 * 3 / 40)
     from PIL import Image
 
-    png = base64.b64decode(first["image"].removeprefix("data:image/png;base64,"))
+    png = base64.b64decode(first.image.removeprefix("data:image/png;base64,"))
     pixels = np.asarray(Image.open(io.BytesIO(png)))
     assert pixels.shape == (5, 6)
     assert pixels[2, 3] == 255
     assert pixels.sum() == 255
-    assert first["image"] in render_page(data)
+    assert first.image in render_page(data)
 
 
-def test_columns_of_suspects_must_be_of_one_length(run):
-    with pytest.raises(InputError, match=r"`suggested` must have one entry per weight, 2; got 1"):
-        write_suspects(run, np.array(["a", "b"]), np.ones(2), suggested=["b"])
+def test_columns_of_suspects_must_be_of_one_length():
+    with pytest.raises(InputError, match=r"`suggested` must be one per sample, 2; got 1"):
+        Samples(np.array(["a", "b"]), np.ones(2), suggested=["b"])
+    samples = Samples(np.array(["a", "b"]), np.ones(2))
+    with pytest.raises(InputError, match=r"`images` must be one per sample, 2; got 1"):
+        run_suspects(samples, images=np.zeros((1, 4, 4)))
 
 
 def test_the_command_writes_the_page_of_a_run_and_of_an_audit(run, tmp_path, capsys):
@@ -413,7 +431,7 @@ def test_the_command_writes_the_page_of_a_run_and_of_an_audit(run, tmp_path, cap
     assert "wrong at random is 25 %" in (run.path / "report.html").read_text("utf-8")
     audit = tmp_path / "audit"
     audit.mkdir()
-    save_page(PageData("t", "An audit."), audit / "page.json")
+    save_page(PageData(title="t", sentence="An audit."), audit / "page.json")
     assert main(["report", str(audit)]) == 0
     assert "An audit." in (audit / "report.html").read_text("utf-8")
     assert main(["report", str(tmp_path)]) == 2
@@ -422,7 +440,7 @@ def test_the_command_writes_the_page_of_a_run_and_of_an_audit(run, tmp_path, cap
 
 def test_a_stray_page_does_not_replace_a_runs(run):
     finish(run)
-    save_page(PageData("t", "An audit."), run.path / "page.json")
+    save_page(PageData(title="t", sentence="An audit."), run.path / "page.json")
     assert main(["report", str(run.path)]) == 0
     assert "An audit." not in (run.path / "report.html").read_text("utf-8")
 

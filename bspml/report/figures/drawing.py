@@ -1,0 +1,296 @@
+"""Curves by epoch, histograms and bars, from a run's records, its weights, or a page's data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from bspml.files.run import EpochRecord, WeightsTable
+from bspml.report.figures.saving import (
+    PAGE_STYLE,
+    PAPER,
+    PNG_STYLE,
+    SERIES,
+    own_style,
+    plain_text,
+)
+from bspml.report.models import ClassRow, Histogram
+
+__all__ = [
+    "BARS",
+    "class_bars",
+    "curves",
+    "epoch_curves",
+    "p_value_histogram",
+    "weight_histogram",
+]
+
+# Okabe and Ito's palette: told apart by colour-blind readers; line styles differ as well.
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+_MARKERS = ("o", "s", "^", "D", "v", "x")
+_CLEAN, _NOISY = "#0072B2", "#D55E00"
+_DASHES = ("-", "--", "-.", ":")
+_NAMED_CLASSES = 40  # more classes than this are drawn as a curve without names
+_TALLEST = 8  # null levels that fit on the histogram's axis; right labels would hide the rest
+BARS = 12  # classes in the bar chart of the page; more are in the table
+
+Value = Callable[[EpochRecord], float | int | None]
+
+
+@dataclass(frozen=True)
+class _Panel:
+    """What is drawn by epoch: its title on the page and in the PNG, unit, (name, value) lines."""
+
+    page_title: str
+    title: str
+    unit: str
+    lines: tuple[tuple[str, Value], ...]
+
+
+_RECALL = _Panel(
+    "Recall@1 on the test classes",
+    "Recall@1 on the test classes",
+    "fraction",
+    (("", lambda r: r.recall_at_k.get(1)),),
+)
+_LOSS = _Panel("Training loss", "training loss", "mean of the round", (("", lambda r: r.loss),))
+_WEIGHTS = _Panel(
+    "Sample weights",
+    "sample weights over classes",
+    "MAW, SDAW",
+    (("MAW", lambda r: r.maw), ("SDAW", lambda r: r.sdaw)),
+)
+_NOISE = _Panel(
+    "Estimated noise rate", "noise rate", "fraction", (("estimate", lambda r: r.noise_rate),)
+)
+
+
+@own_style(PNG_STYLE)
+def curves(records: Sequence[EpochRecord], true_noise_rate: float | None = None) -> Figure:
+    """Draw Recall@1, loss, MAW and SDAW, and the noise rate by epoch; the methods overlaid.
+
+    Args:
+        records: of one or more methods, in order of time.
+        true_noise_rate: a dotted line in the last panel, where the truth is known.
+    """
+    figure = Figure(figsize=(9, 6), layout="constrained")
+    panels = (_RECALL, _LOSS, _WEIGHTS, _NOISE)
+    for axes, panel in zip(figure.subplots(2, 2, sharex=True).ravel(), panels, strict=True):
+        for i, j, method, name, points in _lines(records, panel):
+            axes.plot(
+                *zip(*points, strict=True),
+                color=_COLOURS[i % len(_COLOURS)],
+                marker=_MARKERS[i % len(_MARKERS)],
+                markersize=3,
+                linestyle=":" if j else "-",
+                label=f"{method}: {name}" if name else method,
+            )
+        if panel is _NOISE:
+            for i, (_, own) in enumerate(_by_method(records)):
+                _noise_interval(axes, own, _COLOURS[i % len(_COLOURS)])
+            if true_noise_rate is not None:
+                axes.axhline(true_noise_rate, color="black", linestyle=":", label="true rate")
+        axes.set_title(panel.title)
+        axes.set_ylabel(panel.unit)
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend(fontsize=7, frameon=False)
+        else:
+            axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes)
+        if panel in (_WEIGHTS, _NOISE):
+            axes.set_xlabel("epochs")
+            axes.set_ylim(bottom=0)
+    return figure
+
+
+@own_style(PAGE_STYLE)
+def epoch_curves(records: Sequence[EpochRecord]) -> list[Figure]:
+    """Draw MAW and SDAW, noise rate, Recall@1 and loss by epoch for the page, one figure each.
+
+    What was not measured at two epochs at least is left out.
+
+    Args:
+        records: of one or more methods, in order of time.
+    """
+    figures = []
+    for panel in (_WEIGHTS, _NOISE, _RECALL, _LOSS):
+        if all(len(_points(records, value)) < 2 for _, value in panel.lines):
+            continue
+        figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+        axes, ends = figure.subplots(), []
+        for i, j, method, name, points in _lines(records, panel):
+            label = f"{method} {name}" if len(panel.lines) > 1 else method
+            axes.plot(
+                *zip(*points, strict=True),
+                color=SERIES[i % len(SERIES)],
+                linestyle=_DASHES[(i + 2 * j) % len(_DASHES)],
+                marker="s" if j else "o",
+                markersize=2.5,
+                label=label,
+            )
+            ends.append(f"{label} ends at {points[-1][1]:.3g}")
+        if panel is _NOISE:
+            _noise_interval(axes, records, SERIES[1], "95 % interval")
+        axes.set_title(panel.page_title)
+        axes.set_xlabel("epochs")
+        axes.set_ylim(bottom=0)
+        if len(axes.lines) > 1:
+            axes.legend()
+        figure.set_label(f"Curve by epoch: {panel.page_title}. {'; '.join(ends)}.")
+        figures.append(figure)
+    return figures
+
+
+def _lines(
+    records: Sequence[EpochRecord], panel: _Panel
+) -> Iterator[tuple[int, int, str, str, list[tuple[float, float]]]]:
+    """(number of the method, number of the line, method, name, points) of each measured curve."""
+    for i, (method, own) in enumerate(_by_method(records)):
+        for j, (name, value) in enumerate(panel.lines):
+            points = _points(own, value)
+            if points:
+                yield i, j, plain_text(method), name, points
+
+
+def _by_method(records: Sequence[EpochRecord]) -> list[tuple[str, list[EpochRecord]]]:
+    methods = dict.fromkeys(record.method for record in records)
+    return [(method, [r for r in records if r.method == method]) for method in methods]
+
+
+def _points(records: Sequence[EpochRecord], value: Value) -> list[tuple[float, float]]:
+    """(epoch, value); epochs where nothing was measured are passed over."""
+    points = [(record.epoch, value(record)) for record in records]
+    return [(x, y) for x, y in points if y is not None and math.isfinite(y)]
+
+
+def _noise_interval(
+    axes: Axes, records: Sequence[EpochRecord], colour: str, label: str | None = None
+) -> None:
+    """The 95 % interval of the estimated noise rate as a band; nothing where there is none."""
+    band = [
+        (record.epoch, record.noise_rate_low, record.noise_rate_high)
+        for record in records
+        if record.noise_rate_low is not None and record.noise_rate_high is not None
+    ]
+    if band:
+        epochs, low, high = (list(column) for column in zip(*band, strict=True))
+        axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0, label=label)
+
+
+@own_style(PNG_STYLE)
+def weight_histogram(table: WeightsTable) -> Figure:
+    """Draw the mean weight of each class, lowest first, and the histogram of all weights.
+
+    Where the truth is known, the histogram tells clean from noisy samples.
+    """
+    figure = Figure(figsize=(10, 4.5), layout="constrained")
+    by_class, overall = figure.subplots(1, 2)
+    _class_means(by_class, table)
+    edges = np.linspace(0, 1, 21)
+    if table.is_noisy is None:
+        overall.hist(table.weights, bins=edges, color=_CLEAN)
+    else:
+        noisy = table.is_noisy
+        overall.hist(
+            [table.weights[~noisy], table.weights[noisy]],
+            bins=edges,
+            stacked=True,
+            color=[_CLEAN, _NOISY],
+            label=[f"label right ({(~noisy).sum()})", f"label wrong ({noisy.sum()})"],
+        )
+        overall.legend(frameon=False)
+    overall.set_title(f"weights of {len(table)} samples")
+    overall.set_xlabel("weight")
+    overall.set_ylabel("samples")
+    return figure
+
+
+def _class_means(axes: Axes, table: WeightsTable) -> None:
+    classes, codes = np.unique(table.labels, return_inverse=True)
+    counts = np.bincount(codes, minlength=len(classes))
+    means = np.bincount(codes, weights=table.weights, minlength=len(classes)) / counts
+    order = np.argsort(means, kind="stable")
+    axes.set_title(f"mean weight of each of {len(classes)} classes")
+    if len(classes) <= _NAMED_CLASSES:
+        names = [plain_text(c) for c in classes[order]]
+        _bars(axes, names, means[order], 6, color=_CLEAN)
+        axes.set_xlabel("mean weight")
+    else:
+        axes.plot(means[order], color=_CLEAN, drawstyle="steps-mid")
+        axes.set_ylim(0, 1.02)
+        axes.set_xlabel("classes, lowest first")
+        axes.set_ylabel("mean weight")
+
+
+def _bars(axes: Axes, names: list[str], values: Any, fontsize: float, **look: Any) -> None:
+    """Horizontal bars of values in [0, 1], the first on top."""
+    places = np.arange(len(names))
+    axes.barh(places, values, **look)
+    axes.set_yticks(places, names, fontsize=fontsize)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+
+
+@own_style(PAGE_STYLE)
+def p_value_histogram(histogram: Histogram) -> Figure:
+    """Draw the label p-values over [0, 1] for the page, the fitted share of wrong labels shaded.
+
+    Bars far above the fitted part are cut and carry their number.
+    """
+    counts, level = histogram.counts, histogram.null_level
+    figure = Figure(figsize=(5.6, 2.9), layout="constrained")
+    axes = figure.subplots()
+    width = 1 / len(counts)
+    left = np.arange(len(counts)) / len(counts)
+    axes.bar(left, counts, width * 0.92, align="edge", color=SERIES[0], label="labels")
+    axes.axhspan(0, level, color=SERIES[1], alpha=0.3, linewidth=0)
+    axes.axhline(level, color=SERIES[1], linewidth=1.6, label="wrong at random (fitted)")
+    top = _TALLEST * level
+    if 0 < top < max(counts):
+        axes.set_ylim(0, top)
+        look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "top", "fontsize": 7}
+        for place, count in zip(left, counts, strict=True):
+            if count > top:  # cut, so its number stands in it
+                axes.text(place + width / 2, 0.98 * top, f"{count:,} →", color=PAPER, **look)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("p-value: 0 fits far better than a random label, 1 no better")
+    axes.set_ylabel("labels")
+    axes.legend(loc="upper right", reverse=True)
+    figure.set_label(
+        f"Histogram of p-values of {sum(counts)} labels in {len(counts)} bins; about "
+        f"{level:.1f} labels in each bin are wrong at random."
+    )
+    return figure
+
+
+@own_style(PAGE_STYLE)
+def class_bars(classes: Sequence[ClassRow]) -> Figure | None:
+    """Draw the classes with the largest share of suspicious labels for the page, largest on top.
+
+    Args:
+        classes: all of them.
+
+    Returns:
+        The figure; None if no class has suspicious labels.
+    """
+    flagged = [c for c in classes if c.share_flagged]
+    flagged = sorted(flagged, key=lambda c: -(c.share_flagged or 0))[:BARS]
+    if not flagged:
+        return None
+    figure = Figure(figsize=(5.6, 0.75 + 0.19 * len(flagged)), layout="constrained")
+    axes = figure.subplots()
+    names = [plain_text(c.label, 28) for c in flagged]
+    _bars(axes, names, [c.share_flagged for c in flagged], 7.5, color=SERIES[1], height=0.7)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_ylim(len(flagged) - 0.4, -0.6)
+    axes.set_xlabel("share of the class's labels that are suspicious")
+    worst = f"{plain_text(flagged[0].label)} {flagged[0].share_flagged:.0%}"
+    figure.set_label(f"Share of suspicious labels in {len(flagged)} classes; {worst}.")
+    return figure
