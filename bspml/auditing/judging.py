@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
@@ -25,7 +26,13 @@ from bspml.files.cells import empty_rows, plain_labels
 from bspml.shapes import Float, Tensor
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
-from bspml.statistics.noise_rate import NoiseEstimate, estimate_noise, no_estimate, why_unjudgeable
+from bspml.statistics.noise_rate import (
+    NoiseEstimate,
+    best_fitting,
+    estimate_noise,
+    no_estimate,
+    why_unjudgeable,
+)
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
 
 __all__ = ["audit"]
@@ -148,20 +155,23 @@ def _note_on_weights(estimate: NoiseEstimate) -> tuple[str, ...]:
 
 
 def keep_weights(stats: ContrastiveStatistics, estimate: NoiseEstimate, rate: float) -> np.ndarray:
-    """(N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
+    """Return (N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
 
     Labels are flagged at the `supported_rate`: that is the noise rate where the data prove that
     some labels are wrong.  Where they do not, flagging as many would accuse correct labels, 4 to
     12 of 100 in clean classes that overlap; the supported rate accuses 0 or 1.
 
     Equal p-values go by difficulty.  What cannot be judged keeps weight 1.
+
+    Args:
+        stats: of all samples at weight 1.
+        estimate: from them.
+        rate: share of the testable samples, in [0, 1].
     """
-    testable = np.flatnonzero(stats.testable.numpy())
-    p, difficulty = estimate.p_values.numpy()[testable], stats.difficulty.numpy()[testable]
-    by_fit = testable[np.lexsort((difficulty, p))]
-    weights = np.ones(len(stats.codes))
-    weights[by_fit[round((1 - rate) * len(by_fit)) :]] = 0.0
-    return weights
+    weights, testable = torch.ones(len(stats.codes), dtype=torch.float64), stats.testable
+    fits = best_fitting(estimate.p_values[testable], stats.difficulty[testable], 1 - rate)
+    weights[testable] = fits.double()
+    return weights.numpy()
 
 
 def _second_pass(
