@@ -31,8 +31,6 @@ import torch
 from bspml.auditing.neighbours import groups
 from bspml.shapes import Float, Tensor
 
-__all__ = ["ClassFindings", "examine_classes"]
-
 TWO_SCORE = 0.5
 SAME_P = 0.02
 SAME_DISTANCE = 0.4

@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["ARRAYS", "KEPT_Q", "column", "read_arrays", "table_arrays"]
-
 KEPT_Q = 0.05  # labels with a q-value below it are called fitting
 ARRAYS = (
     "labels", "names", "p_values", "q_values", "weights", "margins", "suggested_labels",

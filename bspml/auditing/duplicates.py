@@ -40,8 +40,6 @@ from scipy.stats import beta
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
 
-__all__ = ["COLUMNS", "find_duplicates"]
-
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
 
 _SCALE = 5  # the neighbour a distance is compared with

@@ -26,8 +26,6 @@ from bspml.report.models import PageData, load_page
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
 
-__all__ = ["load_fields", "save_report"]
-
 _SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")

@@ -22,18 +22,6 @@ from bspml.errors import RunError, UserError
 from bspml.files.atomic import Content, atomic_write, is_leftover, is_special
 from bspml.files.run import read_json, write_json
 
-__all__ = [
-    "CORRECTED",
-    "FILES",
-    "MARK",
-    "check_folder",
-    "check_identity",
-    "complete_mark",
-    "is_audit_folder",
-    "named_folder",
-    "write_together",
-]
-
 MARK = "audit.json"
 CORRECTED = "labels-corrected.csv"
 FILES = (
@@ -109,13 +97,8 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
         RunError: files in it are not an audit's, something is in the way, it cannot be made, or
             its corrected labels are of other data.
     """
-    try:
-        _check_can_be_made(folder)
-        taken = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
-    except (OSError, ValueError) as err:  # ValueError: a null byte
-        if isinstance(err, RunError):
-            raise
-        raise _cannot_be_made(folder, err) from err
+    _check_can_be_made(folder)
+    taken = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
     if taken and not is_audit_folder(folder):
         raise RunError(
             f"{folder / taken[0]}: exists already and is not an audit's; choose another folder."
@@ -131,36 +114,29 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
 
 
 def _check_can_be_made(folder: Path) -> None:
+    try:
+        there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+        limit = os.pathconf(there, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    except OSError as err:
+        raise _cannot_be_made(folder, err.strerror or err) from err
     if "\0" in os.fspath(folder):
-        raise ValueError("a null byte in its name")
-    there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+        raise _cannot_be_made(folder, "a null byte in its name")
     if not there.is_dir():
-        raise RunError(
-            f"{folder}: the folder of the audit cannot be made ({there} is a file); choose another."
-        )
-    limit = os.pathconf(there, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+        raise _cannot_be_made(folder, f"{there} is a file")
     if any(len(os.fsencode(part)) > limit for part in folder.parts):
-        raise RunError(
-            f"{str(folder)[:60]}...: the folder of the audit cannot be made (name too long); "
-            "choose another."
-        )
+        raise _cannot_be_made(f"{str(folder)[:60]}...", "name too long")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise RunError(
-            f"{folder}: the folder of the audit cannot be made (no permission to write to "
-            f"{there}); choose another."
-        )
+        raise _cannot_be_made(folder, f"no permission to write to {there}")
 
 
-def _cannot_be_made(folder: Path, err: Exception) -> RunError:
-    reason = getattr(err, "strerror", None) or err
+def _cannot_be_made(folder: Path | str, reason: object) -> RunError:
     return RunError(f"{folder}: the folder of the audit cannot be made ({reason}); choose another.")
 
 
 def _are_of(path: Path, labels: np.ndarray) -> bool:
     """Whether corrected labels are these but for the ones a person called wrong."""
-    from bspml.data.labels.decisions import (
-        read_corrected,
-    )  # needs torch, which a look at the mark does not
+    # Needs torch, which a look at the mark does not.
+    from bspml.data.labels.decisions import read_corrected
 
     try:
         corrected = read_corrected(path)
@@ -187,8 +163,8 @@ def write_together(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as err:
-        raise _cannot_be_made(folder, err) from err
+    except OSError as err:
+        raise _cannot_be_made(folder, err.strerror or err) from err
     _remove_leftovers(folder)
     aside = folder / f".{secrets.token_hex(8)}.tmp"
     marked = {"format": _FORMAT, "id": identity, **mark}

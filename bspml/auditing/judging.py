@@ -35,8 +35,6 @@ from bspml.statistics.noise_rate import (
 )
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
 
-__all__ = ["audit"]
-
 
 def audit(
     embeddings: Any,

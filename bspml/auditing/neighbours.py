@@ -8,8 +8,6 @@ import torch
 from bspml.evaluation.neighbours import ranked_neighbours
 from bspml.shapes import Float, Tensor
 
-__all__ = ["groups", "nearest_in_class"]
-
 
 def groups(codes: np.ndarray) -> dict[int, np.ndarray]:
     """Code -> its positions, both ascending; negative codes are left out."""

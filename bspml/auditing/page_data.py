@@ -15,8 +15,6 @@ from bspml.words import counted
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
 
-__all__ = ["page_data", "suspects"]
-
 _SUSPECTS = 10_000
 _PAIRS = 2_000
 

@@ -17,8 +17,6 @@ from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
 from bspml.files.atomic import is_special
 
-__all__ = ["PagePictures", "check_pictures"]
-
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
 # later ones are links to the files.

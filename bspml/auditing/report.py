@@ -15,8 +15,6 @@ from bspml.auditing.columns import KEPT_Q, column
 from bspml.auditing.files import load_fields, save_report
 from bspml.auditing.folder import named_folder
 
-__all__ = ["AuditReport"]
-
 
 @dataclass(frozen=True)
 class AuditReport:

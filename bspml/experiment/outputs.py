@@ -26,17 +26,11 @@ from bspml.experiment.judgements import Judgement, judgements
 from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, RunFolder, read_weights, write_json, write_weights
 from bspml.networks import embed
-from bspml.report.figures import (
-    captions,
-    contact_sheet,
-    curves,
-    lowest_weights,
-    save_figure,
-    weight_histogram,
-)
+from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page, run_suspects, write_suspects
-from bspml.report.samples import Samples
+from bspml.report.samples import Samples, lowest_weights
+from bspml.report.saving import save_figure
 from bspml.report.tables import Results, final_results
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.tensors.checks import check_device

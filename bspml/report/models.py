@@ -32,19 +32,6 @@ from pydantic import (
 from bspml.errors import RunError
 from bspml.files.run import EpochRecord, read_json, write_json
 
-__all__ = [
-    "ClassRow",
-    "Duplicate",
-    "Histogram",
-    "Neighbour",
-    "PageData",
-    "RunSuspects",
-    "Suspect",
-    "check_record",
-    "load_page",
-    "save_page",
-]
-
 _BINS = 40  # of the p-value histogram
 # Pydantic's error type -> what was expected; its own words speak of tuples and dictionaries.
 _EXPECTED = {

@@ -19,10 +19,9 @@ from urllib.parse import quote
 
 from bspml.errors import MissingDependencyError
 from bspml.files.atomic import is_special
-from bspml.report.figures import BARS, class_bars, epoch_curves, inline_svg, p_value_histogram
+from bspml.report.figures import BARS, class_bars, epoch_curves, p_value_histogram
 from bspml.report.models import Neighbour, PageData
-
-__all__ = ["image_url", "is_page", "render_page"]
+from bspml.report.saving import inline_svg
 
 _HERE = Path(__file__).parent
 _KEY = "bspml-decisions-"  # of what a browser keeps for a page
@@ -50,13 +49,8 @@ def render_page(data: PageData) -> str:
         lstrip_blocks=True,
     )
     script = _read("csv.js") + _read("page.js")
-    return environment.get_template("page.html.j2").render(
-        title=_well_formed(data.title),
-        sentence=_well_formed(data.sentence),
-        facts=[(_well_formed(name), _well_formed(value)) for name, value in data.facts],
-        suspects=len(data.suspects),
-        classes=len(data.classes),
-        duplicates=len(data.duplicates),
+    text = environment.get_template("page.html.j2").render(
+        data=data,
         many_classes=sum(bool(c.share_flagged) for c in data.classes) > BARS,
         # The template takes what follows as it is: it is our own text, or escaped where it is made.
         style=_read("page.css"),
@@ -67,6 +61,8 @@ def render_page(data: PageData) -> str:
         curves=[inline_svg(figure) for figure in epoch_curves(data.curves)],
         class_bars=inline_svg(class_bars(data.classes)),
     )
+    # Without what UTF-8 cannot hold: lone surrogates, of file names.
+    return text.encode("utf-8", "replace").decode("utf-8")
 
 
 def image_url(image: str | None) -> str | None:
@@ -103,11 +99,6 @@ def _read(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
-def _well_formed(text: str) -> str:
-    """Text with what UTF-8 cannot hold (lone surrogates, of file names) replaced."""
-    return text.encode("utf-8", "replace").decode("utf-8")
-
-
 def _as_script(payload: Mapping[str, Any]) -> str:
     """JSON that cannot end its <script> block early, all ASCII."""
     text = json.dumps(payload, ensure_ascii=True, allow_nan=False, separators=(",", ":"))
@@ -128,10 +119,7 @@ def _payload(data: PageData) -> dict[str, Any]:
             "sample": sample(s),
             "name": s.name or "",
             "suggested": labels(s.suggested) if s.suggested else -1,
-            "margin": s.margin,
-            "p": s.p,
-            "q": s.q,
-            "weight": s.weight,
+            **s.model_dump(include={"margin", "p", "q", "weight"}),
             "own": [sample(other) for other in s.own],
             "other": [sample(other) for other in s.other],
         }

@@ -24,7 +24,7 @@ from bspml.files.run import (
     read_weights,
     write_json,
 )
-from bspml.report.figures import displayable, lowest_weights
+from bspml.report.figures import displayable
 from bspml.report.models import (
     ClassRow,
     Histogram,
@@ -34,10 +34,8 @@ from bspml.report.models import (
     Suspect,
     check_record,
 )
-from bspml.report.samples import Samples
+from bspml.report.samples import Samples, lowest_weights
 from bspml.words import noise_sentence, percent
-
-__all__ = ["run_page", "run_suspects", "write_suspects"]
 
 _FILE = "suspects.json"
 _SUSPECT = 0.5  # a label is suspicious below this weight
@@ -190,19 +188,19 @@ def _facts(
         if recalls and recalls[-1] is not None:
             facts.append((f"Recall@1, {method}", f"{100 * recalls[-1]:.1f} %"))
         facts += _chosen(summary, method)
-    weighted = [r for r in records if r.phase is not None]
-    if weighted:
-        last = weighted[-1]
-        for name, value in (("MAW", last.maw), ("SDAW", last.sdaw)):
-            if value is not None:
-                facts.append((name, f"{value:.3f}"))
-        if last.detection_auroc is not None:
-            facts.append(("AUROC of the detection", f"{last.detection_auroc:.3f}"))
-        if last.outlier_auroc is not None:
-            facts.append(("AUROC of the outliers", f"{last.outlier_auroc:.3f}"))
-        if last.false_alarm_rate is not None:
-            alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspicious"
-            facts.append(("False alarms", alarms))
+    last = next((r for r in reversed(records) if r.phase is not None), None)
+    if last is None:
+        return facts
+    measured = {
+        "MAW": last.maw,
+        "SDAW": last.sdaw,
+        "AUROC of the detection": last.detection_auroc,
+        "AUROC of the outliers": last.outlier_auroc,
+    }
+    facts += [(name, f"{value:.3f}") for name, value in measured.items() if value is not None]
+    if last.false_alarm_rate is not None:
+        alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspicious"
+        facts.append(("False alarms", alarms))
     return facts
 
 

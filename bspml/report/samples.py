@@ -1,4 +1,4 @@
-"""Samples column by column, as an audit or a run knows them, and each as a card of the page."""
+"""Samples column by column, as an audit or a run knows them; their order and cards on the page."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from bspml.errors import InputError
+from bspml.files.run import WeightsTable
 from bspml.report.models import Neighbour, Suspect
-
-__all__ = ["Samples"]
 
 
 @dataclass(frozen=True)
@@ -97,3 +96,18 @@ class Samples:
 
 def _entry(column: np.ndarray | None, i: int) -> float | None:
     return None if column is None else float(column[i])
+
+
+def lowest_weights(
+    table: WeightsTable, count: int = 48, scores: np.ndarray | None = None
+) -> np.ndarray:
+    """Return the rows of the `count` smallest weights, smallest first.
+
+    Args:
+        table: the weights.
+        count: how many rows at most.
+        scores: (N,) large where a label is suspicious; orders equal weights (many are exactly
+            0).  NaN counts as not suspicious.  Without scores the data set's order decides.
+    """
+    suspicion = np.zeros(len(table)) if scores is None else np.nan_to_num(scores, nan=-np.inf)
+    return np.lexsort((np.arange(len(table)), -suspicion, table.weights))[:count]

@@ -6,15 +6,9 @@ import pytest
 
 from bspml.errors import InputError, RunError
 from bspml.files.run import EpochRecord, WeightsTable
-from bspml.report.figures import (
-    captions,
-    contact_sheet,
-    curves,
-    lowest_weights,
-    plain_text,
-    save_figure,
-    weight_histogram,
-)
+from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
+from bspml.report.samples import lowest_weights
+from bspml.report.saving import plain_text, save_figure
 
 HOSTILE = [
     "$",

@@ -15,11 +15,11 @@ from bspml.cli import main
 from bspml.errors import InputError, MissingDependencyError, RunError
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json, write_weights
 from bspml.report import figures
-from bspml.report.figures import inline_svg
 from bspml.report.models import ClassRow, Histogram, PageData, load_page, save_page
 from bspml.report.page import image_url, render_page
 from bspml.report.run_page import run_page, run_suspects, write_suspects
 from bspml.report.samples import Samples
+from bspml.report.saving import inline_svg
 
 
 def histogram_svg(counts, null_level):

@@ -23,17 +23,6 @@ from matplotlib.figure import Figure
 
 from bspml.files.atomic import atomic_write
 
-__all__ = [
-    "PAGE_STYLE",
-    "PAPER",
-    "PNG_STYLE",
-    "SERIES",
-    "inline_svg",
-    "own_style",
-    "plain_text",
-    "save_figure",
-]
-
 _SVG, _HREF = "{http://www.w3.org/2000/svg}", "{http://www.w3.org/1999/xlink}href"
 _INK, PAPER = "#010203", "#040506"
 SERIES = ("#010101", "#020202", "#030303", "#040404")  # var(--c1) to var(--c4)

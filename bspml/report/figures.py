@@ -1,4 +1,9 @@
-"""Curves by epoch, histograms and bars, from a run's records, its weights, or a page's data."""
+"""Figures of a run or an audit, from its records, its table of weights or a page's data alone.
+
+Plain `Figure` objects, no pyplot: nothing global is opened, changed or left behind, and the user's
+own matplotlib settings (LaTeX text, dark styles) neither break these figures nor change.  Those in
+`PNG_STYLE` are for `save_figure`, those in `PAGE_STYLE` for `inline_svg`.
+"""
 
 from __future__ import annotations
 
@@ -11,31 +16,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from bspml.errors import InputError
 from bspml.files.run import EpochRecord, WeightsTable
-from bspml.report.figures.saving import (
-    PAGE_STYLE,
-    PAPER,
-    PNG_STYLE,
-    SERIES,
-    own_style,
-    plain_text,
-)
 from bspml.report.models import ClassRow, Histogram
-
-__all__ = [
-    "BARS",
-    "class_bars",
-    "curves",
-    "epoch_curves",
-    "p_value_histogram",
-    "weight_histogram",
-]
+from bspml.report.saving import PAGE_STYLE, PAPER, PNG_STYLE, SERIES, own_style, plain_text
 
 # Okabe and Ito's palette: told apart by colour-blind readers; line styles differ as well.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "x")
 _CLEAN, _NOISY = "#0072B2", "#D55E00"
 _DASHES = ("-", "--", "-.", ":")
+_PITCH = 1.45  # height of a row of the contact sheet: an image of 0.9 and three lines of text
 _NAMED_CLASSES = 40  # more classes than this are drawn as a curve without names
 _TALLEST = 8  # null levels that fit on the histogram's axis; right labels would hide the rest
 BARS = 12  # classes in the bar chart of the page; more are in the table
@@ -294,3 +285,75 @@ def class_bars(classes: Sequence[ClassRow]) -> Figure | None:
     worst = f"{plain_text(flagged[0].label)} {flagged[0].share_flagged:.0%}"
     figure.set_label(f"Share of suspicious labels in {len(flagged)} classes; {worst}.")
     return figure
+
+
+def captions(table: WeightsTable, rows: np.ndarray) -> list[str]:
+    """Return a text for each row: index, weight, label, and the true label if it differs.
+
+    Args:
+        table: the weights.
+        rows: of the samples to describe.
+    """
+    lines = []
+    for row in rows:
+        label = plain_text(table.labels[row], 14)
+        if table.is_noisy is not None and table.true_labels is not None and table.is_noisy[row]:
+            label += f"\n(is {plain_text(table.true_labels[row], 14)})"
+        lines.append(f"#{row}  w {table.weights[row]:.2f}\n{label}")
+    return lines
+
+
+@own_style(PNG_STYLE)
+def contact_sheet(
+    images: np.ndarray, captions: Sequence[str], title: str = "", columns: int = 8
+) -> Figure:
+    """Draw images in a grid, each above its caption.
+
+    Args:
+        images: (n, H, W) grey or (n, H, W, 3) colour; uint8, or floats in [0, 1].  Floats
+            outside (normalised images) are stretched to [0, 1], image by image.
+        captions: n texts that matplotlib can draw (see `plain_text`, `captions`).
+        title: above the grid.
+        columns: images in a row.
+
+    Raises:
+        InputError: another shape, or another number of captions.
+    """
+    images = np.asarray(images)
+    if images.ndim not in (3, 4) or (images.ndim == 4 and images.shape[3] not in (1, 3)):
+        raise InputError(
+            f"`images` must be (n, H, W) or (n, H, W, 3); got {images.shape}. "
+            "Move the channels last."
+        )
+    if len(captions) != len(images):
+        raise InputError(f"`captions` must be one per image, {len(images)}; got {len(captions)}.")
+    rows = max(1, math.ceil(len(images) / columns))
+    figure = Figure(figsize=(1.3 * columns, 1.3 * _PITCH * rows + 0.4), layout="constrained")
+    axes = figure.subplots()
+    # One Axes for all: a grid of them takes seconds to lay out.
+    for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
+        row, column = divmod(i, columns)
+        axes.imshow(
+            displayable(image),
+            cmap="gray",
+            vmin=0,
+            vmax=1,
+            extent=(column, column + 0.9, _PITCH * row + 0.9, _PITCH * row),
+        )
+        axes.text(column + 0.45, _PITCH * row + 0.95, caption, ha="center", va="top", fontsize=6)
+    axes.set_xlim(0, columns)
+    axes.set_ylim(_PITCH * rows, 0)
+    axes.set_axis_off()
+    axes.set_title(plain_text(title if len(images) else f"{title} (no samples)", 120))
+    return figure
+
+
+def displayable(image: np.ndarray) -> np.ndarray:
+    """Return `image` as floats in [0, 1], grey without a channel axis."""
+    if image.ndim == 3 and image.shape[2] == 1:
+        image = image[:, :, 0]
+    if image.dtype == np.uint8:
+        return image / 255.0
+    image = np.nan_to_num(image.astype(np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    low, high = image.min(initial=0.0), image.max(initial=1.0)
+    return (image - low) / (high - low)
