@@ -102,22 +102,23 @@ def _page(data: PageData) -> str | None:
 
 def _csv(table: pd.DataFrame) -> str:
     # Protected, as a spreadsheet runs or rewrites text that looks like a formula or a number.
-    shown = _foreign(table, lambda text: protected_cell(text) if text else "")
+    texts = _foreign(table, lambda text: protected_cell(text) if text else "")
+    shown = table.assign(**{name: column(values) for name, values in texts.items()})
     return str(shown.to_csv(index=False, lineterminator="\r\n"))
 
 
 def _parquet(table: pd.DataFrame) -> bytes:
     # Parquet holds UTF-8; names of files may hold lone surrogates.
-    shown = _foreign(table, lambda text: text.encode("utf-8", "replace").decode("utf-8"))
+    texts = _foreign(table, lambda text: text.encode("utf-8", "replace").decode("utf-8"))
     content = io.BytesIO()
-    shown.to_parquet(content, index=False)
+    table.assign(**texts).to_parquet(content, index=False)
     return content.getvalue()
 
 
-def _foreign(table: pd.DataFrame, change: Callable[[str], str]) -> pd.DataFrame:
-    """The table with `change` applied to all text that somebody else wrote."""
+def _foreign(table: pd.DataFrame, change: Callable[[str], str]) -> dict[str, list[str]]:
+    """The columns of text that somebody else wrote, changed."""
     names = [n for n in _FOREIGN if n in table and table[n].dtype.kind not in "iub"]
-    return table.assign(**{n: column([change(str(text)) for text in table[n]]) for n in names})
+    return {name: [change(str(text)) for text in table[name]] for name in names}
 
 
 def load_fields(folder: Path) -> dict[str, Any]:
@@ -131,10 +132,11 @@ def load_fields(folder: Path) -> dict[str, Any]:
     """
     mark = complete_mark(folder)
     with _reading(folder / MARK):
+        low, high = map(float, mark["interval"])
         scalars: dict[str, Any] = {
             **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
             **{n: _text(mark[n]) for n in ("sentence", "title")},
-            "interval": _pair(mark["interval"]),
+            "interval": (low, high),
             "notes": tuple(_text(note) for note in mark["notes"]),
         }
     path = folder / "audit.npz"
@@ -160,11 +162,6 @@ def _reading(path: Path) -> Iterator[None]:
     except (*FAULTS, TypeError, AttributeError, MemoryError) as err:
         reason = str(err).splitlines()[0] if str(err) else type(err).__name__
         raise RunError(f"{path}: cannot be read ({reason}). Run the audit again.") from err
-
-
-def _pair(values: Any) -> tuple[float, float]:
-    low, high = values
-    return float(low), float(high)
 
 
 def _text(value: Any) -> str:

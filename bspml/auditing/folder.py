@@ -1,6 +1,6 @@
 """An audit's folder: whose files are in it, and how all of them change together.
 
-audit.json marks the folder as an audit's, so that a run's summary.json or somebody's own audit.csv
+audit.json marks the folder as an audit's, so that a run's summary.json or a user's own audit.csv
 is never written over.  An audit is written beside its place first and then moved in.  While files
 move, the mark says so, and it names the audit that audit.npz, page.json and summary.json must be
 of: a process killed in between leaves a folder that is refused, never a mixture that is believed.
@@ -32,7 +32,7 @@ _FORMAT = "bspml audit 1"
 
 
 def is_audit_folder(folder: Path) -> bool:
-    """Whether an audit wrote to this folder, complete or not."""
+    """Return whether an audit wrote to this folder, complete or not."""
     return bool(_mark(folder))
 
 
@@ -48,7 +48,7 @@ def _mark(folder: Path) -> dict[str, Any]:
 
 
 def complete_mark(folder: Path) -> dict[str, Any]:
-    """The mark of an audit that was written to its end.
+    """Return the mark of an audit that was written to its end.
 
     Raises:
         RunError: not an audit's folder, or an audit was interrupted while it wrote there.
@@ -66,7 +66,16 @@ def complete_mark(folder: Path) -> dict[str, Any]:
 
 
 def check_identity(folder: Path, identity: Any, mark: Mapping[str, Any]) -> None:
-    """Raise a RunError unless a file of `identity` belongs to the audit that the mark names."""
+    """Refuse a file of another audit than the one that the folder's mark names.
+
+    Args:
+        folder: of the audit.
+        identity: of the audit that the file says it belongs to.
+        mark: of the folder.
+
+    Raises:
+        RunError: they differ.
+    """
     if identity != mark.get("id"):
         raise _interrupted(folder)
 
@@ -79,7 +88,15 @@ def _interrupted(folder: Path) -> RunError:
 
 
 def named_folder(name: str | os.PathLike[str]) -> Path:
-    """`name` as a path; an empty one, which would be the current folder, is refused."""
+    """Return `name` as a path; refuse an empty one, which would be the current folder.
+
+    Raises:
+        RunError: it is empty.
+
+    Example:
+        >>> named_folder("my-audit").name
+        'my-audit'
+    """
     if not os.fspath(name):
         raise RunError("the name of the audit's folder is empty; name one.")
     return Path(name)
@@ -134,7 +151,7 @@ def _cannot_be_made(folder: Path | str, reason: object) -> RunError:
 
 
 def _are_of(path: Path, labels: np.ndarray) -> bool:
-    """Whether corrected labels are these but for the ones a person called wrong."""
+    """Whether corrected labels are these but for the ones the user called wrong."""
     # Needs torch, which a look at the mark does not.
     from bspml.data.labels.decisions import read_corrected
 
@@ -154,6 +171,12 @@ def write_together(
     """Make the files of `FILES` those of one audit; those without content are removed.
 
     `check_folder` comes first.
+
+    Args:
+        folder: made if it is not there.
+        contents: {file name: its content}.
+        mark: what the mark says besides its format, identity and state.
+        identity: of the audit.
 
     Returns:
         The files written, but for the mark.

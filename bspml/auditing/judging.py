@@ -60,8 +60,9 @@ def audit(
             and 1.
         names: N texts to recognise the samples by, such as file names.
         a: inverse temperature of the soft means, in [0.001, 40]; see
-        `bspml.statistics.contrastive`. seed: of the simulations behind the class flags; nothing
-        else is random. neighbours: nearest samples reported per sample and class.
+            `bspml.statistics.contrastive`.
+        seed: of the simulations behind the class flags; nothing else is random.
+        neighbours: nearest samples reported per sample and class.
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.
 
     Returns:

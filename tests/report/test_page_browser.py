@@ -1,7 +1,6 @@
 """The page in a real Chromium, without network, as a person uses it."""
 
 import csv
-import dataclasses
 import io
 import os
 import shutil
@@ -194,8 +193,8 @@ def test_a_class_is_found_by_typing_and_by_clicking_and_the_list_sorts(visit):
 
 def test_the_names_of_samples_are_saved_and_must_be_those_of_the_page(visit, tmp_path):
     data = animals()
-    named = [{**s, "name": f"{s['label']}/{s['index']}.jpg"} for s in data.suspects]
-    tab = visit(dataclasses.replace(data, suspects=named))
+    named = [s.model_copy(update={"name": f"{s.label}/{s.index}.jpg"}) for s in data.suspects]
+    tab = visit(data.model_copy(update={"suspects": tuple(named)}))
     tab.keyboard.press("j")
     tab.keyboard.press("w")
     _, rows = saved(tab)
