@@ -107,18 +107,23 @@ def _as_script(payload: Mapping[str, Any]) -> str:
 
 def _payload(data: PageData) -> dict[str, Any]:
     """The page's data; labels, images and samples that repeat are stored once."""
-    labels, images, samples = _Numbering(), _Numbering(), _Numbering()
+    labels: dict[str, int] = {}
+    images: dict[str, int] = {}
+    samples: dict[tuple[int, int, int, str | None], int] = {}
+
+    def label(text: str | None) -> int:
+        return _number(text, labels) if text else -1
 
     def sample(shown: Neighbour) -> int:
         image = image_url(shown.image)
-        place = -1 if image is None else images(image)
-        return samples((shown.index, labels(shown.label), place, shown.text))
+        place = -1 if image is None else _number(image, images)
+        return _number((shown.index, _number(shown.label, labels), place, shown.text), samples)
 
     suspects = [
         {
             "sample": sample(s),
             "name": s.name or "",
-            "suggested": labels(s.suggested) if s.suggested else -1,
+            "suggested": label(s.suggested),
             **s.model_dump(include={"margin", "p", "q", "weight"}),
             "own": [sample(other) for other in s.own],
             "other": [sample(other) for other in s.other],
@@ -127,12 +132,12 @@ def _payload(data: PageData) -> dict[str, Any]:
     ]
     classes = [
         {
-            "label": labels(c.label),
+            "label": _number(c.label, labels),
             "support": c.support,
             "weight": c.mean_weight,
             "flagged": c.share_flagged,
             "two": c.looks_like_two,
-            "like": labels(c.looks_like) if c.looks_like else -1,
+            "like": label(c.looks_like),
         }
         for c in data.classes
     ]
@@ -144,24 +149,15 @@ def _payload(data: PageData) -> dict[str, Any]:
     return {
         "key": _KEY + hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:24],
         "integers": data.integer_labels,
-        "labels": labels.values,
-        "images": images.values,
-        "samples": samples.values,
+        "labels": list(labels),
+        "images": list(images),
+        "samples": list(samples),
         "suspects": suspects,
         "classes": classes,
         "duplicates": duplicates,
     }
 
 
-class _Numbering:
-    """Numbers distinct values 0, 1, 2 in the order they come."""
-
-    def __init__(self) -> None:
-        self._place: dict[Any, int] = {}
-
-    def __call__(self, value: Any) -> int:
-        return self._place.setdefault(value, len(self._place))
-
-    @property
-    def values(self) -> list[Any]:
-        return list(self._place)
+def _number(value: Any, values: dict[Any, int]) -> int:
+    """The place of a value among distinct ones, in the order they come."""
+    return values.setdefault(value, len(values))
