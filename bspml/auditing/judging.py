@@ -13,21 +13,27 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bspml.auditing.classes import ClassFindings, examine_classes
+from bspml.auditing.columns import column
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.auditing.report import AuditReport, column
+from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import unit_rows
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.shapes import Float, Tensor
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
-from bspml.statistics.noise_rate import NoiseEstimate, estimate_noise, no_estimate, why_unjudgeable
+from bspml.statistics.noise_rate import (
+    NoiseEstimate,
+    best_fitting,
+    estimate_noise,
+    no_estimate,
+    why_unjudgeable,
+)
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
-
-__all__ = ["audit"]
 
 
 def audit(
@@ -54,8 +60,9 @@ def audit(
             and 1.
         names: N texts to recognise the samples by, such as file names.
         a: inverse temperature of the soft means, in [0.001, 40]; see
-        `bspml.statistics.contrastive`. seed: of the simulations behind the class flags; nothing
-        else is random. neighbours: nearest samples reported per sample and class.
+            `bspml.statistics.contrastive`.
+        seed: of the simulations behind the class flags; nothing else is random.
+        neighbours: nearest samples reported per sample and class.
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.
 
     Returns:
@@ -147,20 +154,23 @@ def _note_on_weights(estimate: NoiseEstimate) -> tuple[str, ...]:
 
 
 def keep_weights(stats: ContrastiveStatistics, estimate: NoiseEstimate, rate: float) -> np.ndarray:
-    """(N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
+    """Return (N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
 
     Labels are flagged at the `supported_rate`: that is the noise rate where the data prove that
     some labels are wrong.  Where they do not, flagging as many would accuse correct labels, 4 to
     12 of 100 in clean classes that overlap; the supported rate accuses 0 or 1.
 
     Equal p-values go by difficulty.  What cannot be judged keeps weight 1.
+
+    Args:
+        stats: of all samples at weight 1.
+        estimate: from them.
+        rate: share of the testable samples, in [0, 1].
     """
-    testable = np.flatnonzero(stats.testable.numpy())
-    p, difficulty = estimate.p_values.numpy()[testable], stats.difficulty.numpy()[testable]
-    by_fit = testable[np.lexsort((difficulty, p))]
-    weights = np.ones(len(stats.codes))
-    weights[by_fit[round((1 - rate) * len(by_fit)) :]] = 0.0
-    return weights
+    weights, testable = torch.ones(len(stats.codes), dtype=torch.float64), stats.testable
+    fits = best_fitting(estimate.p_values[testable], stats.difficulty[testable], 1 - rate)
+    weights[testable] = fits.double()
+    return weights.numpy()
 
 
 def _second_pass(

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["KEPT_Q", "AuditReport", "column"]
-
-KEPT_Q = 0.05  # labels with a q-value below it are called fitting
+from bspml.auditing.columns import KEPT_Q, column
+from bspml.auditing.files import load_fields, save_report
+from bspml.auditing.folder import named_folder
 
 
 @dataclass(frozen=True)
@@ -192,9 +192,6 @@ class AuditReport:
             RunError: the folder holds files of these names that no audit wrote, or corrected
                 labels of other data, or cannot be written.
         """
-        from bspml.auditing.files import save_report
-        from bspml.auditing.folder import named_folder
-
         return save_report(self, named_folder(folder), images, texts, title)
 
     @classmethod
@@ -204,18 +201,7 @@ class AuditReport:
         Raises:
             RunError: not an audit's folder, damaged, or an audit was interrupted in it.
         """
-        from bspml.auditing.files import load_report
-
-        return load_report(Path(folder))
-
-
-def column(values: Any) -> pd.Series:
-    """A table's column; text as Python objects.
-
-    pandas' own text columns hold UTF-8, and names of files may hold lone surrogates.
-    """
-    values = np.asarray(values)
-    return pd.Series(values, dtype=object if values.dtype.kind == "U" else values.dtype)
+        return cls(**load_fields(Path(folder)))
 
 
 def _listed(neighbours: np.ndarray) -> list[str]:

@@ -9,7 +9,8 @@ from pathlib import Path
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder
-from bspml.report.page import PageData, is_page, load_page, render_page
+from bspml.report.models import PageData, load_page
+from bspml.report.page import is_page, render_page
 from bspml.report.run_page import run_page
 
 _SAVED = "page.json"
@@ -39,7 +40,7 @@ def _read(folder: Path) -> PageData:
     try:
         run = RunFolder.open(folder)
     except RunError as err:
-        if _is_file(folder / _SAVED):  # of `save_page`
+        if os.path.isfile(folder / _SAVED):  # noqa: PTH113 - of `save_page`; raises on no name
             return load_page(folder / _SAVED)
         if folder.is_dir() and not (folder / "config.yaml").exists():
             raise RunError(f"{err} An audit's folder holds {_SAVED}.") from err
@@ -50,10 +51,3 @@ def _read(folder: Path) -> PageData:
             "or the run did not come to its first round."
         )
     return run_page(run)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False

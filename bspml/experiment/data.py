@@ -106,14 +106,14 @@ class ExperimentData:
             len(self.test_labels) - 1 if self.gallery_labels is None else len(self.gallery_labels)
         )
 
-    def pictures(self) -> Pictures | None:
+    def pictures(self) -> Thumbnails | None:
         """Small pictures of the training samples, row by row; None for features without files."""
         if self.split is None or (self.split.paths is None and self.split.pixels is None):
             return None
-        return Pictures(self.split, self.width)
+        return Thumbnails(self.split, self.width)
 
 
-class Pictures:
+class Thumbnails:
     """(H, W, channels) arrays in [0, 1] of single samples, made when they are asked for."""
 
     def __init__(self, split: RetrievalSplit, width: int) -> None:

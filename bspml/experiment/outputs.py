@@ -27,16 +27,11 @@ from bspml.experiment.words import versions
 from bspml.files.atomic import atomic_write
 from bspml.files.run import SUSPECT_BELOW, RunFolder, read_weights, write_weights
 from bspml.networks import embed
-from bspml.report.figures import (
-    captions,
-    contact_sheet,
-    curves,
-    lowest_weights,
-    save_figure,
-    weight_histogram,
-)
+from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
 from bspml.report.page import render_page
-from bspml.report.run_page import run_page, write_suspects
+from bspml.report.run_page import run_page, run_suspects, write_suspects
+from bspml.report.samples import Samples, lowest_weights
+from bspml.report.saving import save_figure
 from bspml.report.tables import final_results
 from bspml.statistics.contrastive import contrastive_statistics
 
@@ -196,17 +191,15 @@ def _write_suspects(
             "own": nearest_in_class(rows, gallery, np.where(low, codes, -1), _NEIGHBOURS),
             "other": nearest_in_class(rows, gallery, np.where(low, other, -1), _NEIGHBOURS),
         }
-    write_suspects(
-        folder,
+    samples = Samples(
         data.labels,
         # What the user decided is no suspect any more.
         np.where(_decided(data), 1.0, weights.numpy()),
-        p_values=quality.tested,
-        noise_rate=quality.noise_rate,
-        images=data.pictures(),
         names=data.names,
+        p_values=quality.tested,
         **extra,
     )
+    write_suspects(folder, run_suspects(samples, quality.noise_rate, data.pictures()))
 
 
 def write_page(folder: RunFolder) -> None:

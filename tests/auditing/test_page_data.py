@@ -10,7 +10,7 @@ from PIL import Image
 import bspml
 from bspml.auditing import pictures
 from bspml.auditing.page_data import page_data, suspects
-from bspml.auditing.pictures import Pictures
+from bspml.auditing.pictures import PagePictures
 from bspml.report.page import render_page
 
 
@@ -55,20 +55,20 @@ def test_fields_are_those_of_the_page(report, tmp_path):
     assert data.title == "A title"
     assert data.sentence == report.sentence
     assert data.integer_labels
-    assert len(data.histogram["counts"]) == 40
-    assert sum(data.histogram["counts"]) == 40
-    assert data.histogram["null_level"] == pytest.approx(report.noise_rate)  # 40 labels, 40 bins
+    assert len(data.histogram.counts) == 40
+    assert sum(data.histogram.counts) == 40
+    assert data.histogram.null_level == pytest.approx(report.noise_rate)  # 40 labels, 40 bins
     first = data.suspects[0]
-    i = first["index"]
-    assert first["label"] == str(report.labels[i])
-    assert first["suggested"] == str(report.suggested_labels[i])
-    assert first["text"] == f"text {i}"
-    assert [s["index"] for s in first["own"]] == report.own_neighbours[i].tolist()
-    assert {s["label"] for s in first["other"]} == {str(report.other_labels[i])}
-    shown = np.asarray(opened(first["image"]))
+    i = first.index
+    assert first.label == str(report.labels[i])
+    assert first.suggested == str(report.suggested_labels[i])
+    assert first.text == f"text {i}"
+    assert [s.index for s in first.own] == report.own_neighbours[i].tolist()
+    assert {s.label for s in first.other} == {str(report.other_labels[i])}
+    shown = np.asarray(opened(first.image))
     assert shown == pytest.approx(np.round(pixels[i, 0] * 255), abs=1)
-    copies = next(d for d in data.duplicates if d["a"] == 30)
-    assert (copies["b"], copies["similarity"], copies["label_a"]) == (31, 1.0, "3")
+    copies = next(d for d in data.duplicates if d.a == 30)
+    assert (copies.b, copies.similarity, copies.label_a) == (31, 1.0, "3")
     assert len(data.classes) == 4
     assert "A title" in render_page(data)
 
@@ -84,7 +84,7 @@ def test_only_files_inside_the_folder_are_shown(tmp_path):
         ["a.png", "sub/b#%.png", "../secret.png", str(secret), "", "none.png", "sub", "x\0y",
          "broken.png", "n" * 5000]
     )  # fmt: skip
-    shown = Pictures(inside, names, tmp_path / "out")
+    shown = PagePictures(inside, names, tmp_path / "out")
     small = opened(shown(0))
     assert small.size == (96, 48)
     assert small.getpixel((5, 5))[0] > 240
@@ -97,11 +97,11 @@ def test_a_heavy_page_links_to_the_rest(tmp_path, monkeypatch):
     for name in ("a.png", "b.png"):
         Image.new("L", (10, 10)).save(tmp_path / name)
     monkeypatch.setattr(pictures, "_BUDGET", 1)
-    shown = Pictures(tmp_path, np.array(["a.png", "b.png"]), tmp_path / "out")
+    shown = PagePictures(tmp_path, np.array(["a.png", "b.png"]), tmp_path / "out")
     assert shown(0).startswith("data:")
     assert shown(1) == "../b.png"
     assert shown(0).startswith("data:")  # made once
-    pixels = Pictures(np.zeros((2, 3, 4, 4)), np.array(["", ""]), tmp_path)
+    pixels = PagePictures(np.zeros((2, 3, 4, 4)), np.array(["", ""]), tmp_path)
     assert pixels(0).startswith("data:image/png")
     assert pixels(1) is None
 
@@ -114,7 +114,7 @@ def test_a_picture_damaged_anywhere_is_a_link_at_worst(tmp_path, kind, place):
     damaged = bytearray(whole.getvalue())
     damaged[place : place + 4] = b"\xf8\xf3\x89\x85"
     (tmp_path / "a").write_bytes(damaged)
-    shown = Pictures(tmp_path, np.array(["a"]), tmp_path)(0)
+    shown = PagePictures(tmp_path, np.array(["a"]), tmp_path)(0)
     assert shown == "a" or shown.startswith("data:image/jpeg")
 
 
@@ -125,9 +125,9 @@ def test_a_picture_that_stops_early_is_a_link(tmp_path):
     damaged = bytearray(whole.getvalue())
     damaged[35] -= 1  # 256 bytes fewer than there are: Pillow answers with a SyntaxError
     (tmp_path / "a.png").write_bytes(damaged)
-    assert Pictures(tmp_path, np.array(["a.png"]), tmp_path)(0) == "a.png"
+    assert PagePictures(tmp_path, np.array(["a.png"]), tmp_path)(0) == "a.png"
 
 
 def test_samples_without_pictures_have_none(report, tmp_path):
     data = page_data(report, tmp_path)
-    assert all(s["image"] is None and s["text"] is None for s in data.suspects)
+    assert all(s.image is None and s.text is None for s in data.suspects)

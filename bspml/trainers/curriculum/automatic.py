@@ -21,7 +21,7 @@ from torch import Tensor
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.statistics.contrastive import ContrastiveStatistics
-from bspml.statistics.noise_rate import estimate_noise, label_p_values
+from bspml.statistics.noise_rate import best_fitting, estimate_noise, label_p_values
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
 from bspml.weights.age import age_for_maw
@@ -154,16 +154,11 @@ class AutomaticUpdate:
         Weights that are fixed count in that share and stay as they are.
         """
         assert self.noise_rate is not None
-        p, d = p_values[testable].clone(), difficulty[testable]
-        number = round((1 - self.noise_rate) * len(p))
+        p = p_values[testable].clone()
         # What the user decided takes its place at the two ends, whatever its p-value.
         decided, before = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
         p[decided] = torch.where(before[decided] > 0, -1.0, 2.0).to(p)
-        by_fit = torch.argsort(d, stable=True)
-        by_fit = by_fit[torch.argsort(p[by_fit], stable=True)]  # by p, ties by difficulty
-        weights = torch.zeros(len(p), dtype=torch.float64)
-        weights[by_fit[:number]] = 1.0
-        return weights
+        return best_fitting(p, difficulty[testable], 1 - self.noise_rate).double()
 
     def _solve_quadratic(
         self, stats: ContrastiveStatistics, testable: Tensor

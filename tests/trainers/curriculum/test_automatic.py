@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import bspml
+import bspml.data.noise
 from bspml.errors import InputError
 from helpers.draws import around_centres
 
