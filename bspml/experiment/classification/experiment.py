@@ -7,7 +7,7 @@ method, weights.csv, predictions.csv, and at the end a summary.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import torch
@@ -27,6 +27,7 @@ from bspml.experiment.engine import Experiment, MethodRun, Outputs, Workplace
 from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder
 from bspml.files.versions import versions_of
 from bspml.shapes import Tensor
+from bspml.tensors.checks import check_device
 
 _RELABELLED = "-relabelled"
 
@@ -55,6 +56,11 @@ class Classification(Experiment["ClassificationRun"]):
         super().__init__(config, data)
         self.methods = list(losses_of(config))
         self.one_thread_is_faster = config.network.name in ("mlp", "small-conv")
+
+    @cached_property
+    def images(self) -> Tensor:
+        """Training images on the device, once for all methods."""
+        return self.data.images.to(check_device(self.config.device))
 
     def make_network(self) -> nn.Module:
         """Build the network, fitted to the images, before its first step."""
@@ -164,7 +170,7 @@ class ClassificationRun(MethodRun):
         data, self.teacher = self.data, teacher
         network = experiment.make_network().to(self.device)
         sample_loss = SampleLoss(loss, data.num_outputs)
-        self.trainer = Trainer(self.config, network, sample_loss, data.images, data.targets)
+        self.trainer = Trainer(self.config, network, sample_loss, experiment.images, data.targets)
 
     def train(self) -> None:
         """Train to the end, from wherever the trainer stands."""
