@@ -71,12 +71,13 @@ class ReadBy:
         value, other = getattr(section, marked), getattr(section, self.key)
         if value == default or (other in self.values if self.values else other is not None):
             return
-        *most, last = map(as_yaml, self.values or ("",))
-        change = f"set `{self.key}` to {', '.join(most)}{' or ' * bool(most)}{last}"
+        remedy = f"give `{self.key}`"
+        if self.values:
+            *most, last = map(as_yaml, self.values)
+            remedy = f"set `{self.key}` to {', '.join(most)}{' or ' * bool(most)}{last}"
         raise ValueError(
             f"`{marked}` is {as_yaml(value)}, but nothing reads it while `{self.key}` is "
-            f"{as_yaml(other)}; leave it at {as_yaml(default)}, or "
-            f"{change if self.values else f'give `{self.key}`'}"
+            f"{as_yaml(other)}; leave it at {as_yaml(default)}, or {remedy}"
         )
 
 
@@ -195,9 +196,9 @@ def section_of(kind: type[AnySection], keywords: Mapping[str, Any], prefix: str 
         >>> section_of(AutoSettings, {"rule": "quadratic", "reset": None}).reset
         True
     """
-    given = {name: _plain(value) for name, value in keywords.items() if value is not None}
+    values = {name: _plain(value) for name, value in keywords.items() if value is not None}
     try:
-        return kind.model_validate(given)
+        return kind.model_validate(values)
     except ValidationError as err:
         finding = err.errors(include_url=False)[0]
     if not finding["loc"]:

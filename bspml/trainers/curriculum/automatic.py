@@ -31,7 +31,7 @@ _LARGEST_RATE = 0.95
 
 
 class AutomaticUpdate:
-    """Weights such that the share 1 - noise rate of the labels is kept.
+    """Find weights such that the share 1 - noise rate of the labels is kept.
 
     rule="threshold" keeps the labels with the smallest p-values.  rule="quadratic" solves the
     paper's problem, eq. (6), with the contrastive statistics in place of its own and the age

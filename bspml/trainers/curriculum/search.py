@@ -49,10 +49,10 @@ class StatisticsSearch:
             scales: alpha, beta and base of eq. (3).
             sample_weights: (N,) in [0, 1]; None: all 1.
         """
-        given = (embeddings, codes, scales.alpha, scales.beta, scales.base, sample_weights)
+        arguments = (embeddings, codes, scales.alpha, scales.beta, scales.base, sample_weights)
         if self._exact(embeddings):
-            return pair_statistics(*given, across_ranks=True)
-        return neighbour_statistics(*given, error=self.error or PAIR_ERROR)
+            return pair_statistics(*arguments, across_ranks=True)
+        return neighbour_statistics(*arguments, error=self.error or PAIR_ERROR)
 
     def contrastive_statistics(
         self, embeddings: Tensor, codes: Tensor, sample_weights: Tensor, rows: Tensor | None
