@@ -8,7 +8,11 @@ from pathlib import Path
 import beartype
 import hypothesis
 import jaxtyping
+import pytest
 import torch
+
+# Their asserts explain themselves as those of the test files do.
+pytest.register_assert_rewrite("helpers")
 
 # An int is welcome where a float is annotated (PEP 484's numeric tower), as everywhere in Python.
 _checker = types.ModuleType("_bspml_checker")

@@ -1,0 +1,1 @@
+"""What tests of several rooms share: drawn data, small trees of files, comparisons, places."""
