@@ -66,8 +66,6 @@ class ContrastiveStatistics:
         null_by_support: (G, bins) int64, histogram of {d_i(c) : i judged, c != y_i, c has a
             reference}, a row for each stratum of `SUPPORT_EDGES`.  Bin b holds
             -2 + 4 b / bins <= d < -2 + 4 (b + 1) / bins.
-        null_without_best: (bins,) int64, the same without each sample's best class
-            argmin_c d_i(c) (all classes, its own included, compete to be best).
         zero_rows: int64, samples of norm 0: never judged and never a reference.
         a: the inverse temperature.
     """
@@ -84,7 +82,6 @@ class ContrastiveStatistics:
     class_support: Int[Tensor, " C"]
     own_bin: Int[Tensor, " N"]
     null_by_support: np.ndarray = field(repr=False)
-    null_without_best: np.ndarray = field(repr=False)
     zero_rows: Int[Tensor, " Z"]
     a: float
 
@@ -211,7 +208,6 @@ def _statistics(rows: JudgedRows, labels: Labels, n: int, zeros: Tensor) -> Cont
         class_support=torch.from_numpy(counts),
         own_bin=scatter(rows.own_bin, -1),
         null_by_support=rows.null,
-        null_without_best=rows.without_best,
         zero_rows=zeros,
         a=rows.a,
     )

@@ -50,7 +50,6 @@ class DeviceRows(JudgedRows):
         }
         size = (len(SUPPORT_EDGES) + 1) * self.bins
         self.counts = torch.zeros(size, dtype=torch.int64, device=device)
-        self.bests = torch.zeros(self.bins + 1, dtype=torch.int64, device=device)
 
     def _there(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
@@ -78,7 +77,7 @@ class DeviceRows(JudgedRows):
         has_other = other > -math.inf
         bins = ((everyone - mean + 2.0) / 4.0 * self.bins).floor().nan_to_num()
         bins = bins.clamp_(0, self.bins - 1).long()
-        self._count(bins, others, best, has_other & ~(own >= other))
+        self._count(bins, others)
         self.found["own"][part], self.found["everyone"][part] = own, everyone
         self.found["other"][part] = torch.where(has_other, other, math.nan)
         self.named["other_class"][part] = torch.where(has_other, best, -1)
@@ -101,14 +100,11 @@ class DeviceRows(JudgedRows):
             initial=0,
         )
 
-    def _count(self, bins: Tensor, others: Tensor, best: Tensor, best_is_other: Tensor) -> None:
+    def _count(self, bins: Tensor, others: Tensor) -> None:
         """Add the pairs of a row and another class to the histograms."""
         outside = len(SUPPORT_EDGES) * self.bins
         index = torch.where(others > -math.inf, bins + self.offset, outside).flatten()
         self.counts.scatter_add_(0, index, torch.ones_like(index))
-        at_best = bins.gather(0, best[None])[0]
-        at_best = torch.where(best_is_other, at_best, self.bins)
-        self.bests.scatter_add_(0, at_best, torch.ones_like(at_best))
 
     def finish(self) -> None:
         """Bring the results to the host."""
@@ -116,7 +112,6 @@ class DeviceRows(JudgedRows):
             setattr(self, name, values.cpu().numpy())
         strata = len(SUPPORT_EDGES)
         self.null = self.counts[: strata * self.bins].view(strata, self.bins).cpu().numpy()
-        self.without_best = self.null.sum(0) - self.bests[: self.bins].cpu().numpy()
 
 
 @numba.njit(cache=True)

@@ -31,7 +31,6 @@ class HostRows(JudgedRows):
         # One set of histograms per thread; integers, so their sum does not depend on the split.
         threads = torch.get_num_threads()
         self.nulls = [np.zeros((len(SUPPORT_EDGES), self.bins), np.int64) for _ in range(threads)]
-        self.bests = [np.zeros(self.bins, np.int64) for _ in range(threads)]
         self.pool = ThreadPoolExecutor(threads)
 
     def default_block(self) -> int:
@@ -69,13 +68,13 @@ class HostRows(JudgedRows):
             exponentials, self.codes[rows], self.position[rows], reference.starts,
             reference.weights, reference.totals, self.stratum, self.a,
             self.own[rows], self.everyone[rows], self.other[rows], self.other_class[rows],
-            self.own_bin[rows], self.nulls[thread], self.bests[thread],
+            self.own_bin[rows], self.nulls[thread],
         )  # fmt: skip
 
     def finish(self) -> None:
         """Sum the threads' histograms."""
         self.pool.shutdown()
-        self.null, self.without_best = np.sum(self.nulls, axis=0), np.sum(self.bests, axis=0)
+        self.null = np.sum(self.nulls, axis=0)
 
 
 # The order of the additions is free, so that they use the processor's vectors; one program adds
@@ -93,15 +92,15 @@ def _weighted_sum(weights, exponentials, r, start, stop):
 @no_type_check
 def _reduce_rows(
     exponentials, codes, position, starts, weights, totals, stratum, a,
-    own, everyone, other, other_class, own_bin, null, without_best,
+    own, everyone, other, other_class, own_bin, null,
 ):  # fmt: skip
-    """Class sums, soft means and histogram entries of one block; writes into the last seven.
+    """Class sums, soft means and histogram entries of one block; writes into the last six.
 
     exponentials: (B, R) exp(a S), columns sorted by class; everything else as in
     `References` and `HostRows`.  Sums in float64.
     """
     classes = len(totals)
-    bins = len(without_best)
+    bins = null.shape[1]
     mean = np.empty(classes)  # s_i(c), NaN: no reference
     for r in range(len(codes)):
         y, self_column = codes[r], position[r]
@@ -124,14 +123,12 @@ def _reduce_rows(
         if total_weight <= 0:
             continue
         t = np.log(total / total_weight) / a
-        best, best_other = -1, -1
+        best_other = -1
         for c in range(classes):
-            if np.isnan(mean[c]):
+            if np.isnan(mean[c]) or c == y:
                 continue
-            if c != y and (best_other < 0 or mean[c] > mean[best_other]):
+            if best_other < 0 or mean[c] > mean[best_other]:
                 best_other = c
-            if best < 0 or mean[c] > mean[best] or (c == y and mean[c] == mean[best]):
-                best = c
         everyone[r] = t
         if best_other >= 0:
             other[r], other_class[r] = mean[best_other], best_other
@@ -144,5 +141,3 @@ def _reduce_rows(
                 own[r], own_bin[r] = mean[c], b
             else:
                 null[stratum[c], b] += 1
-                if c != best:
-                    without_best[b] += 1

@@ -23,7 +23,6 @@ class JudgedRows(ABC):
         own, everyone, other: (M,) float64 s_i(y_i), t_i and s_i(other_class); NaN: there is none.
         other_class, own_bin: (M,) int64, -1: there is none.
         null: (G, bins) int64, a histogram for each stratum of `SUPPORT_EDGES`.
-        without_best: (bins,) int64.
 
     All of them on the host, and complete after `finish`.
     """
@@ -34,7 +33,6 @@ class JudgedRows(ABC):
     other_class: np.ndarray
     own_bin: np.ndarray
     null: np.ndarray
-    without_best: np.ndarray
 
     def __init__(
         self, reference: References, labels: Labels, judged: np.ndarray, a: float, bins: int

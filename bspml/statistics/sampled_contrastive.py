@@ -56,7 +56,7 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
     """Contrastive statistics whose averages were sampled.
 
     They serve wherever p-values and the noise rate are estimated.  No search over all classes was
-    made: `other_class` is -1, `other` and `margin` are NaN, `null_without_best` is empty.
+    made: `other_class` is -1, `other` and `margin` are NaN.
 
     Attributes:
         everyone_error: (N,) largest error of `everyone` and `difficulty`; NaN where not judged.
@@ -180,7 +180,6 @@ def sampled_contrastive_statistics(
         class_support=class_support,
         own_bin=torch.where(difficulty.isnan(), -1, _bins(difficulty, null_bins)),
         null_by_support=null,
-        null_without_best=np.zeros(0, np.int64),
         zero_rows=zeros,
         a=a,
         everyone_error=means.errors,
