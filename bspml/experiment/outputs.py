@@ -11,7 +11,6 @@ import numpy as np
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.errors import MissingDependencyError, RunError
-from bspml.evaluation.neighbours import unit_rows
 from bspml.evaluation.selection import (
     SelectedEpoch,
     metric_of,
@@ -39,6 +38,7 @@ from bspml.report.run_page import run_page, write_suspects
 from bspml.report.tables import Results, final_results
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.tensors.checks import check_device
+from bspml.tensors.unit_rows import grid_unit_rows
 
 _SHEET = 48  # lowest-weight samples shown
 _NEIGHBOURS = 4  # shown beside each suspect, of its class and of the suggested one
@@ -192,7 +192,7 @@ def _write_suspects(
     if len(np.unique(codes[kept])) > 1:
         stats = contrastive_statistics(embeddings, data.codes, sample_weights=weights)
         other = stats.other_class.numpy()
-        rows, low = unit_rows(embeddings), weights.numpy() < 0.5
+        rows, low = grid_unit_rows(embeddings), weights.numpy() < 0.5
         gallery = np.where(kept, codes, -1)
         extra = {
             "suggested": np.where(other < 0, "", np.unique(data.labels)[other]),

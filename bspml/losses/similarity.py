@@ -165,9 +165,9 @@ class _DeviceGram(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
         """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied."""
-        from bspml.tensors.kernels.pairs import unit_rows
+        from bspml.tensors.kernels.pairs import unit_rows_norms
 
-        x, norm, divisor = unit_rows(embeddings)
+        x, norm, divisor = unit_rows_norms(embeddings)
         ctx.save_for_backward(embeddings, x, norm, divisor)
         return x @ x.T if known is None else known.view_as(known)
 

@@ -4,31 +4,40 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, no_type_check
+from typing import Any, NamedTuple, no_type_check
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.contrastive_rows import JudgedRows, RowFits
 from bspml.statistics.references import SUPPORT_EDGES
 
 _BLOCK_BYTES = 1 << 26  # of similarities held at a time
 _COLUMNS = 2048  # references to a product
 
 
+class _Classes(NamedTuple):
+    """The references as runs of columns, a class after the other; see `References`."""
+
+    starts: np.ndarray  # (C + 1,) int64
+    weights: np.ndarray  # (R,) float64
+    totals: np.ndarray  # (C,) float64
+    stratum: np.ndarray  # (C,) int64, row of the class in the null histogram
+
+
 class HostRows(JudgedRows):
     """On the CPU; all sums in float64."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        n = len(self.judged)
-        self.own, self.everyone, self.other = (np.full(n, np.nan) for _ in range(3))
-        self.other_class, self.own_bin = (np.full(n, -1, np.int64) for _ in range(2))
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        n, reference = len(self.judged), self.reference
+        self.fits = RowFits(*np.full((3, n), np.nan), *np.full((2, n), -1, np.int64))
+        self.classes = _Classes(reference.starts, reference.weights, reference.totals, self.stratum)
         self.parts = self.reference.embeddings.split(_COLUMNS)
         self.buffer = self.reference.embeddings.new_empty(0, len(self.reference.weights))
-        # One set of histograms per thread; integers, so their sum does not depend on the split.
+        # One histogram per thread; integers, so their sum does not depend on the split.
         threads = torch.get_num_threads()
         self.nulls = [np.zeros((len(SUPPORT_EDGES), self.bins), np.int64) for _ in range(threads)]
         self.pool = ThreadPoolExecutor(threads)
@@ -63,18 +72,14 @@ class HostRows(JudgedRows):
 
     def _reduce(self, first: int, exponentials: np.ndarray, thread: int) -> None:
         rows = slice(first, first + len(exponentials))
-        reference = self.reference
-        _reduce_rows(
-            exponentials, self.codes[rows], self.position[rows], reference.starts,
-            reference.weights, reference.totals, self.stratum, self.a,
-            self.own[rows], self.everyone[rows], self.other[rows], self.other_class[rows],
-            self.own_bin[rows], self.nulls[thread],
-        )  # fmt: skip
+        fits = RowFits(*(values[rows] for values in self.fits))
+        codes, position = self.codes[rows], self.position[rows]
+        _reduce_rows(exponentials, codes, position, self.classes, self.a, fits, self.nulls[thread])
 
-    def finish(self) -> None:
+    def finish(self) -> tuple[RowFits, np.ndarray]:
         """Sum the threads' histograms."""
         self.pool.shutdown()
-        self.null = np.sum(self.nulls, axis=0)
+        return self.fits, np.sum(self.nulls, axis=0)
 
 
 # The order of the additions is free, so that they use the processor's vectors; one program adds
@@ -90,15 +95,20 @@ def _weighted_sum(weights, exponentials, r, start, stop):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _reduce_rows(
-    exponentials, codes, position, starts, weights, totals, stratum, a,
-    own, everyone, other, other_class, own_bin, null,
-):  # fmt: skip
-    """Class sums, soft means and histogram entries of one block; writes into the last six.
+def _reduce_rows(exponentials, codes, position, references, a, fits, null):
+    """Class sums, soft means and histogram entries of one block; writes into the last two.
 
-    exponentials: (B, R) exp(a S), columns sorted by class; everything else as in
-    `References` and `HostRows`.  Sums in float64.
+    Args:
+        exponentials: (B, R) exp(a S), columns sorted by class; overwritten at i = j.
+        codes: (B,) given class of each row.
+        position: (B,) its own column, -1 if it is no reference.
+        references: `_Classes`.
+        a: inverse temperature.
+        fits: `RowFits` of the block.
+        null: (G, bins) histogram.
     """
+    starts, weights, totals, stratum = references
+    own, everyone, other, other_class, own_bin = fits
     classes = len(totals)
     bins = null.shape[1]
     mean = np.empty(classes)  # s_i(c), NaN: no reference

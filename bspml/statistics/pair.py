@@ -27,12 +27,12 @@ from bspml.tensors.checks import (
     check_number,
     check_whole,
     encode_labels,
-    normalize_rows,
     some_of,
     zero_rows,
 )
 from bspml.tensors.precision import float64_device, full_precision
 from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.unit_rows import unit_rows
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
 LARGEST_EXPONENT = 80.0
@@ -105,6 +105,7 @@ def pair_statistics(
     beta = check_number(beta, "beta", 0, open_low=True)
     base = check_number(base, "base")
     weights = check_reference_weights(sample_weights, len(embeddings))
+    zeros = warned_zero_rows(embeddings)
     E = unit_rows(embeddings)
     order = torch.argsort(codes, stable=True)
     sums = _PairSums(E[order.to(E.device)], codes[order], weights[order], alpha, beta, base)
@@ -122,20 +123,19 @@ def pair_statistics(
     xi_pos, xi_neg = torch.empty(len(E), dtype=torch.float64), torch.empty(len(E)).double()
     xi_pos[order] = log_pos / alpha
     xi_neg[order] = log_neg / beta
-    return PairStatistics(xi_pos, xi_neg, zero_rows(embeddings).cpu())
+    return PairStatistics(xi_pos, xi_neg, zeros)
 
 
-def unit_rows(embeddings: Tensor) -> Tensor:
-    """Rows of norm 1 in at least float32; zero rows stay zero and are named in a warning."""
-    dtype = embeddings.dtype if embeddings.dtype == torch.float64 else torch.float32
-    zeros = zero_rows(embeddings)
+def warned_zero_rows(embeddings: Float[Tensor, "N D"]) -> Int[Tensor, " Z"]:
+    """Return the rows of norm 0, int64 on the CPU, after a warning that names them."""
+    zeros = zero_rows(embeddings).cpu()
     if len(zeros):
         warnings.warn(
             f"embeddings: rows {some_of(zeros)} are zero vectors; their similarities count as 0. "
             "Look for dead inputs.",
             stacklevel=3,
         )
-    return normalize_rows(embeddings.detach().to(dtype))
+    return zeros
 
 
 def _default_block(E: Tensor) -> int:

@@ -89,10 +89,13 @@ def check_rows(rows: Any, n: int) -> Tensor:
     Raises:
         InputError, SampleIndexError: a mask of another length, or rows outside [0, n).
     """
-    chosen = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    chosen = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows)
     if chosen.dtype == np.bool_:
         if chosen.shape != (n,):
-            raise InputError(f"`rows` must have one flag per sample, ({n},); got {chosen.shape}.")
+            raise InputError(
+                f"`rows` must have one flag per sample, ({n},); got {chosen.shape}. "
+                "Or give sample indices."
+            )
         chosen = np.flatnonzero(chosen)
     elif chosen.size == 0:
         chosen = np.empty(0, np.int64)  # an empty list reads as floats

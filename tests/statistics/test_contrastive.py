@@ -284,7 +284,7 @@ def test_half_precision_and_float_lists_are_taken():
         ({"sample_weights": [1.5] + [1.0] * 9}, r"in \[0, 1\]; rows 0 are not, the first is 1.5"),
         ({"sample_weights": [float("nan")] + [1.0] * 9}, r"rows 0 are not"),
         ({"sample_weights": [1.0] * 9}, r"`sample_weights` must be \(N,\) = \(10,\).*got \(9,\)"),
-        ({"rows": [True] * 9}, r"`rows` as a mask must be \(10,\)"),
+        ({"rows": [True] * 9}, r"`rows` must have one flag per sample, \(10,\)"),
         ({"a": 0}, r"`a` must be in \[0.001, 40\]"),
         ({"a": 1e-6}, r"`a` must be in \[0.001, 40\]"),
         ({"a": 100}, r"`a` must be in \[0.001, 40\]"),

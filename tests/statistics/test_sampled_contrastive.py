@@ -211,7 +211,7 @@ def test_running_twice_gives_the_same_bits():
         ({"confidence": 0}, "`confidence` must be in"),
         ({"null_values": 0}, "`null_values` must be a whole number"),
         ({"a": 100}, r"`a` must be in \[0.001, 40\]"),
-        ({"rows": [True] * 9}, r"`rows` as a mask must be \(10,\)"),
+        ({"rows": [True] * 9}, r"`rows` must have one flag per sample, \(10,\)"),
     ],
 )
 def test_wrong_arguments_are_refused(change, match):

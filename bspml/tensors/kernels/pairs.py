@@ -23,7 +23,7 @@ _INFINITY = tl.constexpr(float("inf"))
 _NAN = tl.constexpr(float("nan"))
 
 
-def unit_rows(embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def unit_rows_norms(embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """x = e / |e| (B, D), the norm (B, 1) of what was normalised, and its divisor (B, 1).
 
     Rows whose norm leaves float32, or is below 1e-12, are first divided by their largest entry;

@@ -90,7 +90,7 @@ def test_unit_rows_and_their_gradient(shape):
     leaf = emb.clone().requires_grad_()
     scaled = within_range(leaf)
     expected = torch.nn.functional.normalize(scaled, eps=1e-12)
-    x, norm, divisor = kernels().unit_rows(emb)
+    x, norm, divisor = kernels().unit_rows_norms(emb)
     close(x, expected.detach())
     close(norm[:, 0], scaled.detach().norm(dim=1).clamp_min(1e-12))
     grad = draw(len(emb), len(emb), 1)
