@@ -11,7 +11,7 @@ from pytorch_metric_learning.losses import BaseMetricLossFunction
 from pytorch_metric_learning.reducers import BaseReducer, DivisorReducer, MeanReducer
 
 from bspml.errors import InputError
-from bspml.losses.log_sum import MultiSimilarityTerms
+from bspml.losses.log_sum import MultiSimilarityTerms, PairWeights, Scales
 from bspml.losses.mined_pairs import MinedPairs
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import (
@@ -207,19 +207,10 @@ class BSPMLLoss(BaseMetricLossFunction):
             return self.zero_losses()
         matrix = self._similarities(batch, indices_tuple)  # (B, R)
         positive, negative = self.pair_masks(batch, indices_tuple, known, matrix)
-        log_weights, positive_factor, negative_factor = self.factors(positive, negative, known)
+        weights = self.factors(positive, negative, known)
         sign = 1 if self.distance.is_inverted else -1  # a distance turns both exponents round
-        losses = MultiSimilarityTerms.apply(
-            matrix,
-            positive,
-            negative,
-            log_weights,
-            positive_factor,
-            negative_factor,
-            sign * self.alpha,
-            sign * self.beta,
-            self.base,
-        )
+        scales = Scales(sign * self.alpha, sign * self.beta, self.base)
+        losses = MultiSimilarityTerms.apply(matrix, positive, negative, weights, scales)
         marker = not_finite_marker(batch)
         if marker is not None:
             losses = losses + marker
@@ -260,19 +251,23 @@ class BSPMLLoss(BaseMetricLossFunction):
 
     def factors(
         self, positive: Bool[Tensor, "B R"], negative: Bool[Tensor, "B R"], known: BatchWeights
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """log w inside the sums (R,), and what multiplies the two log-sums of each anchor (B,)."""
+    ) -> PairWeights:
+        """Weigh the pairs by the samples' weights, as `weighting` says.
+
+        Args:
+            positive: (B, R), the positives.
+            negative: (B, R), the negatives.
+            known: weights of the batch.
+        """
+        anchors, references = known.anchors, known.references
         if self.weighting == "inside":
-            log_weights = None if known.references is None else known.references.log()
-            return log_weights, known.anchors, known.anchors
-        if known.anchors is None:
-            return None, None, None
-        if known.references is None:
-            return None, known.anchors, known.anchors
-        return (
+            return PairWeights(None if references is None else references.log(), anchors, anchors)
+        if anchors is None or references is None:
+            return PairWeights(None, anchors, anchors)
+        return PairWeights(
             None,
-            known.anchors * mean_weight(positive, known.references),
-            known.anchors * mean_weight(negative, known.references),
+            anchors * mean_weight(positive, references),
+            anchors * mean_weight(negative, references),
         )
 
     def get_default_reducer(self) -> BaseReducer:

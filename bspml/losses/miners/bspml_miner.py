@@ -14,7 +14,7 @@ from bspml.losses.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.losses.similarity import is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import Mining, by_kernel, runs_pair_kernels
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 
 
@@ -133,14 +133,10 @@ class BSPMLMiner(BaseMiner):
             matrix,
             batch.labels,
             batch.ref_labels,
-            known.anchors if weighted else None,
-            known.references if weighted else None,
+            (known.anchors, known.references) if weighted else (None, None),
             # Within a batch the row tells what is a self pair.
-            None if batch.within else known.sample_index,
-            None if batch.within else known.ref_sample_index,
-            batch.same_rows,
-            self.distance.is_inverted,
-            self.epsilon,
+            (None, None) if batch.within else (known.sample_index, known.ref_sample_index),
+            Mining(batch.same_rows, self.distance.is_inverted, self.epsilon),
         )
 
     def mined_by_operations(
@@ -201,11 +197,11 @@ def keep_informative(
     return positive.gt(easy_positive), negative.gt(easy_negative)  # a > b: a and not b
 
 
-def mined_by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
-    """`bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton can import."""
+def mined_by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Call `bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton imports."""
     from bspml.tensors.kernels.pairs import mined_masks
 
-    return mined_masks(*given)
+    return mined_masks(*arguments)
 
 
 def _count(found: Tensor | int) -> int:
