@@ -40,7 +40,13 @@ class WeightedMeanReducer(DivisorReducer):
     def sum_and_divide(
         self, losses: Float[Tensor, " B"], embeddings: Tensor, divisor: Float[Tensor, ""]
     ) -> Float[Tensor, ""]:
-        """Scalar; the last operation keeps no output, so trainers may scale it in place."""
+        """Scalar; the last operation keeps no output, so trainers may scale it in place.
+
+        Args:
+            losses: (B,).
+            embeddings: not used; pytorch-metric-learning passes it.
+            divisor: 0-d, the sum of the weights.
+        """
         smallest = torch.finfo(losses.dtype).tiny
         return losses.sum() / torch.where(divisor >= smallest, divisor, 1)
 
@@ -193,7 +199,15 @@ class BSPMLLoss(BaseMetricLossFunction):
         ref_emb: Tensor,
         ref_labels: Any,
     ) -> dict[str, dict[str, Any]]:
-        """pytorch-metric-learning's inner method, with the announced batch: unreduced losses."""
+        """pytorch-metric-learning's inner method, with the announced batch: unreduced losses.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B,).
+            indices_tuple: pairs or triplets, or None.
+            ref_emb: (R, D).
+            ref_labels: (R,).
+        """
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
         known = look_up(self.weights, batch.embeddings, batch.other_rows)
         return self.element_losses(batch, indices_tuple, known)
@@ -201,7 +215,13 @@ class BSPMLLoss(BaseMetricLossFunction):
     def element_losses(
         self, batch: PairBatch, indices_tuple: Any, known: BatchWeights
     ) -> dict[str, dict[str, Any]]:
-        """The (B,) elements, as the dictionary reducers take."""
+        """The (B,) elements, as the dictionary reducers take.
+
+        Args:
+            batch: checked rows and references.
+            indices_tuple: pairs, triplets, a `BSPMLMiner`, or None.
+            known: weights and data-set rows of the batch.
+        """
         rows = len(batch.embeddings)
         if rows == 0 or len(batch.ref_emb) == 0:
             return self.zero_losses()
@@ -238,7 +258,14 @@ class BSPMLLoss(BaseMetricLossFunction):
         known: BatchWeights,
         matrix: Float[Tensor, "B R"],
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """Positives and negatives: as listed, else as our own miner says, else all."""
+        """Positives and negatives: as listed, else as our own miner says, else all.
+
+        Args:
+            batch: checked rows and references.
+            indices_tuple: as in `element_losses`.
+            known: weights and data-set rows of the batch.
+            matrix: (B, R) similarities or distances.
+        """
         if isinstance(indices_tuple, BSPMLMiner):
             return indices_tuple.mine_masks(batch, known, matrix.detach())
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
@@ -282,6 +309,11 @@ class BSPMLLoss(BaseMetricLossFunction):
 def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPMLMiner | None:
     """The loss mines on its own weights and similarities: a miner with others would be ignored.
 
+    Args:
+        miner: what the user passed.
+        weights: the loss's table.
+        distance: the loss's.
+
     Raises:
         InputError: not a `BSPMLMiner` with this table, or none, and with this distance.
     """
@@ -309,6 +341,11 @@ def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPM
 
 
 def mean_weight(keep: Bool[Tensor, "B R"], weights: Float[Tensor, " R"]) -> Float[Tensor, " B"]:
-    """Mean weight of the kept pairs of each row; 0 for a row that keeps nothing."""
+    """Mean weight of the kept pairs of each row; 0 for a row that keeps nothing.
+
+    Args:
+        keep: (B, R), the kept pairs.
+        weights: (R,), of the references.
+    """
     kept = keep.to(weights)  # (B, R)
     return (kept @ weights) / kept.sum(1).clamp(min=1)

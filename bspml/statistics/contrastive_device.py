@@ -56,7 +56,12 @@ class DeviceRows(JudgedRows):
         return max(1, min(len(self.judged), _BLOCK_BYTES // row))
 
     def judge(self, first: int, rows: Tensor) -> None:
-        """Class sums by runs of references, then everything else on (C, B)."""
+        """Class sums by runs of references, then everything else on (C, B).
+
+        Args:
+            first: place of the block's first row among the judged.
+            rows: (B, D) of norm a.
+        """
         part = slice(first, first + len(rows))
         y, place = self.columns[part], self.places[part]
         each = torch.arange(len(rows), device=self.device)

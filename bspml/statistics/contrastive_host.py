@@ -51,6 +51,10 @@ class HostRows(JudgedRows):
         """Their exponentials, reduced by all threads.
 
         exp(a S) lies in [e^-a, e^a], which float32 holds for the a allowed.
+
+        Args:
+            first: place of the block's first row among the judged.
+            rows: (B, D) of norm a.
         """
         exponentials = self._products(rows).exp_().numpy()
         cuts = np.linspace(0, len(rows), len(self.nulls) + 1).astype(int).tolist()

@@ -51,7 +51,13 @@ class References:
 
     @classmethod
     def of(cls, embeddings: Tensor, labels: Labels, weights: np.ndarray) -> References:
-        """Sort the samples of positive weight and normalise them."""
+        """Sort the samples of positive weight and normalise them.
+
+        Args:
+            embeddings: (N, D).
+            labels: (N,) as codes.
+            weights: (N,) float64, at least 0.
+        """
         codes = labels.codes.numpy()
         kept = np.flatnonzero(weights > 0)
         order = kept[np.argsort(codes[kept], kind="stable")]

@@ -106,13 +106,26 @@ class BSPMLMiner(BaseMiner):
         return pairs
 
     def mine(self, embeddings: Tensor, labels: Any, ref_emb: Tensor, ref_labels: Any) -> MinedPairs:
-        """pytorch-metric-learning's inner method: the same, with the announced batch."""
+        """pytorch-metric-learning's inner method: the same, with the announced batch.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B,).
+            ref_emb: (R, D).
+            ref_labels: (R,).
+        """
         return self.forward(embeddings, labels, ref_emb, ref_labels)
 
     def mine_masks(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """The kept pairs as masks (B, R), given the similarities or distances (B, R)."""
+        """The kept pairs as masks (B, R), given the similarities or distances (B, R).
+
+        Args:
+            batch: checked rows and references.
+            known: their weights and data-set rows.
+            matrix: (B, R) similarities or distances.
+        """
         if batch.labels is not None and batch.ref_labels is not None and runs_pair_kernels(matrix):
             positive, negative = by_kernel(
                 lambda: mined_by_kernel(*self.kernel_arguments(batch, known, matrix)),
@@ -127,7 +140,13 @@ class BSPMLMiner(BaseMiner):
     def kernel_arguments(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Any, ...]:
-        """What `bspml.tensors.kernels.pairs.mined_masks` takes."""
+        """What `bspml.tensors.kernels.pairs.mined_masks` takes.
+
+        Args:
+            batch: checked rows and references.
+            known: their weights and data-set rows.
+            matrix: (B, R) similarities or distances.
+        """
         weighted = self.skip_zero and self.weights is not None
         return (
             matrix,
@@ -142,7 +161,13 @@ class BSPMLMiner(BaseMiner):
     def mined_by_operations(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """The masks by torch's operations, on any device."""
+        """The masks by torch's operations, on any device.
+
+        Args:
+            batch: checked rows and references.
+            known: their weights and data-set rows.
+            matrix: (B, R) similarities or distances.
+        """
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
         positive, negative = label_masks(batch, same_sample, *self._counting(known))
         closeness = matrix if self.distance.is_inverted else -matrix
@@ -186,7 +211,14 @@ def keep_informative(
     negative: Bool[Tensor, "B R"],
     epsilon: float,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Of these pairs, those that violate the margin [Zhang 2023, eq. (4) and (5)]."""
+    """Of these pairs, those that violate the margin [Zhang 2023, eq. (4) and (5)].
+
+    Args:
+        closeness: (B, R), larger is closer.
+        positive: (B, R), all positives.
+        negative: (B, R), all negatives.
+        epsilon: the margin.
+    """
     if closeness.numel() == 0:
         return positive, negative
     hardest_negative = closeness.masked_fill(~negative, -math.inf).amax(1, keepdim=True)

@@ -90,7 +90,12 @@ class SuperLossReducer(TransformReducer):
         return {name: tau.value for name, tau in self.taus.items()}
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
-        """SuperLoss (n,) and sigma (n,) of each term."""
+        """SuperLoss (n,) and sigma (n,) of each term.
+
+        Args:
+            terms: the sub-losses.
+            like: a tensor on the batch's device.
+        """
         taus = self._update_taus(terms, like)
         self._update_smoothed(terms, like)
         used = [taus[term.name] if term.name in taus else taus[_SHARED] for term in terms]

@@ -48,6 +48,10 @@ class KeyedAverage(nn.Module):
         """Move the average of each key that occurs, in train mode only.
 
         A key whose mean is not finite stays as it is; a negative key stands for nothing.
+
+        Args:
+            values: (M,).
+            keys: (M,) row of each value, negative: none.
         """
         if not self.training:
             return
@@ -67,7 +71,12 @@ class KeyedAverage(nn.Module):
         self.seen.logical_or_(counts)
 
     def look_up(self, keys: Int[Tensor, " M"], fallback: Float[Tensor, " M"]) -> Tensor:
-        """(M,) the averages of these keys; `fallback` where there is none yet."""
+        """(M,) the averages of these keys; `fallback` where there is none yet.
+
+        Args:
+            keys: (M,) rows of the table.
+            fallback: (M,).
+        """
         average, seen = self.average.to(fallback), self.seen.to(fallback.device)
         keys = keys.to(fallback.device)
         rows = keys.clamp(min=0)
