@@ -15,7 +15,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.reducers.tau import over_all_ranks
-from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import check_number, check_whole
 
 
@@ -85,10 +85,6 @@ class KeyedAverage(nn.Module):
     def filled(self) -> Float[Tensor, " K"]:
         """(K,) the averages, NaN where no batch has named the key; a copy."""
         return torch.where(self.seen, self.average, math.nan)
-
-    def seen_rows(self) -> Bool[Tensor, " K"]:
-        """(K,) the keys some batch has named; a copy."""
-        return self.seen.clone()
 
     def extra_repr(self) -> str:
         """Size, for `print(loss)`."""
