@@ -66,7 +66,7 @@ def find_duplicates(
     are looked for from that first sample alone.
 
     Args:
-        rows: from `bspml.evaluation.neighbours.unit_rows`; rows of norm 0 are nobody's copy.
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`; rows of norm 0 are nobody's copy.
         codes: (N,) int64 labels.
         false_share: of the near pairs, how many may be chance by the count above; few of these
             pass the last test.

@@ -21,7 +21,6 @@ from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
-from bspml.evaluation.neighbours import unit_rows
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.shapes import Float, Tensor
 from bspml.statistics.confusions import plausible_confusions
@@ -34,6 +33,7 @@ from bspml.statistics.noise_rate import (
     why_unjudgeable,
 )
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
+from bspml.tensors.unit_rows import grid_unit_rows
 
 
 def audit(
@@ -99,7 +99,7 @@ def audit(
     margin, suggested = _suggestions(stats, cleaned)
     if reason:  # what is left of the margins is rounding
         margin, suggested = np.full(len(codes), np.nan), codes
-    rows = unit_rows(embeddings.detach().cpu())
+    rows = grid_unit_rows(embeddings.detach().cpu())
     found = examine_classes(rows, codes, references > 0, other, len(stats.classes), seed)
     return AuditReport(
         noise_rate=estimate.noise_rate,

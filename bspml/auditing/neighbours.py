@@ -34,7 +34,7 @@ def nearest_in_class(
     One small exact search per class: no N x N table.  Equal similarities go by index.
 
     Args:
-        rows: from `bspml.evaluation.neighbours.unit_rows`; rows of norm 0 are nobody's neighbour.
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`; rows of norm 0 are nobody's neighbour.
         codes: (N,) int64 labels.
         asked: (N,) int64, the class to search for each sample; negative: none.
         k: neighbours per sample.

@@ -13,7 +13,6 @@ from torch import Tensor, nn
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.errors import MissingDependencyError, RunError
-from bspml.evaluation.neighbours import unit_rows
 from bspml.evaluation.selection import (
     SelectedEpoch,
     metric_of,
@@ -34,6 +33,7 @@ from bspml.report.samples import Samples, lowest_weights
 from bspml.report.saving import save_figure
 from bspml.report.tables import final_results
 from bspml.statistics.contrastive import contrastive_statistics
+from bspml.tensors.unit_rows import grid_unit_rows
 
 _SHEET = 48  # lowest-weight samples shown
 _NEIGHBOURS = 4  # shown beside each suspect, of its class and of the suggested one
@@ -183,7 +183,7 @@ def _write_suspects(
     if len(np.unique(codes[kept])) > 1:
         stats = contrastive_statistics(embeddings, data.codes, sample_weights=weights)
         other = stats.other_class.numpy()
-        rows, low = unit_rows(embeddings), weights.numpy() < SUSPECT_BELOW
+        rows, low = grid_unit_rows(embeddings), weights.numpy() < SUSPECT_BELOW
         gallery = np.where(kept, codes, -1)
         extra = {
             "suggested": np.where(other < 0, "", np.unique(data.labels)[other]),

@@ -161,7 +161,12 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
 
 
 def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
-    """The answer where no label can be judged: any rate is possible, and the notes say why."""
+    """The answer where no label can be judged: any rate is possible, and the notes say why.
+
+    Args:
+        stats: of any labels.
+        reason: a sentence for the notes.
+    """
     nothing = torch.full((len(stats.codes),), float("nan"), dtype=torch.float64)
     return NoiseEstimate(
         noise_rate=0.0,

@@ -119,8 +119,8 @@ def check_rows(rows: Any, n: int) -> Tensor:
     if chosen.dtype == np.bool_:
         if chosen.shape != (n,):
             raise InputError(
-                f"`rows` must have one flag per sample, ({n},); got {chosen.shape}. Or give row "
-                "numbers."
+                f"`rows` must have one flag per sample, ({n},); got {chosen.shape}. "
+                "Or give sample indices."
             )
         chosen = np.flatnonzero(chosen)
     elif chosen.size == 0:

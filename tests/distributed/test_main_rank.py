@@ -101,7 +101,6 @@ def test_shared_statistics_are_the_whole(everyone, size):
         for name in ("testable", "support", "other_class", "own_bin", "codes", "class_support"):
             assert torch.equal(getattr(stats, name), getattr(alone, name)), name
         assert (stats.null_by_support == alone.null_by_support).all()
-        assert (stats.null_without_best == alone.null_without_best).all()
 
 
 @pytest.mark.parametrize("size", [2, 3])

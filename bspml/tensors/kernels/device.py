@@ -15,7 +15,7 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -23,6 +23,20 @@ from torch import Tensor
 Result = TypeVar("Result")
 SWITCH = "BSPML_TRITON"  # environment variable
 _state: dict[str, bool] = {}
+
+
+class Mining(NamedTuple):
+    """What decides, beside the weights, which pairs of a matrix are mined.
+
+    Attributes:
+        same_rows: row i is column i: the diagonal holds self pairs.
+        inverted: larger is closer.
+        epsilon: the margin.
+    """
+
+    same_rows: bool
+    inverted: bool
+    epsilon: float
 
 
 def runs_triton(*tensors: Tensor) -> bool:
