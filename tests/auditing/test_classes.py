@@ -17,10 +17,10 @@ from bspml.auditing.classes import (
     _two_means,
     examine_classes,
 )
+from bspml.tensors.unit_rows import grid_unit_rows
 from helpers.draws import clouds as clouds_of
 
 clouds = partial(clouds_of, classes=40, each=16, dim=12, spread=0.25)
-from bspml.tensors.unit_rows import grid_unit_rows
 
 
 @pytest.fixture
