@@ -23,10 +23,10 @@ from bspml.auditing.folder import (
 )
 from bspml.auditing.report import AuditReport, column
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files.atomic import Content, is_special
+from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
+from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
-from bspml.files.tables import FAULTS
 
 __all__ = ["MARK", "is_audit_folder", "load_report", "save_report"]
 
@@ -35,6 +35,7 @@ _ARRAYS = (
     "other_labels", "testable", "own_neighbours", "other_neighbours",
 )  # fmt: skip
 _SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
+_AGAIN = "Run the audit again."
 _NUMBERS = ("p_values", "q_values", "weights", "margins")
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")
@@ -137,12 +138,16 @@ def load_report(folder: Path) -> AuditReport:
             "interval": _pair(mark["interval"]),
             "notes": tuple(_text(note) for note in mark["notes"]),
         }
-    path = folder / "audit.npz"
-    if is_special(path):
-        raise RunError(f"{path}: is a pipe or a device. Run the audit again.")
     pictures = _pictures(folder, mark)
-    with _reading(path):
-        with np.load(path, allow_pickle=False) as archive:
+    with open_regular(
+        folder / "audit.npz",
+        "the arrays of an audit",
+        RunError,
+        missing=f"no such file. {_AGAIN}",
+        remedy=_AGAIN,
+        faults=FAULTS,
+    ) as file:
+        with np.load(file, allow_pickle=False) as archive:
             arrays = {name: archive[name] for name in archive.files}
         identity = str(arrays.pop("audit", ""))
         tables = {}
@@ -162,9 +167,8 @@ def _reading(path: Path) -> Iterator[None]:
     """One sentence for whatever damaged or edited contents raise."""
     try:
         yield
-    except (*FAULTS, TypeError, AttributeError, MemoryError) as err:
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise RunError(f"{path}: cannot be read ({reason}). Run the audit again.") from err
+    except FAULTS as err:
+        raise RunError(f"{path}: cannot be read ({reason(err)}). {_AGAIN}") from err
 
 
 def _pair(values: Any) -> tuple[float, float]:

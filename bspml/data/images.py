@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
@@ -53,18 +53,14 @@ def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None
     """
     from PIL import Image
 
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not an image. Remove it.")
-    try:
-        with Image.open(path) as image:
-            pixels = to_mode(image, "L" if channels == 1 else "RGB")
-    except FileNotFoundError as err:
-        raise DataError(f"{path}: is missing.") from err
-    except Exception as err:  # decoders raise what they like on damage: SyntaxError, zlib.error
-        reason = str(err) or type(err).__name__
-        raise DataError(
-            f"{path}: cannot be read as an image ({reason}). Remove or replace it."
-        ) from err
+    remedy = "Remove or replace it."
+    # Decoders raise what they like on damage: SyntaxError, zlib.error.
+    with open_regular(path, "an image", missing="is missing.", remedy=remedy, faults=(Exception,)):
+        try:
+            with Image.open(path) as image:  # by its path, which Pillow's messages name
+                pixels = to_mode(image, "L" if channels == 1 else "RGB")
+        except DataError as err:
+            raise ValueError(str(err)) from err
     if box is None:
         return pixels
     corners = inside(box, pixels.size)

@@ -11,23 +11,17 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.delimited import Row
+from bspml.files.opening import open_regular
 
 # Absolute, with a drive, with a part "..", or with NUL in it.
 _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
 
 
 _NAMED = 5  # entries of a folder that a message names
-
-
-class Row(NamedTuple):
-    """The fields of one line, and which line it is, for messages."""
-
-    fields: tuple[str, ...]
-    line: int
 
 
 def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
@@ -62,14 +56,10 @@ def read_lines(path: Path) -> list[str]:
     Raises:
         DataError: missing, a pipe or a device, or not text.
     """
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not a list. Remove it.")
+    with open_regular(path, "a list", missing="is missing.") as file:
+        content = file.read()
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as err:
-        raise DataError(f"{path}: is missing.") from err
-    except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as err:
         raise DataError(f"{path}: is not text ({err.reason} at byte {err.start}).") from err
     return re.split(r"\r\n|\n|\r", text)

@@ -24,7 +24,14 @@ from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.judgements import Judgement, judgements
 from bspml.files.atomic import atomic_write
-from bspml.files.run import EpochRecord, RunFolder, read_weights, write_json, write_weights
+from bspml.files.run import (
+    EpochRecord,
+    RunFolder,
+    WeightsTable,
+    read_weights,
+    write_json,
+    write_weights,
+)
 from bspml.networks import embed
 from bspml.report.figures import (
     captions,
@@ -139,8 +146,7 @@ def _write_table(file: Path, data: ExperimentData, judgement: Judgement) -> None
         ["decided"] if d else [*(["suspect"] if w < 0.5 else []), *(["untestable"] if u else [])]
         for w, u, d in zip(weights, judgement.untestable, _decided(data), strict=True)
     ]
-    write_weights(
-        file,
+    table = WeightsTable(
         data.labels,
         weights,
         flags=flags,
@@ -149,8 +155,9 @@ def _write_table(file: Path, data: ExperimentData, judgement: Judgement) -> None
         is_outlier=outliers if outliers is not None and outliers.any() else None,
         true_labels=data.true_labels,
         names=data.names,
-        sigma=judgement.sigma,
+        sigma=None if judgement.sigma is None else judgement.sigma.cpu().numpy(),
     )
+    write_weights(file, table)
 
 
 def _decided(data: ExperimentData) -> np.ndarray:

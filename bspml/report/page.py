@@ -8,6 +8,7 @@ as text, never as HTML, and a Content-Security-Policy lets no script but the pag
 from __future__ import annotations
 
 import base64
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -20,8 +21,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bspml.errors import MissingDependencyError, RunError
-from bspml.files.atomic import is_special
+from bspml.errors import DataError, MissingDependencyError, RunError
+from bspml.files.opening import open_regular
 from bspml.files.run import EpochRecord, read_json, write_json
 from bspml.report.page_check import check_page
 from bspml.report.svg import BARS, class_bars_svg, curves_svg, histogram_svg
@@ -192,13 +193,9 @@ def pictures_of(data: PageData) -> dict[int, str]:
 
 def is_page(path: str | os.PathLike[str]) -> bool:
     """Whether this file was made by `render_page`."""
-    if is_special(path):
-        return False
-    try:
-        content = Path(path).read_bytes()
-    except OSError:
-        return False
-    return f'"{_KEY}'.encode() in content
+    with contextlib.suppress(DataError), open_regular(path, "a page") as file:
+        return f'"{_KEY}'.encode() in file.read()
+    return False
 
 
 def _read(name: str) -> str:

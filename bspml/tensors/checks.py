@@ -16,17 +16,9 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
-
-_SHOWN = 5  # how many offending rows a message lists
+from bspml.words import some_of as some_of  # readers without torch take it from there
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes that compute
-
-
-def some_of(rows: Any) -> str:
-    """The first few of `rows` as text: '3, 17, 40, ... (12 in all)'."""
-    rows = [int(r) for r in rows]
-    text = ", ".join(str(r) for r in rows[:_SHOWN])
-    return text if len(rows) <= _SHOWN else f"{text}, ... ({len(rows)} in all)"
 
 
 def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:

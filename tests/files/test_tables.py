@@ -78,15 +78,15 @@ def test_a_parquet_column_of_lists_is_a_table(tmp_path):
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
-        ("y.npy", b"", "cannot be read as .npy"),
-        ("y.npy", b"\x80\x04cos\nsystem\n", "cannot be read as .npy"),
-        ("y.npz", b"PK\x03\x04 torn", "cannot be read as .npz"),
-        ("y.parquet", b"PAR1", "cannot be read as .parquet"),
+        ("y.npy", b"", "cannot be read as a .npy file"),
+        ("y.npy", b"\x80\x04cos\nsystem\n", "cannot be read as a .npy file"),
+        ("y.npz", b"PK\x03\x04 torn", "cannot be read as a .npz file"),
+        ("y.parquet", b"PAR1", "cannot be read as a .parquet file"),
         ("y.csv", b"", "holds no labels"),
         ("y.csv", b"a,b\n1,2\n", "has no column `label`; its columns are a, b"),
         ("y.csv", b"label,x\n1\n", "row 2 has 1 cells, the first has 2"),
         ("y.csv", b'label\ncat\n""\n', "row 2 has an empty label"),
-        ("y.txt", b"\xff\xfe\x00", "cannot be read as .txt"),
+        ("y.txt", b"\xff\xfe\x00", "cannot be read as a .txt file"),
         ("y.pkl", b"", "cannot tell the format"),
     ],
 )
@@ -238,8 +238,8 @@ def _zip(path, *names, method=zipfile.ZIP_STORED, damage=None):
     ("damage", "message"),
     [
         (None, "its member 'labels' is not an array"),
-        ((0, 1), "cannot be read as .npz .*encrypted"),
-        ((2, 97), "cannot be read as .npz .*compression"),
+        ((0, 1), "cannot be read as a .npz file .*encrypted"),
+        ((2, 97), "cannot be read as a .npz file .*compression"),
     ],
 )
 def test_archives_of_something_else_are_one_line(tmp_path, damage, message):

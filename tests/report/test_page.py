@@ -14,7 +14,14 @@ import pytest
 
 from bspml.cli import main
 from bspml.errors import InputError, MissingDependencyError, RunError
-from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json, write_weights
+from bspml.files.run import (
+    EpochRecord,
+    RecordLog,
+    RunFolder,
+    WeightsTable,
+    write_json,
+    write_weights,
+)
 from bspml.report.page import PageData, image_url, load_page, render_page, save_page
 from bspml.report.run_page import run_page, write_suspects
 from bspml.report.svg import class_bars_svg, curves_svg, histogram_svg
@@ -306,7 +313,8 @@ def run(tmp_path):
                 noise_rate_low=0.2, noise_rate_high=0.3, recall_at_k={1: 0.5}, detection_auroc=0.9,
             )
         )  # fmt: skip
-    write_weights(folder.weights, ["a", "a", "b", "b"], [1.0, 0.0, 1.0, 0.25])
+    labels, weights = np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25])
+    write_weights(folder.weights, WeightsTable(labels, weights, ((),) * 4))
     return folder
 
 
@@ -347,7 +355,8 @@ def test_a_runs_page_says_how_many_right_labels_are_suspicious_where_that_is_kno
 def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
     flags = [(), ("decided",), (), ("suspect",)]
     names = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"]
-    write_weights(run.weights, list("aabb"), [1.0, 0.0, 1.0, 0.25], flags=flags, names=names)
+    labels, weights = np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25])
+    write_weights(run.weights, WeightsTable(labels, weights, flags, names=names))
     data = run_page(run)
     facts = dict(data.facts)
     assert (facts["Suspicious"], facts["Decided by a person"]) == ("1", "1")

@@ -27,7 +27,7 @@ from bspml.data.sets.cifar_names import (
     CIFAR100_SUPERCLASSES,
 )
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice
 
 SPLITS = ("train", "test")
@@ -175,17 +175,11 @@ def _find(root: Path, versions: tuple[_Version, ...], name: str) -> tuple[_Versi
 
 
 def _read(path: Path) -> bytes:
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not a file of CIFAR. Remove it.")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as err:
-        raise DataError(
-            f"{path}: is missing, while other files of the data set are there. Unpack the whole "
-            "archive again."
-        ) from err
-    except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+    missing = (
+        "is missing, while other files of the data set are there. Unpack the whole archive again."
+    )
+    with open_regular(path, "a file of CIFAR", missing=missing) as file:
+        return file.read()
 
 
 def _binary(path: Path, rows: int, version: _Version) -> _Content:

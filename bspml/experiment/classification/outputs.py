@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Sequence
 
@@ -13,9 +11,9 @@ from bspml.experiment.classification.data import TaskData
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.scoring import final_row
 from bspml.experiment.config import ClassificationConfig
-from bspml.files.atomic import atomic_write
 from bspml.files.cells import label_cells
-from bspml.files.run import EpochRecord, RunFolder, write_json, write_weights
+from bspml.files.delimited import write_table
+from bspml.files.run import EpochRecord, RunFolder, WeightsTable, write_json, write_weights
 from bspml.files.versions import versions_of
 from bspml.shapes import Tensor
 
@@ -72,11 +70,13 @@ def write_samples(
     doubted = (trust < _SUSPECT).tolist()
     write_weights(
         folder.weights,
-        given,
-        trust.double(),
-        flags=[["suspect"] if d else [] for d in doubted],
-        is_noisy=data.is_noisy,
-        true_labels=true,
+        WeightsTable(
+            given,
+            trust.double().numpy(),
+            flags=[["suspect"] if d else [] for d in doubted],
+            is_noisy=data.is_noisy.numpy(),
+            true_labels=true,
+        ),
     )
     columns = {"index": [str(i) for i in range(len(given))]}
     if data.classes:
@@ -89,11 +89,7 @@ def write_samples(
         columns["predicted"] = _numbers(outputs)
     columns["loss"] = _numbers(loss.plain(outputs, data.targets))
     columns["weight"] = _numbers(weight)
-    text = io.StringIO()
-    writer = csv.writer(text)  # RFC 4180: lines end in CR LF
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    atomic_write(folder.path / "predictions.csv", text.getvalue())
+    write_table(folder.path / "predictions.csv", columns)
     return weight, trust
 
 
