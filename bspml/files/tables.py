@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.errors import DataError
+from bspml.errors import DataError, InputError
 from bspml.files.cells import plain_labels, protected_cell
 from bspml.files.columns import (
     EMBEDDING_NAMES,
@@ -63,26 +63,29 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
         DataError: missing, unreadable, or without labels, or some of them are empty; names the
             file.
     """
-    values = _read(
+    return _read(
         path,
         {
-            ".npy": _npy,
-            ".npz": lambda file: _npz(file, LABEL_COLUMNS, ndim=1),
+            ".npy": lambda file: _array_labels(_npy(file)),
+            ".npz": lambda file: _array_labels(_npz(file, LABEL_COLUMNS, ndim=1)),
             ".csv": lambda file: label_column(csv_rows(file)),
             ".tsv": lambda file: label_column(csv_rows(file, "\t")),
             ".txt": text_labels,
-            ".parquet": parquet_labels,
+            ".parquet": lambda file: _array_labels(parquet_labels(file)),
         },
         "labels",
     )
-    try:
-        encoded = encode_labels(values)
-        labels = plain_labels(encoded.classes)[encoded.codes.numpy()]
-        if labels.dtype.kind == "U":
-            check_texts(labels.tolist())
-    except ValueError as err:
-        raise DataError(f"{path}: {err}") from err
-    return labels
+
+
+def _array_labels(values: np.ndarray) -> np.ndarray:
+    """What an array holds as labels; cells of text files are read as labels at once."""
+    if values.ndim == 0:
+        raise DataError("holds no labels.")
+    encoded = encode_labels(values)
+    classes = plain_labels(encoded.classes)
+    if classes.dtype.kind == "U":
+        check_texts(classes[encoded.codes.numpy()].tolist())
+    return classes[encoded.codes.numpy()]
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
@@ -191,7 +194,7 @@ def _read(path: str | os.PathLike[str], readers: Mapping[str, Reader], what: str
             )
         try:
             array = reader(file)
-        except DataError as err:
+        except (DataError, InputError) as err:
             raise DataError(f"{path}: {err}") from err
     if isinstance(array, np.ndarray) and (array.ndim == 0 or len(array) == 0):
         raise DataError(f"{path}: holds no {what}.")

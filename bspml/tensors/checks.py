@@ -142,7 +142,8 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
     fit int64, entries behind a mask.
 
     Args:
-        labels: (N,) tensor, array or list of integers, integral floats, bools or strings.
+        labels: (N,) tensor, array or list of integers, integral floats, bools or strings; or
+            `Labels`, which are returned as they are.
         n: the length it must have, if known.
         name: the caller's argument name, for messages.
 
@@ -153,6 +154,9 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         InputError: wrong length or shape, NaN, None, fractional values, or a mix of text and
             numbers.
     """
+    if isinstance(labels, Labels):
+        _check_length(len(labels.codes), n, name)
+        return labels
     array = _label_array(labels, name)
     if array.ndim != 1:
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
@@ -160,10 +164,7 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
             f"`{name}` must be one label per sample, shape (N,); got "
             f"{array.shape if array.ndim else _kind(labels)}.{hint}"
         )
-    if n is not None and len(array) != n:
-        raise InputError(
-            f"`{name}` must have one entry per embedding, ({n},); got ({len(array)},)."
-        )
+    _check_length(len(array), n, name)
     if array.dtype.kind == "O":
         array = _label_objects(array, name)
     if array.dtype.kind == "f":
@@ -172,6 +173,11 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         raise InputError(f"`{name}` must be integers or strings; got dtype {array.dtype}.")
     classes, codes = np.unique(array, return_inverse=True)
     return Labels(torch.from_numpy(codes.reshape(-1).astype(np.int64)), classes)
+
+
+def _check_length(length: int, n: int | None, name: str) -> None:
+    if n is not None and length != n:
+        raise InputError(f"`{name}` must have one entry per embedding, ({n},); got ({length},).")
 
 
 def _label_array(labels: Any, name: str) -> np.ndarray:
