@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bspml.data.lists import Row, column, holding, image_root, locate, read_rows, safe_paths
+from bspml.data.annotations import Row, column, holding, image_root, locate, read_rows, safe_paths
 from bspml.errors import DataError
 
 

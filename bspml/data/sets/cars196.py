@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bspml.data.lists import column, image_root, read_lines, refuse_repeats, safe_paths
+from bspml.data.annotations import column, image_root, read_lines, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 from bspml.files.delimited import Row, read_rows

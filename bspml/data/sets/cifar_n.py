@@ -2,7 +2,7 @@
 
 Read from the published files: `CIFAR-10_human.pt`, `CIFAR-100_human.pt`, their `.npy` twins, or a
 plain `.npy` array of labels.  Neither format may run code: `.pt` is loaded with
-`weights_only=True`, and both build arrays with `cifar_pickle` alone.
+`weights_only=True`, and both build arrays with `array_pickles` alone.
 
 Order: the `.pt` files follow CIFAR's own files, as `cifar10`, `cifar100` and torchvision do.  The
 files called `..._human_ordered.npy` follow TensorFlow's data sets instead; give `order`, the
@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.data.sets import cifar_pickle
+from bspml.data import array_pickles
 from bspml.errors import DataError, InputError, MissingDependencyError
 from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice, encode_labels
@@ -231,7 +231,7 @@ def _torch_file(file: BufferedReader) -> Any:
             f"{torch.__version__}. `pip install -U torch`, or save the labels as .npy."
         )
     with _only_arrays_allowed():
-        content = cifar_pickle.finished(torch.load(file, map_location="cpu", weights_only=True))
+        content = array_pickles.finished(torch.load(file, map_location="cpu", weights_only=True))
     return content.numpy() if isinstance(content, torch.Tensor) else content
 
 
@@ -239,12 +239,12 @@ def _torch_file(file: BufferedReader) -> Any:
 def _only_arrays_allowed() -> Iterator[None]:
     """For as long as this lasts, numpy's names mean the stand-ins to `weights_only`.
 
-    To allow numpy's own classes would be to allow `ndarray` over raw bytes, see `cifar_pickle`.
+    To allow numpy's own classes would be to allow `ndarray` over raw bytes, see `array_pickles`.
     """
     kept = torch.serialization.get_safe_globals()  # what the user allowed may go by the same names
     torch.serialization.clear_safe_globals()
     try:
-        with torch.serialization.safe_globals(cifar_pickle.TORCH_STAND_INS):
+        with torch.serialization.safe_globals(array_pickles.TORCH_STAND_INS):
             yield
     finally:
         torch.serialization.add_safe_globals(kept)
@@ -260,7 +260,7 @@ def _numpy_file(file: BufferedReader) -> Any:
     if not dtype.hasobject:
         file.seek(0)
         return np.load(file, allow_pickle=False)
-    content = cifar_pickle.loads(file.read())
+    content = array_pickles.loads(file.read())
     # numpy pickles a dictionary as an array without dimensions that holds it.
     if shape == () and isinstance(content, list) and len(content) == 1:
         return content[0]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.data.lists import Row, holding, safe_paths
+from bspml.data.annotations import Row, holding, safe_paths
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit, half_of_classes
 from bspml.errors import DataError
 from bspml.files.tables import read_texts
