@@ -5,6 +5,8 @@ import pytest
 import scipy.io
 from PIL import Image
 
+from bspml.data.retrieval import RetrievalSplit
+
 
 def put_image(path, shade=100, size=(12, 10), mode="RGB"):
     """A JPEG or PNG of one shade, left half darker, so that mirroring shows."""
@@ -105,3 +107,13 @@ def save_car_names():
         scipy.io.savemat(path, {"class_names": cells, **more})
 
     return save
+
+
+@pytest.fixture
+def photos(tmp_path, image_at):
+    paths = [f"{c}/{i}.jpg" for c in "ab" for i in range(3)]
+    for i, path in enumerate(paths):
+        image_at(tmp_path / path, shade=80 + 20 * i, size=(20, 16))
+    boxes = np.tile([10.0, 0.0, 20.0, 16.0], (6, 1))
+    labels = np.array(list("aaabbb"))
+    return RetrievalSplit("train", labels, root=tmp_path, paths=tuple(paths), boxes=boxes)
