@@ -22,6 +22,8 @@ from bspml.tensors.checks import check_choice, check_whole, encode_labels
 from bspml.tensors.row_checks import check_rows
 
 NAMES = ("train", "test", "query", "gallery")
+# What a data set may consist of.
+COMBINATIONS = (["train", "test"], ["train", "query", "gallery"])
 
 _LARGEST = 16 * 2**30  # bytes of pixels that `decoded` takes into memory
 

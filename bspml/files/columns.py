@@ -11,24 +11,6 @@ from bspml.errors import DataError
 from bspml.files.cells import bare_cell, empty_rows, integers, parse_labels, whole_number
 from bspml.words import some_of
 
-__all__ = [
-    "EMBEDDING_NAMES",
-    "INDEX",
-    "LABEL_COLUMNS",
-    "NAME_COLUMNS",
-    "PASSED_OVER",
-    "TEXT_COLUMNS",
-    "as_floats",
-    "check_texts",
-    "check_uncontested",
-    "column_names",
-    "find_column",
-    "is_number",
-    "label_place",
-    "labels_in",
-    "row_order",
-]
-
 INDEX = "index"
 # Of the first that is there.
 LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")

@@ -117,16 +117,15 @@ def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
                 f"{where}: sample {made.index} is {_said(made)}, but {before.where} says "
                 f"{_said(before)}. Keep one of the two lines."
             )
-        if before.label and made.label and before.label != made.label:
-            raise DataError(
-                f"{where}: sample {made.index} has the label {made.label!r}, but {before.where} "
-                f"says {before.label!r}. Keep one of the two lines."
-            )
-        if before.name and made.name and before.name != made.name:
-            raise DataError(
-                f"{where}: sample {made.index} is {made.name!r}, but {before.where} says "
-                f"{before.name!r}. Are these decisions about different data?"
-            )
+        for said, earlier, verb, remedy in (
+            (made.label, before.label, "has the label", "Keep one of the two lines."),
+            (made.name, before.name, "is", "Are these decisions about different data?"),
+        ):
+            if said and earlier and said != earlier:
+                raise DataError(
+                    f"{where}: sample {made.index} {verb} {said!r}, but {before.where} says "
+                    f"{earlier!r}. {remedy}"
+                )
         decisions[made.index] = before if before.label else made
     return [decisions[index] for index in sorted(decisions)]
 

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split
 from bspml.errors import DataError
 from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
@@ -44,9 +44,9 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
     path = Path(root)
     if not path.is_dir():
         return by_split("features", _read(path, "train"), _splits(path), path)
-    files = {name: _file(path, name) for name in ("train", "test", "query", "gallery")}
+    files = {name: _file(path, name) for name in NAMES}
     found = {name: file for name, file in files.items() if file is not None}
-    if list(found) not in (["train", "test"], ["train", "query", "gallery"]):
+    if list(found) not in COMBINATIONS:
         raise DataError(
             f"{path}: has features of {', '.join(found) or 'no split'}; expected train and test, "
             "or train, query and gallery, such as train.npz and test.npz."
