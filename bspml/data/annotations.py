@@ -1,4 +1,4 @@
-"""Annotation lists: text files with one image a line, read with care for what they may hold.
+"""Annotation lists of published data sets: text files with one image a line, read with care.
 
 Lists come from strangers and are edited by hand.  A path in one must stay inside the data set's
 folder; every error names the file and the line.
@@ -25,7 +25,7 @@ _NAMED = 5  # entries of a folder that a message names
 
 
 def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
-    """The lines of a list of `columns` separated by spaces; the last may hold spaces itself.
+    """Read a list of `columns` separated by spaces, the last of which may hold spaces itself.
 
     Windows line ends, a byte order mark, blanks at either end of a line, and empty lines are fine.
 
@@ -51,7 +51,7 @@ def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, without line ends, of whatever system.
+    """Read the lines of a text file, without line ends, of whatever system.
 
     Raises:
         DataError: missing, a pipe or a device, or not text.
@@ -68,7 +68,18 @@ def read_lines(path: Path) -> list[str]:
 def column(
     rows: Sequence[Row], at: int, path: Path, what: str, kind: Callable[[str], Any] = int
 ) -> list[Any]:
-    """The fields `at` as whole numbers, or, with `kind` float, as numbers."""
+    """Return one field of every row as a number.
+
+    Args:
+        rows: of a list.
+        at: which field.
+        path: of the list, for messages.
+        what: the number is, for messages.
+        kind: int for whole numbers, float for any.
+
+    Raises:
+        DataError: a field that is no such number; names the line.
+    """
     line = 0
     parse = _whole if kind is int else kind
     try:
@@ -112,7 +123,15 @@ def refuse_repeats(paths: Sequence[str], source: Path) -> None:
 
 
 def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
-    """The fields `at` as relative paths that stay in their folder, with forward slashes.
+    """Return one field of every row as a relative path that stays in its folder.
+
+    Args:
+        rows: of a list.
+        at: which field.
+        path: of the list, for messages.
+
+    Returns:
+        The paths, with forward slashes.
 
     Raises:
         DataError: one is absolute, has a part "..", a drive or NUL in it, or is empty.
@@ -137,7 +156,13 @@ def _plain(path: str) -> str:
 def locate(
     root: str | os.PathLike[str], folders: Sequence[str], files: Sequence[str], source: str
 ) -> Path:
-    """The one of `folders` below `root` ("" is `root` itself) that has all `files`.
+    """Return the folder that holds all `files`.
+
+    Args:
+        root: where to look.
+        folders: below `root`, in order of preference; "" is `root` itself.
+        files: names of files or folders.
+        source: where to get them, a sentence for the message.
 
     Raises:
         DataError: `root` is no folder, or no folder has them; lists those that are missing where
@@ -161,7 +186,7 @@ def locate(
 
 
 def holding(folder: Path) -> str:
-    """' FOLDER holds a, b.' for a message that names what was looked for; '' of no folder."""
+    """Return ' FOLDER holds a, b.' for the end of a message; '' where there is no folder."""
     try:
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError:
@@ -172,9 +197,17 @@ def holding(folder: Path) -> str:
 
 
 def image_root(root: Path, folders: Sequence[str], paths: Sequence[str]) -> Path:
-    """The first of `folders` below `root` in which any top folder of `paths` lies, else the first.
+    """Return the folder that paths in a list start in; copies of a data set nest differently.
 
-    Copies nest differently; which images are missing is found out later, and by name.
+    Which images are missing is found out later, and by name.
+
+    Args:
+        root: where to look.
+        folders: below `root`, in order of preference; "" is `root` itself.
+        paths: of the images.
+
+    Returns:
+        The first of `folders` in which any top folder of `paths` lies, else the first.
     """
     tops = {path.split("/")[0] for path in paths}
     for folder in folders:

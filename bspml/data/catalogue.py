@@ -120,7 +120,7 @@ def load_retrieval(
     classes: str = "official",
     **options: Any,
 ) -> RetrievalData:
-    """A data set of the catalogue, complete.
+    """Load a data set of the catalogue, and refuse it where it is not complete.
 
     Args:
         name: cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table or
@@ -166,7 +166,7 @@ def load_retrieval(
 
 
 def catalogue_entry(name: str) -> Entry:
-    """The entry called `name`.
+    """Return the entry called `name`.
 
     Raises:
         InputError: no such data set; suggests the nearest name.
@@ -182,7 +182,13 @@ def catalogue_entry(name: str) -> Entry:
 def read_entry(
     entry: Entry, name: str, root: str | os.PathLike[str] | None, options: Mapping[str, Any]
 ) -> RetrievalData:
-    """What the lists of a data set say, not yet checked.
+    """Read what the lists of a data set say, without checking it.
+
+    Args:
+        entry: of the catalogue.
+        name: as the user called it, for messages.
+        root: folder of the data set, or None.
+        options: of its reader.
 
     Raises:
         InputError: no root, or an option that this data set has not.

@@ -1,4 +1,4 @@
-"""One look at each image file: whether it is whole, and what is odd about it."""
+"""Checks of image files: whether each can be read to its end, and what is odd about it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,15 @@ class Finding:
 
 
 def look_at(jobs: list[tuple[RetrievalSplit, int]], decode_all: bool) -> Iterator[Finding]:
-    """Findings in order.  Waiting for a disk, and decoding, go on beside each other."""
+    """Look at image files; waiting for a disk, and decoding, go on beside each other.
+
+    Args:
+        jobs: (split, row) of each image.
+        decode_all: decode every image, not only those that do not say where they end.
+
+    Yields:
+        A finding per job, in order.
+    """
     with ThreadPoolExecutor(min(_THREADS, (os.cpu_count() or 1) * 2)) as pool:
         rest = iter(jobs)
         while batch := list(islice(rest, _AHEAD)):

@@ -1,4 +1,4 @@
-"""Files that are either complete or not there.
+"""Writing files so that each is either complete or not there.
 
 A run can be killed, and a disk can fill up, in the middle of any write.  Every file of a run is
 therefore written beside its final name first and moved over it in one step.

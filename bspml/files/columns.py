@@ -1,4 +1,4 @@
-"""Columns of a table by name, the order of its rows, and what a label may be."""
+"""Columns of tables: their names, the order of the rows, and what a label may be."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
 
 
 def column_names(header: Iterable[Any]) -> list[str]:
-    """Names in lower case, without spaces around them."""
+    """Return names of columns in lower case, without spaces around them."""
     return [str(cell).strip().lower() for cell in header]
 
 
@@ -165,7 +165,7 @@ def is_number(cell: str) -> bool:
 
 
 def as_floats(table: np.ndarray) -> np.ndarray:
-    """float64 (N, D) as float32, unless some of it is too large or too small for that."""
+    """Return float64 (N, D) as float32, unless some of it is too large or too small for that."""
     size = np.abs(table[np.isfinite(table) & (table != 0)])
     limits = np.finfo(np.float32)
     fits = size.size == 0 or (size.max() <= limits.max and size.min() >= limits.tiny)

@@ -1,4 +1,4 @@
-"""What a person decided about single labels, and the corrected label file made from it.
+"""What the user decided about single labels, and the corrected label file made from it.
 
 Decisions are a CSV file with the columns index, decision (right, wrong or unsure) and, if wanted,
 label (the label decided on, as a safeguard), new_label (for a wrong one) and name (of the sample,
@@ -59,7 +59,7 @@ class Decision:
     Attributes:
         index: the sample.
         verdict: "right", "wrong" or "unsure".
-        new_label: the right label where the given one is wrong and a person said so, else ''; as
+        new_label: the right label where the given one is wrong and the user said so, else ''; as
             it stands in the file.
         label: the label decided on, '' if the file does not say; likewise.
         where: file and line, for messages.
@@ -76,14 +76,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class CorrectedLabels:
-    """Labels to train on, after a person looked at some.
+    """Labels to train on, after the user looked at some.
 
     Attributes:
         labels: (N,) integers or text, new labels in place.
         weights: (N,) float64 in [0, 1].
         decisions: (N,) text: "right", "wrong", "unsure", or '' where nobody decided.
         names: N names of the samples, or None.
-        fixed: (N,) bool, the weight is a person's word and must not be learned.
+        fixed: (N,) bool, the weight is the user's word and must not be learned.
     """
 
     labels: np.ndarray
@@ -101,7 +101,7 @@ class CorrectedLabels:
 
 
 def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
-    """Decisions in order of index, each index once.
+    """Read decisions, in order of index, each index once.
 
     Raises:
         DataError: missing, not such a table, an unknown verdict, a new label for a label that is
@@ -221,9 +221,14 @@ def _check_sample(made: Decision, labels: Sequence[Any], known: set[str]) -> Non
 
 
 def says_label(said: str, given: str, known: Container[str]) -> bool:
-    """Whether a decision about the label `said`, '' for any, is about one labelled `given`.
+    """Return whether a decision is about a sample of this label.
 
     Whoever writes the file may strip a label, or leave its own leading apostrophe unprotected.
+
+    Args:
+        said: the label decided on, '' for any.
+        given: the label of the sample.
+        known: all labels of the data.
     """
     if not said or said == given:
         return True

@@ -143,6 +143,9 @@ def load(path: str | os.PathLike[str]) -> NoisyLabels:
 
     Raises:
         DataError: missing, damaged, or not such a file; names it.
+
+    Example:
+        >>> noisy = load("noisy.npz")  # doctest: +SKIP
     """
     missing = "no such file of noisy labels."
     with open_regular(path, "noisy labels", missing=missing, faults=FAULTS) as file:

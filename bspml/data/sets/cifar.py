@@ -164,8 +164,18 @@ def cifar10(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
 def cifar100(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
     """CIFAR-100 [Krizhevsky 2009]: 100 classes in 20 superclasses of five.
 
-    Arguments, order and errors as in `cifar10`.  `superclass_of` is what
-    `bspml.noise.sibling_flip` and `sibling_swap` take as groups.
+    `superclass_of` is what `bspml.noise.sibling_flip` and `sibling_swap` take as groups.
+
+    Args:
+        root: the unpacked folder, or the one that holds it.
+        split: "train" or "test".
+
+    Returns:
+        `ImageSplit`, in the order of the files, as `cifar10`.
+
+    Raises:
+        InputError: another split.
+        DataError: as `cifar10`, or a class under another superclass.
     """
     pixels, labels = _load(root, split, CIFAR100_VERSIONS, "CIFAR-100")
     fine = _checked(labels[:, 1], 100, root, "CIFAR-100")

@@ -43,7 +43,7 @@ class EpochRecord:
             'weight below 0.5' as a detector of noisy labels, where the truth is known; samples of
             no class that a label names (outliers) are left out.
         outlier_auroc, outlier_recall: of telling those from right labels, where there are any.
-        notes: sentences for a person, such as a warning of a collapse.
+        notes: sentences for the user, such as a warning of a collapse.
         extra: anything else, JSON values.
     """
 

@@ -173,7 +173,18 @@ class RunFolder:
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> Path:
-    """Write `value` as indented JSON, atomically; NaN and infinity as null."""
+    """Write a value as indented JSON, atomically; NaN and infinity as null.
+
+    Args:
+        path: the file.
+        value: as `to_json` takes it.
+
+    Returns:
+        `path`.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
     return atomic_write(path, to_json(value, indent=2) + "\n")
 
 
