@@ -35,17 +35,6 @@ from bspml.files.columns import column_names, is_number, labels_in, row_order
 from bspml.files.delimited import TableRow, read_rows, read_table, write_table
 from bspml.files.opening import FAULTS, open_regular
 
-__all__ = [
-    "CorrectedLabels",
-    "Decision",
-    "apply_decisions",
-    "is_corrected",
-    "read_corrected",
-    "read_decisions",
-    "says_label",
-    "write_corrected",
-]
-
 DECISIONS = ("right", "wrong", "unsure")
 _NEEDED = ("index", "decision")
 _CORRECTED = ("index", "label", "weight", "decision")

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from bspml.data.sets.folder import ImageFolder, to_mode
+from bspml.data.images import to_mode
+from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError
 
 GREY = np.array([[0, 64], [128, 255]], dtype=np.uint8)
