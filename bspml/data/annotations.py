@@ -16,6 +16,7 @@ from typing import Any
 from bspml.errors import DataError
 from bspml.files.delimited import Row
 from bspml.files.opening import open_regular
+from bspml.words import counted
 
 # Absolute, with a drive, with a part "..", or with NUL in it.
 _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
@@ -80,19 +81,17 @@ def column(
     Raises:
         DataError: a field that is no such number; names the line.
     """
-    line = 0
     parse = _whole if kind is int else kind
-    try:
-        values = []
-        for fields, line in rows:  # noqa: B007  (for the message)
+    values = []
+    for fields, line in rows:
+        try:
             values.append(parse(fields[at]))
-        return values
-    except ValueError:
-        number = "a whole number" if kind is int else "a number"
-        got = next(row.fields[at] for row in rows if row.line == line)
-        raise DataError(
-            f"{path}, line {line}: {what} must be {number}; got {got[:40]!r}."
-        ) from None
+        except ValueError:
+            number = "a whole number" if kind is int else "a number"
+            raise DataError(
+                f"{path}, line {line}: {what} must be {number}; got {fields[at][:40]!r}."
+            ) from None
+    return values
 
 
 def _whole(text: str) -> int:
@@ -110,16 +109,12 @@ def refuse_repeats(paths: Sequence[str], source: Path) -> None:
         paths: of all images of one list.
         source: the list.
     """
-    seen: set[str] = set()
-    for path in paths:
-        if path in seen:
-            times = Counter(paths)
-            twice = [name for name, count in times.items() if count > 1]
-            raise DataError(
-                f"{source}: lists {len(twice)} image{'s' * (len(twice) > 1)} more than once, such "
-                f"as {path[:120]}. Get the file again."
-            )
-        seen.add(path)
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{source}: lists {counted(len(twice), 'image')} more than once, such as "
+            f"{twice[0][:120]}. Get the file again."
+        )
 
 
 def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:

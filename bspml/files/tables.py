@@ -17,6 +17,7 @@ as they stand.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from io import BufferedIOBase
@@ -47,8 +48,6 @@ from bspml.files.delimited import write_table
 from bspml.files.opening import FAULTS, open_regular
 from bspml.files.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
 from bspml.tensors.checks import check_embeddings, encode_labels
-
-__all__ = ["read_embeddings", "read_labels", "read_names", "read_texts", "write_labels"]
 
 Reader = Callable[[BufferedIOBase], Any]
 
@@ -155,6 +154,23 @@ def read_names(path: str | os.PathLike[str]) -> list[str] | None:
     """
     columns = read_texts(path)
     return next((columns[name] for name in NAME_COLUMNS if name in columns), None)
+
+
+def fitting_names(path: str | os.PathLike[str], n: int) -> tuple[str, ...] | None:
+    """Read the names of samples from a file of their labels or embeddings, where it has any.
+
+    Args:
+        path: the file.
+        n: number of samples.
+
+    Returns:
+        n names; None where the file has none, another number, or cannot be read for names.
+    """
+    names = None
+    if Path(path).suffix.lower() != ".txt":  # whose lines are the labels
+        with contextlib.suppress(DataError):  # of an archive that holds other things, too
+            names = read_names(path)
+    return tuple(names) if names is not None and len(names) == n else None
 
 
 def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]) -> Path:

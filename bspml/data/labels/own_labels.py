@@ -12,9 +12,7 @@ class that trains to one that is held out goes there with its label.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -30,7 +28,7 @@ from bspml.data.labels.decisions import (
 )
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.errors import DataError
-from bspml.files.tables import read_labels, read_names
+from bspml.files.tables import fitting_names, read_labels
 from bspml.words import counted
 
 __all__ = ["OwnLabels", "located", "own_labels", "rows_by_name"]
@@ -94,12 +92,9 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
         given = read_corrected(file)
     else:
         labels = read_labels(file)
-        names = None
-        with suppress(DataError):
-            names = read_names(file) if Path(file).suffix.lower() != ".txt" else None
         blank = np.full(len(labels), "", dtype="<U6")
-        known = tuple(names) if names is not None and len(names) == len(labels) else None
-        given = CorrectedLabels(labels, np.ones(len(labels)), blank, known)
+        names = fitting_names(file, len(labels))
+        given = CorrectedLabels(labels, np.ones(len(labels)), blank, names)
     origin, n, m = train.origin, len(given.labels), len(train.origin.labels)
     rows = rows_by_name(given.names, origin)
     notes = []
