@@ -32,6 +32,7 @@ from bspml.data.sets import (
     sop,
 )
 from bspml.errors import DataError, InputError
+from bspml.files.opening import reason
 from bspml.tensors.checks import check_choice
 
 
@@ -209,7 +210,7 @@ def read_entry(
         if isinstance(err, DataError):
             raise
         # A name that is too long, a disk that went away.
-        raise DataError(f"{root!s:.200}: cannot be read ({err.strerror or err}).") from err
+        raise DataError(f"{root!s:.200}: cannot be read ({reason(err)}).") from err
 
 
 def _regroup(data: RetrievalData, classes: str, entry: Entry) -> RetrievalData:
