@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
+from typing import Any
 
 _SHOWS_AS_NONE = 0.0005
+_SHOWN = 5  # numbers of rows that a message lists
 
 
 def did_you_mean(
@@ -86,3 +88,15 @@ def noise_sentence(
         return f"The {estimate}{', maybe none' if maybe_none else ''}; {on_top}."
     range_ = f"Between {percent(interval[0])} and {percent(upper_bound)} % of the labels are wrong"
     return f"{range_}{', maybe none' if maybe_none else ''}: the {estimate}, and {on_top}."
+
+
+def some_of(rows: Iterable[Any]) -> str:
+    """Return the first few of `rows` as text.
+
+    Example:
+        >>> some_of([3, 17]), some_of(range(12))
+        ('3, 17', '0, 1, 2, 3, 4, ... (12 in all)')
+    """
+    numbers = [int(row) for row in rows]
+    text = ", ".join(map(str, numbers[:_SHOWN]))
+    return text if len(numbers) <= _SHOWN else f"{text}, ... ({len(numbers)} in all)"

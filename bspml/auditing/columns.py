@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import pandas as pd
@@ -40,7 +39,7 @@ def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
     }
 
 
-def read_arrays(path: Path) -> tuple[str, dict[str, Any]]:
+def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     """Read the archive of an audit.
 
     Returns:
@@ -50,7 +49,7 @@ def read_arrays(path: Path) -> tuple[str, dict[str, Any]]:
         ValueError: the arrays are not those of N samples.
         KeyError: one is missing.  What `numpy.load` raises on damage passes, too.
     """
-    with np.load(path, allow_pickle=False) as archive:
+    with np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     fields["texts"] = arrays.get("texts")

@@ -17,16 +17,17 @@ from bspml.auditing.columns import ARRAYS, column, read_arrays, table_arrays
 from bspml.auditing.folder import MARK, check_folder, check_identity, complete_mark, write_together
 from bspml.auditing.page_data import page_data
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files.atomic import Content, is_special
+from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
+from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
-from bspml.files.tables import FAULTS
 from bspml.report.models import PageData, load_page
 
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
 
 _SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
+_AGAIN = "Run the audit again."
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")
 
@@ -139,12 +140,16 @@ def load_fields(folder: Path) -> dict[str, Any]:
             "interval": (low, high),
             "notes": tuple(_text(note) for note in mark["notes"]),
         }
-    path = folder / "audit.npz"
-    if is_special(path):
-        raise RunError(f"{path}: is a pipe or a device. Run the audit again.")
     shown = load_page(folder / "page.json", mark["id"]).pictures()
-    with _reading(path):
-        identity, arrays = read_arrays(path)
+    with open_regular(
+        folder / "audit.npz",
+        "the arrays of an audit",
+        RunError,
+        missing=f"no such file. {_AGAIN}",
+        remedy=_AGAIN,
+        faults=FAULTS,
+    ) as file:
+        identity, arrays = read_arrays(file)
     check_identity(folder, identity, mark)
     # Links start from the folder's page.
     pictures = {
@@ -159,9 +164,8 @@ def _reading(path: Path) -> Iterator[None]:
     """One sentence for whatever damaged or edited contents raise."""
     try:
         yield
-    except (*FAULTS, TypeError, AttributeError, MemoryError) as err:
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise RunError(f"{path}: cannot be read ({reason}). Run the audit again.") from err
+    except FAULTS as err:
+        raise RunError(f"{path}: cannot be read ({reason(err)}). {_AGAIN}") from err
 
 
 def _text(value: Any) -> str:

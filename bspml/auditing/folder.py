@@ -19,7 +19,8 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import RunError, UserError
-from bspml.files.atomic import Content, atomic_write, is_leftover, is_special
+from bspml.files.atomic import Content, atomic_write, is_leftover
+from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
 
 MARK = "audit.json"
@@ -38,11 +39,10 @@ def is_audit_folder(folder: Path) -> bool:
 
 def _mark(folder: Path) -> dict[str, Any]:
     """What the mark says, {} without one."""
-    if is_special(folder / MARK):
-        return {}
     try:
-        found = json.loads((folder / MARK).read_text("utf-8", errors="surrogatepass"))
-    except (OSError, ValueError):
+        with open_regular(folder / MARK, "the mark of an audit") as file:
+            found = json.loads(file.read().decode("utf-8", "surrogatepass"))
+    except ValueError:  # a DataError among them
         return {}
     return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
 
@@ -206,7 +206,7 @@ def write_together(
         if isinstance(err, RunError):
             raise
         raise RunError(
-            f"{folder}: the audit cannot be written ({err.strerror or err}); run it again."
+            f"{folder}: the audit cannot be written ({reason(err)}); run it again."
         ) from err
     finally:
         shutil.rmtree(aside, ignore_errors=True)

@@ -9,6 +9,7 @@ labels the right one is suggested for 3 to 4 more of 100).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,14 @@ from bspml.statistics.noise_rate import (
     no_estimate,
     why_unjudgeable,
 )
-from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
+from bspml.tensors.checks import (
+    Labels,
+    check_choice,
+    check_embeddings,
+    check_whole,
+    encode_labels,
+    some_of,
+)
 from bspml.tensors.unit_rows import grid_unit_rows
 
 
@@ -79,12 +87,12 @@ def audit(
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
+    encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     listed = _check_names(names, len(embeddings))
-    given = plain_labels(encoded.classes)[encoded.codes.numpy()]
-    _check_not_empty(given)
-    stats = contrastive_statistics(embeddings, given, a=a)
+    _check_not_empty(encoded)
+    stats = contrastive_statistics(embeddings, encoded, a=a)
     reason = why_unjudgeable(stats)
     if reason:
         estimate = no_estimate(stats, reason)
@@ -94,7 +102,7 @@ def audit(
     weights = keep_weights(stats, estimate, estimate.supported_rate)
     # To leave a right one out as a reference costs little, to keep a wrong one more.
     references = keep_weights(stats, estimate, estimate.noise_rate)
-    cleaned = _second_pass(embeddings, given, references, stats)
+    cleaned = _second_pass(embeddings, encoded, references, stats)
     codes, other = stats.codes.numpy(), cleaned.other_class.numpy()
     margin, suggested = _suggestions(stats, cleaned)
     if reason:  # what is left of the margins is rounding
@@ -108,7 +116,7 @@ def audit(
         upper_bound=1.0 if estimate.upper_bound is None else estimate.upper_bound,
         sentence=estimate.sentence,
         notes=(*estimate.notes, *_note_on_weights(estimate)),
-        labels=given,
+        labels=stats.classes[codes],
         names=listed,
         p_values=estimate.p_values.numpy(),
         q_values=estimate.q_values.numpy(),
@@ -135,11 +143,12 @@ def _check_names(names: Sequence[str] | None, n: int) -> np.ndarray:
     return np.array([str(name) for name in names], dtype=str)
 
 
-def _check_not_empty(labels: np.ndarray) -> None:
-    empty = empty_rows(labels.tolist()) if labels.dtype.kind == "U" else []
+def _check_not_empty(labels: Labels) -> None:
+    empty = empty_rows(labels.classes.tolist()) if labels.classes.dtype.kind == "U" else []
     if empty:
+        rows = np.flatnonzero(np.isin(labels.codes.numpy(), empty))
         raise InputError(
-            f"`labels` must not be empty; rows {some_of(empty)} are. Name these labels, or drop "
+            f"`labels` must not be empty; rows {some_of(rows)} are. Name these labels, or drop "
             "the samples."
         )
 
@@ -175,13 +184,14 @@ def keep_weights(stats: ContrastiveStatistics, estimate: NoiseEstimate, rate: fl
 
 def _second_pass(
     embeddings: Float[Tensor, "N D"],
-    labels: np.ndarray,
+    labels: Labels,
     weights: np.ndarray,
     stats: ContrastiveStatistics,
 ) -> ContrastiveStatistics:
     """Statistics without the samples of weight 0 as references, where enough remain."""
     remaining = (weights > 0) & ~np.isin(np.arange(len(weights)), stats.zero_rows.numpy())
-    if remaining.all() or len(np.unique(labels[remaining])) < 2 or not (weights == 0).any():
+    classes = np.unique(labels.codes.numpy()[remaining])
+    if remaining.all() or len(classes) < 2 or not (weights == 0).any():
         return stats
     return contrastive_statistics(embeddings, labels, weights, a=stats.a)
 

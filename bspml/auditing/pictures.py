@@ -15,7 +15,7 @@ import torch
 
 from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -148,13 +148,11 @@ def _from_file(path: Path) -> Any | None:
     """A small RGB image, or None if the file cannot be read as one."""
     from PIL import Image
 
-    if is_special(path):
-        return None
     try:
-        with warnings.catch_warnings():
+        with open_regular(path, "an image") as file, warnings.catch_warnings():
             # What decoders remark on damaged files is not for whoever asked about labels.
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
+            with Image.open(file) as image:
                 image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
                 small = to_mode(image, "RGB")
         small.thumbnail((_SIDE, _SIDE))

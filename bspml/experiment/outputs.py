@@ -24,7 +24,13 @@ from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Outputs, Workplace
 from bspml.experiment.words import versions
 from bspml.files.atomic import atomic_write
-from bspml.files.run import SUSPECT_BELOW, RunFolder, read_weights, write_weights
+from bspml.files.run import (
+    SUSPECT_BELOW,
+    RunFolder,
+    WeightsTable,
+    read_weights,
+    write_weights,
+)
 from bspml.networks import embed
 from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
 from bspml.report.page import render_page
@@ -134,8 +140,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
         ["decided"] if decided[row] else [word for word, holds in words.items() if holds[row]]
         for row in range(len(weights))
     ]
-    write_weights(
-        file,
+    table = WeightsTable(
         data.labels,
         weights,
         flags=flags,
@@ -144,8 +149,9 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
         is_outlier=outliers if outliers is not None and outliers.any() else None,
         true_labels=data.true_labels,
         names=data.names,
-        sigma=quality.sigma,
+        sigma=None if quality.sigma is None else quality.sigma.cpu().numpy(),
     )
+    write_weights(file, table)
 
 
 def _decided(data: ExperimentData) -> np.ndarray:

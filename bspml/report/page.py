@@ -8,6 +8,7 @@ as text, never as HTML, and a Content-Security-Policy lets no script but the pag
 from __future__ import annotations
 
 import base64
+import contextlib
 import hashlib
 import json
 import os
@@ -17,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bspml.errors import MissingDependencyError
-from bspml.files.atomic import is_special
+from bspml.errors import DataError, MissingDependencyError
+from bspml.files.opening import open_regular
 from bspml.report.figures import BARS, class_bars, epoch_curves, p_value_histogram
 from bspml.report.models import Neighbour, PageData
 from bspml.report.saving import inline_svg
@@ -86,13 +87,9 @@ def image_url(image: str | None) -> str | None:
 
 def is_page(path: str | os.PathLike[str]) -> bool:
     """Return whether this file was made by `render_page`."""
-    if is_special(path):
-        return False
-    try:
-        content = Path(path).read_bytes()
-    except OSError:
-        return False
-    return f'"{_KEY}'.encode() in content
+    with contextlib.suppress(DataError), open_regular(path, "a page") as file:
+        return f'"{_KEY}'.encode() in file.read()
+    return False
 
 
 def _read(name: str) -> str:

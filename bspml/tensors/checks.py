@@ -16,22 +16,9 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
-
-_SHOWN = 5  # how many offending rows a message lists
+from bspml.words import some_of as some_of  # readers without torch take it from there
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes that compute
-
-
-def some_of(rows: Any) -> str:
-    """Name the first few of `rows`.
-
-    Example:
-        >>> some_of([3, 17, 40, 41, 50, 51])
-        '3, 17, 40, 41, 50, ... (6 in all)'
-    """
-    rows = [int(r) for r in rows]
-    text = ", ".join(str(r) for r in rows[:_SHOWN])
-    return text if len(rows) <= _SHOWN else f"{text}, ... ({len(rows)} in all)"
 
 
 def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
@@ -162,7 +149,8 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
     fit int64, entries behind a mask.
 
     Args:
-        labels: (N,) tensor, array or list of integers, integral floats, bools or strings.
+        labels: (N,) tensor, array or list of integers, integral floats, bools or strings; or
+            `Labels`, which are returned as they are.
         n: the length it must have, if known.
         name: the caller's argument name, for messages.
 
@@ -178,6 +166,9 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         >>> labels.codes, labels.classes.tolist()
         (tensor([1, 0, 1]), ['cat', 'dog'])
     """
+    if isinstance(labels, Labels):
+        _check_length(len(labels.codes), n, name)
+        return labels
     array = _label_array(labels, name)
     if array.ndim != 1:
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
@@ -185,10 +176,7 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
             f"`{name}` must be one label per sample, shape (N,); got "
             f"{array.shape if array.ndim else _kind(labels)}.{hint}"
         )
-    if n is not None and len(array) != n:
-        raise InputError(
-            f"`{name}` must have one entry per embedding, ({n},); got ({len(array)},)."
-        )
+    _check_length(len(array), n, name)
     if array.dtype.kind == "O":
         array = _label_objects(array, name)
     if array.dtype.kind == "f":
@@ -197,6 +185,11 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         raise InputError(f"`{name}` must be integers or strings; got dtype {array.dtype}.")
     classes, codes = np.unique(array, return_inverse=True)
     return Labels(torch.from_numpy(codes.reshape(-1).astype(np.int64)), classes)
+
+
+def _check_length(length: int, n: int | None, name: str) -> None:
+    if n is not None and length != n:
+        raise InputError(f"`{name}` must have one entry per embedding, ({n},); got ({length},).")
 
 
 def _label_array(labels: Any, name: str) -> np.ndarray:

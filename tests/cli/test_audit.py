@@ -111,7 +111,7 @@ def test_fail_above_exits_3_and_only_then(case, capsys):
         (["x.npy", "y.npy", "--names", "x.npy"], "has no names"),
         (["x.npy", "y.npy", "--names", "names.txt"], "has 2 names; the data has 60"),
         (["x.npy", "y.npy", "--images", "."], "none of the samples' names is a file"),
-        (["x.npy", "y.npy", "--apply", "none.csv"], "none.csv: cannot be read"),
+        (["x.npy", "y.npy", "--apply", "none.csv"], "none.csv: no such file; expected a CSV file"),
         (["x.npy", "y.npy", "--device", "cuda:99"], "cuda:99 is not available"),
         (["x.npy", "same.npy"], "at least two classes"),
         (["data.csv"], "Or give LABELS as a file of their own"),

@@ -5,7 +5,7 @@ import pytest
 
 from bspml.data.catalogue import CATALOGUE, load_retrieval
 from bspml.data.completeness import missing_paths
-from bspml.data.sets.cifar_names import CIFAR10_CLASSES
+from bspml.data.sets.cifar import CIFAR10_CLASSES
 from bspml.errors import DataError, InputError
 from helpers.published_trees import image_at, write_lines
 

@@ -441,7 +441,7 @@ def test_a_damaged_record_is_noticed_before_training(finished, tmp_path, capsys)
     ("setting", "said"),
     [
         ("sampler.classes_per_batch=100", "`sampler.classes_per_batch` is 100"),
-        ("network.weights=x.pt", "there is no file x.pt"),
+        ("network.weights=x.pt", "x.pt: no such file"),
         ("evaluation.ks=[100000]", "`evaluation.ks` asks for the 100000 nearest"),
     ],
 )

@@ -11,11 +11,23 @@ import pytest
 
 from bspml.cli import main
 from bspml.errors import RunError
-from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json, write_weights
+from bspml.files.run import (
+    EpochRecord,
+    RecordLog,
+    RunFolder,
+    WeightsTable,
+    write_json,
+    write_weights,
+)
 from bspml.report.models import PageData, save_page
 from bspml.report.page import render_page
 from bspml.report.run_page import run_page, run_suspects, write_suspects
 from bspml.report.samples import Samples
+
+
+def table_of_four(flags=((),) * 4, names=None):
+    weights = np.array([1.0, 0.0, 1.0, 0.25])
+    return WeightsTable(np.array(list("aabb")), weights, flags, names=names)
 
 
 @pytest.fixture
@@ -30,7 +42,7 @@ def run(tmp_path):
                 noise_rate_low=0.2, noise_rate_high=0.3, recall_at_k={1: 0.5}, detection_auroc=0.9,
             )
         )  # fmt: skip
-    write_weights(folder.weights, ["a", "a", "b", "b"], [1.0, 0.0, 1.0, 0.25])
+    write_weights(folder.weights, table_of_four())
     return folder
 
 
@@ -69,7 +81,7 @@ def test_a_runs_page_says_how_many_right_labels_are_suspicious_where_that_is_kno
 def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
     flags = [(), ("decided",), (), ("suspect",)]
     names = ["a/1.jpg", "a/2.jpg", "b/1.jpg", "b/2.jpg"]
-    write_weights(run.weights, list("aabb"), [1.0, 0.0, 1.0, 0.25], flags=flags, names=names)
+    write_weights(run.weights, table_of_four(flags, names))
     data = run_page(run)
     facts = dict(data.facts)
     assert (facts["Suspicious"], facts["Decided by a person"]) == ("1", "1")

@@ -1,4 +1,4 @@
-"""What a person's decisions did to the labels, in words: counts, and classes that look misspelt."""
+"""What the user's decisions did to the labels, in words: counts, and classes that look misspelt."""
 
 from __future__ import annotations
 

@@ -16,9 +16,8 @@ import torch
 
 from bspml.data import noise
 from bspml.data.image_split import ImageSplit, held_out_rows
-from bspml.data.sets.cifar import cifar10, cifar100
+from bspml.data.sets.cifar import CIFAR10_CONFUSIONS, cifar10, cifar100
 from bspml.data.sets.cifar_n import cifar_n
-from bspml.data.sets.cifar_names import CIFAR10_CONFUSIONS
 from bspml.data.sets.digits import digits
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.experiment.config import ClassificationConfig

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,9 +10,15 @@ from bspml.experiment.classification.data import TaskData
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.scoring import final_row
 from bspml.experiment.config import ClassificationConfig
-from bspml.files.atomic import atomic_write
 from bspml.files.cells import label_cells
-from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder, write_weights
+from bspml.files.delimited import write_table
+from bspml.files.run import (
+    SUSPECT_BELOW,
+    EpochRecord,
+    RunFolder,
+    WeightsTable,
+    write_weights,
+)
 from bspml.report import tables
 from bspml.report.tables import Results
 from bspml.shapes import Tensor
@@ -66,11 +70,13 @@ def write_samples(folder: RunFolder, data: TaskData, loss: SampleLoss, outputs: 
     doubted = (trust < SUSPECT_BELOW).tolist()
     write_weights(
         folder.weights,
-        given,
-        trust.double(),
-        flags=[["suspect"] if d else [] for d in doubted],
-        is_noisy=data.is_noisy,
-        true_labels=true,
+        WeightsTable(
+            given,
+            trust.double().numpy(),
+            flags=[["suspect"] if d else [] for d in doubted],
+            is_noisy=data.is_noisy.numpy(),
+            true_labels=true,
+        ),
     )
     columns = {"index": [str(i) for i in range(len(given))]}
     if data.classes:
@@ -83,11 +89,7 @@ def write_samples(folder: RunFolder, data: TaskData, loss: SampleLoss, outputs: 
         columns["predicted"] = _numbers(outputs)
     columns["loss"] = _numbers(loss.plain(outputs, data.targets))
     columns["weight"] = _numbers(weight)
-    text = io.StringIO()
-    writer = csv.writer(text)  # RFC 4180: lines end in CR LF
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    atomic_write(folder.path / "predictions.csv", text.getvalue())
+    write_table(folder.path / "predictions.csv", columns)
 
 
 def _labels(data: TaskData, targets: Tensor) -> np.ndarray:

@@ -21,7 +21,7 @@ from bspml.experiment.config.classification import ClassificationConfig
 from bspml.experiment.config.messages import describe, shown, unknown_key, valid_keys
 from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 from bspml.words import did_you_mean
 
 COMMAND_LINE = "command line"
@@ -155,17 +155,9 @@ def dump_config(config: BaseModel) -> str:
 
 
 def _read_file(path: Path) -> dict[Any, Any]:
-    if is_special(path):
-        raise ConfigError(f"{path}: is a pipe or a device; give a YAML file")
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file{_near_file(path)}") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder; give a YAML file in it") from None
-    except OSError as err:
-        raise ConfigError(f"{path}: cannot be read ({err.strerror or err})") from None
+    missing = f"no such file{_near_file(path)}"
+    with open_regular(path, "a YAML file", ConfigError, missing=missing) as file:
+        raw = file.read(_MAX_BYTES + 1)
     if len(raw) > _MAX_BYTES or b"\0" in raw:
         raise ConfigError(f"{path}: is not a text file; expected YAML such as configs/glyphs.yaml")
     try:

@@ -1,4 +1,4 @@
-"""Pickles that may hold numbers, text, lists, dictionaries and numpy arrays, and nothing else.
+"""A reader of pickles that hold numbers, text, lists, dictionaries and arrays, and nothing else.
 
 A pickle can run any code when it is opened, and data sets come from strangers.  Here no name in
 the file reaches anything real: the few names an array is pickled with stand for small classes of

@@ -7,7 +7,7 @@ import struct
 import numpy as np
 import pytest
 
-from bspml.data.sets import cifar_pickle
+from bspml.data import array_pickles
 from helpers.comparisons import same
 
 VALUES = {
@@ -28,13 +28,13 @@ VALUES = {
 @pytest.mark.parametrize("protocol", range(5))
 @pytest.mark.parametrize("name", VALUES)
 def test_values_come_back_as_numpy_would_give_them(name, protocol):
-    read = cifar_pickle.loads(pickle.dumps({name: VALUES[name]}, protocol))
+    read = array_pickles.loads(pickle.dumps({name: VALUES[name]}, protocol))
     assert same(read, {name: VALUES[name]})
 
 
 def test_an_array_of_objects_comes_as_a_list():
     array = np.array([{"a": np.arange(3)}], dtype=object)
-    assert same(cifar_pickle.loads(pickle.dumps(array, 4)), [{"a": np.arange(3)}])
+    assert same(array_pickles.loads(pickle.dumps(array, 4)), [{"a": np.arange(3)}])
 
 
 def python2_pickle(pixels, labels):
@@ -55,7 +55,7 @@ def test_python_2_wrote_arrays_that_are_read_too():
     data = python2_pickle(pixels, [3, 1])
     reference = pickle.loads(data, encoding="latin1")
     assert np.array_equal(reference["data"], pixels)
-    assert same(cifar_pickle.loads(data), {"data": pixels, "labels": [3, 1]})
+    assert same(array_pickles.loads(data), {"data": pixels, "labels": [3, 1]})
 
 
 class Runs:
@@ -73,7 +73,7 @@ def test_code_does_not_run(tmp_path, protocol):
     marker = tmp_path / "ran"
     data = pickle.dumps({"data": Runs(os.mkdir, str(marker))}, protocol)
     with pytest.raises(pickle.UnpicklingError, match=r"it names \w+.mkdir, which no data needs"):
-        cifar_pickle.loads(data)
+        array_pickles.loads(data)
     assert not marker.exists()
 
 
@@ -93,24 +93,24 @@ def test_code_does_not_run(tmp_path, protocol):
 )
 def test_only_plain_arrays_are_built(value, message):
     with pytest.raises(pickle.UnpicklingError, match=message):
-        cifar_pickle.loads(pickle.dumps(value, 2))
+        array_pickles.loads(pickle.dumps(value, 2))
 
 
 def test_an_array_with_too_few_bytes_is_refused():
     data = pickle.dumps(np.arange(5, dtype=np.uint8), 2)
     assert data.count(b"K\x05\x85") == 1
     with pytest.raises(pickle.UnpicklingError, match="has 5 bytes"):
-        cifar_pickle.loads(data.replace(b"K\x05\x85", b"K\x06\x85"))
+        array_pickles.loads(data.replace(b"K\x05\x85", b"K\x06\x85"))
 
 
 def test_damage_anywhere_is_an_unpickling_error_or_plain_data():
     sound = pickle.dumps({"data": np.arange(4, dtype=np.uint8), "labels": [1, 2]}, 2)
     for place in range(len(sound)):
         with pytest.raises(pickle.UnpicklingError):
-            cifar_pickle.loads(sound[:place])
+            array_pickles.loads(sound[:place])
         for byte in (0, 0x2E, 0x52, 0xFF):
             damaged = sound[:place] + bytes([byte]) + sound[place + 1 :]
             try:
-                cifar_pickle.loads(damaged)
+                array_pickles.loads(damaged)
             except pickle.UnpicklingError:
                 continue

@@ -1,4 +1,4 @@
-"""Annotation lists: text files with one image a line, read with care for what they may hold.
+"""Annotation lists of published data sets: text files with one image a line, read with care.
 
 Lists come from strangers and are edited by hand.  A path in one must stay inside the data set's
 folder; every error names the file and the line.
@@ -11,10 +11,12 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.delimited import Row
+from bspml.files.opening import open_regular
+from bspml.words import counted
 
 # Absolute, with a drive, with a part "..", or with NUL in it.
 _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
@@ -23,15 +25,8 @@ _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
 _NAMED = 5  # entries of a folder that a message names
 
 
-class Row(NamedTuple):
-    """The fields of one line, and which line it is, for messages."""
-
-    fields: tuple[str, ...]
-    line: int
-
-
 def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
-    """The lines of a list of `columns` separated by spaces; the last may hold spaces itself.
+    """Read a list of `columns` separated by spaces, the last of which may hold spaces itself.
 
     Windows line ends, a byte order mark, blanks at either end of a line, and empty lines are fine.
 
@@ -57,19 +52,15 @@ def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
 
 
 def read_lines(path: Path) -> list[str]:
-    """The lines of a text file, without line ends, of whatever system.
+    """Read the lines of a text file, without line ends, of whatever system.
 
     Raises:
         DataError: missing, a pipe or a device, or not text.
     """
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not a list. Remove it.")
+    with open_regular(path, "a list", missing="is missing.") as file:
+        content = file.read()
     try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except FileNotFoundError as err:
-        raise DataError(f"{path}: is missing.") from err
-    except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+        text = content.decode("utf-8-sig")
     except UnicodeDecodeError as err:
         raise DataError(f"{path}: is not text ({err.reason} at byte {err.start}).") from err
     return re.split(r"\r\n|\n|\r", text)
@@ -78,20 +69,29 @@ def read_lines(path: Path) -> list[str]:
 def column(
     rows: Sequence[Row], at: int, path: Path, what: str, kind: Callable[[str], Any] = int
 ) -> list[Any]:
-    """The fields `at` as whole numbers, or, with `kind` float, as numbers."""
-    line = 0
+    """Return one field of every row as a number.
+
+    Args:
+        rows: of a list.
+        at: which field.
+        path: of the list, for messages.
+        what: the number is, for messages.
+        kind: int for whole numbers, float for any.
+
+    Raises:
+        DataError: a field that is no such number; names the line.
+    """
     parse = _whole if kind is int else kind
-    try:
-        values = []
-        for fields, line in rows:  # noqa: B007  (for the message)
+    values = []
+    for fields, line in rows:
+        try:
             values.append(parse(fields[at]))
-        return values
-    except ValueError:
-        number = "a whole number" if kind is int else "a number"
-        got = next(row.fields[at] for row in rows if row.line == line)
-        raise DataError(
-            f"{path}, line {line}: {what} must be {number}; got {got[:40]!r}."
-        ) from None
+        except ValueError:
+            number = "a whole number" if kind is int else "a number"
+            raise DataError(
+                f"{path}, line {line}: {what} must be {number}; got {fields[at][:40]!r}."
+            ) from None
+    return values
 
 
 def _whole(text: str) -> int:
@@ -109,20 +109,24 @@ def refuse_repeats(paths: Sequence[str], source: Path) -> None:
         paths: of all images of one list.
         source: the list.
     """
-    seen: set[str] = set()
-    for path in paths:
-        if path in seen:
-            times = Counter(paths)
-            twice = [name for name, count in times.items() if count > 1]
-            raise DataError(
-                f"{source}: lists {len(twice)} image{'s' * (len(twice) > 1)} more than once, such "
-                f"as {path[:120]}. Get the file again."
-            )
-        seen.add(path)
+    twice = [path for path, count in Counter(paths).items() if count > 1]
+    if twice:
+        raise DataError(
+            f"{source}: lists {counted(len(twice), 'image')} more than once, such as "
+            f"{twice[0][:120]}. Get the file again."
+        )
 
 
 def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
-    """The fields `at` as relative paths that stay in their folder, with forward slashes.
+    """Return one field of every row as a relative path that stays in its folder.
+
+    Args:
+        rows: of a list.
+        at: which field.
+        path: of the list, for messages.
+
+    Returns:
+        The paths, with forward slashes.
 
     Raises:
         DataError: one is absolute, has a part "..", a drive or NUL in it, or is empty.
@@ -147,7 +151,13 @@ def _plain(path: str) -> str:
 def locate(
     root: str | os.PathLike[str], folders: Sequence[str], files: Sequence[str], source: str
 ) -> Path:
-    """The one of `folders` below `root` ("" is `root` itself) that has all `files`.
+    """Return the folder that holds all `files`.
+
+    Args:
+        root: where to look.
+        folders: below `root`, in order of preference; "" is `root` itself.
+        files: names of files or folders.
+        source: where to get them, a sentence for the message.
 
     Raises:
         DataError: `root` is no folder, or no folder has them; lists those that are missing where
@@ -171,7 +181,7 @@ def locate(
 
 
 def holding(folder: Path) -> str:
-    """' FOLDER holds a, b.' for a message that names what was looked for; '' of no folder."""
+    """Return ' FOLDER holds a, b.' for the end of a message; '' where there is no folder."""
     try:
         names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("."))
     except OSError:
@@ -182,9 +192,17 @@ def holding(folder: Path) -> str:
 
 
 def image_root(root: Path, folders: Sequence[str], paths: Sequence[str]) -> Path:
-    """The first of `folders` below `root` in which any top folder of `paths` lies, else the first.
+    """Return the folder that paths in a list start in; copies of a data set nest differently.
 
-    Copies nest differently; which images are missing is found out later, and by name.
+    Which images are missing is found out later, and by name.
+
+    Args:
+        root: where to look.
+        folders: below `root`, in order of preference; "" is `root` itself.
+        paths: of the images.
+
+    Returns:
+        The first of `folders` in which any top folder of `paths` lies, else the first.
     """
     tops = {path.split("/")[0] for path in paths}
     for folder in folders:

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from bspml.data.lists import Row, column, holding, image_root, locate, read_rows, safe_paths
+from bspml.data.annotations import Row, column, holding, image_root, locate, read_rows, safe_paths
 from bspml.errors import DataError
 
 
@@ -38,7 +38,7 @@ def test_short_lines_and_what_is_no_list_are_named(tmp_path):
     os.mkfifo(tmp_path / "p.txt")
     with pytest.raises(DataError, match=r"p\.txt: is a pipe"):
         read_rows(tmp_path / "p.txt", ("id",))
-    with pytest.raises(DataError, match="cannot be read"):
+    with pytest.raises(DataError, match="is a folder, not a list"):
         read_rows(tmp_path, ("id",))
 
 
