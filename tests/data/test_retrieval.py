@@ -9,21 +9,10 @@ import torch
 from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
 from bspml.data.transforms import Whole
 from bspml.errors import DataError, InputError
-from helpers.published_trees import image_at
 
 
 def names(*labels):
     return np.array(labels, dtype=str)
-
-
-@pytest.fixture
-def photos(tmp_path):
-    paths = [f"{c}/{i}.jpg" for c in "ab" for i in range(3)]
-    for i, path in enumerate(paths):
-        image_at(tmp_path / path, shade=80 + 20 * i, size=(20, 16))
-    boxes = np.tile([10.0, 0.0, 20.0, 16.0], (6, 1))
-    labels = names(*"aaabbb")
-    return RetrievalSplit("train", labels, root=tmp_path, paths=tuple(paths), boxes=boxes)
 
 
 def test_classes_and_codes_follow_the_names():
