@@ -176,6 +176,11 @@ class Histogram(_Record):
         Args:
             p_values: (N,) in [0, 1], NaN where a label was not judged.
             noise_rate: estimated share of the judged labels that are wrong at random, in [0, 1].
+
+        Example:
+            >>> histogram = Histogram.of(np.array([0.01, 0.02, 0.9, np.nan]), noise_rate=0.5)
+            >>> histogram.counts[0], sum(histogram.counts), histogram.null_level
+            (2, 3, 0.0375)
         """
         judged = p_values[~np.isnan(p_values)]
         counts = np.histogram(judged, _BINS, (0, 1))[0]
@@ -240,6 +245,10 @@ def check_record(kind: type[Model], values: object, path: str | os.PathLike[str]
 
     Raises:
         RunError: the values are not such a record; names the file, the row and the field.
+
+    Example:
+        >>> check_record(Histogram, {"counts": [3, 1], "null_level": 1.0}, "page.json").counts
+        (3, 1)
     """
     try:
         return kind.model_validate(values)

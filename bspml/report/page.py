@@ -35,6 +35,11 @@ def render_page(data: PageData) -> str:
 
     Raises:
         MissingDependencyError: Jinja2 is not installed.
+
+    Example:
+        >>> text = render_page(PageData(title="My audit", sentence="Few labels are wrong."))
+        >>> text.count("<h1>Few labels are wrong.</h1>")
+        1
     """
     try:
         import jinja2
@@ -72,6 +77,10 @@ def image_url(image: str | None) -> str | None:
     Raster data URIs pass.  A path must be relative: no scheme, no drive, no leading slash or
     backslash; it is percent-encoded byte by byte, so that names with #, ?, % or bytes that are not
     UTF-8 find their file and nothing in a name acts as part of a URL.
+
+    Example:
+        >>> image_url("birds/50% #1.png"), image_url("javascript:alert(1)")
+        ('birds/50%25%20%231.png', None)
     """
     if not image:
         return None

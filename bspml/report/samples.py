@@ -31,6 +31,12 @@ class Samples:
 
     Raises:
         InputError: columns of different lengths.
+
+    Example:
+        >>> samples = Samples(np.array([3, 7]), np.array([0.0, 1.0]), own=np.array([[1], [0]]))
+        >>> card = samples.card(0)
+        >>> card.label, card.weight, card.own[0].index
+        ('3', 0.0, 1)
     """
 
     labels: np.ndarray
@@ -108,6 +114,11 @@ def lowest_weights(
         count: how many rows at most.
         scores: (N,) large where a label is suspicious; orders equal weights (many are exactly
             0).  NaN counts as not suspicious.  Without scores the data set's order decides.
+
+    Example:
+        >>> table = WeightsTable(np.array(list("abc")), np.array([0.0, 1.0, 0.0]), ((),) * 3)
+        >>> lowest_weights(table, 2, scores=np.array([0.1, 0.2, 0.9])).tolist()
+        [2, 0]
     """
     suspicion = np.zeros(len(table)) if scores is None else np.nan_to_num(scores, nan=-np.inf)
     return np.lexsort((np.arange(len(table)), -suspicion, table.weights))[:count]
