@@ -9,10 +9,9 @@ from typing import Any
 
 import typer
 
+from bspml.cli.exit_codes import MISTAKE
 from bspml.data.checking import CheckReport, check_dataset
 from bspml.words import counted
-
-FAULTY = 2
 
 
 def run_check(
@@ -23,7 +22,7 @@ def run_check(
     report = check_dataset(name, root, decode_all, subset, shown)
     print(json.dumps(report.as_dict()) if as_json else _text(report, decode_all))
     if not report.ok:
-        raise typer.Exit(FAULTY)
+        raise typer.Exit(MISTAKE)
 
 
 def _text(report: CheckReport, decode_all: bool) -> str:
