@@ -19,12 +19,11 @@ from bspml.errors import DataError, InputError
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks import embed, feature_network
+from bspml.networks.backbone import IMAGE_SIZE
 from bspml.tensors.checks import check_device
 from bspml.words import counted
 
 __all__ = ["AuditOptions", "AuditSource", "feature_network", "read_source"]
-
-_IMAGE_SIZE = 224  # what the backbones were trained on
 
 
 @dataclass(frozen=True)
@@ -210,7 +209,7 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
             "torchvision:MODEL or timm:MODEL, with --weights FILE."
         )
     _refuse(options, "a folder of images", "images", "names")
-    folder = ImageFolder(what, _IMAGE_SIZE)
+    folder = ImageFolder(what, IMAGE_SIZE)
     labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(folder):
         raise DataError(

@@ -10,6 +10,7 @@ from bspml.evaluation.neighbours import find_faiss
 from bspml.experiment.config import Config
 from bspml.experiment.data import image_content, image_shape
 from bspml.files.versions import versions_of
+from bspml.networks.backbone import IMAGE_SIZE
 
 _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "scikit-learn")
 
@@ -55,7 +56,7 @@ def _test_transform(config: Config) -> str:
         return "none: features as they are in the file"
     size, channels = image_shape(config)
     if config.data.features is not None:  # the backbone's own size where none is given
-        size = config.data.image_size or 224
+        size = config.data.image_size or IMAGE_SIZE
     view = standard_view(size, image_content(config))
     boxes = "cropped to the annotated box, " if config.data.crop_boxes else ""
     colours = "grey" if channels == 1 else "colours"
