@@ -37,7 +37,12 @@ def note(text: str) -> None:
 
 
 def labels_in_words(noise: Any, what: str) -> str:
-    """Where a section of noise takes its labels from: '30% symmetric label noise planted'."""
+    """Where a section of noise takes its labels from: '30% symmetric label noise planted'.
+
+    Args:
+        noise: that section of a configuration.
+        what: what the noise is called.
+    """
     # The noise of a classification has neither a list nor decisions.
     file = noise.labels_file or getattr(noise, "list_file", None)
     decisions = getattr(noise, "decisions_file", None)
@@ -60,7 +65,12 @@ class Terminal:
         self.bar: Any = None
 
     def begin(self, config: Any, folder: RunFolder) -> None:
-        """One line: what is trained on what, and where."""
+        """Print one line: what is trained on what, and where.
+
+        Args:
+            config: the experiment.
+            folder: of the run.
+        """
         labels = labels_in_words(config.noise, "label noise")
         self.say(f"{config.name}: {config.data.name}, {labels}, seed {config.seed}; {folder.path}")
 
@@ -71,7 +81,14 @@ class Terminal:
             print(line, file=sys.stderr, flush=True)
 
     def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Move the bar of this round."""
+        """Move the bar of this round.
+
+        Args:
+            method: that is trained.
+            done: steps of the round so far, this one included.
+            steps: of the whole round.
+            loss: of this step.
+        """
         if self.quiet:
             return
         if self.bar is None:
@@ -122,7 +139,12 @@ class ClassifierTerminal(Terminal):
     files = "weights.csv, predictions.csv, records.jsonl"
 
     def begin(self, config: Any, folder: RunFolder) -> None:
-        """One line: what is trained on what, and where."""
+        """Print one line: what is trained on what, and where.
+
+        Args:
+            config: the experiment.
+            folder: of the run.
+        """
         labels = labels_in_words(config.noise, "noise")
         self.say(
             f"{config.name}: {config.task} of {config.data.name}, {labels}, seed {config.seed}; "
