@@ -18,7 +18,12 @@ _PAGE = "report.html"
 
 
 def run_report(what: str, as_json: bool) -> None:
-    """Write report.html into the folder and print its path."""
+    """Write report.html into the folder and print its path.
+
+    Args:
+        what: folder of a run or of an audit.
+        as_json: print JSON.
+    """
     folder = Path(what)
     data = _read(folder)
     if os.path.lexists(folder / _PAGE) and not is_page(folder / _PAGE):

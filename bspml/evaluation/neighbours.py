@@ -49,6 +49,10 @@ def choose_backend(backend: str, device: torch.device) -> str:
 
     faiss-gpu is never used: it takes every card, and its k ends at 2048.
 
+    Args:
+        backend: "auto", "faiss" or "torch".
+        device: where the embeddings are.
+
     Raises:
         MissingDependencyError: "faiss" was asked for and is not installed.
     """

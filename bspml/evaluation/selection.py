@@ -103,6 +103,10 @@ def selection_columns(
 
     Without validation the table has two columns, not an empty third.
 
+    Args:
+        selected: what `select_epochs` returned.
+        metric: the one it selected by.
+
     Example:
         >>> record = EpochRecord("ms", 3, recall_at_k={1: 0.58})
         >>> for column, value in selection_columns(select_epochs([record])).items():
@@ -119,7 +123,12 @@ def selection_columns(
 
 
 def metric_of(record: EpochRecord, metric: str) -> float | None:
-    """The metric of one record, None where it was not measured or is not finite."""
+    """Return the metric of one record, None where it was not measured or is not finite.
+
+    Args:
+        record: of one epoch.
+        metric: "recall_at_K" for a number K, or another metric's name.
+    """
     _check_metric(metric)
     found = re.fullmatch(r"recall_at_(\d+)", metric)
     value = record.recall_at_k.get(int(found[1])) if found else getattr(record, metric)

@@ -22,9 +22,10 @@ from bspml.experiment.config import Config
 from bspml.experiment.labels import corrected_data, given_labels
 from bspml.experiment.splits import hold_out, load_splits
 from bspml.files.checkpoints import fingerprint
+from bspml.networks.backbone import IMAGE_SIZE
 
 # Side of the images where the configuration leaves it open, and channels, by what they show.
-_SIZES = {"photo": 224, "tile": 32, "character": 28}
+_SIZES = {"photo": IMAGE_SIZE, "tile": 32, "character": 28}
 _CHANNELS = {"photo": 3, "tile": 3, "character": 1}
 _CONTENTS = {
     **dict.fromkeys(("glyphs", "omniglot"), "character"),

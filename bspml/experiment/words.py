@@ -14,6 +14,7 @@ from bspml.experiment.build import classes_per_batch
 from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData, image_content, image_shape
 from bspml.files.versions import versions_of
+from bspml.networks.backbone import IMAGE_SIZE
 from bspml.words import counted
 
 _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "scikit-learn")
@@ -125,7 +126,7 @@ def _test_transform(config: Config) -> str:
         return "none: features as they are in the file"
     size, channels = image_shape(config)
     if config.data.features is not None:  # the backbone's own size where none is given
-        size = config.data.image_size or 224
+        size = config.data.image_size or IMAGE_SIZE
     view = standard_view(size, image_content(config))
     boxes = "cropped to the annotated box, " if config.data.crop_boxes else ""
     colours = "grey" if channels == 1 else "colours"
