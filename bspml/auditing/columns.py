@@ -46,11 +46,14 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
         The audit's identity, and {field of `AuditReport`: its array or table}.
 
     Raises:
-        ValueError: the arrays are not those of N samples.
-        KeyError: one is missing.  What `numpy.load` raises on damage passes, too.
+        ValueError: an array is missing, or not of N samples.  What `numpy.load` raises on damage
+            passes, too.
     """
     with np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
+    absent = [name for name in ARRAYS if name not in arrays]
+    if absent:
+        raise ValueError(f"it lacks `{absent[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     fields["texts"] = arrays.get("texts")
     _check(fields)
