@@ -27,8 +27,8 @@ import numpy as np
 import torch
 from pairing import column, kept_run, paired
 
-from bspml.experiment.classification.experiment import run_experiment
 from bspml.experiment.config import ClassificationConfig, load_experiment
+from bspml.experiment.run import run_experiment
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder
 

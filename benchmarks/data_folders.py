@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 from pathlib import Path
 
-from bspml.data.lists import holding
+from bspml.data.annotations import holding
 from bspml.data.sets.omniglot import read_omniglot
 from bspml.errors import DataError
 

@@ -23,7 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 
-from bspml.report.figures import plain_text
+from bspml.report.saving import plain_text
 
 SIZE = f"{VARIED}network.embedding_size"
 

@@ -3,6 +3,14 @@
 `UserError` is the user's mistake: the message says what was expected, what came, where, and what
 to do.  The command line prints it as one line and exits with 2.  Anything else is a fault of ours
 and exits with 1.  Each class also derives from the builtin a Python caller would catch.
+
+Example:
+    >>> from bspml.errors import ConfigError, UserError
+    >>> try:
+    ...     raise ConfigError("unknown key `loss.marign`; did you mean `margin`?")
+    ... except ValueError as err:
+    ...     print(isinstance(err, UserError), err)
+    True unknown key `loss.marign`; did you mean `margin`?
 """
 
 

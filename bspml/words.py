@@ -1,12 +1,42 @@
-"""Sentences about counts and rates, the same wherever a person reads them."""
+"""Phrases that the user reads in many places: counts, rates, the nearest name that exists."""
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable, Iterable
+from typing import Any
+
 _SHOWS_AS_NONE = 0.0005
+_SHOWN = 5  # numbers of rows that a message lists
+
+
+def did_you_mean(
+    word: object,
+    names: Iterable[str],
+    quote: Callable[[str], str] = "`{}`".format,
+    lead: str = "; ",
+) -> str:
+    """Return a question for the one of `names` that is spelt like `word`, or "" without one.
+
+    Capital letters do not count, nor does what follows the first 100 letters.
+
+    Args:
+        word: what came; read as text.
+        names: what exists.
+        quote: how the name is shown.
+        lead: what stands before the question.
+
+    Example:
+        >>> did_you_mean("marign", ["margin", "alpha"]), did_you_mean("zzz", ["margin"])
+        ('; did you mean `margin`?', '')
+    """
+    by_spelling = {str(name)[:100].casefold(): str(name) for name in names}
+    near = difflib.get_close_matches(str(word)[:100].casefold(), by_spelling, n=1)
+    return f"{lead}did you mean {quote(by_spelling[near[0]])}?" if near else ""
 
 
 def counted(count: int, thing: str, things: str | None = None) -> str:
-    """The count with the word for it, singular where it is 1.
+    """Return the count with the word for it, singular where it is 1.
 
     Args:
         count: how many.
@@ -21,7 +51,7 @@ def counted(count: int, thing: str, things: str | None = None) -> str:
 
 
 def percent(share: float) -> str:
-    """A share in per cent: two figures, one decimal below 10 %.
+    """Return a share in per cent: two figures, one decimal below 10 %.
 
     Example:
         >>> percent(0.304), percent(0.0304), percent(0)
@@ -35,14 +65,18 @@ def percent(share: float) -> str:
 def noise_sentence(
     rate: float, interval: tuple[float, float] | None = None, upper_bound: float | None = None
 ) -> str:
-    """The estimate in one sentence.
+    """Say in one sentence how many labels are wrong.
 
-    The point estimate is called one: nobody is promised that as many labels are wrong.
+    It calls the estimate an estimate: the user must not read it as a count.
 
     Args:
         rate: best estimate of the share of labels wrong at random, in [0, 1].
         interval: its 95 % interval, where known.
         upper_bound: at most this share is wrong, confusions included, where known.
+
+    Example:
+        >>> noise_sentence(0.3)[:54]
+        'The best estimate of labels wrong at random is 30 %; c'
     """
     maybe_none = interval is not None and interval[0] < _SHOWS_AS_NONE
     inside = ""
@@ -54,3 +88,15 @@ def noise_sentence(
         return f"The {estimate}{', maybe none' if maybe_none else ''}; {on_top}."
     range_ = f"Between {percent(interval[0])} and {percent(upper_bound)} % of the labels are wrong"
     return f"{range_}{', maybe none' if maybe_none else ''}: the {estimate}, and {on_top}."
+
+
+def some_of(rows: Iterable[Any]) -> str:
+    """Return the first few of `rows` as text.
+
+    Example:
+        >>> some_of([3, 17]), some_of(range(12))
+        ('3, 17', '0, 1, 2, 3, 4, ... (12 in all)')
+    """
+    numbers = [int(row) for row in rows]
+    text = ", ".join(map(str, numbers[:_SHOWN]))
+    return text if len(numbers) <= _SHOWN else f"{text}, ... ({len(numbers)} in all)"

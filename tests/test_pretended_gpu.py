@@ -123,7 +123,7 @@ def gpu(monkeypatch):
 def problem():
     true = torch.arange(160) // 8
     E = around_centres(true, 12, spread=0.6)
-    return E, bspml.data.noise.symmetric(true, rate=0.3, seed=0).labels
+    return E, bspml.noise.symmetric(true, rate=0.3, seed=0).labels
 
 
 def weights_after(preset, options, E, labels):

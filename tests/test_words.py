@@ -1,8 +1,8 @@
-"""The sentence about the noise rate, word for word."""
+"""Phrases that many places say, word for word."""
 
 import pytest
 
-from bspml.words import noise_sentence, percent
+from bspml.words import did_you_mean, noise_sentence, percent
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,13 @@ def test_a_rate_without_an_interval_is_an_estimate_only():
 @pytest.mark.parametrize("upper", [None, 0.5])
 def test_nobody_is_promised_a_point_estimate(interval, upper):
     assert "least" not in noise_sentence(0.2, interval, upper)
+
+
+def test_the_nearest_name_is_suggested_whatever_its_capital_letters():
+    assert did_you_mean("MARGN", ["alpha", "margin"]) == "; did you mean `margin`?"
+    assert did_you_mean("imea_t", ["imae_T"], quote=repr, lead="") == "did you mean 'imae_T'?"
+
+
+def test_nothing_near_is_suggested_for_something_far():
+    assert did_you_mean("zzz", ["alpha", "beta"]) == ""
+    assert did_you_mean(3, ["alpha"]) == ""

@@ -187,7 +187,7 @@ def make(kind: str, case: Case) -> AlternatingTrainer:
     torch.manual_seed(0)
     glyphs, rows = Glyphs("train", image_size=case.size), case.classes * FACES
     images = glyphs.images[:rows].expand(-1, case.channels, -1, -1).contiguous().to(case.device)
-    noisy = bspml.data.noise.symmetric(glyphs.labels[:rows], rate=case.noise, seed=0)
+    noisy = bspml.noise.symmetric(glyphs.labels[:rows], rate=case.noise, seed=0)
     weights = bspml.SampleWeights(noisy.labels)
     curriculum, options = None, {}
     if kind != "plain":

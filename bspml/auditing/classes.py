@@ -20,7 +20,6 @@ samples prove little, so `same_distance`, D relative to its median over all clas
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections import Counter
 from dataclasses import dataclass
@@ -28,10 +27,8 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 
-from bspml.auditing.neighbours import groups
+from bspml.auditing.neighbours import groups, row_digest
 from bspml.shapes import Float, Tensor
-
-__all__ = ["ClassFindings", "examine_classes"]
 
 TWO_SCORE = 0.5
 SAME_P = 0.02
@@ -129,8 +126,8 @@ def _keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
     seen: Counter[bytes] = Counter()
     number = np.empty(len(rows))
     for i, row in enumerate(rows.numpy()):
-        content = hashlib.blake2b((row + np.float32(0)).tobytes(), digest_size=16).digest()
-        number[i] = seen[content]  # -0 became 0
+        content = row_digest(row)
+        number[i] = seen[content]
         seen[content] += 1
     return (_PERIODS * places + _GOLDEN * number) % 1
 

@@ -29,18 +29,18 @@ Ours, not from a paper.
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from scipy.stats import beta
 
+from bspml.auditing.neighbours import row_digest
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
-
-__all__ = ["COLUMNS", "find_duplicates"]
 
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
 
@@ -60,13 +60,13 @@ _LARGEST_OF_USUAL = 0.8
 def find_duplicates(
     rows: Float[Tensor, "N D"], codes: np.ndarray, false_share: float = 0.5, backend: str = "auto"
 ) -> pd.DataFrame:
-    """All pairs of copies, different labels first, then the most similar.
+    """Return all pairs of copies, different labels first, then the most similar.
 
     A group of n exact copies gives n - 1 pairs with its first sample; near copies of any of them
     are looked for from that first sample alone.
 
     Args:
-        rows: from `bspml.evaluation.neighbours.unit_rows`; rows of norm 0 are nobody's copy.
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`; rows of norm 0 are nobody's copy.
         codes: (N,) int64 labels.
         false_share: of the near pairs, how many may be chance by the count above; few of these
             pass the last test.
@@ -100,12 +100,9 @@ def find_duplicates(
 def _first_copies(rows: Tensor, directed: np.ndarray) -> np.ndarray:
     """For each sample of `directed`, the first sample with the same row."""
     seen: dict[bytes, int] = {}
-    firsts = np.empty(len(directed), np.int64)
     array = rows.numpy()
-    for place, i in enumerate(directed.tolist()):
-        row = array[i] + np.float32(0)  # -0 becomes 0
-        firsts[place] = seen.setdefault(hashlib.blake2b(row.tobytes(), digest_size=16).digest(), i)
-    return firsts
+    firsts = [seen.setdefault(row_digest(array[i]), i) for i in directed.tolist()]
+    return np.array(firsts, np.int64)
 
 
 def _near_pairs(
@@ -191,16 +188,8 @@ def _inverse_dimension(squared: np.ndarray) -> np.ndarray:
 
 
 def _components(pairs: np.ndarray) -> np.ndarray:
-    """(P,) number of the connected group each pair belongs to."""
-    parent: dict[int, int] = {}
-
-    def root(i: int) -> int:
-        while parent.setdefault(i, i) != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
-    for a, b in pairs.tolist():
-        low, high = sorted((root(a), root(b)))
-        parent[high] = low
-    roots = np.array([root(a) for a, _ in pairs.tolist()], np.int64)
-    return np.unique(roots, return_inverse=True)[1].reshape(-1)
+    """(P,) number of the connected group each pair belongs to, in order of its first sample."""
+    n = pairs.max(initial=0) + 1
+    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
+    group = connected_components(links, directed=False)[1][pairs[:, 0]]
+    return np.unique(group, return_inverse=True)[1].reshape(-1)

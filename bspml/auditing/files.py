@@ -6,36 +6,28 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from bspml.auditing.folder import (
-    MARK,
-    check_folder,
-    check_identity,
-    complete_mark,
-    is_audit_folder,
-    write_together,
-)
-from bspml.auditing.report import AuditReport, column
+from bspml.auditing.columns import ARRAYS, column, read_arrays, table_arrays
+from bspml.auditing.folder import MARK, check_folder, check_identity, complete_mark, write_together
+from bspml.auditing.page_data import page_data
 from bspml.errors import MissingDependencyError, RunError
-from bspml.files.atomic import Content, is_special
+from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
+from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
-from bspml.files.tables import FAULTS
+from bspml.report.models import PageData, load_page
 
-__all__ = ["MARK", "is_audit_folder", "load_report", "save_report"]
+if TYPE_CHECKING:
+    from bspml.auditing.report import AuditReport
 
-_ARRAYS = (
-    "labels", "names", "p_values", "q_values", "weights", "margins", "suggested_labels",
-    "other_labels", "testable", "own_neighbours", "other_neighbours",
-)  # fmt: skip
 _SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
-_NUMBERS = ("p_values", "q_values", "weights", "margins")
+_AGAIN = "Run the audit again."
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")
 
@@ -48,21 +40,31 @@ def save_report(
     title: str | None = None,
     replacing: bool = False,
 ) -> list[Path]:
-    """See `AuditReport.save`; `replacing`: corrected labels in the folder will be made anew."""
-    from bspml.auditing.page_data import page_data
-    from bspml.report.page import page_fields
+    """Write an audit's files, all of them together.
 
+    Args:
+        report: the audit.
+        folder: to write to; need not exist.
+        images: see `AuditReport.save`.
+        texts: see `AuditReport.save`.
+        title: see `AuditReport.save`.
+        replacing: corrected labels in the folder will be made anew.
+
+    Raises:
+        RunError: see `AuditReport.save`.
+    """
     title = title or report.title or "Audit of labels"
     if texts is None and report.texts is not None:
         texts = report.texts.tolist()
     data = page_data(report, folder, images, texts, title)
     check_folder(folder, report.labels, replacing)
     scalars = {name: getattr(report, name) for name in _SCALARS} | {"title": title}
-    arrays = {name: getattr(report, name) for name in _ARRAYS}
-    arrays |= _columns("classes", report.classes) | _columns("duplicates", report.duplicates)
+    arrays = {name: getattr(report, name) for name in ARRAYS}
+    arrays |= table_arrays("classes", report.classes)
+    arrays |= table_arrays("duplicates", report.duplicates)
     if texts is not None:
         arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
-    fields = page_fields(data)
+    fields = data.model_dump()
     identity = _identity(arrays, {"scalars": scalars, "page": fields})
     table = report.table()
     contents: dict[str, Content] = {
@@ -89,9 +91,9 @@ def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
     return content.hexdigest()[:16]
 
 
-def _page(data: Any) -> str | None:
+def _page(data: PageData) -> str | None:
     """The page, or None without Jinja2."""
-    from bspml.report.page import render_page
+    from bspml.report.page import render_page  # imports matplotlib, which a look does not need
 
     try:
         return render_page(data)
@@ -99,62 +101,62 @@ def _page(data: Any) -> str | None:
         return None
 
 
-def _columns(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
-    return {
-        f"{prefix}.{name}": values.to_numpy(str)
-        if values.dtype.kind not in "iufb"
-        else values.to_numpy()
-        for name, values in table.items()
-    }
-
-
 def _csv(table: pd.DataFrame) -> str:
-    shown = table.copy()
-    for name in _FOREIGN:
-        if name in shown and shown[name].dtype.kind not in "iub":
-            shown[name] = column([protected_cell(str(v)) if str(v) else "" for v in shown[name]])
+    # Protected, as a spreadsheet runs or rewrites text that looks like a formula or a number.
+    texts = _foreign(table, lambda text: protected_cell(text) if text else "")
+    shown = table.assign(**{name: column(values) for name, values in texts.items()})
     return str(shown.to_csv(index=False, lineterminator="\r\n"))
 
 
 def _parquet(table: pd.DataFrame) -> bytes:
-    shown = table.copy()
-    for name in _FOREIGN:
-        if name in shown and shown[name].dtype.kind not in "iub":
-            # Parquet holds UTF-8; names of files may hold lone surrogates.
-            shown[name] = [str(v).encode("utf-8", "replace").decode("utf-8") for v in shown[name]]
+    # Parquet holds UTF-8; names of files may hold lone surrogates.
+    texts = _foreign(table, lambda text: text.encode("utf-8", "replace").decode("utf-8"))
     content = io.BytesIO()
-    shown.to_parquet(content, index=False)
+    table.assign(**texts).to_parquet(content, index=False)
     return content.getvalue()
 
 
-def load_report(folder: Path) -> AuditReport:
-    """See `AuditReport.load`."""
+def _foreign(table: pd.DataFrame, change: Callable[[str], str]) -> dict[str, list[str]]:
+    """The columns of text that somebody else wrote, changed."""
+    names = [n for n in _FOREIGN if n in table and table[n].dtype.kind not in "iub"]
+    return {name: [change(str(text)) for text in table[name]] for name in names}
+
+
+def load_fields(folder: Path) -> dict[str, Any]:
+    """Read an audit's files.
+
+    Returns:
+        {field of `AuditReport`: its value}.
+
+    Raises:
+        RunError: not an audit's folder, damaged, or an audit was interrupted in it.
+    """
     mark = complete_mark(folder)
     with _reading(folder / MARK):
+        low, high = map(float, mark["interval"])
         scalars: dict[str, Any] = {
             **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
             **{n: _text(mark[n]) for n in ("sentence", "title")},
-            "interval": _pair(mark["interval"]),
+            "interval": (low, high),
             "notes": tuple(_text(note) for note in mark["notes"]),
         }
-    path = folder / "audit.npz"
-    if is_special(path):
-        raise RunError(f"{path}: is a pipe or a device. Run the audit again.")
-    pictures = _pictures(folder, mark)
-    with _reading(path):
-        with np.load(path, allow_pickle=False) as archive:
-            arrays = {name: archive[name] for name in archive.files}
-        identity = str(arrays.pop("audit", ""))
-        tables = {}
-        for prefix in ("classes", "duplicates"):
-            names = [name for name in arrays if name.startswith(f"{prefix}.")]
-            columns = {name.partition(".")[2]: column(arrays.pop(name)) for name in names}
-            tables[prefix] = pd.DataFrame(columns)
-        arrays = {name: arrays[name] for name in (*_ARRAYS, "texts") if name in arrays}
-        report = AuditReport(**arrays, **scalars, **tables, pictures=pictures)
-        _check(report)
+    shown = load_page(folder / "page.json", mark["id"]).pictures()
+    with open_regular(
+        folder / "audit.npz",
+        "the arrays of an audit",
+        RunError,
+        missing=f"no such file. {_AGAIN}",
+        remedy=_AGAIN,
+        faults=FAULTS,
+    ) as file:
+        identity, arrays = read_arrays(file)
     check_identity(folder, identity, mark)
-    return report
+    # Links start from the folder's page.
+    pictures = {
+        i: image if image.startswith("data:") else os.fspath(folder / image)
+        for i, image in shown.items()
+    }
+    return {**scalars, **arrays, "pictures": pictures}
 
 
 @contextlib.contextmanager
@@ -162,45 +164,11 @@ def _reading(path: Path) -> Iterator[None]:
     """One sentence for whatever damaged or edited contents raise."""
     try:
         yield
-    except (*FAULTS, TypeError, AttributeError, MemoryError) as err:
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise RunError(f"{path}: cannot be read ({reason}). Run the audit again.") from err
-
-
-def _pair(values: Any) -> tuple[float, float]:
-    low, high = values
-    return float(low), float(high)
+    except FAULTS as err:
+        raise RunError(f"{path}: cannot be read ({reason(err)}). {_AGAIN}") from err
 
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{MARK} holds {value!r:.40} where text should be")
     return value
-
-
-def _check(report: AuditReport) -> None:
-    """Raise a ValueError if the arrays are not those of N samples."""
-    n = len(report.labels)
-    for name in (*_ARRAYS, "texts"):
-        values = getattr(report, name)
-        wide = name.endswith("_neighbours")
-        if values is not None and (values.ndim != 1 + wide or len(values) != n):
-            raise ValueError(f"`{name}` has the shape {values.shape}, for {n} samples")
-        if name in _NUMBERS and values.dtype.kind != "f":
-            raise ValueError(f"`{name}` holds no numbers")
-        if wide and (values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()):
-            raise ValueError(f"`{name}` names samples that do not exist")
-    for table, needed in ((report.classes, "looks_like"), (report.duplicates, "different_label")):
-        if needed not in table:
-            raise ValueError(f"a table lacks the column `{needed}`")
-
-
-def _pictures(folder: Path, mark: Mapping[str, Any]) -> dict[int, str]:
-    """{sample: the picture that the folder's page has of it}; links start from here."""
-    from bspml.report.page import load_page, pictures_of
-
-    data = load_page(folder / "page.json", mark["id"])
-    return {
-        i: image if image.startswith("data:") else os.fspath(folder / image)
-        for i, image in pictures_of(data).items()
-    }

@@ -1,6 +1,6 @@
 """An audit's folder: whose files are in it, and how all of them change together.
 
-audit.json marks the folder as an audit's, so that a run's summary.json or somebody's own audit.csv
+audit.json marks the folder as an audit's, so that a run's summary.json or a user's own audit.csv
 is never written over.  An audit is written beside its place first and then moved in.  While files
 move, the mark says so, and it names the audit that audit.npz, page.json and summary.json must be
 of: a process killed in between leaves a folder that is refused, never a mixture that is believed.
@@ -19,20 +19,9 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import RunError, UserError
-from bspml.files.atomic import Content, atomic_write, is_leftover, is_special
+from bspml.files.atomic import Content, atomic_write, is_leftover
+from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
-
-__all__ = [
-    "CORRECTED",
-    "FILES",
-    "MARK",
-    "check_folder",
-    "check_identity",
-    "complete_mark",
-    "is_audit_folder",
-    "named_folder",
-    "write_together",
-]
 
 MARK = "audit.json"
 CORRECTED = "labels-corrected.csv"
@@ -44,23 +33,22 @@ _FORMAT = "bspml audit 1"
 
 
 def is_audit_folder(folder: Path) -> bool:
-    """Whether an audit wrote to this folder, complete or not."""
+    """Return whether an audit wrote to this folder, complete or not."""
     return bool(_mark(folder))
 
 
 def _mark(folder: Path) -> dict[str, Any]:
     """What the mark says, {} without one."""
-    if is_special(folder / MARK):
-        return {}
     try:
-        found = json.loads((folder / MARK).read_text("utf-8", errors="surrogatepass"))
-    except (OSError, ValueError):
+        with open_regular(folder / MARK, "the mark of an audit") as file:
+            found = json.loads(file.read().decode("utf-8", "surrogatepass"))
+    except ValueError:  # a DataError among them
         return {}
     return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
 
 
 def complete_mark(folder: Path) -> dict[str, Any]:
-    """The mark of an audit that was written to its end.
+    """Return the mark of an audit that was written to its end.
 
     Raises:
         RunError: not an audit's folder, or an audit was interrupted while it wrote there.
@@ -78,7 +66,16 @@ def complete_mark(folder: Path) -> dict[str, Any]:
 
 
 def check_identity(folder: Path, identity: Any, mark: Mapping[str, Any]) -> None:
-    """Raise a RunError unless a file of `identity` belongs to the audit that the mark names."""
+    """Refuse a file of another audit than the one that the folder's mark names.
+
+    Args:
+        folder: of the audit.
+        identity: of the audit that the file says it belongs to.
+        mark: of the folder.
+
+    Raises:
+        RunError: they differ.
+    """
     if identity != mark.get("id"):
         raise _interrupted(folder)
 
@@ -91,7 +88,15 @@ def _interrupted(folder: Path) -> RunError:
 
 
 def named_folder(name: str | os.PathLike[str]) -> Path:
-    """`name` as a path; an empty one, which would be the current folder, is refused."""
+    """Return `name` as a path; refuse an empty one, which would be the current folder.
+
+    Raises:
+        RunError: it is empty.
+
+    Example:
+        >>> named_folder("my-audit").name
+        'my-audit'
+    """
     if not os.fspath(name):
         raise RunError("the name of the audit's folder is empty; name one.")
     return Path(name)
@@ -109,13 +114,8 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
         RunError: files in it are not an audit's, something is in the way, it cannot be made, or
             its corrected labels are of other data.
     """
-    try:
-        _check_can_be_made(folder)
-        taken = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
-    except (OSError, ValueError) as err:  # ValueError: a null byte
-        if isinstance(err, RunError):
-            raise
-        raise _cannot_be_made(folder, err) from err
+    _check_can_be_made(folder)
+    taken = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
     if taken and not is_audit_folder(folder):
         raise RunError(
             f"{folder / taken[0]}: exists already and is not an audit's; choose another folder."
@@ -131,36 +131,29 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
 
 
 def _check_can_be_made(folder: Path) -> None:
+    try:
+        there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+        limit = os.pathconf(there, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+    except OSError as err:
+        raise _cannot_be_made(folder, err.strerror or err) from err
     if "\0" in os.fspath(folder):
-        raise ValueError("a null byte in its name")
-    there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+        raise _cannot_be_made(folder, "a null byte in its name")
     if not there.is_dir():
-        raise RunError(
-            f"{folder}: the folder of the audit cannot be made ({there} is a file); choose another."
-        )
-    limit = os.pathconf(there, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+        raise _cannot_be_made(folder, f"{there} is a file")
     if any(len(os.fsencode(part)) > limit for part in folder.parts):
-        raise RunError(
-            f"{str(folder)[:60]}...: the folder of the audit cannot be made (name too long); "
-            "choose another."
-        )
+        raise _cannot_be_made(f"{str(folder)[:60]}...", "name too long")
     if not os.access(there, os.W_OK | os.X_OK):
-        raise RunError(
-            f"{folder}: the folder of the audit cannot be made (no permission to write to "
-            f"{there}); choose another."
-        )
+        raise _cannot_be_made(folder, f"no permission to write to {there}")
 
 
-def _cannot_be_made(folder: Path, err: Exception) -> RunError:
-    reason = getattr(err, "strerror", None) or err
+def _cannot_be_made(folder: Path | str, reason: object) -> RunError:
     return RunError(f"{folder}: the folder of the audit cannot be made ({reason}); choose another.")
 
 
 def _are_of(path: Path, labels: np.ndarray) -> bool:
-    """Whether corrected labels are these but for the ones a person called wrong."""
-    from bspml.data.labels.decisions import (
-        read_corrected,
-    )  # needs torch, which a look at the mark does not
+    """Whether corrected labels are these but for the ones the user called wrong."""
+    # Needs torch, which a look at the mark does not.
+    from bspml.data.labels.decisions import read_corrected
 
     try:
         corrected = read_corrected(path)
@@ -179,6 +172,12 @@ def write_together(
 
     `check_folder` comes first.
 
+    Args:
+        folder: made if it is not there.
+        contents: {file name: its content}.
+        mark: what the mark says besides its format, identity and state.
+        identity: of the audit.
+
     Returns:
         The files written, but for the mark.
 
@@ -187,8 +186,8 @@ def write_together(
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-    except (OSError, ValueError) as err:
-        raise _cannot_be_made(folder, err) from err
+    except OSError as err:
+        raise _cannot_be_made(folder, err.strerror or err) from err
     _remove_leftovers(folder)
     aside = folder / f".{secrets.token_hex(8)}.tmp"
     marked = {"format": _FORMAT, "id": identity, **mark}
@@ -207,7 +206,7 @@ def write_together(
         if isinstance(err, RunError):
             raise
         raise RunError(
-            f"{folder}: the audit cannot be written ({err.strerror or err}); run it again."
+            f"{folder}: the audit cannot be written ({reason(err)}); run it again."
         ) from err
     finally:
         shutil.rmtree(aside, ignore_errors=True)

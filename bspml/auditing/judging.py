@@ -9,25 +9,39 @@ labels the right one is suggested for 3 to 4 more of 100).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bspml.auditing.classes import ClassFindings, examine_classes
+from bspml.auditing.columns import column
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.auditing.report import AuditReport, column
+from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
-from bspml.evaluation.neighbours import unit_rows
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.shapes import Float, Tensor
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
-from bspml.statistics.noise_rate import NoiseEstimate, estimate_noise, no_estimate, why_unjudgeable
-from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels, some_of
-
-__all__ = ["audit"]
+from bspml.statistics.noise_rate import (
+    NoiseEstimate,
+    best_fitting,
+    estimate_noise,
+    no_estimate,
+    why_unjudgeable,
+)
+from bspml.tensors.checks import (
+    Labels,
+    check_choice,
+    check_embeddings,
+    check_whole,
+    encode_labels,
+    some_of,
+)
+from bspml.tensors.unit_rows import grid_unit_rows
 
 
 def audit(
@@ -54,8 +68,9 @@ def audit(
             and 1.
         names: N texts to recognise the samples by, such as file names.
         a: inverse temperature of the soft means, in [0.001, 40]; see
-        `bspml.statistics.contrastive`. seed: of the simulations behind the class flags; nothing
-        else is random. neighbours: nearest samples reported per sample and class.
+            `bspml.statistics.contrastive`.
+        seed: of the simulations behind the class flags; nothing else is random.
+        neighbours: nearest samples reported per sample and class.
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.
 
     Returns:
@@ -72,12 +87,12 @@ def audit(
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
+    encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     listed = _check_names(names, len(embeddings))
-    given = plain_labels(encoded.classes)[encoded.codes.numpy()]
-    _check_not_empty(given)
-    stats = contrastive_statistics(embeddings, given, a=a)
+    _check_not_empty(encoded)
+    stats = contrastive_statistics(embeddings, encoded, a=a)
     reason = why_unjudgeable(stats)
     if reason:
         estimate = no_estimate(stats, reason)
@@ -87,12 +102,12 @@ def audit(
     weights = keep_weights(stats, estimate, estimate.supported_rate)
     # To leave a right one out as a reference costs little, to keep a wrong one more.
     references = keep_weights(stats, estimate, estimate.noise_rate)
-    cleaned = _second_pass(embeddings, given, references, stats)
+    cleaned = _second_pass(embeddings, encoded, references, stats)
     codes, other = stats.codes.numpy(), cleaned.other_class.numpy()
     margin, suggested = _suggestions(stats, cleaned)
     if reason:  # what is left of the margins is rounding
         margin, suggested = np.full(len(codes), np.nan), codes
-    rows = unit_rows(embeddings.detach().cpu())
+    rows = grid_unit_rows(embeddings.detach().cpu())
     found = examine_classes(rows, codes, references > 0, other, len(stats.classes), seed)
     return AuditReport(
         noise_rate=estimate.noise_rate,
@@ -101,7 +116,7 @@ def audit(
         upper_bound=1.0 if estimate.upper_bound is None else estimate.upper_bound,
         sentence=estimate.sentence,
         notes=(*estimate.notes, *_note_on_weights(estimate)),
-        labels=given,
+        labels=stats.classes[codes],
         names=listed,
         p_values=estimate.p_values.numpy(),
         q_values=estimate.q_values.numpy(),
@@ -128,11 +143,12 @@ def _check_names(names: Sequence[str] | None, n: int) -> np.ndarray:
     return np.array([str(name) for name in names], dtype=str)
 
 
-def _check_not_empty(labels: np.ndarray) -> None:
-    empty = empty_rows(labels.tolist()) if labels.dtype.kind == "U" else []
+def _check_not_empty(labels: Labels) -> None:
+    empty = empty_rows(labels.classes.tolist()) if labels.classes.dtype.kind == "U" else []
     if empty:
+        rows = np.flatnonzero(np.isin(labels.codes.numpy(), empty))
         raise InputError(
-            f"`labels` must not be empty; rows {some_of(empty)} are. Name these labels, or drop "
+            f"`labels` must not be empty; rows {some_of(rows)} are. Name these labels, or drop "
             "the samples."
         )
 
@@ -147,31 +163,35 @@ def _note_on_weights(estimate: NoiseEstimate) -> tuple[str, ...]:
 
 
 def keep_weights(stats: ContrastiveStatistics, estimate: NoiseEstimate, rate: float) -> np.ndarray:
-    """(N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
+    """Return (N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
 
     Labels are flagged at the `supported_rate`: that is the noise rate where the data prove that
     some labels are wrong.  Where they do not, flagging as many would accuse correct labels, 4 to
     12 of 100 in clean classes that overlap; the supported rate accuses 0 or 1.
 
     Equal p-values go by difficulty.  What cannot be judged keeps weight 1.
+
+    Args:
+        stats: of all samples at weight 1.
+        estimate: from them.
+        rate: share of the testable samples, in [0, 1].
     """
-    testable = np.flatnonzero(stats.testable.numpy())
-    p, difficulty = estimate.p_values.numpy()[testable], stats.difficulty.numpy()[testable]
-    by_fit = testable[np.lexsort((difficulty, p))]
-    weights = np.ones(len(stats.codes))
-    weights[by_fit[round((1 - rate) * len(by_fit)) :]] = 0.0
-    return weights
+    weights, testable = torch.ones(len(stats.codes), dtype=torch.float64), stats.testable
+    fits = best_fitting(estimate.p_values[testable], stats.difficulty[testable], 1 - rate)
+    weights[testable] = fits.double()
+    return weights.numpy()
 
 
 def _second_pass(
     embeddings: Float[Tensor, "N D"],
-    labels: np.ndarray,
+    labels: Labels,
     weights: np.ndarray,
     stats: ContrastiveStatistics,
 ) -> ContrastiveStatistics:
     """Statistics without the samples of weight 0 as references, where enough remain."""
     remaining = (weights > 0) & ~np.isin(np.arange(len(weights)), stats.zero_rows.numpy())
-    if remaining.all() or len(np.unique(labels[remaining])) < 2 or not (weights == 0).any():
+    classes = np.unique(labels.codes.numpy()[remaining])
+    if remaining.all() or len(classes) < 2 or not (weights == 0).any():
         return stats
     return contrastive_statistics(embeddings, labels, weights, a=stats.a)
 

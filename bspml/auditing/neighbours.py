@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import torch
 
 from bspml.evaluation.neighbours import ranked_neighbours
 from bspml.shapes import Float, Tensor
 
-__all__ = ["groups", "nearest_in_class"]
-
 
 def groups(codes: np.ndarray) -> dict[int, np.ndarray]:
-    """Code -> its positions, both ascending; negative codes are left out."""
+    """Return {code: its positions}, both ascending; negative codes are left out."""
     order = np.argsort(codes, kind="stable")
     if len(order) == 0:
         return {}
@@ -21,15 +21,20 @@ def groups(codes: np.ndarray) -> dict[int, np.ndarray]:
     return {int(c): rows for c, rows in zip(distinct, parts, strict=True) if c >= 0}
 
 
+def row_digest(row: np.ndarray) -> bytes:
+    """Return a hash of a row of float32, the same for equal rows: -0 counts as 0."""
+    return hashlib.blake2b((row + np.float32(0)).tobytes(), digest_size=16).digest()
+
+
 def nearest_in_class(
     rows: Float[Tensor, "N D"], codes: np.ndarray, asked: np.ndarray, k: int = 3
 ) -> np.ndarray:
-    """The k samples labelled `asked[i]` most similar to sample i, best first, itself left out.
+    """Return the k samples labelled `asked[i]` most similar to sample i, best first, without i.
 
     One small exact search per class: no N x N table.  Equal similarities go by index.
 
     Args:
-        rows: from `bspml.evaluation.neighbours.unit_rows`; rows of norm 0 are nobody's neighbour.
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`; rows of norm 0 are nobody's neighbour.
         codes: (N,) int64 labels.
         asked: (N,) int64, the class to search for each sample; negative: none.
         k: neighbours per sample.

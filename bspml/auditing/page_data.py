@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from bspml.auditing.pictures import Pictures
-from bspml.auditing.report import KEPT_Q, AuditReport
-from bspml.errors import InputError
+from bspml.auditing.columns import KEPT_Q
+from bspml.auditing.pictures import PagePictures
+from bspml.report.models import ClassRow, Duplicate, Histogram, PageData
+from bspml.report.samples import Samples
 from bspml.words import counted
 
 if TYPE_CHECKING:
-    from bspml.report.page import PageData
+    from bspml.auditing.report import AuditReport
 
-__all__ = ["page_data"]
-
-_BINS = 40  # of the p-value histogram
 _SUSPECTS = 10_000
 _PAIRS = 2_000
 
@@ -31,7 +26,7 @@ def page_data(
     texts: Sequence[str] | None = None,
     title: str = "Audit of labels",
 ) -> PageData:
-    """What `bspml.report.page.render_page` needs.
+    """Make the page of an audit.
 
     Args:
         report: the audit.
@@ -39,28 +34,38 @@ def page_data(
         images: a folder that the names are files in, or pixels (N, channels, H, W), or None.
         texts: N texts, or None.
         title: of the page.
-    """
-    from bspml.report.page import PageData
 
-    if texts is not None and len(texts) != len(report):
-        raise InputError(f"`texts` must be one per sample, {len(report)}; got {len(texts)}.")
-    pictures = Pictures(images, report.names, folder, report.pictures)
-    samples = _Samples(report, pictures, texts)
+    Raises:
+        InputError: texts or pixels of another number than the samples.
+        DataError: no such folder, or none of the names is a file in it.
+    """
+    samples = Samples(
+        labels=report.labels,
+        weights=report.weights,
+        names=report.names,
+        suggested=report.suggested_labels,
+        margins=report.margins,
+        p_values=report.p_values,
+        q_values=report.q_values,
+        own=report.own_neighbours,
+        other=report.other_neighbours,
+        texts=texts,
+        picture=PagePictures(images, report.names, folder, report.pictures),
+    )
     return PageData(
         title=title,
         sentence=report.sentence,
-        facts=_facts(report),
-        histogram=_histogram(report),
-        curves=[],
+        facts=tuple(_facts(report)),
+        histogram=Histogram.of(report.p_values, report.noise_rate),
         classes=_classes(report),
-        suspects=[samples.suspect(i) for i in suspects(report)],
-        duplicates=samples.duplicates(),
+        suspects=tuple(samples.card(i) for i in suspects(report)),
+        duplicates=_duplicates(report, samples),
         integer_labels=report.labels.dtype.kind in "iu",
     )
 
 
 def suspects(report: AuditReport) -> list[int]:
-    """Samples that look wrong or fit another class better, most suspicious first."""
+    """Return the samples that look wrong or fit another class better, most suspicious first."""
     order = report.order()
     return order[report.suspects[order]][:_SUSPECTS].tolist()
 
@@ -97,69 +102,27 @@ def _relation(suspects: int, flagged: int) -> str:
     )
 
 
-def _histogram(report: AuditReport) -> dict[str, Any]:
-    p = report.p_values[~np.isnan(report.p_values)]
-    counts = np.histogram(p, bins=_BINS, range=(0, 1))[0]
-    return {"counts": counts.tolist(), "null_level": report.noise_rate * len(p) / _BINS}
+def _classes(report: AuditReport) -> tuple[ClassRow, ...]:
+    # Where there was nothing to judge, nothing is flagged.
+    shown = report.classes[list(ClassRow.model_fields)].fillna({"share_flagged": 0.0})
+    return tuple(
+        ClassRow(**{**row, "label": str(row["label"])}) for row in shown.to_dict("records")
+    )
 
 
-def _classes(report: AuditReport) -> list[dict[str, Any]]:
-    columns = ["label", "support", "mean_weight", "share_flagged", "looks_like_two", "looks_like"]
-    rows = report.classes[columns].to_dict("records")
-    for row in rows:
-        row["label"] = str(row["label"])
-        if math.isnan(row["share_flagged"]):  # nothing to judge, so nothing flagged
-            row["share_flagged"] = 0.0
-    return rows
-
-
-class _Samples:
-    """Samples as the page's dictionaries."""
-
-    def __init__(
-        self, report: AuditReport, pictures: Pictures, texts: Sequence[str] | None
-    ) -> None:
-        self.report, self.pictures, self.texts = report, pictures, texts
-        self.labels = report.labels.astype(str)
-        self.suggested = report.suggested_labels.astype(str)
-
-    def suspect(self, i: int) -> dict[str, Any]:
-        report = self.report
-        return {
-            **self._sample(i),
-            "name": str(report.names[i]),
-            "suggested": self.suggested[i] if self.suggested[i] != self.labels[i] else "",
-            "margin": _number(report.margins[i]),
-            "p": _number(report.p_values[i]),
-            "q": _number(report.q_values[i]),
-            "weight": float(report.weights[i]),
-            "own": [self._sample(j) for j in report.own_neighbours[i].tolist() if j >= 0],
-            "other": [self._sample(j) for j in report.other_neighbours[i].tolist() if j >= 0],
-        }
-
-    def _sample(self, i: int) -> dict[str, Any]:
-        return {
-            "index": i,
-            "label": str(self.labels[i]),
-            "image": self.pictures(i),
-            "text": None if self.texts is None else str(self.texts[i]),
-        }
-
-    def duplicates(self) -> list[dict[str, Any]]:
-        shown = self.report.duplicates.head(_PAIRS)
-        return [
-            {
-                "a": int(pair.first),
-                "b": int(pair.second),
-                "label_a": str(self.labels[pair.first]),
-                "label_b": str(self.labels[pair.second]),
-                "similarity": float(pair.similarity),
-                "image_a": self.pictures(pair.first),
-                "image_b": self.pictures(pair.second),
-            }
-            for pair in shown.itertuples()
-        ]
-
-
-def _number(value: float) -> float | None:
-    return None if math.isnan(value) else float(value)
+def _duplicates(report: AuditReport, samples: Samples) -> tuple[Duplicate, ...]:
+    pairs = []
+    for pair in report.duplicates.head(_PAIRS).itertuples():
+        a, b = samples.neighbour(int(pair.first)), samples.neighbour(int(pair.second))
+        pairs.append(
+            Duplicate(
+                a=a.index,
+                b=b.index,
+                label_a=a.label,
+                label_b=b.label,
+                similarity=float(pair.similarity),
+                image_a=a.image,
+                image_b=b.image,
+            )
+        )
+    return tuple(pairs)

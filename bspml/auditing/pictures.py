@@ -15,9 +15,7 @@ import torch
 
 from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
-from bspml.files.atomic import is_special
-
-__all__ = ["Pictures", "check_pictures"]
+from bspml.files.opening import open_regular
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -25,8 +23,8 @@ _SIDE = 96  # pixels of the longer side
 _BUDGET = 8 * 2**20
 
 
-class Pictures:
-    """Pictures by sample index.
+class PagePictures:
+    """Pictures by sample index, as data URIs or as links from the page.
 
     Args:
         images: None; a folder that `names` are files in; or pixels (N, channels, H, W) in [0, 1].
@@ -68,7 +66,7 @@ class Pictures:
 
     def _check_root(self) -> None:
         assert self.root is not None
-        if not self._is_folder():
+        if not os.path.isdir(self.root):  # noqa: PTH112 - Path.is_dir raises on odd names
             raise DataError(f"{self.root}: no such folder of images.")
         if not any(self._file(i) for i in range(len(self.names))):
             first = next((str(name) for name in self.names if name), None)
@@ -78,14 +76,8 @@ class Pictures:
                 "relative to the folder of images."
             )
 
-    def _is_folder(self) -> bool:
-        try:
-            return self.root is not None and self.root.is_dir()
-        except (OSError, ValueError):  # too long, or not a file name here
-            return False
-
     def __call__(self, sample_index: int) -> str | None:
-        """Data URI, relative path, or None."""
+        """Return a data URI, a path relative to the page, or None."""
         if sample_index not in self._made:
             self._made[sample_index] = self._make(sample_index)
         return self._made[sample_index]
@@ -115,15 +107,10 @@ class Pictures:
 
     def _file(self, sample_index: int) -> Path | None:
         name = str(self.names[sample_index])
-        if self.root is None or not name or "\0" in name or Path(name).is_absolute():
+        if self.root is None or not name or Path(name).is_absolute() or ".." in Path(name).parts:
             return None
-        if ".." in Path(name).parts:
-            return None
-        try:
-            path = self.root / name
-            return path if path.is_file() else None
-        except (OSError, ValueError):  # too long, or not a file name here
-            return None
+        path = self.root / name
+        return path if os.path.isfile(path) else None  # noqa: PTH113 - Path.is_file raises likewise
 
     def _embed(self, image: Any, kind: str) -> str:
         content = io.BytesIO()
@@ -134,14 +121,18 @@ class Pictures:
 
 
 def check_pictures(images: Any, names: Sequence[str] | None, n: int) -> None:
-    """Refuse what `Pictures` would, before anything is made of it.
+    """Refuse what `PagePictures` would, before anything is made of it.
+
+    Args:
+        images: see `PagePictures`.
+        names: of the samples, None for none.
+        n: samples.
 
     Raises:
         InputError: pixels of another shape.
         DataError: no such folder, or none of the names is a file in it.
     """
-    texts = np.array([str(name) for name in names], dtype=str) if names is not None else None
-    Pictures(images, np.full(n, "") if texts is None else texts, Path())
+    PagePictures(images, np.array([""] * n if names is None else names, dtype=str), Path())
 
 
 def _from_pixels(pixels: torch.Tensor) -> Any:
@@ -157,13 +148,11 @@ def _from_file(path: Path) -> Any | None:
     """A small RGB image, or None if the file cannot be read as one."""
     from PIL import Image
 
-    if is_special(path):
-        return None
     try:
-        with warnings.catch_warnings():
+        with open_regular(path, "an image") as file, warnings.catch_warnings():
             # What decoders remark on damaged files is not for whoever asked about labels.
             warnings.simplefilter("ignore")
-            with Image.open(path) as image:
+            with Image.open(file) as image:
                 image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
                 small = to_mode(image, "RGB")
         small.thumbnail((_SIDE, _SIDE))

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-__all__ = ["KEPT_Q", "AuditReport", "column"]
-
-KEPT_Q = 0.05  # labels with a q-value below it are called fitting
+from bspml.auditing.columns import KEPT_Q, column
+from bspml.auditing.files import load_fields, save_report
+from bspml.auditing.folder import named_folder
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,17 @@ class AuditReport:
         texts: (N,) to read on the page, or None.
         title: of the page, '' for none yet.
         pictures: {sample: data URI or path} of the page the report was loaded with.
+
+    Example:
+        >>> import tempfile, bspml
+        >>> report = bspml.audit([[1, 0], [9, 1], [0, 1], [1, 9]] * 5, ["a", "a", "b", "b"] * 5)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     files = report.save(folder)
+        ...     again = AuditReport.load(folder)
+        >>> again.summary()["samples"], again.flagged.sum().item(), "audit.csv" in map(
+        ...     lambda path: path.name, files
+        ... )
+        (20, 0, True)
     """
 
     noise_rate: float
@@ -79,21 +90,21 @@ class AuditReport:
 
     @property
     def flagged(self) -> np.ndarray:
-        """(N,) bool, labels of weight 0."""
+        """Return which labels have weight 0, (N,) bool."""
         return self.weights == 0
 
     @property
     def suspects(self) -> np.ndarray:
-        """(N,) bool, labels to look at: flagged, or of samples that fit another class better."""
+        """Return which labels to look at, (N,) bool: flagged, or another class fits better."""
         return self.flagged | (self.margins > 0)
 
     @property
     def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
-        """`own_neighbours` and `other_neighbours`."""
+        """Return `own_neighbours` and `other_neighbours`."""
         return self.own_neighbours, self.other_neighbours
 
     def order(self) -> np.ndarray:
-        """(N,) samples by suspicion: largest margin first, those that cannot be judged last.
+        """Return (N,) samples by suspicion: largest margin first, those that cannot be judged last.
 
         The margin, not p: p knows random errors only, and takes a label that was confused with a
         similar one for right.
@@ -101,7 +112,7 @@ class AuditReport:
         return np.argsort(np.where(np.isnan(self.margins), np.inf, -self.margins), kind="stable")
 
     def verdicts(self) -> np.ndarray:
-        """(N,) a few words about each label."""
+        """Return (N,) a few words about each label."""
         changed = self.suggested_labels != self.labels
         return np.select(
             [
@@ -122,7 +133,7 @@ class AuditReport:
         )
 
     def table(self) -> pd.DataFrame:
-        """All samples by suspicion, a row each; neighbours as sample indices between spaces."""
+        """Return all samples by suspicion, a row each; neighbours are indices between spaces."""
         order = self.order()
         return pd.DataFrame(
             {
@@ -143,7 +154,7 @@ class AuditReport:
         )
 
     def summary(self) -> dict[str, Any]:
-        """The main figures, ready for JSON, named as the page words them."""
+        """Return the main figures, ready for JSON, named as the page words them."""
         pairs, classes = self.duplicates, self.classes
         return {
             "sentence": self.sentence,
@@ -192,30 +203,19 @@ class AuditReport:
             RunError: the folder holds files of these names that no audit wrote, or corrected
                 labels of other data, or cannot be written.
         """
-        from bspml.auditing.files import save_report
-        from bspml.auditing.folder import named_folder
-
         return save_report(self, named_folder(folder), images, texts, title)
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> AuditReport:
         """Read what `save` wrote.
 
+        Args:
+            folder: of the audit.
+
         Raises:
             RunError: not an audit's folder, damaged, or an audit was interrupted in it.
         """
-        from bspml.auditing.files import load_report
-
-        return load_report(Path(folder))
-
-
-def column(values: Any) -> pd.Series:
-    """A table's column; text as Python objects.
-
-    pandas' own text columns hold UTF-8, and names of files may hold lone surrogates.
-    """
-    values = np.asarray(values)
-    return pd.Series(values, dtype=object if values.dtype.kind == "U" else values.dtype)
+        return cls(**load_fields(Path(folder)))
 
 
 def _listed(neighbours: np.ndarray) -> list[str]:

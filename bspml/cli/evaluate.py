@@ -3,84 +3,100 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bspml.cli.labels import labels_of
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
-from bspml.experiment.conditions import in_lines, seen_and_used, versions
+from bspml.experiment.words import in_lines, seen_and_used, versions
 from bspml.files.tables import read_embeddings
 
 _FILES_KS = (1, 2, 4, 8, 16, 32)
 
 
-def run_evaluate(
-    what: str,
-    labels: str | None,
-    gallery: str | None,
-    gallery_labels: str | None,
-    ks: str | None,
-    method: str,
-    seed: int,
-    device: str | None,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The options of `bspml evaluate`, in its order; None where one was left out."""
+
+    what: str
+    labels: str | None
+    gallery: str | None
+    gallery_labels: str | None
+    ks: str | None
+    method: str
+    seed: int
+    device: str | None
+    json: bool
+
+
+def run_evaluate(options: EvaluateOptions) -> None:
     """Print the metrics, and under what conditions they hold, as a table or as JSON."""
-    wanted = _FILES_KS if ks is None else _parse_ks(ks)
-    conditions: dict[str, Any] = {}
-    if Path(what).is_dir():
-        given_too = {"LABELS": labels, "--gallery": gallery, "--gallery-labels": gallery_labels}
-        ignored = [name for name, value in given_too.items() if value is not None]
-        if ignored:
-            raise InputError(
-                f"{what} is a run folder, which has its own test split: it does not go with "
-                f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
-            )
-        from bspml.experiment.embed import embed_test
-        from bspml.experiment.load import load
-
-        run = load(what, method)
-        if ks is None:
-            wanted = run.config.evaluation.ks  # as in the table of the training
-        test, searched = embed_test(run)
-        found = _evaluated(
-            test.embeddings,
-            test.labels,
-            ks=wanted,
-            gallery=None if searched is None else searched.embeddings,
-            gallery_labels=None if searched is None else searched.labels,
-            seed=seed,
-            device=device,
-        )
-        conditions |= seen_and_used(run.config)
+    # A mistake in --ks is said before files are read.
+    ks = None if options.ks is None else _parse_ks(options.ks)
+    if Path(options.what).is_dir():
+        metrics, conditions = _of_run(options, ks)
     else:
-        if gallery is None and gallery_labels is not None:
-            raise InputError("--gallery-labels are the labels of --gallery; give that too.")
-        # Embeddings first: what is wrong with their file is said of it, not of its labels.
-        queries = read_embeddings(what)
-        found = _evaluated(
-            queries,
-            labels_of(what, labels, "LABELS"),
-            ks=wanted,
-            gallery=None if gallery is None else read_embeddings(gallery),
-            gallery_labels=None
-            if gallery is None
-            else labels_of(gallery, gallery_labels, "--gallery-labels"),
-            seed=seed,
-            device=device,
-        )
+        metrics, conditions = _of_files(options, _FILES_KS if ks is None else ks), {}
     conditions["versions"] = versions()
-    if as_json:
-        print(json.dumps(found.as_dict() | conditions, allow_nan=False))
+    if options.json:
+        print(json.dumps(metrics.as_dict() | conditions, allow_nan=False))
     else:
-        print("\n".join([found.table(), *in_lines(conditions, found.backend)]))
+        print("\n".join([metrics.table(), *in_lines(conditions, metrics.backend)]))
 
 
-def _evaluated(embeddings: Any, labels: Any, **options: Any) -> RetrievalMetrics:
+def _of_run(
+    options: EvaluateOptions, ks: tuple[int, ...] | None
+) -> tuple[RetrievalMetrics, dict[str, Any]]:
+    """The metrics of a run's test split, and what the run has seen and used."""
+    files = {
+        "LABELS": options.labels,
+        "--gallery": options.gallery,
+        "--gallery-labels": options.gallery_labels,
+    }
+    ignored = [name for name, value in files.items() if value is not None]
+    if ignored:
+        raise InputError(
+            f"{options.what} is a run folder, which has its own test split: it does not go with "
+            f"{' and '.join(ignored)}. Leave that out, or give a file of embeddings."
+        )
+    from bspml.experiment.embed import embed_test
+    from bspml.experiment.load import load
+
+    run = load(options.what, options.method)
+    test, searched = embed_test(run)
+    metrics = _evaluated(
+        options,
+        test.embeddings,
+        test.labels,
+        ks=run.config.evaluation.ks if ks is None else ks,  # as in the table of the training
+        gallery=None if searched is None else searched.embeddings,
+        gallery_labels=None if searched is None else searched.labels,
+    )
+    return metrics, dict(seen_and_used(run.config))
+
+
+def _of_files(options: EvaluateOptions, ks: tuple[int, ...]) -> RetrievalMetrics:
+    gallery = options.gallery
+    if gallery is None and options.gallery_labels is not None:
+        raise InputError("--gallery-labels are the labels of --gallery; give that too.")
+    # Embeddings first: what is wrong with their file is said of it, not of its labels.
+    queries = read_embeddings(options.what)
+    labels = labels_of(options.what, options.labels, "LABELS")
+    searched: dict[str, Any] = {}
+    if gallery is not None:
+        searched["gallery"] = read_embeddings(gallery)
+        searched["gallery_labels"] = labels_of(gallery, options.gallery_labels, "--gallery-labels")
+    return _evaluated(options, queries, labels, ks=ks, **searched)
+
+
+def _evaluated(
+    options: EvaluateOptions, embeddings: Any, labels: Any, **searched: Any
+) -> RetrievalMetrics:
     """`evaluate`, whose messages about `ks` name the option of the command line."""
     try:
-        return evaluate(embeddings, labels, **options)
+        return evaluate(embeddings, labels, seed=options.seed, device=options.device, **searched)
     except InputError as err:
         text = str(err)
         if not text.startswith("`ks`"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from bspml.data import noise
@@ -26,46 +27,51 @@ _READ_BY = {
 }
 
 
-def run_noise(
-    labels: str,
-    kind: str,
-    rate: float,
-    per_class: bool,
-    keep_original: bool,
-    by_chance: bool,
-    output: str | None,
-    seed: int,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True)
+class NoiseOptions:
+    """The options of `bspml noise`, in its order; `labels` and `output` are files."""
+
+    labels: str
+    kind: str
+    rate: float
+    per_class: bool
+    keep_original: bool
+    by_chance: bool
+    output: str | None
+    seed: int
+    json: bool
+
+
+def run_noise(options: NoiseOptions) -> None:
     """Write index, label, true_label, is_noisy as CSV; as .npz with the matrix."""
+    kind, rate = options.kind, options.rate
     check_choice(kind, "--kind", list(KINDS))
     asked = {
-        "per_class": ("--per-class", per_class, True),
-        "keep_original": ("--keep-original", keep_original, True),
-        "exact": ("--by-chance", by_chance, False),
+        "per_class": ("--per-class", options.per_class, True),
+        "keep_original": ("--keep-original", options.keep_original, True),
+        "exact": ("--by-chance", options.by_chance, False),
     }
-    options = {}
+    settings = {}
     for name, (flag, on, value) in asked.items():
         if on and kind not in _READ_BY[name]:
             raise InputError(f"{flag} goes with {' and '.join(_READ_BY[name])}; got --kind {kind}.")
         if on:
-            options[name] = value
-    given = read_labels(labels)
-    noisy = KINDS[kind](given, rate, seed=seed, **options)
-    path = Path(output or f"{Path(labels).stem}-{kind}-{rate:g}.csv")
+            settings[name] = value
+    true_labels = read_labels(options.labels)
+    noisy = KINDS[kind](true_labels, rate, seed=options.seed, **settings)
+    path = Path(options.output or f"{Path(options.labels).stem}-{kind}-{rate:g}.csv")
     if path.suffix.lower() == ".npz":
         noisy.save(path)
     else:
         columns = {
             "label": noisy.labels.tolist(),
-            "true_label": given.tolist(),
+            "true_label": true_labels.tolist(),
             "is_noisy": [int(flag) for flag in noisy.is_noisy],
         }
         write_labels(path, columns)
     changed = int(noisy.is_noisy.sum())
-    if as_json:
-        print(json.dumps({"file": str(path), "changed": changed, "samples": len(given)}))
+    if options.json:
+        print(json.dumps({"file": str(path), "changed": changed, "samples": len(true_labels)}))
     else:
-        print(
-            f"{path}: {changed} of {counted(len(given), 'label')} changed ({kind}, rate {rate:g})"
-        )
+        labels = counted(len(true_labels), "label")
+        print(f"{path}: {changed} of {labels} changed ({kind}, rate {rate:g})")

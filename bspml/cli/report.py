@@ -9,7 +9,8 @@ from pathlib import Path
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder
-from bspml.report.page import PageData, is_page, load_page, render_page
+from bspml.report.models import PageData, load_page
+from bspml.report.page import is_page, render_page
 from bspml.report.run_page import run_page
 
 _SAVED = "page.json"
@@ -17,7 +18,12 @@ _PAGE = "report.html"
 
 
 def run_report(what: str, as_json: bool) -> None:
-    """Write report.html into the folder and print its path."""
+    """Write report.html into the folder and print its path.
+
+    Args:
+        what: folder of a run or of an audit.
+        as_json: print JSON.
+    """
     folder = Path(what)
     data = _read(folder)
     if os.path.lexists(folder / _PAGE) and not is_page(folder / _PAGE):
@@ -39,7 +45,7 @@ def _read(folder: Path) -> PageData:
     try:
         run = RunFolder.open(folder)
     except RunError as err:
-        if _is_file(folder / _SAVED):  # of `save_page`
+        if os.path.isfile(folder / _SAVED):  # noqa: PTH113 - of `save_page`; raises on no name
             return load_page(folder / _SAVED)
         if folder.is_dir() and not (folder / "config.yaml").exists():
             raise RunError(f"{err} An audit's folder holds {_SAVED}.") from err
@@ -50,10 +56,3 @@ def _read(folder: Path) -> PageData:
             "or the run did not come to its first round."
         )
     return run_page(run)
-
-
-def _is_file(path: Path) -> bool:
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False

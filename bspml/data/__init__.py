@@ -1,1 +1,1 @@
-"""Data sets that fit in a hand, their files, samplers, and the index that follows each sample."""
+"""Data sets of images or features with labels: readers, splits, samplers, and wrong labels."""

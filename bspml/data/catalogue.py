@@ -7,7 +7,6 @@ taken only by whoever says `subset`: a result on it is not a result on the data 
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import os
 from collections.abc import Callable, Mapping
@@ -32,7 +31,9 @@ from bspml.data.sets import (
     sop,
 )
 from bspml.errors import DataError, InputError
+from bspml.files.opening import reason
 from bspml.tensors.checks import check_choice
+from bspml.words import did_you_mean
 
 
 @dataclass(frozen=True)
@@ -120,7 +121,7 @@ def load_retrieval(
     classes: str = "official",
     **options: Any,
 ) -> RetrievalData:
-    """A data set of the catalogue, complete.
+    """Load a data set of the catalogue, and refuse it where it is not complete.
 
     Args:
         name: cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table or
@@ -166,23 +167,28 @@ def load_retrieval(
 
 
 def catalogue_entry(name: str) -> Entry:
-    """The entry called `name`.
+    """Return the entry called `name`.
 
     Raises:
         InputError: no such data set; suggests the nearest name.
     """
     found = ALIASES.get(name.lower(), name.lower()) if isinstance(name, str) else name
     if found not in CATALOGUE:
-        near = difflib.get_close_matches(str(found), [*CATALOGUE, *ALIASES], 1)
-        hint = f" Did you mean {near[0]}?" if near else ""
-        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}.{hint}")
+        hint = did_you_mean(found, [*CATALOGUE, *ALIASES]) or "."
+        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
     return CATALOGUE[found]
 
 
 def read_entry(
     entry: Entry, name: str, root: str | os.PathLike[str] | None, options: Mapping[str, Any]
 ) -> RetrievalData:
-    """What the lists of a data set say, not yet checked.
+    """Read what the lists of a data set say, without checking it.
+
+    Args:
+        entry: of the catalogue.
+        name: as the user called it, for messages.
+        root: folder of the data set, or None.
+        options: of its reader.
 
     Raises:
         InputError: no root, or an option that this data set has not.
@@ -203,7 +209,7 @@ def read_entry(
         if isinstance(err, DataError):
             raise
         # A name that is too long, a disk that went away.
-        raise DataError(f"{root!s:.200}: cannot be read ({err.strerror or err}).") from err
+        raise DataError(f"{root!s:.200}: cannot be read ({reason(err)}).") from err
 
 
 def _regroup(data: RetrievalData, classes: str, entry: Entry) -> RetrievalData:

@@ -15,7 +15,7 @@ from typing import Any
 
 from bspml.data.catalogue import catalogue_entry, read_entry
 from bspml.data.completeness import count_faults, missing_paths
-from bspml.data.file_checks import Finding, look_at
+from bspml.data.image_checks import Finding, look_at
 from bspml.data.retrieval import RetrievalData
 from bspml.errors import DataError
 from bspml.words import counted

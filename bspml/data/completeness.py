@@ -16,7 +16,15 @@ Counts = Mapping[str, tuple[int, int]]
 
 
 def count_faults(data: RetrievalData, counts: Counts | None) -> list[str]:
-    """What differs from the published numbers, in words; [] if nothing does."""
+    """Return what differs from the published numbers, in words.
+
+    Args:
+        data: as its lists say.
+        counts: {split: (images, classes)} as published, or None: nothing can differ then.
+
+    Returns:
+        A clause per difference, [] if there is none.
+    """
     faults = []
     for split in data.splits if counts is not None else ():
         images, classes = (counts or {})[split.name]
@@ -32,7 +40,7 @@ def count_faults(data: RetrievalData, counts: Counts | None) -> list[str]:
 
 
 def missing_paths(split: RetrievalSplit) -> list[str]:
-    """The listed files that are not there."""
+    """Return the listed files that are not there."""
     if split.paths is None or split.root is None:
         return []
     # A folder at a time: a hundred thousand questions for one file each are slow over a network.
@@ -62,7 +70,7 @@ def _is_there(entry: os.DirEntry[str]) -> bool:
 
 
 def present(data: RetrievalData) -> RetrievalData:
-    """`data` without the images that are not there, which a note counts."""
+    """Return `data` without the images that are not there, which a note counts."""
     parts, lost = [], 0
     for split in data.splits:
         missing = set(missing_paths(split))
@@ -79,7 +87,7 @@ def present(data: RetrievalData) -> RetrievalData:
 
 
 def halves(data: RetrievalData) -> RetrievalData:
-    """Train and test put together and parted anew, at half of the classes by name."""
+    """Put train and test together and part them anew, at half of the classes by name."""
     everything = data.train.joined(data.test)
     trains = half_of_classes(everything.labels)
     note = "Not the official split: the first half of the classes that are there trains."

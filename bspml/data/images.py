@@ -1,4 +1,4 @@
-"""One image file to 8-bit pixels: the place where files are decoded, and named if they fail."""
+"""Decoding of image files to 8-bit pixels, and errors that name the file."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
 
 def find_images(root: Path) -> list[str]:
-    """Sorted paths of the images below `root`, relative to it, with forward slashes.
+    """List the images below `root`: sorted paths relative to it, with forward slashes.
 
     Hidden files (`._x.jpg`, `.DS_Store`) and hidden folders are passed over; upper-case suffixes
     count.
@@ -37,7 +37,7 @@ def find_images(root: Path) -> list[str]:
 
 
 def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None) -> Any:
-    """The decoded Pillow image, in mode "L" (1 channel) or "RGB" (3), see `to_mode`.
+    """Decode an image file to a Pillow image of mode "L" (1 channel) or "RGB" (3), see `to_mode`.
 
     The orientation that a camera notes in a JPEG is not applied: published numbers are made
     without it.
@@ -53,18 +53,14 @@ def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None
     """
     from PIL import Image
 
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not an image. Remove it.")
-    try:
-        with Image.open(path) as image:
-            pixels = to_mode(image, "L" if channels == 1 else "RGB")
-    except FileNotFoundError as err:
-        raise DataError(f"{path}: is missing.") from err
-    except Exception as err:  # decoders raise what they like on damage: SyntaxError, zlib.error
-        reason = str(err) or type(err).__name__
-        raise DataError(
-            f"{path}: cannot be read as an image ({reason}). Remove or replace it."
-        ) from err
+    remedy = "Remove or replace it."
+    # Decoders raise what they like on damage: SyntaxError, zlib.error.
+    with open_regular(path, "an image", missing="is missing.", remedy=remedy, faults=(Exception,)):
+        try:
+            with Image.open(path) as image:  # by its path, which Pillow's messages name
+                pixels = to_mode(image, "L" if channels == 1 else "RGB")
+        except DataError as err:
+            raise ValueError(str(err)) from err
     if box is None:
         return pixels
     corners = inside(box, pixels.size)
@@ -78,7 +74,19 @@ def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None
 
 
 def inside(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int] | None:
-    """Left, top, right, bottom of the part of `box` within (width, height), or None if empty."""
+    """Return the part of a box that lies within its image.
+
+    Args:
+        box: left, top, right, bottom in pixels.
+        size: width and height of the image.
+
+    Returns:
+        Left, top, right, bottom in whole pixels, rounded outwards; None if no pixel is left.
+
+    Example:
+        >>> inside((-3, 1.5, 4.2, 9), (10, 8)), inside((11, 0, 12, 1), (10, 8))
+        ((0, 1, 5, 8), None)
+    """
     left, top, right, bottom = (float(value) for value in box)
     if not all(map(math.isfinite, (left, top, right, bottom))):
         return None
@@ -92,13 +100,13 @@ def inside(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, 
 
 
 def to_pixels(image: Any) -> Tensor:
-    """A Pillow image of mode "L" or "RGB" as (channels, H, W) uint8."""
+    """Convert a Pillow image of mode "L" or "RGB" to (channels, H, W) uint8."""
     values = torch.from_numpy(np.array(image))
     return values[None] if values.ndim == 2 else values.permute(2, 0, 1).contiguous()
 
 
 def to_mode(image: Any, mode: str) -> Any:
-    """A Pillow image in 8 bits a channel, `mode` "L" or "RGB".
+    """Convert a Pillow image to 8 bits a channel.
 
     Pillow's own conversion cuts values off at 255, which makes a 16-bit image white.  Here:
 
@@ -107,6 +115,10 @@ def to_mode(image: Any, mode: str) -> Any:
     - grey floats: 0..1 becomes 0..255.  Floats outside are refused.
     - transparency is dropped: what lies under it shows.
     - the rest (grey, palettes, RGB, CMYK, YCbCr, one bit) is converted by Pillow.
+
+    Args:
+        image: of any mode.
+        mode: "L" or "RGB".
 
     Raises:
         DataError: integers or floats outside those ranges, NaN.

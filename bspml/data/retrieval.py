@@ -1,4 +1,4 @@
-"""What every retrieval data set is once it is read: splits of images, or of features, with labels.
+"""Data sets for retrieval: splits of images, or of features, with labels.
 
 Retrieval is tested on classes that training never saw.  `train` and `test` are such halves; where
 a data set is searched in a gallery (In-shop), `test` holds its queries.
@@ -22,6 +22,8 @@ from bspml.tensors.checks import check_choice, check_whole, encode_labels
 from bspml.tensors.row_checks import check_rows
 
 NAMES = ("train", "test", "query", "gallery")
+# What a data set may consist of.
+COMBINATIONS = (["train", "test"], ["train", "query", "gallery"])
 
 _LARGEST = 16 * 2**30  # bytes of pixels that `decoded` takes into memory
 
@@ -177,7 +179,7 @@ class RetrievalSplit:
         )
 
     def take(self, rows: Any) -> RetrievalSplit:
-        """The samples of these rows: (R,) integers, in their order, or an (N,) bool mask."""
+        """Return the samples of these rows: (R,) integers, in their order, or an (N,) bool mask."""
         index = check_rows(rows, len(self))
         picked = index.numpy()
         return replace(
@@ -192,7 +194,12 @@ class RetrievalSplit:
         )
 
     def part(self, name: str, rows: Any) -> RetrievalSplit:
-        """These rows as the split `name`."""
+        """Return some samples as a split of another name.
+
+        Args:
+            name: "train", "test", "query" or "gallery".
+            rows: as in `take`.
+        """
         return replace(self.take(rows), name=name)
 
     def joined(self, other: RetrievalSplit) -> RetrievalSplit:
@@ -286,9 +293,13 @@ class RetrievalData:
         ks: tuple[int, ...] = (1, 2, 4, 8, 16, 32),
         notes: tuple[str, ...] = (),
     ) -> RetrievalData:
-        """Of train and test, or of train, query and gallery, in this order.
+        """Put splits together; a note says if they share classes, which benchmarks keep apart.
 
-        Notes it if they share classes: retrieval benchmarks keep them apart.
+        Args:
+            name: of the data set.
+            splits: train and test, or train, query and gallery, in this order.
+            ks: the K of Recall@K that papers print for it.
+            notes: what a reader of the results should know.
         """
         train, test, *gallery = splits
         tested = test.classes

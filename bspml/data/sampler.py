@@ -120,7 +120,12 @@ class PKSampler(BatchSampler):
             yield [row for c in drawn for row in groups[c].draw(self.samples_per_class)]
 
     def set_epoch(self, epoch: int, position: int = 0) -> None:
-        """Go to the start of `epoch`, or behind its first `position` batches."""
+        """Go to the start of an epoch, or behind its first batches.
+
+        Args:
+            epoch: from 0.
+            position: batches of it to pass over.
+        """
         epoch = check_whole(epoch, "epoch", low=0)
         self.position = check_whole(position, "position", low=0)
         self.epoch = epoch

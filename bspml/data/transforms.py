@@ -33,7 +33,13 @@ _ATTEMPTS = 10  # to find a crop that fits, as torchvision's
 
 
 def draws(seed: int, epoch: int, sample_index: int) -> np.random.Generator:
-    """The generator of one sample in one epoch."""
+    """Return the generator of what is random in the view of one sample in one epoch.
+
+    Args:
+        seed: of the views.
+        epoch: from 0.
+        sample_index: row in the split.
+    """
     return np.random.default_rng((seed, epoch, sample_index))
 
 
@@ -95,7 +101,16 @@ class RandomCrop:
         return functional.hflip(resized) if flipped else resized
 
     def part(self, width: int, height: int, rng: np.random.Generator) -> tuple[int, int, int, int]:
-        """Top, left, height and width of the part to show."""
+        """Draw the part of an image to show.
+
+        Args:
+            width: of the image, in pixels.
+            height: likewise.
+            rng: to draw from.
+
+        Returns:
+            Top, left, height and width of the part, in pixels.
+        """
         low, high = (math.log(value) for value in self.ratio)
         for _ in range(_ATTEMPTS):
             area = width * height * rng.uniform(*self.scale)

@@ -2,6 +2,11 @@
 
 A group of one process is a group like any other: every function here is then the identity, so a
 program is written once.  `docs/distributed.md` has a training loop of one's own.
+
+Example:
+    >>> from bspml.distributed import is_main, rank, ranks
+    >>> rank(), ranks(), is_main()  # one process, started without torchrun
+    (0, 1, True)
 """
 
 from bspml.distributed.batch import gather_batch, gather_own_first

@@ -61,7 +61,12 @@ def gather_own_first(part: Tensor) -> Tensor:
 
 
 def gathered(value: Any, gather: Callable[[Tensor], Tensor] = gather_batch) -> Any:
-    """`gather` of each tensor in a tuple, list or dict; None and the like stay as they are."""
+    """Gather each tensor in a tuple, list or dict; None and the like stay as they are.
+
+    Args:
+        value: a tensor, or a nesting of tuples, lists and dicts.
+        gather: what to apply to each tensor.
+    """
     if isinstance(value, Tensor):
         return gather(value)
     if isinstance(value, tuple | list):

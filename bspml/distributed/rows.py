@@ -40,7 +40,13 @@ def share_of(n: int, block: int = 1, *, of_rank: int | None = None) -> slice:
 
 
 def nth_share(n: int, number: int, shares: int, block: int = 1) -> slice:
-    """Run `number` of `shares` runs of n rows.
+    """Return the slice of run `number` when n rows are cut into `shares` runs.
+
+    Args:
+        n: number of rows.
+        number: which run, in [0, shares).
+        shares: number of runs.
+        block: rows that stay together.
 
     Example:
         >>> [nth_share(8, r, 3) for r in range(3)]

@@ -53,6 +53,11 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
     Differs from pytorch-metric-learning, which starts from random rows, once: on well separated
     classes that start misses some, and perfect embeddings score below 1.
 
+    Args:
+        rows: (N, D), each of norm 1 or 0.
+        clusters: how many to make.
+        seed: of the start.
+
     Returns:
         (cluster of each row (N,) int64, "faiss" or "sklearn").
     """
@@ -159,6 +164,10 @@ def clustering_scores(classes: np.ndarray, clusters: np.ndarray) -> ClusteringSc
     Differs: equals `sklearn.metrics.adjusted_mutual_info_score`, but adds up the expectation once
     per pair of distinct sizes, not once per pair of class and cluster: 11,000 classes take
     milliseconds, not 15 seconds.
+
+    Args:
+        classes: (N,) class of each sample.
+        clusters: (N,) cluster of each sample.
     """
     n = len(classes)
     a = np.unique(classes, return_counts=True)[1]

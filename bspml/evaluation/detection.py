@@ -10,6 +10,7 @@ import numpy as np
 from scipy.stats import rankdata
 
 from bspml.errors import InputError
+from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_number
 
@@ -46,7 +47,7 @@ class NoiseDetection:
 
 
 def noise_detection(
-    sample_weights: Any, is_noisy: Any, threshold: Any = 0.5, ignore: Any = None
+    sample_weights: Any, is_noisy: Any, threshold: Any = SUSPECT_BELOW, ignore: Any = None
 ) -> NoiseDetection:
     """Compare weights with the truth: a sample is flagged if its weight is below `threshold`.
 

@@ -25,9 +25,8 @@ import torch
 
 from bspml.errors import InputError, MissingDependencyError
 from bspml.shapes import Float, Int, Tensor
-from bspml.tensors.checks import normalize_rows
+from bspml.tensors.unit_rows import GRID
 
-_GRID = 2.0**24
 _GROUP = 64  # columns that share one maximum when the best of a long row are sought
 _TILE_ROWS = 4096  # gallery rows turned into float64 at a time
 _BLOCK_BYTES = 128 * 2**20  # of similarities held at once
@@ -50,6 +49,10 @@ def choose_backend(backend: str, device: torch.device) -> str:
 
     faiss-gpu is never used: it takes every card, and its k ends at 2048.
 
+    Args:
+        backend: "auto", "faiss" or "torch".
+        device: where the embeddings are.
+
     Raises:
         MissingDependencyError: "faiss" was asked for and is not installed.
     """
@@ -61,18 +64,6 @@ def choose_backend(backend: str, device: torch.device) -> str:
     if backend != "auto":
         return backend
     return "faiss" if device.type == "cpu" and find_faiss() is not None else "torch"
-
-
-def unit_rows(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
-    """Rows of norm 1 in float32, every entry a multiple of 2^-24; zero rows stay zero.
-
-    Normalised in float64, so that rows of equal direction and unequal length become equal.
-    """
-    rows = torch.empty(embeddings.shape, dtype=torch.float32, device=embeddings.device)
-    for start in range(0, len(rows), _TILE_ROWS):
-        block = normalize_rows(embeddings[start : start + _TILE_ROWS].double())
-        rows[start : start + _TILE_ROWS] = block.mul_(_GRID).round_().div_(_GRID)
-    return rows
 
 
 def ranked_neighbours(
@@ -89,7 +80,7 @@ def ranked_neighbours(
     Q x R or Q x k.
 
     Args:
-        queries, gallery: rows from `unit_rows`, on one device.
+        queries, gallery: rows from `grid_unit_rows`, on one device.
         k: neighbours per query.
         self_rows: the gallery row that is query i itself and is left out, by index: a duplicate
             of the query elsewhere in the gallery stays.  None if the gallery holds no query.
@@ -213,7 +204,7 @@ def _search_proposed(
     )
     scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(found)
     last = scores[:, -1].clone()
-    error = 1.01 * queries.shape[1] / _GRID
+    error = 1.01 * queries.shape[1] / GRID
     _settle(scores, columns, queries, gallery, reach, error)
     if self_rows is not None:
         scores.masked_fill_(columns == self_rows[:, None], -torch.inf)

@@ -20,7 +20,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
-from bspml.evaluation.neighbours import choose_backend, ranked_neighbours, unit_rows
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import (
     check_choice,
@@ -31,6 +31,7 @@ from bspml.tensors.checks import (
     some_of,
     zero_rows,
 )
+from bspml.tensors.unit_rows import grid_unit_rows
 
 # Mean squared distance to the mean direction, below which similarities differ by about 1e-6:
 # the order of the neighbours is then mostly float32 rounding.
@@ -292,7 +293,7 @@ def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[in
         if device.type == "mps":  # no float64 there
             device = torch.device("cpu")
         zero = tuple(zero_rows(checked).tolist())
-        return unit_rows(checked.to(device)), zero
+        return grid_unit_rows(checked.to(device)), zero
 
 
 def _encode_jointly(

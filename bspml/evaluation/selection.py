@@ -6,7 +6,6 @@ larger the noisier the curve.  So the three are named apart everywhere.
 
 from __future__ import annotations
 
-import difflib
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -15,6 +14,7 @@ from typing import Any
 
 from bspml.errors import InputError
 from bspml.files.run import EpochRecord
+from bspml.words import did_you_mean
 
 # How each was chosen, as a table says it.
 CHOSEN_BY = {
@@ -103,6 +103,10 @@ def selection_columns(
 
     Without validation the table has two columns, not an empty third.
 
+    Args:
+        selected: what `select_epochs` returned.
+        metric: the one it selected by.
+
     Example:
         >>> record = EpochRecord("ms", 3, recall_at_k={1: 0.58})
         >>> for column, value in selection_columns(select_epochs([record])).items():
@@ -119,7 +123,12 @@ def selection_columns(
 
 
 def metric_of(record: EpochRecord, metric: str) -> float | None:
-    """The metric of one record, None where it was not measured or is not finite."""
+    """Return the metric of one record, None where it was not measured or is not finite.
+
+    Args:
+        record: of one epoch.
+        metric: "recall_at_K" for a number K, or another metric's name.
+    """
     _check_metric(metric)
     found = re.fullmatch(r"recall_at_(\d+)", metric)
     value = record.recall_at_k.get(int(found[1])) if found else getattr(record, metric)
@@ -164,8 +173,7 @@ def _selected(
 def _check_metric(metric: str) -> None:
     if metric in _PLAIN or re.fullmatch(r"recall_at_[1-9]\d*", metric):
         return
-    near = difflib.get_close_matches(metric, [*_PLAIN, "recall_at_1"], n=1)
-    hint = f"; did you mean `{near[0]}`?" if near else "."
+    hint = did_you_mean(metric, [*_PLAIN, "recall_at_1"]) or "."
     raise InputError(
         f"`metric` must be recall_at_K, {', '.join(_PLAIN[:-1])} or {_PLAIN[-1]}; got "
         f"{metric!r:.40}{hint}"

@@ -16,9 +16,10 @@ import numpy as np
 import torch
 
 from bspml.errors import InputError
-from bspml.evaluation.neighbours import ranked_neighbours, unit_rows
+from bspml.evaluation.neighbours import ranked_neighbours
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_embeddings, check_whole, encode_labels, normalize_rows
+from bspml.tensors.unit_rows import grid_unit_rows
 
 
 @dataclass(frozen=True)
@@ -279,7 +280,7 @@ def _measure(
             f"`labels`: none of the {len(matches)} query sets has a match in the gallery, so "
             "nothing can be retrieved. Are these the right labels, set ids and cameras?"
         )
-    rows, gallery = unit_rows(queries.means)[answerable], unit_rows(searched.means)
+    rows, gallery = grid_unit_rows(queries.means)[answerable], grid_unit_rows(searched.means)
     first = torch.empty(len(answerable), dtype=torch.int64)
     precision, trapezoid = torch.empty(2, len(answerable), dtype=torch.float64)
     for part, found in ranked_neighbours(rows, gallery, len(gallery)):

@@ -1,4 +1,4 @@
-"""Where names in a configuration become objects: networks, optimisers, methods, curricula."""
+"""Build what a configuration names: networks, samplers, optimisers, methods, curricula."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from torch import Tensor, nn
 from bspml.data.sampler import PKSampler
 from bspml.errors import ConfigError, InputError
 from bspml.experiment import methods
-from bspml.experiment.config import Config
+from bspml.experiment.config import ClassificationConfig, Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.methods import MethodContext, MethodParts
-from bspml.losses.bspml_loss import BSPMLLoss
-from bspml.losses.miners.bspml_miner import BSPMLMiner
+from bspml.experiment.methods.multi_similarity import multi_similarity_loss
 from bspml.networks import build_network, freeze_backbone
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.settings import Scales, keywords_of
 from bspml.weights.state import SampleWeights
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
@@ -25,9 +25,13 @@ CONFIGURED = (PLAIN, WEIGHTED, CLEAN)  # by the sections `loss` and `curriculum`
 
 
 def make_weights(method: str, data: ExperimentData) -> SampleWeights:
-    """The table of weights: 1, but for those a person decided, which stay what they are.
+    """Build the table of weights: 1, but for those the user decided, which stay what they are.
 
-    Methods without a curriculum weigh nothing, and the clean reference knows better than a person.
+    The clean reference takes no decisions: it knows which labels are right.
+
+    Args:
+        method: its name in `training.methods`.
+        data: the training set, with the user's decisions where there are any.
     """
     weights = SampleWeights(data.codes)
     if data.decided is not None and method != CLEAN:
@@ -37,7 +41,7 @@ def make_weights(method: str, data: ExperimentData) -> SampleWeights:
 
 
 def make_network(config: Config, width: int, pretrained: bool = True) -> nn.Module:
-    """The embedding network, initialised from the configuration's seed, or its file of weights.
+    """Build the embedding network, from the configuration's seed or its file of weights.
 
     Args:
         config: the experiment.
@@ -63,14 +67,18 @@ def make_network(config: Config, width: int, pretrained: bool = True) -> nn.Modu
 
 
 def classes_per_batch(config: Config, codes: Tensor) -> int:
-    """`sampler.classes_per_batch`, or as many classes as a person's own data have, if fewer.
+    """Return `sampler.classes_per_batch`, or as many classes as the user's own data have, if fewer.
+
+    Args:
+        config: the experiment.
+        codes: (N,) class codes of the training set.
 
     Raises:
         ConfigError: a known data set has fewer, or there are fewer than two.
     """
     wanted, counts = config.sampler.classes_per_batch, torch.bincount(codes)
     pairs = int((counts > 1).sum())  # a sample alone in its class has no positive
-    there = pairs if pairs > 1 else len(counts)
+    usable = pairs if pairs > 1 else len(counts)
     if len(counts) < 2:
         raise ConfigError(
             f"`data`: the training has {len(counts)} class, and its samples must be told from "
@@ -81,11 +89,16 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
             f"`sampler.classes_per_batch` is {wanted}, but the training has {len(counts)} "
             f"classes; set sampler.classes_per_batch={len(counts)} or less."
         )
-    return min(wanted, there) if config.data.is_own else wanted
+    return min(wanted, usable) if config.data.is_own else wanted
 
 
 def make_sampler(config: Config, codes: Tensor) -> PKSampler:
-    """The sampler of P x K batches over samples of these (N,) classes."""
+    """Build the sampler of P x K batches.
+
+    Args:
+        config: the experiment.
+        codes: (N,) class codes of the training set.
+    """
     return PKSampler(
         codes,
         classes_per_batch(config, codes),
@@ -96,9 +109,15 @@ def make_sampler(config: Config, codes: Tensor) -> PKSampler:
 
 
 def make_optimizer(
-    config: Config, module: nn.Module, lr_factor: float = 1.0
+    config: Config | ClassificationConfig, module: nn.Module, lr_factor: float = 1.0
 ) -> torch.optim.Optimizer:
-    """The optimiser over the trainable parameters of a network, or of a loss."""
+    """Build the optimiser over the trainable parameters of a network, or of a loss.
+
+    Args:
+        config: the experiment.
+        module: the network or loss.
+        lr_factor: its learning rate over the configured one.
+    """
     settings = config.optimizer
     parameters = [p for p in module.parameters() if p.requires_grad]
     common: dict[str, Any] = {
@@ -111,26 +130,19 @@ def make_optimizer(
     return kind(parameters, **common)
 
 
-def make_loss(config: Config, weights: SampleWeights) -> BSPMLLoss:
-    """The loss with its miner inside: one similarity matrix serves both, without pair lists."""
-    settings = config.loss
-    return BSPMLLoss(
-        weights,
-        alpha=settings.alpha,
-        beta=settings.beta,
-        base=settings.base,
-        weighting=settings.weighting,
-        miner=BSPMLMiner(weights, epsilon=settings.epsilon, skip_zero=settings.skip_zero),
-    )
-
-
 def make_method(
     name: str, config: Config, data: ExperimentData, weights: SampleWeights
 ) -> MethodParts:
-    """The loss of a method, its miner, and what moves the weights.
+    """Build the loss of a method, its miner, and say what moves the weights.
 
     The sections `loss` and `curriculum` are about multi-similarity, bspml and clean-only; every
     other method has its own hyper-parameters.
+
+    Args:
+        name: of the method, in `training.methods`.
+        config: the experiment.
+        data: its training set.
+        weights: the table of sample weights.
 
     Raises:
         InputError: no such method or hyper-parameter, or something it needs is not known.
@@ -142,8 +154,11 @@ def make_method(
                 f"`hyperparameters.{name}`: the sections loss and curriculum say how {name} is "
                 "trained; set the keys there."
             )
-        kind = {PLAIN: None, WEIGHTED: "configured", CLEAN: "fixed-clean"}[name]
-        return MethodParts(name, make_loss(config, weights), curriculum_kind=kind)
+        loss = multi_similarity_loss(config.loss, weights)
+        if name == WEIGHTED:
+            keywords = _curriculum_keywords(config)
+            return MethodParts(name, loss, curriculum_kind=keywords["preset"], curriculum=keywords)
+        return MethodParts(name, loss, curriculum_kind="fixed-clean" if name == CLEAN else None)
     context = MethodContext(
         num_classes=len(weights.classes),
         embedding_size=config.network.embedding_size,
@@ -155,14 +170,32 @@ def make_method(
     return methods.build(name, context)
 
 
+def _curriculum_keywords(config: Config) -> dict[str, Any]:
+    """Say what the sections `curriculum` and `loss` mean as keywords of `SelfPacedCurriculum`."""
+    settings = config.curriculum
+    keywords = {"preset": settings.preset, **settings.keywords()}
+    if settings.preset == "paper":
+        return keywords | keywords_of(Scales, config.loss)
+    warmup = "cross-fit" if config.cross_fitted else "features"
+    return keywords | {"warmup": warmup, "warmup_rounds": settings.warmup_epochs}
+
+
 def make_curriculum(
     parts: MethodParts, config: Config, data: ExperimentData, weights: SampleWeights
 ) -> SelfPacedCurriculum | FixedCurriculum | None:
-    """What moves the `weights` of a method; None for methods that do not weigh."""
+    """Build what moves the `weights` of a method; None for methods that do not weigh.
+
+    Args:
+        parts: of the method.
+        config: the experiment.
+        data: its training set.
+        weights: the table to move.
+
+    Raises:
+        ConfigError: the method needs to know which labels are right, and nobody does.
+    """
     if parts.curriculum_kind is None:
         return None
-    if parts.curriculum_kind == "configured":
-        return _configured_curriculum(config, weights, data)
     if parts.curriculum_kind == "fixed-clean":
         if data.is_noisy is None:
             raise ConfigError(
@@ -178,43 +211,4 @@ def make_curriculum(
         is_outlier=data.is_outlier,
         seed=config.seed,
         **parts.curriculum,
-    )
-
-
-def _configured_curriculum(
-    config: Config, weights: SampleWeights, data: ExperimentData
-) -> SelfPacedCurriculum:
-    settings = config.curriculum
-    if settings.preset == "auto":
-        return SelfPacedCurriculum(
-            weights,
-            preset="auto",
-            rule=settings.rule,
-            warmup="cross-fit" if config.cross_fitted else "features",
-            warmup_rounds=settings.warmup_epochs,
-            reset=settings.reset,
-            balance=settings.balance,
-            search=settings.search,
-            statistics_error=settings.statistics_error,
-            is_noisy=data.is_noisy,
-            is_outlier=data.is_outlier,
-            seed=config.seed,
-        )
-    return SelfPacedCurriculum(
-        weights,
-        preset="paper",
-        age=settings.age,
-        age_growth=settings.age_growth,
-        age_max=settings.age_max,
-        target_maw=settings.target_maw,
-        balance=settings.balance,
-        alpha=config.loss.alpha,
-        beta=config.loss.beta,
-        base=config.loss.base,
-        statistics=settings.statistics,
-        solver=settings.solver,
-        search=settings.search,
-        statistics_error=settings.statistics_error,
-        is_noisy=data.is_noisy,
-        is_outlier=data.is_outlier,
     )

@@ -1,6 +1,6 @@
 """What an experiment is about: both sides of a data set, and the labels to train on.
 
-A data set's splits, the wrong labels the configuration plants or reads, what a person decided about
+A data set's splits, the wrong labels the configuration plants or reads, what the user decided about
 single labels; from images, decoded when they are asked for or held in memory, or from features of
 a frozen backbone, extracted once.
 """
@@ -22,9 +22,10 @@ from bspml.experiment.config import Config
 from bspml.experiment.labels import corrected_data, given_labels
 from bspml.experiment.splits import hold_out, load_splits
 from bspml.files.checkpoints import fingerprint
+from bspml.networks.backbone import IMAGE_SIZE
 
 # Side of the images where the configuration leaves it open, and channels, by what they show.
-_SIZES = {"photo": 224, "tile": 32, "character": 28}
+_SIZES = {"photo": IMAGE_SIZE, "tile": 32, "character": 28}
 _CHANNELS = {"photo": 3, "tile": 3, "character": 1}
 _CONTENTS = {
     **dict.fromkeys(("glyphs", "omniglot"), "character"),
@@ -46,7 +47,7 @@ class ExperimentData:
         views: what training looks at: `images`, or random views of them.
         labels: (N,) training labels as given, possibly wrong; names of classes.
         codes: (N,) the same as 0..C-1.
-        true_labels: (N,) the truth, or None where nobody knows it: in a person's own data, unless
+        true_labels: (N,) the truth, or None where nobody knows it: in the user's own data, unless
             wrong labels were planted or listed, and then it is their labels before that.
         is_noisy: (N,) bool, or None where the truth is not known.
         test_images: (M, ...) like `images`; the queries where there is a gallery.
@@ -57,7 +58,7 @@ class ExperimentData:
         validation_images, validation_labels: of training classes held out to select the epoch, or
             None; labels as the data set has them, no noise is planted among them.
         split: the training split that `images` come from, for names and pictures.
-        decided: what a person said about single labels, or None.
+        decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
         test_names: what each test sample is called, or None.
         is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their
@@ -106,14 +107,14 @@ class ExperimentData:
             len(self.test_labels) - 1 if self.gallery_labels is None else len(self.gallery_labels)
         )
 
-    def pictures(self) -> Pictures | None:
+    def pictures(self) -> Thumbnails | None:
         """Small pictures of the training samples, row by row; None for features without files."""
         if self.split is None or (self.split.paths is None and self.split.pixels is None):
             return None
-        return Pictures(self.split, self.width)
+        return Thumbnails(self.split, self.width)
 
 
-class Pictures:
+class Thumbnails:
     """(H, W, channels) arrays in [0, 1] of single samples, made when they are asked for."""
 
     def __init__(self, split: RetrievalSplit, width: int) -> None:
@@ -137,18 +138,18 @@ def load_data(config: Config) -> ExperimentData:
         DataError: files missing or damaged, or labels of another number than samples.
         ConfigError: settings that do not go with this data set.
     """
-    found = load_splits(config)
-    train, test, gallery, validation = found.train, found.test, found.gallery, None
+    splits = load_splits(config)
+    train, test, gallery, validation = splits.train, splits.test, splits.gallery, None
     if config.data.validation:
         train, test, gallery = *hold_out(config, train), None
     elif config.data.validation_classes > 0:
         train, validation = hold_out(config, train, config.data.validation_classes)
-    told = corrected_data(config, replace(found, train=train, test=test, gallery=gallery))
-    if told is not None:
-        train, test = told.data.train, told.data.test
+    corrected = corrected_data(config, replace(splits, train=train, test=test, gallery=gallery))
+    if corrected is not None:
+        train, test = corrected.data.train, corrected.data.test
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    given = given_labels(config, train, features, told)
+    given = given_labels(config, train, features, corrected)
     codes = torch.from_numpy(np.unique(given.labels, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=inputs[0],
@@ -167,7 +168,7 @@ def load_data(config: Config) -> ExperimentData:
         validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=given.decided,
-        notes=(*found.notes, *given.notes),
+        notes=(*splits.notes, *given.notes),
         test_names=test.names,
         is_outlier=given.is_outlier,
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,11 +15,7 @@ from torch import Tensor
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError, RunError, UserError
-from bspml.experiment.data import (
-    image_content,
-    image_shape,
-    load_data,
-)
+from bspml.experiment.data import Inputs, image_content, image_shape, load_data
 from bspml.experiment.load import Run
 from bspml.experiment.splits import split_features, training_files
 from bspml.files.tables import read_embeddings, read_labels, read_names
@@ -56,6 +53,10 @@ def embed_named(run: Run, what: str) -> Embedded:
     New images are shown to the network as the test images were, through the backbone of
     `data.features` where it takes the features of one.
 
+    Args:
+        run: opened by `bspml.load`.
+        what: "train", "test", or the path of a folder or file.
+
     Raises:
         RunError: the network takes the other kind: images, or features of another length.
         DataError: files missing or damaged.
@@ -73,31 +74,31 @@ def embed_named(run: Run, what: str) -> Embedded:
 
 
 def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
-    """The run's test samples, and the gallery they are searched in where the data have one.
+    """Embed the run's test samples, and the gallery they are searched in where there is one.
 
     Raises:
         DataError: files missing or damaged.
     """
     data = load_data(run.config)
-    listed = list(data.test_names or (f"test/{i}" for i in range(len(data.test_labels))))
-    queries = Embedded(run.embed(data.test_images), data.test_labels, listed, False)
+    queries = _embedded(run, "test", data.test_images, data.test_labels, data.test_names)
     if data.gallery_images is None or data.gallery_labels is None:
         return queries, None
-    labels = data.gallery_labels
-    names = [f"gallery/{i}" for i in range(len(labels))]
-    return queries, Embedded(run.embed(data.gallery_images), labels, names, False)
+    return queries, _embedded(run, "gallery", data.gallery_images, data.gallery_labels)
 
 
 def _own_split(run: Run, what: str) -> Embedded:
     data = load_data(run.config)
-    train = what == "train"
-    images, labels, names = (
-        (data.images, data.labels, data.names)
-        if train
-        else (data.test_images, data.test_labels, data.test_names)
-    )
-    listed = list(names or (f"{what}/{i}" for i in range(len(labels))))
-    return Embedded(run.embed(images), labels, listed, train)
+    if what == "train":
+        return _embedded(run, what, data.images, data.labels, data.names)
+    return _embedded(run, what, data.test_images, data.test_labels, data.test_names)
+
+
+def _embedded(
+    run: Run, what: str, images: Inputs, labels: np.ndarray, names: Sequence[str] | None = None
+) -> Embedded:
+    """Embed a side of the run's data; samples without a name are called by side and number."""
+    listed = list(names or (f"{what}/{row}" for row in range(len(labels))))
+    return Embedded(run.embed(images), labels, listed, what == "train")
 
 
 def _file_of_features(run: Run, what: str) -> Embedded:

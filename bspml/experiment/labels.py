@@ -1,8 +1,10 @@
-"""The labels an experiment trains on: as given, planted, listed, or decided on by a person."""
+"""The labels an experiment trains on: as given, planted, listed, or decided on by the user."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -34,7 +36,7 @@ class GivenLabels:
         labels: (N,) text, possibly wrong.
         is_noisy: (N,) bool, or None where the truth is not known.
         is_outlier: (N,) bool, the noisy ones whose true class no label names; None likewise.
-        decided: what a person said about single labels, or None.
+        decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
     """
 
@@ -46,7 +48,7 @@ class GivenLabels:
 
     @property
     def learned(self) -> np.ndarray:
-        """The labels, then the weights that are fixed; what a resumed run must find again."""
+        """Return what a resumed run must find unchanged: the labels, then the fixed weights."""
         if self.decided is None:
             return self.labels
         # A verdict of "unsure" changes nothing.
@@ -55,7 +57,12 @@ class GivenLabels:
 
 
 def corrected_data(config: Config, data: RetrievalData) -> OwnLabels | None:
-    """A person's own data under the labels they corrected; None where they gave none."""
+    """Return the user's own data under the labels they corrected; None where they gave none.
+
+    Args:
+        config: the experiment.
+        data: the splits as read.
+    """
     settings = config.noise
     files = (settings.labels_file, settings.decisions_file)
     if not config.data.is_own or settings.list_file is not None or files == (None, None):
@@ -65,22 +72,22 @@ def corrected_data(config: Config, data: RetrievalData) -> OwnLabels | None:
 
 
 def given_labels(
-    config: Config, split: RetrievalSplit, features: Tensor | None, told: OwnLabels | None
+    config: Config, split: RetrievalSplit, features: Tensor | None, own: OwnLabels | None
 ) -> GivenLabels:
-    """The labels of the training split, with the noise and the decisions the settings ask for.
+    """Return the labels to train on, with the noise and the decisions the settings ask for.
 
     Args:
         config: the experiment.
-        split: of training; where `told` is given, under its corrected labels.
+        split: of training; where `own` labels are given, under its corrected labels.
         features: (N, F) of the split, or None.
-        told: of `corrected_data`.
+        own: of `corrected_data`.
 
     Raises:
         DataError: files damaged, or of another number of labels than samples.
         ConfigError: noise that needs features, without any.
     """
-    if told is not None:
-        return GivenLabels(split.labels, None, None, told.decided, told.notes)
+    if own is not None:
+        return GivenLabels(split.labels, None, None, own.decided, own.notes)
     given, is_noisy, notes = _before_decisions(config, split, features)
     decided = _decisions(config, given)
     if decided is not None:
@@ -98,18 +105,14 @@ def given_labels(
 def _before_decisions(
     config: Config, split: RetrievalSplit, features: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The labels as given, before a person's decisions; which are wrong; what to know of them."""
+    """The labels before the user's decisions, which of them are wrong, and notes about them."""
     settings, true_labels = config.noise, split.labels
     if settings.list_file is not None:
         listed = read_noise_list(settings.list_file, split)
         return listed.labels, listed.is_noisy, listed.notes
     if settings.labels_file is not None:
-        given = read_labels(settings.labels_file).astype(str)
-        if len(given) != len(true_labels):
-            raise DataError(
-                f"{settings.labels_file}: has {len(given)} labels; the training split of "
-                f"{config.data.name} has {len(true_labels)} samples."
-            )
+        given = read_given_labels(settings.labels_file, config.data.name, len(true_labels))
+        given = given.astype(str)
         return given, given != true_labels, ()
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
@@ -117,26 +120,47 @@ def _before_decisions(
     return np.asarray(noisy.labels).astype(str), np.asarray(noisy.is_noisy), ()
 
 
+def read_given_labels(file: str, data_name: str, count: int) -> np.ndarray:
+    """Read a file of labels to train on, (N,) text or integers.
+
+    Args:
+        file: a table or an array.
+        data_name: of the data set whose labels these are, for the message.
+        count: N, the samples of its training split.
+
+    Raises:
+        DataError: it cannot be read, or has another number of labels.
+    """
+    labels = read_labels(file)
+    if len(labels) != count:
+        raise DataError(
+            f"{file}: has {len(labels)} labels; the training split of {data_name} has {count} "
+            "samples."
+        )
+    return labels
+
+
 def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noise.NoisyLabels:
-    settings, seed = config.noise, config.noise_seed
-    if settings.kind == "symmetric":
-        return noise.symmetric(labels, settings.rate, seed=seed, per_class=settings.per_class)
-    if settings.kind == "pair-flip":
-        return noise.pair_flip(labels, settings.rate, seed=seed, per_class=settings.per_class)
-    if settings.kind == "open-set":
-        return noise.open_set(labels, settings.rate, seed=seed)
-    if settings.kind == "small-cluster":
-        return noise.small_cluster(labels, settings.rate, seed=seed, embeddings=features)
-    if features is None:
+    settings = config.noise
+    if features is None and settings.kind == "instance-dependent":
         raise ConfigError(
             "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
             "features to look with: set `data.features` to a backbone."
         )
-    return noise.instance_dependent(labels, settings.rate, features, seed=seed)
+    classes, looks = {"per_class": settings.per_class}, {"embeddings": features}
+    kinds: dict[str, tuple[Callable[..., noise.NoisyLabels], dict[str, Any]]] = {
+        "symmetric": (noise.symmetric, classes),
+        "pair-flip": (noise.pair_flip, classes),
+        "open-set": (noise.open_set, {}),
+        "small-cluster": (noise.small_cluster, looks),
+        "instance-dependent": (noise.instance_dependent, looks),
+    }
+    plant, options = kinds[settings.kind]
+    return plant(labels, settings.rate, seed=config.noise_seed, **options)
 
 
 def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
-    """A person's verdicts: in a file of their own, or in the corrected labels made from one."""
+    """The user's verdicts: in a file of their own, or in the corrected labels made from one."""
     settings = config.noise
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:

@@ -41,11 +41,24 @@ class Run:
     finished: bool
 
     def embed(self, images: Any, batch_size: int = 256) -> Tensor:
-        """(N, D) embeddings of images (N, channels, S, S) in [0, 1], or of a data set of them."""
+        """Embed images with the run's network.
+
+        Args:
+            images: (N, channels, S, S) in [0, 1], or a data set of such images, or (N, F) features
+                where the network takes those.
+            batch_size: images per forward pass.
+
+        Returns:
+            (N, D).
+        """
         return embed(self.model, images, batch_size)
 
     def summary(self) -> Any:
-        """The final figures; RunError if the run did not finish."""
+        """Return the final figures.
+
+        Raises:
+            RunError: the run did not finish.
+        """
         return read_json(self.folder.summary)
 
 
@@ -60,16 +73,21 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
         RunError: no such run, or it has no such method.
         CheckpointError: the checkpoint is damaged.
         ConfigError: config.yaml was changed since.
+
+    Example:
+        >>> load("runs/glyphs")  # where `bspml train` has not been yet
+        Traceback (most recent call last):
+        bspml.errors.RunError: runs/glyphs: no such run folder...
     """
     folder = RunFolder.open(path)
     config = load_config(folder.config)
     trained = config.training.methods
     file = folder.checkpoint(method) if method in trained else None
     if file is None or not has_checkpoint(folder, method):
-        there = [m for m in trained if has_checkpoint(folder, m)]
+        saved_methods = [m for m in trained if has_checkpoint(folder, m)]
         raise RunError(
             f"{path}: has no checkpoint of method {method!r}; it has "
-            f"{', '.join(there) or 'none yet'}."
+            f"{', '.join(saved_methods) or 'none yet'}."
         )
     saved = load_method(folder, method)
     check_unchanged(saved["config"], config, folder.config)

@@ -18,7 +18,7 @@ from bspml.experiment.config.reading import parse_yaml
 from bspml.files import checkpoints
 from bspml.files.atomic import atomic_write
 from bspml.files.checkpoints import State
-from bspml.files.run import EpochRecord, RunFolder
+from bspml.files.run import RecordLog, RunFolder
 
 # What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
 CHANGEABLE = (
@@ -39,29 +39,33 @@ _KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "confi
 _LEAST = {"records": 0, "threads": 1}
 
 
-def method_state(
-    method: str, trainer: State, config: BaseModel, records: int, threads: int
-) -> dict[str, Any]:
-    """What a checkpoint of one method holds.
+def method_state(method: str, trainer: State, config: BaseModel, records: int) -> State:
+    """Return what a checkpoint of one method holds, torch's number of threads included.
+
+    Sums on a CPU are split by threads, so that a run goes on with as many.
 
     Args:
         method: its name.
         trainer: state of its trainer.
         config: the run's, of any task.
         records: lines in the log so far, of every method.
-        threads: of torch, since sums on a CPU are split by them.
     """
     return {
         "method": method,
         "trainer": trainer,
         "records": records,
-        "threads": threads,
+        "threads": torch.get_num_threads(),
         "config": config.model_dump(mode="json"),
     }
 
 
 def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) -> State:
-    """The `method_state` in the checkpoint of `method`, its keys and kinds checked.
+    """Read the `method_state` in the checkpoint of a method; keys and kinds are checked.
+
+    Args:
+        folder: of the run.
+        method: its name.
+        fingerprint: of the data in hand; None leaves that check out.
 
     Raises:
         CheckpointError: missing, damaged, of other data, or of another method.
@@ -85,7 +89,12 @@ def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) 
 
 
 def has_checkpoint(folder: RunFolder, method: str) -> bool:
-    """Whether there is anything under the name of that checkpoint."""
+    """Whether there is anything under the name of the checkpoint.
+
+    Args:
+        folder: of the run.
+        method: whose checkpoint.
+    """
     return os.path.lexists(folder.checkpoint(method))
 
 
@@ -102,15 +111,12 @@ def check_unchanged(saved: Mapping[str, Any], config: BaseModel, file: Path) -> 
     Raises:
         ConfigError: names the key and both values.
     """
-    then = dict(_flat(saved))
-    now = dict(_flat(config.model_dump(mode="json")))
-    for key in [*now, *(key for key in then if key not in now)]:
-        free = key in CHANGEABLE or key.partition(".")[0] in CHANGEABLE
-        if not free and then.get(key) != now.get(key):
+    for key, then, now in _differences(saved, config):
+        if key not in CHANGEABLE and key.partition(".")[0] not in CHANGEABLE:
             raise ConfigError(
-                f"{file}: `{key}` is {_shown(now.get(key))}, but the run was trained with "
-                f"{_shown(then.get(key))} so far. Put that back, or start a new run; a run that "
-                f"goes on may only change {', '.join(CHANGEABLE[:-1])} and evaluation.*."
+                f"{file}: `{key}` is {now}, but the run was trained with {then} so far. Put that "
+                f"back, or start a new run; a run that goes on may only change "
+                f"{', '.join(CHANGEABLE[:-1])} and evaluation.*."
             )
 
 
@@ -124,14 +130,12 @@ def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
     Raises:
         ConfigError: names the key and both values, or says that the data differ.
     """
-    ours = dict(_flat(config.model_dump(mode="json")))
-    theirs, data_there = from_main(lambda: (ours, fingerprint))
-    for key in [*ours, *(key for key in theirs if key not in ours)]:
-        if key not in _OF_A_MACHINE and ours.get(key) != theirs.get(key):
+    theirs, data_there = from_main(lambda: (config.model_dump(mode="json"), fingerprint))
+    for key, there, here in _differences(theirs, config):
+        if key not in _OF_A_MACHINE:
             raise ConfigError(
-                f"`{key}` is {_shown(ours.get(key))} on rank {rank()} and "
-                f"{_shown(theirs.get(key))} on rank 0. Start all ranks with the same arguments "
-                "and the same configuration file."
+                f"`{key}` is {here} on rank {rank()} and {there} on rank 0. Start all ranks with "
+                "the same arguments and the same configuration file."
             )
     if fingerprint != data_there:
         raise ConfigError(
@@ -141,57 +145,52 @@ def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
     wait_for_all()  # nothing is made while one may still refuse
 
 
-def check_rounds(state: State, kept: list[EpochRecord], path: Path) -> None:
-    """The records must be those of the checkpoint's rounds.
-
-    Args:
-        state: `method_state`, its trainer's state already taken by a trainer.
-        kept: all records that a checkpoint knows of.
-        path: of the checkpoint.
-
-    Raises:
-        CheckpointError: another number of rounds.
-    """
-    known = sum(record.method == state["method"] for record in kept[: state["records"]])
-    rounds = state["trainer"]["position"]["round"]
-    if known != rounds:
-        raise CheckpointError(
-            f"{path}: was written after {rounds} rounds, but the records hold {known} of "
-            f"{state['method']}. The two files are not of one run; start a new one."
-        )
-
-
-def check_none_missing(
-    folder: RunFolder, methods: Sequence[str], states: Mapping[str, State], kept: list[EpochRecord]
+def restore_records(
+    log: RecordLog, folder: RunFolder, methods: Sequence[str], states: Mapping[str, State]
 ) -> None:
-    """A method whose records other checkpoints know of must still have its own.
+    """Bring the records to where the checkpoints stand, if they belong together.
 
-    It would be trained again, and its records would stand in the log twice.
+    Records written after the last checkpoint will be written again.  A method whose records other
+    checkpoints know of must still have its own: it would be trained again, and its records would
+    stand in the log twice.
 
     Args:
+        log: of the run.
         folder: of the run.
         methods: its methods.
-        states: of those that have a checkpoint.
-        kept: all records that a checkpoint knows of.
+        states: `method_state` of those that have a checkpoint, their trainers' taken by a trainer.
 
     Raises:
-        CheckpointError: names the checkpoint that is gone.
+        CheckpointError: the records are not of a checkpoint's rounds, or one is gone; names it.
+        RunError: a record is damaged.
     """
+    count = max((state["records"] for state in states.values()), default=0)
+    # Parsed now, not when the table is made of them hours later.
+    records = log.first(count)
     for method in methods:
-        known = sum(record.method == method for record in kept)
-        if known and method not in states:
+        state, file = states.get(method), folder.checkpoint(method)
+        checked = records if state is None else records[: state["records"]]
+        held = sum(record.method == method for record in checked)
+        if state is None and held:
             raise CheckpointError(
-                f"{folder.checkpoint(method)}: is missing, but the records hold {known} rounds of "
-                f"{method}. Put the file back, or start a new run."
+                f"{file}: is missing, but the records hold {held} rounds of {method}. Put the file "
+                "back, or start a new run."
             )
+        rounds = held if state is None else state["trainer"]["position"]["round"]
+        if held != rounds:
+            raise CheckpointError(
+                f"{file}: was written after {rounds} rounds, but the records hold {held} of "
+                f"{method}. The two files are not of one run; start a new one."
+            )
+    log.truncate(count)
 
 
 def _check_complete(file: Path, config: BaseModel) -> None:
     """A run writes every key; one that is missing would silently be at its default."""
     written = parse_yaml(file.read_text(encoding="utf-8"), str(file))
-    there = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
+    keys = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
     for key, _ in _flat(config.model_dump(mode="json")):
-        if key not in there:
+        if key not in keys:
             raise ConfigError(
                 f"{file}: `{key}` is missing, which every run writes: the file was cut or edited. "
                 "Put it back, or start a new run."
@@ -206,6 +205,12 @@ def run_folder(
 
     A new run must find it unused, and leaves nothing if a user's mistake ends it before the first
     checkpoint.
+
+    Args:
+        folder: of the run.
+        config: written into a new run's folder.
+        methods: names of what is trained.
+        resume: whether the run was started before.
 
     Raises:
         BusyRunError: another process is training this run.
@@ -229,11 +234,16 @@ def load_states(
     methods: Sequence[str],
     config: BaseModel,
     fingerprint: str,
-    check: Callable[[Mapping[str, Any]], None] = lambda saved: None,
+    check: Callable[[Mapping[str, Any], RunFolder], None],
 ) -> dict[str, State]:
-    """The state of every method that has a checkpoint, of this configuration and these data.
+    """Read the state of every method that has a checkpoint, of this configuration and these data.
 
-    `check` looks at a checkpoint's configuration, too, after `check_unchanged`.
+    Args:
+        folder: of the run.
+        methods: its methods.
+        config: of the folder now.
+        fingerprint: of the data.
+        check: looks at each checkpoint's configuration, too, after `check_unchanged`.
 
     Raises:
         ConfigError: the folder's configuration was cut, or is not that of a checkpoint.
@@ -247,7 +257,7 @@ def load_states(
             states[method] = load_method(folder, method)
             # Before the data: that the noise was changed, say, is clearer than "other data".
             check_unchanged(states[method]["config"], config, folder.config)
-            check(states[method]["config"])
+            check(states[method]["config"], folder)
             load_method(folder, method, fingerprint)
     return states
 
@@ -273,7 +283,8 @@ def set_threads(
     elif one_is_faster:
         torch.set_num_threads(1)
     for method, state in states.items():
-        saved, usable = state["threads"], usable_threads(state["threads"])
+        saved = state["threads"]  # at most what this machine has: torch crashes on thousands
+        usable = min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
         if usable < saved:
             say(
                 f"{method}: saved with {saved} threads, goes on with the {usable} of this machine; "
@@ -282,9 +293,12 @@ def set_threads(
         torch.set_num_threads(usable)
 
 
-def usable_threads(saved: int) -> int:
-    """The saved number of threads, at most what this machine has: torch crashes on thousands."""
-    return min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
+def _differences(saved: Mapping[str, Any], config: BaseModel) -> Iterator[tuple[str, str, str]]:
+    """Yield (key, value then, value now), ready to be shown, wherever the two differ."""
+    then, now = dict(_flat(saved)), dict(_flat(config.model_dump(mode="json")))
+    for key in now | then:
+        if then.get(key) != now.get(key):
+            yield key, _shown(then.get(key)), _shown(now.get(key))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:

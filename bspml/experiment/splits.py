@@ -19,7 +19,12 @@ __all__ = [
 
 
 def read_data(config: Config) -> RetrievalData:
-    """The data set as its files say, neither decoded nor shortened."""
+    """Read the data set as its files say, neither decoded nor shortened.
+
+    Raises:
+        ConfigError: an option that this data set does not have.
+        DataError: files missing or damaged.
+    """
     settings = config.data
     keys = ("layout", "label_column", "split_column", "content")
     options = {key: getattr(settings, key) for key in keys if getattr(settings, key) is not None}
@@ -34,7 +39,7 @@ def read_data(config: Config) -> RetrievalData:
 
 
 def training_files(config: Config) -> set[str]:
-    """The real paths of the images of the training split; none for data without files.
+    """Return the real paths of the training images; none for data without files.
 
     Raises:
         UserError: the data set cannot be read any more.
@@ -46,23 +51,33 @@ def training_files(config: Config) -> set[str]:
 
 
 def load_splits(config: Config) -> RetrievalData:
-    """The data set with features, if any are asked for, and the classes of `data.subset`."""
+    """Read the data set, with features if any are asked for, down to `data.subset` classes.
+
+    Raises:
+        DataError: files missing or damaged, or fewer classes than asked for.
+    """
     settings, data = config.data, read_data(config)
-    # Features of the whole splits first: whatever part of them is used, they are made once.
-    splits = [_with_features(split, config) for split in data.splits]
+    splits = list(data.splits)
+    if settings.features is not None:
+        # Of the whole splits: whatever part of them is used, features are made once.
+        boxes = settings.crop_boxes
+        splits = [replace(one, features=split_features(one, config, boxes)) for one in splits]
     if settings.subset is not None:
         splits = [_first_classes(split, config) for split in splits]
     return RetrievalData.of(data.name, splits, data.ks, data.notes)
 
 
-def _with_features(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    if config.data.features is None:
-        return split
-    return replace(split, features=split_features(split, config, config.data.crop_boxes))
-
-
 def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = False) -> Tensor:
-    """(N, D) features of the backbone `data.features`, from the cache or made now."""
+    """Return features of the backbone `data.features`, from the cache or made now.
+
+    Args:
+        split: of N images.
+        config: the experiment, which names the backbone.
+        crop_boxes: crop the images to their annotated boxes first.
+
+    Returns:
+        (N, D).
+    """
     from bspml.networks.feature_cache import cached_features
 
     settings = config.data
@@ -92,7 +107,19 @@ def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
 
 
 def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
-    """(N,) bool: the samples of a fixed random share of the classes, at least two of them."""
+    """Choose a random share of the classes to hold out, the same at every call.
+
+    Args:
+        labels: (N,) class of each sample.
+        share: of the classes, in [0, 1]; at least two are held out.
+
+    Returns:
+        (N,) bool, whether the sample's class is held out.
+
+    Example:
+        >>> held_out_classes(np.array(["a", "a", "b", "c", "d"]), 0.5)
+        array([ True,  True, False,  True, False])
+    """
     classes = np.unique(labels)
     held = max(2, int(share * len(classes) + 1e-9))  # .29 of 100 is 29
     chosen = np.random.default_rng(0).permutation(len(classes))[:held]
@@ -102,7 +129,16 @@ def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
 def hold_out(
     config: Config, train: RetrievalSplit, share: float = 0.25
 ) -> tuple[RetrievalSplit, RetrievalSplit]:
-    """The training split without the held-out classes, and these."""
+    """Return the training split without the held-out classes, and these.
+
+    Args:
+        config: the experiment, for the message.
+        train: the whole training split.
+        share: of the classes, in [0, 1].
+
+    Raises:
+        ConfigError: too few classes are left, or no held-out class has two samples.
+    """
     held_out = held_out_classes(train.labels, share)
     left = len(np.unique(train.labels[~held_out]))
     if left < 2:

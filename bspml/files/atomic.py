@@ -1,4 +1,4 @@
-"""Files that are either complete or not there.
+"""Writing files so that each is either complete or not there.
 
 A run can be killed, and a disk can fill up, in the middle of any write.  Every file of a run is
 therefore written beside its final name first and moved over it in one step.
@@ -10,12 +10,12 @@ import contextlib
 import os
 import re
 import secrets
-import stat
 from collections.abc import Callable
 from pathlib import Path
 from typing import BinaryIO
 
 from bspml.errors import RunError
+from bspml.files.opening import is_special, reason
 
 Content = bytes | str | Callable[[BinaryIO], None]
 
@@ -66,18 +66,6 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
     return path
 
 
-def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` is a pipe, a socket or a device, which may have no end or never answer.
-
-    Readers refuse it before they open it.  Links are followed.
-    """
-    try:
-        mode = Path(path).stat().st_mode
-    except (OSError, ValueError):  # ValueError: a name with NUL in it
-        return False
-    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
-
-
 def is_leftover(path: Path) -> bool:
     """Whether `path` is a hidden file that `atomic_write` left when the process was killed."""
     return re.fullmatch(r"\.[0-9a-f]{16}\.tmp", path.name) is not None
@@ -113,7 +101,7 @@ def _fill(file: _Guard, content: Content) -> None:
 
 def _cannot_write(path: Path, err: OSError) -> RunError:
     return RunError(
-        f"{path}: cannot be written ({err.strerror or err}); an older version of it, if any, is "
+        f"{path}: cannot be written ({reason(err)}); an older version of it, if any, is "
         "untouched. Free some space, or choose a folder you may write to."
     )
 

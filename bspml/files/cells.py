@@ -1,4 +1,4 @@
-"""Labels in the cells of a CSV file that a person may open in a spreadsheet.
+"""Labels in the cells of a CSV file that may be opened in a spreadsheet.
 
 A spreadsheet runs a cell that starts with = + - or @ as a formula, and rewrites text that looks
 like a number (007 becomes 7).  A label that is text and starts like that, or reads as a number,

@@ -24,7 +24,8 @@ from torch import Tensor
 
 import bspml
 from bspml.errors import CheckpointError, InputError
-from bspml.files.atomic import atomic_write, is_special
+from bspml.files.atomic import atomic_write
+from bspml.files.opening import open_regular
 
 FORMAT = "bspml-checkpoint"
 VERSION = 1
@@ -204,26 +205,20 @@ def _has_header(content: Any) -> bool:
 
 def _check_archive(path: Path) -> None:
     """A checkpoint is a zip archive; torch does not check its sums, so a flipped bit would pass."""
-    if is_special(path):
-        raise CheckpointError(f"{path}: is a pipe or a device, not a checkpoint.")
-    try:
-        with path.open("rb") as file:
-            start = file.read(4)
+    missing = (
+        "no such checkpoint. Was the run stopped before it wrote its first one? Then start it anew."
+    )
+    with open_regular(path, "a checkpoint", CheckpointError, missing=missing) as file:
+        start = file.read(4)
         if not start:
             raise CheckpointError(f"{path}: is empty. {_ELSEWHERE}")
-        with zipfile.ZipFile(path) as archive:
-            damaged = archive.testzip()
-    except FileNotFoundError:
-        raise CheckpointError(
-            f"{path}: no such checkpoint. Was the run stopped before it wrote its first one? Then "
-            "start it anew."
-        ) from None
-    except OSError as err:
-        raise CheckpointError(f"{path}: cannot be read ({err.strerror or err}).") from None
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError, struct.error):
-        if start.startswith(b"PK"):
-            raise CheckpointError(f"{path}: is truncated or damaged. {_ELSEWHERE}") from None
-        raise _foreign(path) from None
+        try:
+            with zipfile.ZipFile(file) as archive:
+                damaged = archive.testzip()
+        except (zipfile.BadZipFile, NotImplementedError, RuntimeError, struct.error):
+            if start.startswith(b"PK"):
+                raise CheckpointError(f"{path}: is truncated or damaged. {_ELSEWHERE}") from None
+            raise _foreign(path) from None
     if damaged is not None:
         raise CheckpointError(f"{path}: is damaged (wrong checksum). {_ELSEWHERE}")
 

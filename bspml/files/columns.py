@@ -1,4 +1,4 @@
-"""Columns of a table by name, the order of its rows, and what a label may be."""
+"""Columns of tables: their names, the order of the rows, and what a label may be."""
 
 from __future__ import annotations
 
@@ -8,27 +8,14 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import DataError
-from bspml.files.cells import bare_cell, empty_rows, integers, parse_labels
-from bspml.tensors.checks import some_of
-
-__all__ = [
-    "EMBEDDING_NAMES",
-    "INDEX",
-    "LABEL_COLUMNS",
-    "NAME_COLUMNS",
-    "PASSED_OVER",
-    "TEXT_COLUMNS",
-    "as_floats",
-    "check_texts",
-    "column_names",
-    "find_column",
-    "is_number",
-    "labels_in",
-    "row_order",
-]
+from bspml.files.cells import bare_cell, empty_rows, integers, parse_labels, whole_number
+from bspml.words import some_of
 
 INDEX = "index"
-LABEL_COLUMNS = ("label", "labels", "class", "y", "target")
+# Of the first that is there.
+LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
+# Files of labels used to be read by one of the second, tables of images by the first.
+_CONTESTED = {"class_name": ("class", "target", "y"), "target": ("y",)}
 EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
 NAME_COLUMNS = ("name", "path", "file", "filename")
 TEXT_COLUMNS = ("text", "caption", "sentence")
@@ -46,12 +33,16 @@ _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
 
 
 def column_names(header: Iterable[Any]) -> list[str]:
-    """Names in lower case, without spaces around them."""
+    """Return names of columns in lower case, without spaces around them."""
     return [str(cell).strip().lower() for cell in header]
 
 
 def find_column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
-    """Where the first of `wanted` that is there stands.
+    """Return where the first of `wanted` that is there stands, None without any.
+
+    Args:
+        names: of all columns, as `column_names` writes them.
+        wanted: names in order of preference.
 
     Raises:
         DataError: there are two columns of that name.
@@ -64,26 +55,72 @@ def find_column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
     return names.index(name)
 
 
+def label_place(names: Sequence[str]) -> int:
+    """Return where the column of labels stands.
+
+    Raises:
+        DataError: there is none, or two that can be meant.
+    """
+    place = find_column(names, LABEL_COLUMNS)
+    if place is None:
+        raise DataError(f"has no column `label`; its columns are {', '.join(names[:8])}.")
+    check_uncontested(names[place], names)
+    return place
+
+
+def check_uncontested(name: str, names: Sequence[str]) -> None:
+    """Refuse a file of labels in which another column than `name` can be meant.
+
+    Args:
+        name: of the column chosen.
+        names: of all.
+
+    Raises:
+        DataError: there is such a column.
+    """
+    for other in _CONTESTED.get(name, ()):
+        if other in names:
+            raise DataError(
+                f"has two columns that can be its labels, `{name}` and `{other}`. Call the one "
+                "that is meant `label`."
+            )
+
+
 def row_order(index: Sequence[str] | None, n: int) -> np.ndarray:
-    """(n,) the rows in the order of their cells of a column `index`; as they stand without one.
+    """Return the rows in the order of their cells of a column `index`.
+
+    Args:
+        index: (n,) the cells, or None: the rows stay as they stand.
+        n: number of rows.
+
+    Returns:
+        (n,) int64, the row of each sample.
 
     Raises:
         DataError: it does not hold 0 to n - 1, each once.
     """
     if index is None:
         return np.arange(n)
-    found = integers(index)
-    if found is None or not np.array_equal(np.sort(found), np.arange(n)):
-        missing = sorted(set(range(n)) - set(() if found is None else found.tolist()))
+    numbers = integers(index)
+    if numbers is None or not np.array_equal(np.sort(numbers), np.arange(n)):
+        missing = sorted(set(range(n)) - {whole_number(cell) for cell in index})
+        odd = [f", and a row has {cell[:20]!r}" for cell in index if whole_number(cell) is None]
         raise DataError(
-            f"the column `index` must hold 0 to {n - 1}, each once; {some_of(missing)} missing. "
-            "Restore the rows, or rename the column."
+            f"the column `index` must hold 0 to {n - 1}, each once; {some_of(missing)} missing"
+            f"{''.join(odd[:1])}. Restore the rows, or rename a column that is no index."
         )
-    return np.argsort(found)
+    return np.argsort(numbers)
 
 
 def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
-    """(N,) integers or text, from cells of a CSV, or lines that are taken as they stand.
+    """Read labels: integers if every cell is a whole number, else text.
+
+    Args:
+        cells: (N,) of a CSV, or lines of a text file.
+        protected: they follow the spreadsheets' convention; False takes them as they stand.
+
+    Returns:
+        (N,) int64, uint64 where only that holds them, or text.
 
     Raises:
         DataError: an empty label, one with NUL, or a column of numbers with something missing.
@@ -128,7 +165,7 @@ def is_number(cell: str) -> bool:
 
 
 def as_floats(table: np.ndarray) -> np.ndarray:
-    """float64 (N, D) as float32, unless some of it is too large or too small for that."""
+    """Return float64 (N, D) as float32, unless some of it is too large or too small for that."""
     size = np.abs(table[np.isfinite(table) & (table != 0)])
     limits = np.finfo(np.float32)
     fits = size.size == 0 or (size.max() <= limits.max and size.min() >= limits.tiny)

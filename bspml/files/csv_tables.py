@@ -1,14 +1,9 @@
-"""Rows of .csv, .tsv and .txt files, and the labels, texts and numbers in them.
-
-UTF-8, in which names of files that are no text survive as lone surrogates, with or without a
-byte-order mark.
-"""
+"""The labels, texts and numbers in .csv, .tsv and .txt files of the user's."""
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
-from pathlib import Path
+from io import BufferedIOBase
 
 import numpy as np
 
@@ -22,45 +17,50 @@ from bspml.files.columns import (
     column_names,
     find_column,
     is_number,
+    label_place,
     labels_in,
     row_order,
 )
+from bspml.files.delimited import read_rows
 
 __all__ = ["csv_rows", "label_column", "lines", "numeric_columns", "text_columns", "text_labels"]
 
-Rows = list[list[str]]
+Rows = list[tuple[str, ...]]
 
 
-def lines(path: Path) -> list[str]:
-    """Lines without their ends; empty ones at the end of the file are left out."""
+def lines(file: BufferedIOBase) -> list[str]:
+    """Read lines without their ends; empty ones at the end of the file are left out."""
     # Only line feeds end a line: str.splitlines would also cut names at U+2028 or a form feed.
-    found = path.read_bytes().decode("utf-8-sig", "surrogatepass").split("\n")
-    found = [line.removesuffix("\r") for line in found]
-    while found and not found[-1]:
-        found.pop()
-    return found
+    ended = file.read().decode("utf-8-sig", "surrogatepass").split("\n")
+    texts = [line.removesuffix("\r") for line in ended]
+    while texts and not texts[-1]:
+        texts.pop()
+    return texts
 
 
-def text_labels(path: Path) -> np.ndarray:
-    """(N,) labels, one a line."""
-    return labels_in(lines(path), protected=False)
+def text_labels(file: BufferedIOBase) -> np.ndarray:
+    """Read (N,) labels, one a line."""
+    return labels_in(lines(file), protected=False)
 
 
-def csv_rows(path: Path, delimiter: str = ",") -> Rows:
-    """Rows of equal length, the header included.
+def csv_rows(file: BufferedIOBase, delimiter: str = ",") -> Rows:
+    """Read rows of equal length, the header included.
+
+    Args:
+        file: open for reading bytes.
+        delimiter: between cells.
 
     Raises:
         DataError: rows of different lengths, or another delimiter.
     """
-    with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
-        rows = list(csv.reader(file, delimiter=delimiter, strict=True))  # strict: quotes must close
+    rows = [row.fields for row in read_rows(file, delimiter)]
     while rows and not rows[-1]:
         rows.pop()
     if not rows:
         return []
     # A blank line is an empty label in a file of one column, and nothing in any other.
     single = max(map(len, rows)) == 1
-    rows = [row or [""] for row in rows] if single else [row for row in rows if row]
+    rows = [row or ("",) for row in rows] if single else [row for row in rows if row]
     odd = next((i for i, row in enumerate(rows, 1) if len(row) != len(rows[0])), None)
     other = next((mark for mark in ";\t," if mark != delimiter and mark in rows[0][0]), None)
     if other is not None and len(rows[0]) == 1:
@@ -83,7 +83,7 @@ def _order(names: Sequence[str], rows: Rows) -> np.ndarray:
 
 
 def label_column(rows: Rows) -> np.ndarray:
-    """(N,) labels of the column of labels, or of the only column."""
+    """Return (N,) labels of the column of labels, or of the only column."""
     if not rows:
         return np.empty(0)
     names = column_names(rows[0])
@@ -92,15 +92,13 @@ def label_column(rows: Rows) -> np.ndarray:
         known = names[0] in LABEL_COLUMNS and rows[0][0] not in below
         named = known or (bool(below) and not _is_whole(rows[0][0]) and all(map(_is_whole, below)))
         return labels_in(below if named else [rows[0][0], *below])
-    column = find_column(names, LABEL_COLUMNS)
-    if column is None:
-        raise DataError(f"has no column `label`; its columns are {', '.join(rows[0][:8])}.")
+    column = label_place(names)
     order = _order(names, rows[1:])
     return labels_in([row[column] for row in rows[1:]])[order]
 
 
 def text_columns(rows: Rows) -> dict[str, list[str]]:
-    """{name of a column: its N cells}."""
+    """Return {name of a column: its N cells}."""
     if not rows:
         return {}
     names, below = column_names(rows[0]), rows[1:]
@@ -109,7 +107,7 @@ def text_columns(rows: Rows) -> dict[str, list[str]]:
 
 
 def numeric_columns(rows: Rows) -> np.ndarray:
-    """(N, D) of the columns that are dimensions."""
+    """Return (N, D) of the columns that are dimensions."""
     if not rows:
         return np.empty((0, 0))
     names, below = [f"{i}" for i in range(1, len(rows[0]) + 1)], rows
@@ -119,7 +117,7 @@ def numeric_columns(rows: Rows) -> np.ndarray:
         # The nameless first column is the index that pandas writes.
         keep = [i for i in keep if names[i] not in PASSED_OVER and (i or names[i])]
         order = _order(names, below)
-    elif len(keep) > 1 and rows[0] == [str(i) for i in keep] and not all(map(_is_whole, rows[-1])):
+    elif len(keep) > 1 and rows[0] == tuple(map(str, keep)) and not all(map(_is_whole, rows[-1])):
         raise DataError(
             f"its first row is {', '.join(rows[0][:4])}{', ...' * (len(keep) > 4)}: are these "
             "names of columns, or a sample? Name the columns d0, d1, ..., or remove the row."

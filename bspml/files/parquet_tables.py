@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from io import BufferedIOBase
 from typing import Any
 
 import numpy as np
@@ -11,22 +11,22 @@ from bspml.errors import DataError
 from bspml.files.columns import (
     EMBEDDING_NAMES,
     INDEX,
-    LABEL_COLUMNS,
     PASSED_OVER,
     as_floats,
     column_names,
     find_column,
+    label_place,
     row_order,
 )
 
 __all__ = ["parquet_embeddings", "parquet_labels", "parquet_texts"]
 
 
-def _frame(path: Path) -> tuple[Any, list[str]]:
+def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     """The frame, its rows in the order of a column or an index called `index`, and its names."""
     import pandas as pd
 
-    frame = pd.read_parquet(path)
+    frame = pd.read_parquet(file)
     if frame.index.name is not None:
         frame = frame.reset_index()
     names = column_names(frame.columns)
@@ -36,22 +36,19 @@ def _frame(path: Path) -> tuple[Any, list[str]]:
     return frame, names
 
 
-def parquet_labels(path: Path) -> np.ndarray:
-    """(N,) labels."""
-    frame, names = _frame(path)
-    column = find_column(names, LABEL_COLUMNS)
-    if column is None:
-        raise DataError(f"has no column `label`; its columns are {', '.join(names)}.")
-    values = frame.iloc[:, column]
+def parquet_labels(file: BufferedIOBase) -> np.ndarray:
+    """Read (N,) labels."""
+    frame, names = _frame(file)
+    values = frame.iloc[:, label_place(names)]
     if values.isna().any():
         row = int(values.isna().to_numpy().argmax())
         raise DataError(f"{int(values.isna().sum())} labels are empty, the first in row {row + 1}.")
     return values.to_numpy()
 
 
-def parquet_embeddings(path: Path) -> np.ndarray:
-    """(N, D): of one column of lists, or of all columns that are dimensions."""
-    frame, names = _frame(path)
+def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
+    """Read (N, D): of one column of lists, or of all columns that are dimensions."""
+    frame, names = _frame(file)
     lists = [n for i, n in enumerate(names) if n in EMBEDDING_NAMES and _is_lists(frame, i)]
     column = find_column(names, [n for n in EMBEDDING_NAMES if n in lists])
     if column is not None:
@@ -74,8 +71,8 @@ def _is_lists(frame: Any, column: int) -> bool:
     return frame.dtypes.iloc[column].kind == "O"
 
 
-def parquet_texts(path: Path) -> dict[str, list[str]]:
-    """{name of a column: its N texts}."""
-    frame, names = _frame(path)
+def parquet_texts(file: BufferedIOBase) -> dict[str, list[str]]:
+    """Read {name of a column: its N texts}."""
+    frame, names = _frame(file)
     columns = {name: frame.iloc[:, i] for i, name in enumerate(names)}
     return {n: c.astype(str).tolist() for n, c in columns.items() if c.dtype.kind in "OT"}

@@ -17,23 +17,25 @@ as they stand.
 
 from __future__ import annotations
 
-import csv
-import io
+import contextlib
 import os
-import struct
-import tokenize
-import zipfile
-import zlib
 from collections.abc import Callable, Mapping, Sequence
+from io import BufferedIOBase
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bspml.errors import DataError
-from bspml.files.atomic import atomic_write, is_special
+from bspml.errors import DataError, InputError
 from bspml.files.cells import plain_labels, protected_cell
-from bspml.files.columns import EMBEDDING_NAMES, INDEX, LABEL_COLUMNS, NAME_COLUMNS, check_texts
+from bspml.files.columns import (
+    EMBEDDING_NAMES,
+    INDEX,
+    LABEL_COLUMNS,
+    NAME_COLUMNS,
+    check_texts,
+    check_uncontested,
+)
 from bspml.files.csv_tables import (
     csv_rows,
     label_column,
@@ -42,63 +44,66 @@ from bspml.files.csv_tables import (
     text_columns,
     text_labels,
 )
+from bspml.files.delimited import write_table
+from bspml.files.opening import FAULTS, open_regular
 from bspml.files.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
 from bspml.tensors.checks import check_embeddings, encode_labels
 
-__all__ = ["FAULTS", "read_embeddings", "read_labels", "read_names", "read_texts", "write_labels"]
-
-# What the parsers raise on files that are damaged, encrypted, or of another make.
-FAULTS = (
-    *(OSError, ValueError, EOFError, KeyError, OverflowError, RuntimeError, SyntaxError),
-    *(zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, csv.Error),
-)
+Reader = Callable[[BufferedIOBase], Any]
 
 
 def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
-    """(N,) int64 (uint64 where only that holds them), or strings where any is not an integer.
+    """Read labels.
+
+    Returns:
+        (N,) int64 (uint64 where only that holds them), or strings where any is not an integer.
 
     Raises:
         DataError: missing, unreadable, or without labels, or some of them are empty; names the
             file.
     """
-    path = _named(path, "labels")
-    found = _read(
+    return _read(
         path,
         {
-            ".npy": _npy,
-            ".npz": lambda p: _npz(p, LABEL_COLUMNS, ndim=1),
-            ".csv": lambda p: label_column(csv_rows(p)),
-            ".tsv": lambda p: label_column(csv_rows(p, "\t")),
+            ".npy": lambda file: _array_labels(_npy(file)),
+            ".npz": lambda file: _array_labels(_npz(file, LABEL_COLUMNS, ndim=1)),
+            ".csv": lambda file: label_column(csv_rows(file)),
+            ".tsv": lambda file: label_column(csv_rows(file, "\t")),
             ".txt": text_labels,
-            ".parquet": parquet_labels,
+            ".parquet": lambda file: _array_labels(parquet_labels(file)),
         },
         "labels",
     )
-    try:
-        encoded = encode_labels(found)
-        labels = plain_labels(encoded.classes)[encoded.codes.numpy()]
-        if labels.dtype.kind == "U":
-            check_texts(labels.tolist())
-    except ValueError as err:
-        raise DataError(f"{path}: {err}") from err
-    return labels
+
+
+def _array_labels(values: np.ndarray) -> np.ndarray:
+    """What an array holds as labels; cells of text files are read as labels at once."""
+    if values.ndim == 0:
+        raise DataError("holds no labels.")
+    encoded = encode_labels(values)
+    classes = plain_labels(encoded.classes)
+    if classes.dtype.kind == "U":
+        check_texts(classes[encoded.codes.numpy()].tolist())
+    return classes[encoded.codes.numpy()]
 
 
 def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
-    """(N, D) floats, in an array that may be written to.
+    """Read embeddings.
+
+    Returns:
+        (N, D) floats, in an array that may be written to.
 
     Raises:
         DataError: missing, unreadable, empty, not a table of numbers, or some of them are NaN or
             infinite; names the file.
     """
-    path = _named(path, "embeddings")
     array = _read(
         path,
         {
             ".npy": _npy,
-            ".npz": lambda p: _npz(p, EMBEDDING_NAMES, ndim=2),
-            ".csv": lambda p: numeric_columns(csv_rows(p)),
-            ".tsv": lambda p: numeric_columns(csv_rows(p, "\t")),
+            ".npz": lambda file: _npz(file, EMBEDDING_NAMES, ndim=2),
+            ".csv": lambda file: numeric_columns(csv_rows(file)),
+            ".tsv": lambda file: numeric_columns(csv_rows(file, "\t")),
             ".parquet": parquet_embeddings,
         },
         "embeddings",
@@ -122,7 +127,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
 
 
 def read_texts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """{column: N texts} of a .txt (one a line, `name`), .csv, .tsv, .npz or .parquet file.
+    """Read {column: N texts} of a .txt (one a line, `name`), .csv, .tsv, .npz or .parquet file.
 
     Column names in lower case; in a .npz, a final s is left out (names, paths).  {} for a kind of
     file that holds no text.
@@ -130,92 +135,103 @@ def read_texts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Raises:
         DataError: missing, unreadable, or damaged; names the file.
     """
-    path = _named(path, "names")
-    readers = {
-        ".npy": lambda p: {},
+    readers: dict[str, Reader] = {
+        ".npy": lambda file: {},
         ".npz": _npz_texts,
-        ".csv": lambda p: text_columns(csv_rows(p)),
-        ".tsv": lambda p: text_columns(csv_rows(p, "\t")),
-        ".txt": lambda p: {"name": lines(p)},
+        ".csv": lambda file: text_columns(csv_rows(file)),
+        ".tsv": lambda file: text_columns(csv_rows(file, "\t")),
+        ".txt": lambda file: {"name": lines(file)},
         ".parquet": parquet_texts,
     }
     return _read(path, readers, "names")
 
 
 def read_names(path: str | os.PathLike[str]) -> list[str] | None:
-    """The N names in the first column of names of such a file, or None; raises as `read_texts`."""
+    """Read the N names in the first column of names of such a file; None without one.
+
+    Raises:
+        DataError: as `read_texts`.
+    """
     columns = read_texts(path)
     return next((columns[name] for name in NAME_COLUMNS if name in columns), None)
+
+
+def fitting_names(path: str | os.PathLike[str], n: int) -> tuple[str, ...] | None:
+    """Read the names of samples from a file of their labels or embeddings, where it has any.
+
+    Args:
+        path: the file.
+        n: number of samples.
+
+    Returns:
+        n names; None where the file has none, another number, or cannot be read for names.
+    """
+    names = None
+    if Path(path).suffix.lower() != ".txt":  # whose lines are the labels
+        with contextlib.suppress(DataError):  # of an archive that holds other things, too
+            names = read_names(path)
+    return tuple(names) if names is not None and len(names) == n else None
 
 
 def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]) -> Path:
     """Write equally long columns as CSV, atomically; the first is the index of the row.
 
-    Text that a spreadsheet would run or rewrite is protected.
+    Args:
+        path: the file.
+        columns: {name: N cells}; text that a spreadsheet would run or rewrite is protected.
+
+    Returns:
+        `path`.
+
+    Raises:
+        RunError: the file cannot be written.
     """
-    text = io.StringIO()
-    writer = csv.writer(text)
-    writer.writerow([INDEX, *columns])
-    for i, row in enumerate(zip(*columns.values(), strict=True)):
-        writer.writerow([i, *(protected_cell(v) if isinstance(v, str) else v for v in row)])
-    return atomic_write(path, text.getvalue())
+    n = len(next(iter(columns.values()), ()))
+    cells = {
+        name: [protected_cell(cell) if isinstance(cell, str) else cell for cell in column]
+        for name, column in columns.items()
+    }
+    return write_table(path, {INDEX: range(n), **cells})
 
 
-def _named(path: str | os.PathLike[str], what: str) -> Path:
+def _read(path: str | os.PathLike[str], readers: Mapping[str, Reader], what: str) -> Any:
     if not os.fspath(path):
         raise DataError(f"the name of the file of {what} is empty; name a file.")
-    return Path(path)
-
-
-def _read(path: Path, readers: Mapping[str, Callable[[Path], Any]], what: str) -> Any:
+    path = Path(path)
+    expected = f"a file of {what} ({', '.join(readers)})"
     reader = readers.get(path.suffix.lower())
-    fault = _fault(path)
-    if fault:
-        raise DataError(f"{path}: {fault}; expected a file of {what} ({', '.join(readers)}).")
-    if reader is None:
-        raise DataError(
-            f"{path}: cannot tell the format of {what} from {path.suffix or 'no suffix'!r}; "
-            f"expected {', '.join(readers)}."
-        )
-    try:
-        array = reader(path)
-    except DataError as err:
-        raise DataError(f"{path}: {err}") from err
-    except MemoryError as err:
-        raise DataError(f"{path}: says that it holds more than fits into memory.") from err
-    except FAULTS as err:
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise DataError(f"{path}: cannot be read as {path.suffix} ({reason}).") from err
+    kind = expected if reader is None else f"a {path.suffix} file"
+    missing = f"no such file; expected {expected}."
+    with open_regular(path, kind, missing=missing, faults=FAULTS) as file:
+        if reader is None:
+            raise DataError(
+                f"{path}: cannot tell the format of {what} from {path.suffix or 'no suffix'!r}; "
+                f"expected {', '.join(readers)}."
+            )
+        try:
+            array = reader(file)
+        except (DataError, InputError) as err:
+            raise DataError(f"{path}: {err}") from err
     if isinstance(array, np.ndarray) and (array.ndim == 0 or len(array) == 0):
         raise DataError(f"{path}: holds no {what}.")
     return array
 
 
-def _fault(path: Path) -> str:
-    try:
-        if path.is_dir():
-            return "is a folder"
-        if not path.exists():
-            return "no such file"
-    except OSError as err:  # no permission on the way, or a name too long
-        return f"cannot be read ({err.strerror})"
-    return "is a pipe or a device" if is_special(path) else ""
-
-
 # --- arrays ---------------------------------------------------------------------------------------
 
 
-def _npy(path: Path) -> np.ndarray:
-    array = np.load(path, allow_pickle=False)
+def _npy(file: BufferedIOBase) -> np.ndarray:
+    array = np.load(file, allow_pickle=False)
     if not isinstance(array, np.ndarray):
         raise DataError("is an archive of arrays; name it .npz.")
     return array
 
 
-def _npz(path: Path, names: Sequence[str], ndim: int) -> np.ndarray:
-    with _archive(path) as archive:
+def _npz(file: BufferedIOBase, names: Sequence[str], ndim: int) -> np.ndarray:
+    with _archive(file) as archive:
         for name in names:
             if name in archive.files:
+                check_uncontested(name, archive.files)
                 return _member(archive, name)
         fitting = [name for name in archive.files if _member(archive, name).ndim == ndim]
         if len(fitting) == 1:
@@ -223,8 +239,8 @@ def _npz(path: Path, names: Sequence[str], ndim: int) -> np.ndarray:
         raise DataError(f"expected an array named {names[0]!r}; it has {', '.join(archive.files)}.")
 
 
-def _archive(path: Path) -> Any:
-    archive = np.load(path, allow_pickle=False)
+def _archive(file: BufferedIOBase) -> Any:
+    archive = np.load(file, allow_pickle=False)
     if isinstance(archive, np.ndarray):
         raise DataError("is a single array; name it .npy.")
     return archive
@@ -237,8 +253,8 @@ def _member(archive: Any, name: str) -> np.ndarray:
     return member
 
 
-def _npz_texts(path: Path) -> dict[str, list[str]]:
-    with _archive(path) as archive:
+def _npz_texts(file: BufferedIOBase) -> dict[str, list[str]]:
+    with _archive(file) as archive:
         files = [name for name in archive.files if name not in EMBEDDING_NAMES]
         members = {name: _member(archive, name) for name in files}
     return {

@@ -2,6 +2,15 @@
 
 Everything here is per element (reduce it yourself), computed in float32 at least, and runs on the
 device of its input without waiting for it.
+
+Example:
+    >>> import torch
+    >>> from bspml.functional import superloss, superloss_confidence
+    >>> losses = torch.tensor([0.5, 1.0, 4.0])
+    >>> superloss_confidence(losses, tau=1.0, lam=1.0)  # e far below tau, 1 at tau, then to 0
+    tensor([1.4296, 1.0000, 0.4839])
+    >>> superloss(losses, tau=1.0, lam=1.0).mean()
+    tensor(0.4638)
 """
 
 from bspml.functional.confidence import (

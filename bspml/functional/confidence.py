@@ -42,7 +42,10 @@ def introspection_loss(similarity: Tensor, sign: Tensor, confidence: Tensor) -> 
         >>> introspection_loss(torch.tensor([0.8]), torch.tensor([1.0]), torch.tensor([2.0]))
         tensor([-0.4386])
     """
-    s, sigma = _floats(similarity, "similarity"), _floats(confidence, "confidence")
+    s, sigma = (
+        at_least_float32(similarity, "similarity"),
+        at_least_float32(confidence, "confidence"),
+    )
     _check_range(s, "similarity", 0, 1)
     _check_positive(sigma, "confidence")
     if not isinstance(sign, Tensor):
@@ -83,8 +86,8 @@ def reliability_loss(average_precision: Tensor, reliability: Tensor) -> Float[Te
         >>> reliability_loss(torch.tensor([0.9, 0.2]), torch.tensor([1.0, 0.0]))
         tensor([0.1000, 0.5000])
     """
-    ap = _floats(average_precision, "average_precision")
-    sigma = _floats(reliability, "reliability")
+    ap = at_least_float32(average_precision, "average_precision")
+    sigma = at_least_float32(reliability, "reliability")
     _check_range(ap, "average_precision", 0, 1)
     _check_range(sigma, "reliability", 0, 1)
     return sigma * (1 - ap) + (1 - sigma) / 2
@@ -116,7 +119,7 @@ def data_parameters_loss(
         tensor([0.1269])
     """
     lam = check_number(lam, "lam", 0)
-    z, sigma = _floats(logits, "logits"), _floats(confidence, "confidence")
+    z, sigma = at_least_float32(logits, "logits"), at_least_float32(confidence, "confidence")
     if sigma.shape != z.shape[:1]:
         raise InputError(
             f"`confidence` must be one per sample, (B,) = ({len(z)},); got {tuple(sigma.shape)}."
@@ -143,7 +146,7 @@ def multi_task_loss(losses: Tensor, log_variances: Tensor) -> Float[Tensor, ""]:
         >>> multi_task_loss(torch.tensor([1.0, 4.0]), torch.tensor([0.0, 0.0]))
         tensor(2.5000)
     """
-    l, s = _floats(losses, "losses"), _floats(log_variances, "log_variances")  # noqa: E741
+    l, s = at_least_float32(losses, "losses"), at_least_float32(log_variances, "log_variances")  # noqa: E741
     if l.ndim != 1 or s.shape != l.shape:
         raise InputError(
             f"`losses` and `log_variances` must both be (n,), one per task; got "
@@ -157,10 +160,6 @@ def multi_task_loss(losses: Tensor, log_variances: Tensor) -> Float[Tensor, ""]:
         "The objective has no minimum otherwise.",
     )
     return (l * torch.exp(-s) + s).sum() / 2
-
-
-def _floats(values: Tensor, name: str) -> Float[Tensor, "*S"]:
-    return at_least_float32(values, name)
 
 
 def _check_range(values: Tensor, name: str, low: float, high: float) -> None:

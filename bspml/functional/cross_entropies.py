@@ -78,8 +78,7 @@ def truncated_gce(
         return Tempered.apply(entropy, q)
     # min(-log p, -log k) with no gradient at a tie, p = k, which counts as truncated.
     most = -math.log(k)
-    kept = torch.where(entropy < most, entropy, most)
-    return Tempered.apply(kept, q)
+    return Tempered.apply(torch.where(entropy < most, entropy, most), q)
 
 
 class Tempered(torch.autograd.Function):
@@ -90,7 +89,13 @@ class Tempered(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, q: float) -> Tensor:
-        """Elementwise."""
+        """Compute (1 - e^{-q a}) / q elementwise.
+
+        Args:
+            ctx: what the derivative needs.
+            a: >= 0, any shape.
+            q: >= 0.
+        """
         limits = torch.finfo(a.dtype)
         if q * limits.max < limits.eps / 4:  # no finite a can tell q from 0
             q = 0.0
@@ -106,6 +111,11 @@ class Tempered(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """Elementwise; itself differentiable."""
+        """Multiply the gradient by e^{-q a}; itself differentiable.
+
+        Args:
+            ctx: as `forward` left it.
+            grad: of the shape of `a`.
+        """
         (a,) = ctx.saved_tensors
         return grad * torch.exp(-ctx.q * a) if ctx.q else grad, None

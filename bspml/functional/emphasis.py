@@ -84,6 +84,9 @@ class WeightCurve:
     def spread(self, p: Tensor | None = None) -> float:
         """Variance of the weights of the samples `p`, or of samples with p uniform in [0, 1].
 
+        Args:
+            p: probabilities of the given labels, in [0, 1]; None takes p uniform.
+
         Source: [Wang GR 2019, definition 2]; for uniform p [Wang IMAE 2019, eq. (12, 13)].
         """
         if p is not None:
@@ -100,10 +103,16 @@ def emphasis_focus(beta: float, lam: float) -> float | None:
     """The p with the largest weight, argmax p^lam (1 - p) = lam / (1 + lam), whatever beta > 0.
 
     Source: [Wang GR 2019, definition 1]: 0 for cross-entropy, 0.5 for MAE, between for GCE.
+    Args:
+        beta: >= 0.
+        lam: >= 0.
     Returns:
         A number in [0, 1), or None at beta = 0, where no sample is emphasised.
     Raises:
         InputError: `beta` or `lam` negative.
+    Example:
+        >>> emphasis_focus(beta=4, lam=1)
+        0.5
     """
     beta, lam = check_number(beta, "beta", 0), check_number(lam, "lam", 0)
     return lam / (1 + lam) if beta else None
@@ -117,6 +126,9 @@ def emphasis_spread(weights: Tensor) -> float:
         weights: (B,) floats, B >= 1.
     Raises:
         InputError: no floats, one number, or none.
+    Example:
+        >>> emphasis_spread(torch.tensor([1.0, 3.0]))
+        1.0
     """
     weights = unreduced(weights, "weights")
     if weights.numel() == 0:

@@ -94,6 +94,18 @@ def imae(logits: Tensor, labels: Tensor, T: float = 8.0) -> Float[Tensor, " B"]:
     The value is cross-entropy, the weight e^{T p (1 - p)}.
 
     Source: [Wang IMAE 2019, eq. (10, 11)]; the paper takes T = 8 with noise, 0.5 without.
+    Args:
+        logits: (B, C) floats, C >= 2; computed and returned in float32 at least.
+        labels: (B,) integers in [0, C).
+        T: >= 0, how much the weights spread.
+    Raises:
+        InputError: `T` negative or so large that a weight overflows, or shapes, types or, on the
+            CPU, labels that do not fit.
+    Example:
+        >>> z = torch.tensor([[0.0, 0.0]], requires_grad=True)
+        >>> imae(z, torch.tensor([0]), T=4).sum().backward()
+        >>> z.grad  # half of e^{T p (1 - p)} = e each
+        tensor([[-1.3591,  1.3591]])
     """
     gap = label_gap(logits, labels)
     T, lam = check_rescaling(T, 1.0, "exp", gap.dtype, beta_name="T")
@@ -103,9 +115,17 @@ def imae(logits: Tensor, labels: Tensor, T: float = 8.0) -> Float[Tensor, " B"]:
 def check_rescaling(
     beta: float, lam: float, g: str, dtype: torch.dtype, beta_name: str = "beta"
 ) -> tuple[float, float]:
-    """`beta` and `lam` as floats, if the largest weight they give fits the type.
+    """Return `beta` and `lam` as floats, if the largest weight they give fits the type.
 
-    `beta_name` is what the caller's argument is called.
+    Args:
+        beta: >= 0.
+        lam: >= 0.
+        g: "exp" or "identity".
+        dtype: of the weights.
+        beta_name: what the caller's argument is called.
+
+    Raises:
+        InputError: a parameter outside its range, or a weight that would overflow.
     """
     beta, lam = check_number(beta, beta_name, 0), check_number(lam, "lam", 0)
     check_choice(g, "g", MAPPINGS)
@@ -138,7 +158,14 @@ class _Rescaled(torch.autograd.Function):
 
 
 def weight_of_gap(gap: Float[Tensor, " B"], beta: float, lam: float, g: str) -> Tensor:
-    """w from the gap, so that neither p nor 1 - p is rounded first."""
+    """Compute w(p) from the gap, so that neither p nor 1 - p is rounded first.
+
+    Args:
+        gap: (B,) as `label_gap` returns it.
+        beta: >= 0.
+        lam: >= 0.
+        g: "exp" or "identity".
+    """
     # Held finite, so that lam = 0 makes its product 0 also where the gap has overflowed.
     entropy = cross_entropy_of_gap(gap).clamp(max=torch.finfo(gap.dtype).max)
     return _mapped(beta * error_of_gap(gap) * torch.exp(-lam * entropy), g)

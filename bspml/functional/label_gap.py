@@ -43,7 +43,15 @@ def label_gap(logits: Tensor, labels: Tensor) -> Float[Tensor, " B"]:
 
 
 def check_labels(logits: Tensor, labels: Any) -> Int[Tensor, " B"]:
-    """`labels` as int64, one per row of `logits` and each the number of a column."""
+    """Return `labels` as int64, one per row of `logits` and each the number of a column.
+
+    Args:
+        logits: (B, C) floats.
+        labels: (B,) integers in [0, C).
+
+    Raises:
+        InputError: as `label_gap`.
+    """
     if logits.ndim != 2 or logits.shape[1] < 2:
         raise InputError(
             f"`logits` must be (B, C), one column per class and at least two; got "

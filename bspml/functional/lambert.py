@@ -26,8 +26,15 @@ import torch
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import at_least_float32, refuse_outside
 from bspml.tensors.kernels.device import by_kernel, runs_triton
-from bspml.tensors.kernels.lambert import fill_branch
-from bspml.tensors.kernels.lambert_constants import BRANCH_POINT, HUGE, NEAR, SERIES, START, STEPS
+from bspml.tensors.kernels.lambert import (
+    BRANCH_POINT,
+    HUGE,
+    NEAR,
+    SERIES,
+    START,
+    STEPS,
+    fill_branch,
+)
 
 
 def lambertw(x: Tensor) -> Float[Tensor, "*S"]:
@@ -147,11 +154,6 @@ def _number_by_number(
     fill_branch(
         *(t.detach().reshape(-1).numpy() for t in (x, log)),
         BRANCH_POINT[x.dtype][0],
-        NEAR,
-        HUGE,
-        STEPS,
-        START,
-        SERIES[torch.float64],
         *(t.reshape(-1).numpy() for t in (w, one_plus_w)),
     )
     return w, one_plus_w

@@ -26,7 +26,7 @@ from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import refuse_outside, unreduced
 from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import by_kernel, runs_triton
-from bspml.tensors.kernels.lambert_constants import BRANCH_POINT
+from bspml.tensors.kernels.lambert import BRANCH_POINT
 
 
 def superloss(losses: Tensor, tau: float | Tensor, lam: float) -> Float[Tensor, "*S"]:
@@ -60,9 +60,17 @@ def superloss_confidence(losses: Tensor, tau: float | Tensor, lam: float) -> Flo
     r"""The confidence sigma of each element: e for losses far below `tau`, 1 at `tau`, then to 0.
 
     It carries no gradient: sigma is the weight with which the loss enters, not a function to
-    follow.  Arguments and errors are those of `superloss`.
+    follow.
 
     Source: [Castells 2020, eq. (10)].
+    Args:
+        losses: one loss per element, (B,) or any other shape with elements; computed and returned
+            in float32 at least.
+        tau: the loss from which on an element counts less than 1; a number, or a tensor that
+            broadcasts to the shape of `losses`.
+        lam: strength of the regularisation, > 0; the larger, the closer sigma is to 1.
+    Raises:
+        InputError: as `superloss`.
     Example:
         >>> superloss_confidence(torch.tensor([0.0, 2.0, 9.0]), tau=math.log(10), lam=1)
         tensor([2.7183, 1.1989, 0.3306])

@@ -11,7 +11,7 @@ from pytorch_metric_learning.losses import BaseMetricLossFunction
 from pytorch_metric_learning.reducers import BaseReducer, DivisorReducer, MeanReducer
 
 from bspml.errors import InputError
-from bspml.losses.log_sum import MultiSimilarityTerms
+from bspml.losses.log_sum import MultiSimilarityTerms, PairWeights, Scales
 from bspml.losses.mined_pairs import MinedPairs
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import (
@@ -40,7 +40,13 @@ class WeightedMeanReducer(DivisorReducer):
     def sum_and_divide(
         self, losses: Float[Tensor, " B"], embeddings: Tensor, divisor: Float[Tensor, ""]
     ) -> Float[Tensor, ""]:
-        """Scalar; the last operation keeps no output, so trainers may scale it in place."""
+        """Scalar; the last operation keeps no output, so trainers may scale it in place.
+
+        Args:
+            losses: (B,).
+            embeddings: not used; pytorch-metric-learning passes it.
+            divisor: 0-d, the sum of the weights.
+        """
         smallest = torch.finfo(losses.dtype).tiny
         return losses.sum() / torch.where(divisor >= smallest, divisor, 1)
 
@@ -193,7 +199,15 @@ class BSPMLLoss(BaseMetricLossFunction):
         ref_emb: Tensor,
         ref_labels: Any,
     ) -> dict[str, dict[str, Any]]:
-        """pytorch-metric-learning's inner method, with the announced batch: unreduced losses."""
+        """pytorch-metric-learning's inner method, with the announced batch: unreduced losses.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B,).
+            indices_tuple: pairs or triplets, or None.
+            ref_emb: (R, D).
+            ref_labels: (R,).
+        """
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
         known = look_up(self.weights, batch.embeddings, batch.other_rows)
         return self.element_losses(batch, indices_tuple, known)
@@ -201,25 +215,22 @@ class BSPMLLoss(BaseMetricLossFunction):
     def element_losses(
         self, batch: PairBatch, indices_tuple: Any, known: BatchWeights
     ) -> dict[str, dict[str, Any]]:
-        """The (B,) elements, as the dictionary reducers take."""
+        """The (B,) elements, as the dictionary reducers take.
+
+        Args:
+            batch: checked rows and references.
+            indices_tuple: pairs, triplets, a `BSPMLMiner`, or None.
+            known: weights and data-set rows of the batch.
+        """
         rows = len(batch.embeddings)
         if rows == 0 or len(batch.ref_emb) == 0:
             return self.zero_losses()
         matrix = self._similarities(batch, indices_tuple)  # (B, R)
         positive, negative = self.pair_masks(batch, indices_tuple, known, matrix)
-        log_weights, positive_factor, negative_factor = self.factors(positive, negative, known)
+        weights = self.factors(positive, negative, known)
         sign = 1 if self.distance.is_inverted else -1  # a distance turns both exponents round
-        losses = MultiSimilarityTerms.apply(
-            matrix,
-            positive,
-            negative,
-            log_weights,
-            positive_factor,
-            negative_factor,
-            sign * self.alpha,
-            sign * self.beta,
-            self.base,
-        )
+        scales = Scales(sign * self.alpha, sign * self.beta, self.base)
+        losses = MultiSimilarityTerms.apply(matrix, positive, negative, weights, scales)
         marker = not_finite_marker(batch)
         if marker is not None:
             losses = losses + marker
@@ -247,7 +258,14 @@ class BSPMLLoss(BaseMetricLossFunction):
         known: BatchWeights,
         matrix: Float[Tensor, "B R"],
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """Positives and negatives: as listed, else as our own miner says, else all."""
+        """Positives and negatives: as listed, else as our own miner says, else all.
+
+        Args:
+            batch: checked rows and references.
+            indices_tuple: as in `element_losses`.
+            known: weights and data-set rows of the batch.
+            matrix: (B, R) similarities or distances.
+        """
         if isinstance(indices_tuple, BSPMLMiner):
             return indices_tuple.mine_masks(batch, known, matrix.detach())
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
@@ -260,19 +278,23 @@ class BSPMLLoss(BaseMetricLossFunction):
 
     def factors(
         self, positive: Bool[Tensor, "B R"], negative: Bool[Tensor, "B R"], known: BatchWeights
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """log w inside the sums (R,), and what multiplies the two log-sums of each anchor (B,)."""
+    ) -> PairWeights:
+        """Weigh the pairs by the samples' weights, as `weighting` says.
+
+        Args:
+            positive: (B, R), the positives.
+            negative: (B, R), the negatives.
+            known: weights of the batch.
+        """
+        anchors, references = known.anchors, known.references
         if self.weighting == "inside":
-            log_weights = None if known.references is None else known.references.log()
-            return log_weights, known.anchors, known.anchors
-        if known.anchors is None:
-            return None, None, None
-        if known.references is None:
-            return None, known.anchors, known.anchors
-        return (
+            return PairWeights(None if references is None else references.log(), anchors, anchors)
+        if anchors is None or references is None:
+            return PairWeights(None, anchors, anchors)
+        return PairWeights(
             None,
-            known.anchors * mean_weight(positive, known.references),
-            known.anchors * mean_weight(negative, known.references),
+            anchors * mean_weight(positive, references),
+            anchors * mean_weight(negative, references),
         )
 
     def get_default_reducer(self) -> BaseReducer:
@@ -286,6 +308,11 @@ class BSPMLLoss(BaseMetricLossFunction):
 
 def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPMLMiner | None:
     """The loss mines on its own weights and similarities: a miner with others would be ignored.
+
+    Args:
+        miner: what the user passed.
+        weights: the loss's table.
+        distance: the loss's.
 
     Raises:
         InputError: not a `BSPMLMiner` with this table, or none, and with this distance.
@@ -314,6 +341,11 @@ def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPM
 
 
 def mean_weight(keep: Bool[Tensor, "B R"], weights: Float[Tensor, " R"]) -> Float[Tensor, " B"]:
-    """Mean weight of the kept pairs of each row; 0 for a row that keeps nothing."""
+    """Mean weight of the kept pairs of each row; 0 for a row that keeps nothing.
+
+    Args:
+        keep: (B, R), the kept pairs.
+        weights: (R,), of the references.
+    """
     kept = keep.to(weights)  # (B, R)
     return (kept @ weights) / kept.sum(1).clamp(min=1)

@@ -52,6 +52,14 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
 
     Raises:
         InputError: a loss that cannot be used with a memory, or sizes below 1.
+
+    Example:
+        >>> memory = CrossBatchMemory(BSPMLLoss(), embedding_size=2, memory_size=4)
+        >>> emb = torch.tensor([[1.0, 0.0], [0.6, 0.8]])
+        >>> first = memory(emb, torch.tensor([0, 1]), sample_index=[0, 1])
+        >>> second = memory(emb, torch.tensor([0, 1]), sample_index=[2, 3])  # and the two before
+        >>> memory.index_memory.tolist(), bool(second > first)
+        ([0, 1, 2, 3], True)
     """
 
     embedding_memory: Tensor

@@ -3,12 +3,43 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
+
+
+class PairWeights(NamedTuple):
+    """What weighs the pairs of a batch; None stands for 1.
+
+    Attributes:
+        log_w: (R,) log w_j, inside both sums.
+        positive: (B,) a_i, times the log-sum of the positives.
+        negative: (B,) b_i, times the log-sum of the negatives.
+    """
+
+    log_w: Float[Tensor, " R"] | None
+    positive: Float[Tensor, " B"] | None
+    negative: Float[Tensor, " B"] | None
+
+
+class Scales(NamedTuple):
+    """The three numbers of the loss.
+
+    For a distance, where smaller is closer, alpha and beta are negative; the elements are divided
+    by their absolute values.
+
+    Attributes:
+        alpha: scale of the positives' exponent.
+        beta: scale of the negatives' exponent.
+        base: similarity at which a pair's term is 1.
+    """
+
+    alpha: float
+    beta: float
+    base: float
 
 
 class MultiSimilarityTerms(torch.autograd.Function):
@@ -18,11 +49,8 @@ class MultiSimilarityTerms(torch.autograd.Function):
     1 + sum.  The forward pass has the shares at hand: keeping them spares autograd a
     dozen passes over (B, R).
 
-    Call `apply(similarity, positive, negative, log_weights, positive_factor, negative_factor,
-    alpha, beta, base)`: (B, R), two bool masks (B, R), log w (R,), a (B,), b (B,), three numbers;
-    None for log w, a or b stands for w = 1, a = 1, b = 1.  For a distance, where smaller is
-    closer, alpha and beta are negative; the elements are divided by their absolute values.
-    Only the similarity is differentiated.
+    Call `apply(similarity, positive, negative, weights, scales)`: (B, R), two bool masks (B, R),
+    `PairWeights` and `Scales`.  Only the similarity is differentiated.
     """
 
     @staticmethod
@@ -31,53 +59,72 @@ class MultiSimilarityTerms(torch.autograd.Function):
         similarity: Tensor,
         positive: Tensor,
         negative: Tensor,
-        log_weights: Tensor | None,
-        positive_factor: Tensor | None,
-        negative_factor: Tensor | None,
-        alpha: float,
-        beta: float,
-        base: float,
+        weights: PairWeights,
+        scales: Scales,
     ) -> Tensor:
-        """(B, R) to (B,)."""
-        ctx.numbers = (alpha, beta, base)
-        ctx.given = (positive, negative, log_weights, positive_factor, negative_factor)
-        losses, slope = _terms(similarity, *ctx.given, *ctx.numbers)
+        """Compute the elements (B,), and keep their derivatives.
+
+        Args:
+            ctx: of autograd.
+            similarity: (B, R).
+            positive: (B, R) bool, the pairs of the first sum.
+            negative: (B, R) bool, those of the second.
+            weights: of the pairs.
+            scales: alpha, beta and base.
+        """
+        ctx.arguments = (positive, negative, weights, scales)
+        losses, slope = _terms(similarity, *ctx.arguments)
         ctx.save_for_backward(similarity, slope)
         return losses
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        """(B,) to (B, R)."""
+        """Turn the gradient by the elements (B,) into that by the similarity (B, R).
+
+        Args:
+            ctx: of autograd.
+            grad: (B,).
+        """
         similarity, slope = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the shares must stay a function of S
-            _, slope = _operations(similarity, *ctx.given, *ctx.numbers)
-        return grad[:, None] * slope, *[None] * 8
+            _, slope = terms_by_operations(similarity, *ctx.arguments)
+        return grad[:, None] * slope, *[None] * 4
 
 
 def _terms(similarity: Float[Tensor, "B R"], *more: Any) -> tuple[Tensor, Tensor]:
-    """Elements (B,) and their derivatives by the similarity (B, R); `more` as in `_operations`."""
+    """`terms_by_operations`, or the same in one launch where Triton runs."""
     if runs_pair_kernels(similarity):
-        return by_kernel(_by_kernel, _operations, similarity, *more)
-    return _operations(similarity, *more)
+        return by_kernel(_by_kernel, terms_by_operations, similarity, *more)
+    return terms_by_operations(similarity, *more)
 
 
-def _by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
+def _by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
     from bspml.tensors.kernels.pairs import multi_similarity_terms
 
-    return multi_similarity_terms(*given)
+    return multi_similarity_terms(*arguments)
 
 
-def _operations(
+def terms_by_operations(
     similarity: Float[Tensor, "B R"],
     positive: Bool[Tensor, "B R"],
     negative: Bool[Tensor, "B R"],
-    log_weights: Float[Tensor, " R"] | None,
-    positive_factor: Float[Tensor, " B"] | None,
-    negative_factor: Float[Tensor, " B"] | None,
-    alpha: float,
-    beta: float,
-    base: float,
+    weights: PairWeights,
+    scales: Scales,
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
+    """Compute `MultiSimilarityTerms` by torch's operations, on any device.
+
+    Args:
+        similarity: (B, R).
+        positive: (B, R), the pairs of the first sum.
+        negative: (B, R), those of the second.
+        weights: of the pairs.
+        scales: alpha, beta and base.
+
+    Returns:
+        The elements (B,) and their derivatives by the similarity (B, R).
+    """
+    alpha, beta, base = scales
+    log_weights, positive_factor, negative_factor = weights
     x = _exponents(similarity, positive, log_weights, -alpha, base)
     y = _exponents(similarity, negative, log_weights, beta, base)
     # Both at once: half the operations, which are what a small batch costs.

@@ -36,7 +36,12 @@ class MinedPairs(tuple):
 
     @classmethod
     def of(cls, positive: Bool[Tensor, "B R"], negative: Bool[Tensor, "B R"]) -> MinedPairs:
-        """The pairs of two masks."""
+        """The pairs of two masks.
+
+        Args:
+            positive: (B, R).
+            negative: (B, R).
+        """
         lists = _Lists(positive, negative)
         pairs = cls(_StandIn.of(lists, place) for place in range(4))
         pairs.positive, pairs.negative, pairs._lists = positive, negative, lists
@@ -49,7 +54,12 @@ class MinedPairs(tuple):
     # ------------------------------------------------------------------ the similarities
 
     def remember(self, embeddings: Tensor, similarity: Float[Tensor, "B R"]) -> None:
-        """Keep the cosines of `embeddings` with themselves that these pairs were mined on."""
+        """Keep the cosines of `embeddings` with themselves that these pairs were mined on.
+
+        Args:
+            embeddings: (B, D), the tensor the miner was called with.
+            similarity: (B, R), their cosines.
+        """
         if not embeddings.is_inference():  # which count no versions
             self._mined_on = (weakref.ref(embeddings), embeddings._version, similarity)
 

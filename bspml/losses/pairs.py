@@ -61,6 +61,12 @@ def prepare_batch(
     mined pairs, changes.  As in pytorch-metric-learning, passing the same embeddings or the same
     label tensor on both sides means that row i is one sample on both sides.
 
+    Args:
+        embeddings: (B, D) floats.
+        labels: (B,), or None.
+        ref_emb: (R, D), or None: the batch is compared with itself.
+        ref_labels: (R,), or None.
+
     Raises:
         InputError: wrong shapes or dtypes, or, on the CPU, a row that is not finite.  On an
             accelerator the check would make every step wait; see `not_finite_marker` there.
@@ -96,6 +102,11 @@ def self_pairs(
     Against references (a memory of earlier batches) the data-set index tells: an old embedding
     of the same image is no positive.  Within a batch the row tells, as in
     pytorch-metric-learning: a sample drawn twice is two augmented views, a pair like any other.
+
+    Args:
+        batch: checked rows and references.
+        sample_index: (B,) data-set rows, or None.
+        ref_sample_index: (R,) data-set rows, or None.
     """
     if batch.within or sample_index is None or ref_sample_index is None:
         return None
@@ -143,7 +154,14 @@ def drop_self_pairs(
     negative: Bool[Tensor, "B R"],
     same_sample: Tensor | None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Both masks without the self pairs, as new masks or, where there are none, as they came."""
+    """Both masks without the self pairs, as new masks or, where there are none, as they came.
+
+    Args:
+        batch: checked rows and references.
+        positive: (B, R).
+        negative: (B, R).
+        same_sample: (B, R), of `self_pairs`, or None.
+    """
     if batch.same_rows:
         other = ~torch.eye(*positive.shape, dtype=torch.bool, device=positive.device)
         positive, negative = positive & other, negative & other
@@ -158,6 +176,10 @@ def indices_to_masks(
     """Pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
 
     A pair listed twice counts once.
+
+    Args:
+        indices_tuple: what a miner returned.
+        matrix: (B, R), only its shape and device count.
 
     Raises:
         InputError: not 3 or 4 index tensors, an index outside the matrix (a negative one too), or a

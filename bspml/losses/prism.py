@@ -142,7 +142,12 @@ class PRISMFilter(nn.Module):
         return nn.functional.normalize(batch.embeddings.float()), batch.labels
 
     def score(self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
-        """P of normalised rows under their labels; NaN where the class has no remembered row."""
+        """P of normalised rows under their labels; NaN where the class has no remembered row.
+
+        Args:
+            rows: (B, D) normalised.
+            codes: (B,) labels in [0, C).
+        """
         counts, centres = self.centres()
         with torch.autocast(rows.device.type, enabled=False):
             closeness = rows @ centres.T  # (B, C)

@@ -50,7 +50,15 @@ class RDMLLoss(TripletMarginLoss):
     def compute_loss(
         self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Any, ref_labels: Any
     ) -> dict[str, dict[str, Any]]:
-        """The hinges of the triplets, rescaled."""
+        """The hinges of the triplets, rescaled.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B,).
+            indices_tuple: triplets or pairs, or None.
+            ref_emb: (R, D).
+            ref_labels: (R,).
+        """
         loss_dict = super().compute_loss(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         hinges = loss_dict["loss"]
         if isinstance(hinges["losses"], torch.Tensor):  # a bare 0 stands for "no triplet"

@@ -28,6 +28,12 @@ def similarity_matrix(
     The numbers are that distance's own, bit for bit, except for rows that it cannot normalise:
     see `within_range`.  Autocast is switched off: it would take the product in half precision even
     of float32 embeddings, and half precision reorders pairs.
+
+    Args:
+        embeddings: (B, D).
+        ref_emb: (R, D), or None.
+        distance: of pytorch-metric-learning.
+        known: (B, B) cosines, or None.
     """
     with torch.autocast(embeddings.device.type, enabled=False):
         if ref_emb is None and is_cosine(distance) and runs_pair_kernels(embeddings):
@@ -82,6 +88,10 @@ def widen(embeddings: Float[Tensor, "B D"], dtype: torch.dtype) -> Float[Tensor,
     not hold, and infinity times the zeros upstream makes a whole layer's gradient NaN.  Rows whose
     norm float16 does not hold in full precision get a gradient of 0 where theirs would overflow:
     they have no direction to turn.  Any other overflow stays, so that a gradient scaler sees it.
+
+    Args:
+        embeddings: (B, D).
+        dtype: at least as wide as theirs.
     """
     return embeddings if embeddings.dtype == dtype else _Widen.apply(embeddings, dtype)
 
@@ -100,7 +110,12 @@ class _Widen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, D) to (B, D)."""
+        """(B, D) to (B, D).
+
+        Args:
+            ctx: of autograd.
+            grad: (B, B).
+        """
         (short,) = ctx.saved_tensors
         size = grad.detach().abs()
         leaves = (size > torch.finfo(ctx.own).max).any(1, keepdim=True)
@@ -125,7 +140,12 @@ class _Divide(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, D) to (B, D)."""
+        """(B, D) to (B, D).
+
+        Args:
+            ctx: of autograd.
+            grad: (B, B).
+        """
         (divisor,) = ctx.saved_tensors
         return grad / divisor.clamp_min(_SMALLEST_NORM), None
 
@@ -140,14 +160,25 @@ class CosineGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
-        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied."""
+        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied.
+
+        Args:
+            ctx: of autograd.
+            embeddings: (B, D).
+            known: (B, B), or None.
+        """
         x, norm = _normalize(embeddings)
         ctx.save_for_backward(embeddings, x, norm)
         return x @ x.T if known is None else known.view_as(known)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, B) to (B, D)."""
+        """(B, B) to (B, D).
+
+        Args:
+            ctx: of autograd.
+            grad: (B, B).
+        """
         embeddings, x, norm = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the gradient must stay a function of e
             x, norm = _normalize(embeddings)
@@ -164,16 +195,27 @@ class _DeviceGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
-        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied."""
-        from bspml.tensors.kernels.pairs import unit_rows
+        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied.
 
-        x, norm, divisor = unit_rows(embeddings)
+        Args:
+            ctx: of autograd.
+            embeddings: (B, D).
+            known: (B, B), or None.
+        """
+        from bspml.tensors.kernels.pairs import unit_rows_norms
+
+        x, norm, divisor = unit_rows_norms(embeddings)
         ctx.save_for_backward(embeddings, x, norm, divisor)
         return x @ x.T if known is None else known.view_as(known)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, B) to (B, D)."""
+        """(B, B) to (B, D).
+
+        Args:
+            ctx: of autograd.
+            grad: (B, B).
+        """
         embeddings, x, norm, divisor = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph: the gradient must stay a function of e
             with torch.enable_grad():

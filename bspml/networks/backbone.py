@@ -14,6 +14,8 @@ from bspml.shapes import Float, Tensor
 
 Channels = tuple[float, float, float]
 
+IMAGE_SIZE = 224  # side in pixels of what most backbones were trained on
+
 
 class PretrainedNet(nn.Module):
     """A backbone trained on shifted and scaled RGB, fed with pixels in [0, 1].

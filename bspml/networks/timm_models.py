@@ -20,6 +20,10 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
     The tag after the dot says which published weights the file holds: how many classes their
     classifier has, and on which pixels they were trained.
 
+    Args:
+        model: name, with or without a tag.
+        weights: file of its state dict, or None.
+
     Raises:
         InputError: no such model or tag.
         MissingDependencyError: timm is not installed.

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from bspml.errors import DataError, MissingDependencyError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 
 _WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the state dict
 _PARALLEL = "module."  # what torch's DataParallel puts before every name
@@ -48,22 +48,19 @@ def load_weights(
 
 
 def _read(path: Path) -> Any:
-    if is_special(path):
-        raise DataError(f"`weights`: {path} is a pipe or a device, not a file.")
-    try:
-        if path.suffix == ".safetensors":
-            return _read_safetensors(path)
-        return torch.load(path, map_location="cpu", weights_only=True)
-    except FileNotFoundError as err:
-        raise DataError(f"`weights`: there is no file {path}.") from err
-    except MissingDependencyError:
-        raise
-    except Exception as err:  # damaged bytes can lead the unpickler into any error at all
-        reason = f"{type(err).__name__}: {' '.join(str(err).split())[:200]}"
-        raise DataError(
-            f"`weights`: {path} is damaged, or holds more than tensors ({reason}). "
-            "Save `model.state_dict()` with torch.save."
-        ) from err
+    with open_regular(path, "a file of weights", where=f"`weights`: {path}"):
+        try:
+            if path.suffix == ".safetensors":
+                return _read_safetensors(path)
+            return torch.load(path, map_location="cpu", weights_only=True)
+        except MissingDependencyError:
+            raise
+        except Exception as err:  # damaged bytes can lead the unpickler into any error at all
+            reason = f"{type(err).__name__}: {' '.join(str(err).split())[:200]}"
+            raise DataError(
+                f"`weights`: {path} is damaged, or holds more than tensors ({reason}). "
+                "Save `model.state_dict()` with torch.save."
+            ) from err
 
 
 def _read_safetensors(path: Path) -> Any:

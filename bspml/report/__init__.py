@@ -1,1 +1,1 @@
-"""What a person looks at after a run: figures and tables, made from its records alone."""
+"""What the user looks at after a run or an audit: page, figures and tables, from saved records."""

@@ -1,124 +1,171 @@
-"""Figures of a run, from its records and its table of weights alone.
+"""Figures of a run or an audit, from its records, its table of weights or a page's data alone.
 
 Plain `Figure` objects, no pyplot: nothing global is opened, changed or left behind, and the user's
-own matplotlib settings (LaTeX text, dark styles) neither break these figures nor change.
+own matplotlib settings (LaTeX text, dark styles) neither break these figures nor change.  Those in
+`PNG_STYLE` are for `save_figure`, those in `PAGE_STYLE` for `inline_svg`.
 """
 
 from __future__ import annotations
 
-import io
 import math
-import os
-import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-import matplotlib
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from bspml.errors import InputError
-from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, WeightsTable
+from bspml.report.models import ClassRow, Histogram
+from bspml.report.saving import PAGE_STYLE, PAPER, PNG_STYLE, SERIES, own_style, plain_text
 
 # Okabe and Ito's palette: told apart by colour-blind readers; line styles differ as well.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = ("o", "s", "^", "D", "v", "x")
 _CLEAN, _NOISY = "#0072B2", "#D55E00"
-_STYLE: dict[Any, Any] = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
+_DASHES = ("-", "--", "-.", ":")
 _PITCH = 1.45  # height of a row of the contact sheet: an image of 0.9 and three lines of text
 _NAMED_CLASSES = 40  # more classes than this are drawn as a curve without names
+_TALLEST = 8  # null levels that fit on the histogram's axis; right labels would hide the rest
+BARS = 12  # classes in the bar chart of the page; more are in the table
+
+Value = Callable[[EpochRecord], float | int | None]
 
 
-@contextmanager
-def _own_style() -> Iterator[None]:
-    """matplotlib's defaults and ours, whatever the user's matplotlibrc says."""
-    with matplotlib.rc_context():
-        matplotlib.rcdefaults()
-        matplotlib.rcParams.update(_STYLE)
-        yield
+@dataclass(frozen=True)
+class _Panel:
+    """What is drawn by epoch: its title on the page and in the PNG, unit, (name, value) lines."""
+
+    page_title: str
+    title: str
+    unit: str
+    lines: tuple[tuple[str, Value], ...]
 
 
-def plain_text(text: object, limit: int = 24) -> str:
-    """`text` as matplotlib may draw it: one line, at most `limit` characters, no mathtext.
-
-    Labels come from files and folders.  A pair of $ would be parsed as a formula, and a lone
-    surrogate (a file name that is not UTF-8) cannot be drawn at all.
-    """
-    drawable = str(text).encode("utf-8", "replace").decode("utf-8")
-    line = "".join(c if c.isprintable() else "·" for c in drawable)
-    if len(line) > limit:
-        line = line[: limit - 1] + "…"
-    return line.replace("$", r"\$")
-
-
-@_own_style()
-def save_figure(figure: Figure, path: str | os.PathLike[str], dpi: int = 120) -> Path:
-    """Write `figure` as PNG, atomically.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        # A label in a script that the font lacks is drawn as boxes; not worth a warning each.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from")
-        figure.savefig(buffer, format="png", dpi=dpi)
-    return atomic_write(path, buffer.getvalue())
+_RECALL = _Panel(
+    "Recall@1 on the test classes",
+    "Recall@1 on the test classes",
+    "fraction",
+    (("", lambda r: r.recall_at_k.get(1)),),
+)
+_LOSS = _Panel("Training loss", "training loss", "mean of the round", (("", lambda r: r.loss),))
+_WEIGHTS = _Panel(
+    "Sample weights",
+    "sample weights over classes",
+    "MAW, SDAW",
+    (("MAW", lambda r: r.maw), ("SDAW", lambda r: r.sdaw)),
+)
+_NOISE = _Panel(
+    "Estimated noise rate", "noise rate", "fraction", (("estimate", lambda r: r.noise_rate),)
+)
 
 
-@_own_style()
+@own_style(PNG_STYLE)
 def curves(records: Sequence[EpochRecord], true_noise_rate: float | None = None) -> Figure:
-    """Recall@1, loss, MAW and SDAW, and the noise rate by epoch; the methods overlaid.
+    """Draw Recall@1, loss, MAW and SDAW, and the noise rate by epoch; the methods overlaid.
 
     Args:
         records: of one or more methods, in order of time.
         true_noise_rate: a dotted line in the last panel, where the truth is known.
+
+    Example:
+        >>> figure = curves([EpochRecord("bspml", e, loss=1 / e) for e in (1, 2)])
+        >>> [axes.get_title() for axes in figure.axes][:2]
+        ['Recall@1 on the test classes', 'training loss']
     """
     figure = Figure(figsize=(9, 6), layout="constrained")
-    recall, loss, weights, noise = figure.subplots(2, 2, sharex=True).ravel()
-    methods = list(dict.fromkeys(record.method for record in records))
-    for i, method in enumerate(methods):
-        own = [record for record in records if record.method == method]
-        colour = _COLOURS[i % len(_COLOURS)]
-        look = {"color": colour, "marker": _MARKERS[i % len(_MARKERS)], "markersize": 3}
-        name = plain_text(method)
-        _line(recall, own, lambda r: r.recall_at_k.get(1), look, name)
-        _line(loss, own, lambda r: r.loss, look, name)
-        _line(weights, own, lambda r: r.maw, look, f"{name}: MAW")
-        _line(weights, own, lambda r: r.sdaw, {**look, "linestyle": ":"}, f"{name}: SDAW")
-        _line(noise, own, lambda r: r.noise_rate, look, f"{name}: estimate")
-        noise_interval(noise, own, colour)
-    if true_noise_rate is not None:
-        noise.axhline(true_noise_rate, color="black", linestyle=":", label="true rate")
-    _finish(recall, "Recall@1 on the test classes", "fraction")
-    _finish(loss, "training loss", "mean of the round")
-    _finish(weights, "sample weights over classes", "MAW, SDAW")
-    _finish(noise, "noise rate", "fraction")
-    for axes in (weights, noise):
-        axes.set_xlabel("epochs")
-        axes.set_ylim(bottom=0)
+    panels = (_RECALL, _LOSS, _WEIGHTS, _NOISE)
+    for axes, panel in zip(figure.subplots(2, 2, sharex=True).ravel(), panels, strict=True):
+        for i, j, method, name, points in _lines(records, panel):
+            axes.plot(
+                *zip(*points, strict=True),
+                color=_COLOURS[i % len(_COLOURS)],
+                marker=_MARKERS[i % len(_MARKERS)],
+                markersize=3,
+                linestyle=":" if j else "-",
+                label=f"{method}: {name}" if name else method,
+            )
+        if panel is _NOISE:
+            for i, (_, own) in enumerate(_by_method(records)):
+                _noise_interval(axes, own, _COLOURS[i % len(_COLOURS)])
+            if true_noise_rate is not None:
+                axes.axhline(true_noise_rate, color="black", linestyle=":", label="true rate")
+        axes.set_title(panel.title)
+        axes.set_ylabel(panel.unit)
+        axes.grid(alpha=0.3)
+        if axes.lines:
+            axes.legend(fontsize=7, frameon=False)
+        else:
+            axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes)
+        if panel in (_WEIGHTS, _NOISE):
+            axes.set_xlabel("epochs")
+            axes.set_ylim(bottom=0)
     return figure
 
 
-def _line(
-    axes: Axes,
-    records: Sequence[EpochRecord],
-    value: Callable[[EpochRecord], float | None],
-    look: dict[str, Any],
-    name: str,
-) -> None:
-    """One curve; epochs where nothing was measured are passed over, no epoch means no curve."""
+@own_style(PAGE_STYLE)
+def epoch_curves(records: Sequence[EpochRecord]) -> list[Figure]:
+    """Draw MAW and SDAW, noise rate, Recall@1 and loss by epoch for the page, one figure each.
+
+    What was not measured at two epochs at least is left out.
+
+    Args:
+        records: of one or more methods, in order of time.
+    """
+    figures = []
+    for panel in (_WEIGHTS, _NOISE, _RECALL, _LOSS):
+        if all(len(_points(records, value)) < 2 for _, value in panel.lines):
+            continue
+        figure = Figure(figsize=(4.2, 2.6), layout="constrained")
+        axes, ends = figure.subplots(), []
+        for i, j, method, name, points in _lines(records, panel):
+            label = f"{method} {name}" if len(panel.lines) > 1 else method
+            axes.plot(
+                *zip(*points, strict=True),
+                color=SERIES[i % len(SERIES)],
+                linestyle=_DASHES[(i + 2 * j) % len(_DASHES)],
+                marker="s" if j else "o",
+                markersize=2.5,
+                label=label,
+            )
+            ends.append(f"{label} ends at {points[-1][1]:.3g}")
+        if panel is _NOISE:
+            _noise_interval(axes, records, SERIES[1], "95 % interval")
+        axes.set_title(panel.page_title)
+        axes.set_xlabel("epochs")
+        axes.set_ylim(bottom=0)
+        if len(axes.lines) > 1:
+            axes.legend()
+        figure.set_label(f"Curve by epoch: {panel.page_title}. {'; '.join(ends)}.")
+        figures.append(figure)
+    return figures
+
+
+def _lines(
+    records: Sequence[EpochRecord], panel: _Panel
+) -> Iterator[tuple[int, int, str, str, list[tuple[float, float]]]]:
+    """(number of the method, number of the line, method, name, points) of each measured curve."""
+    for i, (method, own) in enumerate(_by_method(records)):
+        for j, (name, value) in enumerate(panel.lines):
+            points = _points(own, value)
+            if points:
+                yield i, j, plain_text(method), name, points
+
+
+def _by_method(records: Sequence[EpochRecord]) -> list[tuple[str, list[EpochRecord]]]:
+    methods = dict.fromkeys(record.method for record in records)
+    return [(method, [r for r in records if r.method == method]) for method in methods]
+
+
+def _points(records: Sequence[EpochRecord], value: Value) -> list[tuple[float, float]]:
+    """(epoch, value); epochs where nothing was measured are passed over."""
     points = [(record.epoch, value(record)) for record in records]
-    measured = [(x, y) for x, y in points if y is not None and math.isfinite(y)]
-    if measured:
-        axes.plot(*zip(*measured, strict=True), label=name, **look)
+    return [(x, y) for x, y in points if y is not None and math.isfinite(y)]
 
 
-def noise_interval(
+def _noise_interval(
     axes: Axes, records: Sequence[EpochRecord], colour: str, label: str | None = None
 ) -> None:
     """The 95 % interval of the estimated noise rate as a band; nothing where there is none."""
@@ -132,21 +179,14 @@ def noise_interval(
         axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0, label=label)
 
 
-def _finish(axes: Axes, title: str, unit: str) -> None:
-    axes.set_title(title)
-    axes.set_ylabel(unit)
-    axes.grid(alpha=0.3)
-    if axes.lines:
-        axes.legend(fontsize=7, frameon=False)
-    else:
-        axes.text(0.5, 0.5, "not measured", ha="center", va="center", transform=axes.transAxes)
-
-
-@_own_style()
+@own_style(PNG_STYLE)
 def weight_histogram(table: WeightsTable) -> Figure:
-    """Mean weight of each class, lowest first, and the histogram of all weights.
+    """Draw the mean weight of each class, lowest first, and the histogram of all weights.
 
     Where the truth is known, the histogram tells clean from noisy samples.
+
+    Args:
+        table: the weights.
     """
     figure = Figure(figsize=(10, 4.5), layout="constrained")
     by_class, overall = figure.subplots(1, 2)
@@ -177,11 +217,8 @@ def _class_means(axes: Axes, table: WeightsTable) -> None:
     order = np.argsort(means, kind="stable")
     axes.set_title(f"mean weight of each of {len(classes)} classes")
     if len(classes) <= _NAMED_CLASSES:
-        places = np.arange(len(classes))
-        axes.barh(places, means[order], color=_CLEAN)
-        axes.set_yticks(places, [plain_text(c) for c in classes[order]], fontsize=6)
-        axes.invert_yaxis()  # the lowest on top
-        axes.set_xlim(0, 1)
+        names = [plain_text(c) for c in classes[order]]
+        _bars(axes, names, means[order], 6, color=_CLEAN)
         axes.set_xlabel("mean weight")
     else:
         axes.plot(means[order], color=_CLEAN, drawstyle="steps-mid")
@@ -190,23 +227,81 @@ def _class_means(axes: Axes, table: WeightsTable) -> None:
         axes.set_ylabel("mean weight")
 
 
-def lowest_weights(
-    table: WeightsTable, count: int = 48, scores: np.ndarray | None = None
-) -> np.ndarray:
-    """Rows of the `count` smallest weights, smallest first.
+def _bars(axes: Axes, names: list[str], values: Any, fontsize: float, **look: Any) -> None:
+    """Horizontal bars of values in [0, 1], the first on top."""
+    places = np.arange(len(names))
+    axes.barh(places, values, **look)
+    axes.set_yticks(places, names, fontsize=fontsize)
+    axes.invert_yaxis()
+    axes.set_xlim(0, 1)
+
+
+@own_style(PAGE_STYLE)
+def p_value_histogram(histogram: Histogram) -> Figure:
+    """Draw the label p-values over [0, 1] for the page, the fitted share of wrong labels shaded.
+
+    Bars far above the fitted part are cut and carry their number.
+    """
+    counts, level = histogram.counts, histogram.null_level
+    figure = Figure(figsize=(5.6, 2.9), layout="constrained")
+    axes = figure.subplots()
+    width = 1 / len(counts)
+    left = np.arange(len(counts)) / len(counts)
+    axes.bar(left, counts, width * 0.92, align="edge", color=SERIES[0], label="labels")
+    axes.axhspan(0, level, color=SERIES[1], alpha=0.3, linewidth=0)
+    axes.axhline(level, color=SERIES[1], linewidth=1.6, label="wrong at random (fitted)")
+    top = _TALLEST * level
+    if 0 < top < max(counts):
+        axes.set_ylim(0, top)
+        look: dict[str, Any] = {"rotation": 90, "ha": "center", "va": "top", "fontsize": 7}
+        for place, count in zip(left, counts, strict=True):
+            if count > top:  # cut, so its number stands in it
+                axes.text(place + width / 2, 0.98 * top, f"{count:,} →", color=PAPER, **look)
+    axes.set_xlim(0, 1)
+    axes.set_xlabel("p-value: 0 fits far better than a random label, 1 no better")
+    axes.set_ylabel("labels")
+    axes.legend(loc="upper right", reverse=True)
+    figure.set_label(
+        f"Histogram of p-values of {sum(counts)} labels in {len(counts)} bins; about "
+        f"{level:.1f} labels in each bin are wrong at random."
+    )
+    return figure
+
+
+@own_style(PAGE_STYLE)
+def class_bars(classes: Sequence[ClassRow]) -> Figure | None:
+    """Draw the classes with the largest share of suspicious labels for the page, largest on top.
 
     Args:
-        table: the weights.
-        count: how many rows at most.
-        scores: (N,) large where a label is suspicious; orders equal weights (many are exactly
-            0).  NaN counts as not suspicious.  Without scores the data set's order decides.
+        classes: all of them.
+
+    Returns:
+        The figure; None if no class has suspicious labels.
     """
-    suspicion = np.zeros(len(table)) if scores is None else np.nan_to_num(scores, nan=-np.inf)
-    return np.lexsort((np.arange(len(table)), -suspicion, table.weights))[:count]
+    flagged = [c for c in classes if c.share_flagged]
+    flagged = sorted(flagged, key=lambda c: -(c.share_flagged or 0))[:BARS]
+    if not flagged:
+        return None
+    figure = Figure(figsize=(5.6, 0.75 + 0.19 * len(flagged)), layout="constrained")
+    axes = figure.subplots()
+    names = [plain_text(c.label, 28) for c in flagged]
+    _bars(axes, names, [c.share_flagged for c in flagged], 7.5, color=SERIES[1], height=0.7)
+    axes.tick_params(axis="y", length=0)
+    axes.grid(visible=False, axis="y")
+    axes.set_ylim(len(flagged) - 0.4, -0.6)
+    axes.set_xlabel("share of the class's labels that are suspicious")
+    worst = f"{plain_text(flagged[0].label)} {flagged[0].share_flagged:.0%}"
+    figure.set_label(f"Share of suspicious labels in {len(flagged)} classes; {worst}.")
+    return figure
 
 
 def captions(table: WeightsTable, rows: np.ndarray) -> list[str]:
-    """A text for each row: its index and weight, its label, and the true one if it differs."""
+    """Return a text for each row: index, weight, label, and the true label if it differs.
+
+    Args:
+        table: the weights.
+        rows: of the samples to describe.
+    """
     lines = []
     for row in rows:
         label = plain_text(table.labels[row], 14)
@@ -216,11 +311,11 @@ def captions(table: WeightsTable, rows: np.ndarray) -> list[str]:
     return lines
 
 
-@_own_style()
+@own_style(PNG_STYLE)
 def contact_sheet(
     images: np.ndarray, captions: Sequence[str], title: str = "", columns: int = 8
 ) -> Figure:
-    """Images in a grid, each above its caption.
+    """Draw images in a grid, each above its caption.
 
     Args:
         images: (n, H, W) grey or (n, H, W, 3) colour; uint8, or floats in [0, 1].  Floats
@@ -247,7 +342,7 @@ def contact_sheet(
     for i, (image, caption) in enumerate(zip(images, captions, strict=True)):
         row, column = divmod(i, columns)
         axes.imshow(
-            _displayable(image),
+            displayable(image),
             cmap="gray",
             vmin=0,
             vmax=1,
@@ -261,8 +356,8 @@ def contact_sheet(
     return figure
 
 
-def _displayable(image: np.ndarray) -> np.ndarray:
-    """`image` as floats in [0, 1], grey without a channel axis."""
+def displayable(image: np.ndarray) -> np.ndarray:
+    """Return `image` as floats in [0, 1], grey without a channel axis."""
     if image.ndim == 3 and image.shape[2] == 1:
         image = image[:, :, 0]
     if image.dtype == np.uint8:

@@ -34,10 +34,11 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
-from bspml.statistics.references import References, working_precision
-from bspml.tensors.checks import Labels, check_embeddings, normalize_rows
+from bspml.statistics.references import References
+from bspml.tensors.checks import Labels, check_embeddings
 from bspml.tensors.precision import full_precision
 from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.unit_rows import unit_rows
 
 __all__ = ["PlausibleConfusions", "plausible_confusions"]
 
@@ -137,8 +138,8 @@ def _soft_means(rows: Tensor, c: int, reference: References, a: float) -> np.nda
     columns = reference.embeddings[start:stop]
     weights = torch.from_numpy(reference.weights[start:stop])
     sums = []
-    for block in working_precision(rows).split(max(1, _BLOCK_VALUES // int(stop - start))):
-        exponentials = ((normalize_rows(block) @ columns.T - 1) * a).exp_()
+    for block in rows.split(max(1, _BLOCK_VALUES // int(stop - start))):
+        exponentials = ((unit_rows(block) @ columns.T - 1) * a).exp_()
         sums.append(exponentials.double().cpu() @ weights)
     return 1 + np.log(torch.cat(sums).numpy() / reference.totals[c]) / a
 

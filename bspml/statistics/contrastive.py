@@ -16,28 +16,27 @@ rate.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
-from bspml.errors import InputError
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.statistics.contrastive_device import DeviceRows
 from bspml.statistics.contrastive_host import HostRows
 from bspml.statistics.contrastive_rows import JudgedRows
-from bspml.statistics.references import References, working_precision
+from bspml.statistics.references import References
 from bspml.tensors.checks import (
     Labels,
     check_embeddings,
     check_number,
     check_whole,
     encode_labels,
-    normalize_rows,
     zero_rows,
 )
 from bspml.tensors.precision import float64_device, full_precision
-from bspml.tensors.row_checks import check_reference_weights, check_sample_index
+from bspml.tensors.row_checks import check_reference_weights, check_rows
+from bspml.tensors.unit_rows import unit_rows
 
 __all__ = ["ContrastiveStatistics", "contrastive_statistics"]
 
@@ -66,8 +65,6 @@ class ContrastiveStatistics:
         null_by_support: (G, bins) int64, histogram of {d_i(c) : i judged, c != y_i, c has a
             reference}, a row for each stratum of `SUPPORT_EDGES`.  Bin b holds
             -2 + 4 b / bins <= d < -2 + 4 (b + 1) / bins.
-        null_without_best: (bins,) int64, the same without each sample's best class
-            argmin_c d_i(c) (all classes, its own included, compete to be best).
         zero_rows: int64, samples of norm 0: never judged and never a reference.
         a: the inverse temperature.
     """
@@ -84,7 +81,6 @@ class ContrastiveStatistics:
     class_support: Int[Tensor, " C"]
     own_bin: Int[Tensor, " N"]
     null_by_support: np.ndarray = field(repr=False)
-    null_without_best: np.ndarray = field(repr=False)
     zero_rows: Int[Tensor, " Z"]
     a: float
 
@@ -105,6 +101,57 @@ class ContrastiveStatistics:
         An untestable sample has no s_i(y_i): its margin is NaN.
         """
         return self.other - self.own
+
+
+class JudgingTask(NamedTuple):
+    """The checked arguments of contrastive statistics, exact or sampled.
+
+    Attributes:
+        embeddings: (N, D) as given.
+        labels: their labels as codes.
+        weights: (N,) float64 on the CPU, w_j; 0 for rows of norm 0.
+        judged: (N,) bool on the CPU; False for rows of norm 0.
+        zero_rows: int64 on the CPU, rows of norm 0.
+        a: the inverse temperature.
+        bins: of a null histogram.
+    """
+
+    embeddings: Tensor
+    labels: Labels
+    weights: Tensor
+    judged: Tensor
+    zero_rows: Tensor
+    a: float
+    bins: int
+
+    @classmethod
+    def of(
+        cls, embeddings: Any, labels: Any, sample_weights: Any, a: Any, rows: Any, null_bins: Any
+    ) -> JudgingTask:
+        """Check the arguments, as `contrastive_statistics` documents them.
+
+        Args:
+            embeddings: (N, D).
+            labels: (N,).
+            sample_weights: (N,) in [0, 1], or None.
+            a: inverse temperature.
+            rows: mask (N,), sample indices, or None for all.
+            null_bins: bins over [-2, 2].
+
+        Raises:
+            InputError, SampleIndexError: an argument that does not fit.
+        """
+        embeddings = float64_device(check_embeddings(embeddings))
+        n = len(embeddings)
+        encoded = encode_labels(labels, n=n)
+        weights = check_reference_weights(sample_weights, n)
+        a = check_number(a, "a", SMALLEST_A, LARGEST_A)
+        null_bins = check_whole(null_bins, "null_bins", low=16)
+        zeros = zero_rows(embeddings).cpu()
+        judged = torch.zeros(n, dtype=torch.bool)
+        judged[slice(None) if rows is None else check_rows(rows, n).cpu()] = True
+        weights[zeros], judged[zeros] = 0, False
+        return cls(embeddings, encoded, weights, judged, zeros, a, null_bins)
 
 
 @full_precision()
@@ -147,55 +194,29 @@ def contrastive_statistics(
         >>> stats.own[0].item(), stats.other[0].item()
         (1.0, 0.0)
     """
-    embeddings = float64_device(check_embeddings(embeddings))
-    encoded = encode_labels(labels, n=len(embeddings))
-    weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
-    a = check_number(a, "a", SMALLEST_A, LARGEST_A)
-    null_bins = check_whole(null_bins, "null_bins", low=16)
-    zeros = zero_rows(embeddings).cpu()
-    weights[zeros] = 0
-    judged = judged_rows(rows, len(embeddings), zeros)
-    reference = References.of(embeddings, encoded, weights)
+    task = JudgingTask.of(embeddings, labels, sample_weights, a, rows, null_bins)
+    embeddings, judged = task.embeddings, np.flatnonzero(task.judged.numpy())
+    reference = References.of(embeddings, task.labels, task.weights.numpy())
     kind = HostRows if reference.embeddings.device.type == "cpu" else DeviceRows
-    table = kind(reference, encoded, judged, a, null_bins)
+    table = kind(reference, task.labels, judged, task.a, task.bins)
     block = table.default_block() if block_size is None else check_whole(block_size, "block_size")
     for first in range(0, len(judged), block):
         index = torch.from_numpy(judged[first : first + block]).to(embeddings.device)
-        table.judge(first, normalize_rows(working_precision(embeddings[index])).mul_(a))
-    return _statistics(table, encoded, len(embeddings), zeros)
+        table.judge(first, unit_rows(embeddings[index]).mul_(task.a))
+    return _statistics(table, task)
 
 
-def judged_rows(rows: Any, n: int, zeros: Tensor) -> np.ndarray:
-    """Sample indices to judge, ascending, without rows of norm 0."""
-    judged = np.zeros(n, bool)
-    if rows is None:
-        judged[:] = True
-    else:
-        rows = torch.as_tensor(rows).detach().cpu()
-        if rows.dtype == torch.bool:
-            if rows.shape != (n,):
-                raise InputError(
-                    f"`rows` as a mask must be ({n},) like the embeddings; got "
-                    f"{tuple(rows.shape)}. Or give sample indices."
-                )
-            judged[:] = rows.numpy()
-        else:
-            judged[check_sample_index(rows, n, None, "rows").numpy()] = True
-    judged[zeros.numpy()] = False
-    return np.flatnonzero(judged)
-
-
-def _statistics(rows: JudgedRows, labels: Labels, n: int, zeros: Tensor) -> ContrastiveStatistics:
+def _statistics(rows: JudgedRows, task: JudgingTask) -> ContrastiveStatistics:
     """Scatter the judged rows back to (N,)."""
-    rows.finish()
-    reference = rows.reference
+    fits, null = rows.finish()
+    reference, codes = rows.reference, task.labels.codes
 
     def scatter(values: np.ndarray, fill: float) -> Tensor:
-        full = np.full(n, fill, values.dtype)
+        full = np.full(len(codes), fill, values.dtype)
         full[rows.judged] = values
         return torch.from_numpy(full)
 
-    own, everyone = scatter(rows.own, np.nan), scatter(rows.everyone, np.nan)
+    own, everyone = scatter(fits.own, np.nan), scatter(fits.everyone, np.nan)
     counts = np.diff(reference.starts)
     referenced = torch.from_numpy((reference.position >= 0).astype(np.int64))
     return ContrastiveStatistics(
@@ -203,15 +224,14 @@ def _statistics(rows: JudgedRows, labels: Labels, n: int, zeros: Tensor) -> Cont
         everyone=everyone,
         difficulty=everyone - own,
         testable=~own.isnan(),
-        support=torch.from_numpy(counts)[labels.codes] - referenced,
-        other_class=scatter(rows.other_class, -1),
-        other=scatter(rows.other, np.nan),
-        codes=labels.codes,
-        classes=labels.classes,
+        support=torch.from_numpy(counts)[codes] - referenced,
+        other_class=scatter(fits.other_class, -1),
+        other=scatter(fits.other, np.nan),
+        codes=codes,
+        classes=task.labels.classes,
         class_support=torch.from_numpy(counts),
-        own_bin=scatter(rows.own_bin, -1),
-        null_by_support=rows.null,
-        null_without_best=rows.without_best,
-        zero_rows=zeros,
-        a=rows.a,
+        own_bin=scatter(fits.own_bin, -1),
+        null_by_support=null,
+        zero_rows=task.zero_rows,
+        a=task.a,
     )

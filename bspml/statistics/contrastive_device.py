@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.contrastive_rows import JudgedRows, RowFits
 from bspml.statistics.references import SUPPORT_EDGES, weight_elsewhere
 
 _BLOCK_BYTES = 1 << 30  # held at a time
@@ -24,35 +24,30 @@ _PER_REFERENCE, _PER_CLASS = 20, 80  # bytes of a judged row, for each reference
 class DeviceRows(JudgedRows):
     """On the device of the references; sums over a class and over classes in float64."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
         reference = self.reference
         self.device = device = reference.embeddings.device
-        self.lengths = self._there(np.diff(reference.starts))
-        self.weights = self._there(reference.weights)[:, None]
+        self.lengths = self._on_device(np.diff(reference.starts))
+        self.weights = self._on_device(reference.weights)[:, None]
         self.all_alike = bool((reference.weights == 1).all())
-        self.totals = self._there(reference.totals)[:, None]  # (C, 1)
+        self.totals = self._on_device(reference.totals)[:, None]  # (C, 1)
         self.present = self.lengths[:, None] > 0
         # Invalid pairs are counted in a bin behind the last.
         strata = np.where(self.stratum < 0, len(SUPPORT_EDGES), self.stratum)
-        self.offset = self._there(strata * self.bins)[:, None]
+        self.offset = self._on_device(strata * self.bins)[:, None]
         mates = _weight_of_others(reference.weights, reference.starts, self.codes, self.position)
         rest = weight_elsewhere(reference.totals)[self.codes]
-        self.mates, self.rest = self._there(mates), self._there(rest)  # (M,)
-        self.columns, self.places = self._there(self.codes), self._there(self.position)
+        self.mates, self.rest = self._on_device(mates), self._on_device(rest)  # (M,)
+        self.columns, self.places = self._on_device(self.codes), self._on_device(self.position)
         m = len(self.judged)
-        self.found = {
-            name: torch.full((m,), math.nan, dtype=torch.float64, device=device)
-            for name in ("own", "everyone", "other")
-        }
-        self.named = {
-            name: torch.full((m,), -1, device=device) for name in ("other_class", "own_bin")
-        }
+        # In the order of `RowFits`: own, everyone, other; other_class, own_bin.
+        self.means = torch.full((3, m), math.nan, dtype=torch.float64, device=device)
+        self.numbers = torch.full((2, m), -1, device=device)
         size = (len(SUPPORT_EDGES) + 1) * self.bins
         self.counts = torch.zeros(size, dtype=torch.int64, device=device)
-        self.bests = torch.zeros(self.bins + 1, dtype=torch.int64, device=device)
 
-    def _there(self, values: np.ndarray) -> Tensor:
+    def _on_device(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def default_block(self) -> int:
@@ -61,7 +56,12 @@ class DeviceRows(JudgedRows):
         return max(1, min(len(self.judged), _BLOCK_BYTES // row))
 
     def judge(self, first: int, rows: Tensor) -> None:
-        """Class sums by runs of references, then everything else on (C, B)."""
+        """Class sums by runs of references, then everything else on (C, B).
+
+        Args:
+            first: place of the block's first row among the judged.
+            rows: (B, D) of norm a.
+        """
         part = slice(first, first + len(rows))
         y, place = self.columns[part], self.places[part]
         each = torch.arange(len(rows), device=self.device)
@@ -78,11 +78,15 @@ class DeviceRows(JudgedRows):
         has_other = other > -math.inf
         bins = ((everyone - mean + 2.0) / 4.0 * self.bins).floor().nan_to_num()
         bins = bins.clamp_(0, self.bins - 1).long()
-        self._count(bins, others, best, has_other & ~(own >= other))
-        self.found["own"][part], self.found["everyone"][part] = own, everyone
-        self.found["other"][part] = torch.where(has_other, other, math.nan)
-        self.named["other_class"][part] = torch.where(has_other, best, -1)
-        self.named["own_bin"][part] = torch.where(own.isnan(), -1, bins[y, each])
+        # The pairs of a row and another class enter the histograms.
+        outside = len(SUPPORT_EDGES) * self.bins
+        index = torch.where(others > -math.inf, bins + self.offset, outside).flatten()
+        self.counts.scatter_add_(0, index, torch.ones_like(index))
+        other = torch.where(has_other, other, math.nan)
+        self.means[:, part] = torch.stack([own, everyone, other])
+        other_class = torch.where(has_other, best, -1)
+        own_bin = torch.where(own.isnan(), -1, bins[y, each])
+        self.numbers[:, part] = torch.stack([other_class, own_bin])
 
     def _class_sums(self, rows: Tensor, place: Tensor, each: Tensor) -> Tensor:
         """(C, B) sum of w_j exp(a S_ij) over the references of a class, without i itself."""
@@ -101,22 +105,10 @@ class DeviceRows(JudgedRows):
             initial=0,
         )
 
-    def _count(self, bins: Tensor, others: Tensor, best: Tensor, best_is_other: Tensor) -> None:
-        """Add the pairs of a row and another class to the histograms."""
-        outside = len(SUPPORT_EDGES) * self.bins
-        index = torch.where(others > -math.inf, bins + self.offset, outside).flatten()
-        self.counts.scatter_add_(0, index, torch.ones_like(index))
-        at_best = bins.gather(0, best[None])[0]
-        at_best = torch.where(best_is_other, at_best, self.bins)
-        self.bests.scatter_add_(0, at_best, torch.ones_like(at_best))
-
-    def finish(self) -> None:
+    def finish(self) -> tuple[RowFits, np.ndarray]:
         """Bring the results to the host."""
-        for name, values in (self.found | self.named).items():
-            setattr(self, name, values.cpu().numpy())
-        strata = len(SUPPORT_EDGES)
-        self.null = self.counts[: strata * self.bins].view(strata, self.bins).cpu().numpy()
-        self.without_best = self.null.sum(0) - self.bests[: self.bins].cpu().numpy()
+        null = self.counts.view(-1, self.bins)[:-1].cpu().numpy()
+        return RowFits(*self.means.cpu().numpy(), *self.numbers.cpu().numpy()), null
 
 
 @numba.njit(cache=True)

@@ -4,34 +4,42 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, no_type_check
+from typing import Any, NamedTuple, no_type_check
 
 import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.contrastive_rows import JudgedRows, RowFits
 from bspml.statistics.references import SUPPORT_EDGES
 
 _BLOCK_BYTES = 1 << 26  # of similarities held at a time
 _COLUMNS = 2048  # references to a product
 
 
+class _Classes(NamedTuple):
+    """The references as runs of columns, a class after the other; see `References`."""
+
+    starts: np.ndarray  # (C + 1,) int64
+    weights: np.ndarray  # (R,) float64
+    totals: np.ndarray  # (C,) float64
+    stratum: np.ndarray  # (C,) int64, row of the class in the null histogram
+
+
 class HostRows(JudgedRows):
     """On the CPU; all sums in float64."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        n = len(self.judged)
-        self.own, self.everyone, self.other = (np.full(n, np.nan) for _ in range(3))
-        self.other_class, self.own_bin = (np.full(n, -1, np.int64) for _ in range(2))
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        n, reference = len(self.judged), self.reference
+        self.fits = RowFits(*np.full((3, n), np.nan), *np.full((2, n), -1, np.int64))
+        self.classes = _Classes(reference.starts, reference.weights, reference.totals, self.stratum)
         self.parts = self.reference.embeddings.split(_COLUMNS)
         self.buffer = self.reference.embeddings.new_empty(0, len(self.reference.weights))
-        # One set of histograms per thread; integers, so their sum does not depend on the split.
+        # One histogram per thread; integers, so their sum does not depend on the split.
         threads = torch.get_num_threads()
         self.nulls = [np.zeros((len(SUPPORT_EDGES), self.bins), np.int64) for _ in range(threads)]
-        self.bests = [np.zeros(self.bins, np.int64) for _ in range(threads)]
         self.pool = ThreadPoolExecutor(threads)
 
     def default_block(self) -> int:
@@ -43,6 +51,10 @@ class HostRows(JudgedRows):
         """Their exponentials, reduced by all threads.
 
         exp(a S) lies in [e^-a, e^a], which float32 holds for the a allowed.
+
+        Args:
+            first: place of the block's first row among the judged.
+            rows: (B, D) of norm a.
         """
         exponentials = self._products(rows).exp_().numpy()
         cuts = np.linspace(0, len(rows), len(self.nulls) + 1).astype(int).tolist()
@@ -64,18 +76,14 @@ class HostRows(JudgedRows):
 
     def _reduce(self, first: int, exponentials: np.ndarray, thread: int) -> None:
         rows = slice(first, first + len(exponentials))
-        reference = self.reference
-        _reduce_rows(
-            exponentials, self.codes[rows], self.position[rows], reference.starts,
-            reference.weights, reference.totals, self.stratum, self.a,
-            self.own[rows], self.everyone[rows], self.other[rows], self.other_class[rows],
-            self.own_bin[rows], self.nulls[thread], self.bests[thread],
-        )  # fmt: skip
+        fits = RowFits(*(values[rows] for values in self.fits))
+        codes, position = self.codes[rows], self.position[rows]
+        _reduce_rows(exponentials, codes, position, self.classes, self.a, fits, self.nulls[thread])
 
-    def finish(self) -> None:
+    def finish(self) -> tuple[RowFits, np.ndarray]:
         """Sum the threads' histograms."""
         self.pool.shutdown()
-        self.null, self.without_best = np.sum(self.nulls, axis=0), np.sum(self.bests, axis=0)
+        return self.fits, np.sum(self.nulls, axis=0)
 
 
 # The order of the additions is free, so that they use the processor's vectors; one program adds
@@ -91,17 +99,22 @@ def _weighted_sum(weights, exponentials, r, start, stop):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _reduce_rows(
-    exponentials, codes, position, starts, weights, totals, stratum, a,
-    own, everyone, other, other_class, own_bin, null, without_best,
-):  # fmt: skip
-    """Class sums, soft means and histogram entries of one block; writes into the last seven.
+def _reduce_rows(exponentials, codes, position, references, a, fits, null):
+    """Class sums, soft means and histogram entries of one block; writes into the last two.
 
-    exponentials: (B, R) exp(a S), columns sorted by class; everything else as in
-    `References` and `HostRows`.  Sums in float64.
+    Args:
+        exponentials: (B, R) exp(a S), columns sorted by class; overwritten at i = j.
+        codes: (B,) given class of each row.
+        position: (B,) its own column, -1 if it is no reference.
+        references: `_Classes`.
+        a: inverse temperature.
+        fits: `RowFits` of the block.
+        null: (G, bins) histogram.
     """
+    starts, weights, totals, stratum = references
+    own, everyone, other, other_class, own_bin = fits
     classes = len(totals)
-    bins = len(without_best)
+    bins = null.shape[1]
     mean = np.empty(classes)  # s_i(c), NaN: no reference
     for r in range(len(codes)):
         y, self_column = codes[r], position[r]
@@ -124,14 +137,12 @@ def _reduce_rows(
         if total_weight <= 0:
             continue
         t = np.log(total / total_weight) / a
-        best, best_other = -1, -1
+        best_other = -1
         for c in range(classes):
-            if np.isnan(mean[c]):
+            if np.isnan(mean[c]) or c == y:
                 continue
-            if c != y and (best_other < 0 or mean[c] > mean[best_other]):
+            if best_other < 0 or mean[c] > mean[best_other]:
                 best_other = c
-            if best < 0 or mean[c] > mean[best] or (c == y and mean[c] == mean[best]):
-                best = c
         everyone[r] = t
         if best_other >= 0:
             other[r], other_class[r] = mean[best_other], best_other
@@ -144,5 +155,3 @@ def _reduce_rows(
                 own[r], own_bin[r] = mean[c], b
             else:
                 null[stratum[c], b] += 1
-                if c != best:
-                    without_best[b] += 1

@@ -1,13 +1,14 @@
-"""What survives of the similarities of the judged rows, whoever computes them.
+"""What the contrastive statistics ask of the engine that multiplies: `HostRows` or `DeviceRows`.
 
-A block of rows at a time: similarities to all references, their class sums, a few numbers per
-row, counts in the null histograms.  `HostRows` and `DeviceRows` do this on a processor and on an
+A block of judged rows at a time: similarities to all references, their class sums, a few numbers
+per row, counts in the null histograms.  `HostRows` does this on a processor, `DeviceRows` on an
 accelerator.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -16,16 +17,15 @@ from bspml.statistics.references import SUPPORT_EDGES, References
 from bspml.tensors.checks import Labels
 
 
-class JudgedRows(ABC):
-    """Of M judged rows against R references in C classes.
+class RowFits(NamedTuple):
+    """How well M judged rows fit their labels and the others, on the host.
 
     Attributes:
-        own, everyone, other: (M,) float64 s_i(y_i), t_i and s_i(other_class); NaN: there is none.
-        other_class, own_bin: (M,) int64, -1: there is none.
-        null: (G, bins) int64, a histogram for each stratum of `SUPPORT_EDGES`.
-        without_best: (bins,) int64.
-
-    All of them on the host, and complete after `finish`.
+        own: (M,) float64 s_i(y_i); NaN: there is none.
+        everyone: (M,) float64 t_i; NaN: there is none.
+        other: (M,) float64 s_i(other_class); NaN: there is none.
+        other_class: (M,) int64, -1: there is none.
+        own_bin: (M,) int64 bin of d_i in the null histograms, -1: there is none.
     """
 
     own: np.ndarray
@@ -33,8 +33,18 @@ class JudgedRows(ABC):
     other: np.ndarray
     other_class: np.ndarray
     own_bin: np.ndarray
-    null: np.ndarray
-    without_best: np.ndarray
+
+
+class JudgedRows(ABC):
+    """M judged rows against R references in C classes, block by block.
+
+    Args:
+        reference: whom they are judged by.
+        labels: of all N samples.
+        judged: (M,) sample indices.
+        a: inverse temperature.
+        bins: of a null histogram.
+    """
 
     def __init__(
         self, reference: References, labels: Labels, judged: np.ndarray, a: float, bins: int
@@ -47,12 +57,17 @@ class JudgedRows(ABC):
 
     @abstractmethod
     def default_block(self) -> int:
-        """Rows per block."""
+        """Return how many rows to judge at a time."""
 
     @abstractmethod
     def judge(self, first: int, rows: Tensor) -> None:
-        """Judge the rows from `first` on, (B, D) of norm a."""
+        """Judge one block.
+
+        Args:
+            first: place of the block's first row among the judged.
+            rows: (B, D) of norm a.
+        """
 
     @abstractmethod
-    def finish(self) -> None:
-        """Complete the attributes."""
+    def finish(self) -> tuple[RowFits, np.ndarray]:
+        """Return what was found, and (G, bins) int64, a histogram for each of `SUPPORT_EDGES`."""

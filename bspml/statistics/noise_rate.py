@@ -32,7 +32,7 @@ import numpy as np
 import torch
 
 from bspml.errors import InputError
-from bspml.shapes import Float, Tensor
+from bspml.shapes import Bool, Float, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.tail_count import TAIL, TailCount
 from bspml.tensors.checks import check_number
@@ -40,6 +40,7 @@ from bspml.words import counted, noise_sentence
 
 __all__ = [
     "NoiseEstimate",
+    "best_fitting",
     "estimate_noise",
     "keep_q_values",
     "label_p_values",
@@ -160,7 +161,12 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
 
 
 def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
-    """The answer where no label can be judged: any rate is possible, and the notes say why."""
+    """The answer where no label can be judged: any rate is possible, and the notes say why.
+
+    Args:
+        stats: of any labels.
+        reason: a sentence for the notes.
+    """
     nothing = torch.full((len(stats.codes),), float("nan"), dtype=torch.float64)
     return NoiseEstimate(
         noise_rate=0.0,
@@ -206,6 +212,27 @@ def keep_q_values(p_values: Float[Tensor, " N"], noise_rate: float) -> Float[Ten
     q = np.full(len(p), np.nan)
     q[order] = np.minimum.accumulate(ratio[::-1])[::-1]
     return torch.from_numpy(q)
+
+
+def best_fitting(
+    p_values: Float[Tensor, " N"], difficulty: Float[Tensor, " N"], share: float
+) -> Bool[Tensor, " N"]:
+    """Return which labels fit best: those of the smallest p-values, ties by difficulty.
+
+    Args:
+        p_values: (N,), small for labels that fit; no NaN.
+        difficulty: (N,), small for labels that fit.
+        share: of the labels that are called best fitting, in [0, 1].
+
+    Example:
+        >>> best_fitting(torch.tensor([0.9, 0.1, 0.1]), torch.tensor([0.3, 0.5, 0.2]), 1 / 3)
+        tensor([False, False,  True])
+    """
+    by_fit = torch.argsort(difficulty, stable=True)
+    by_fit = by_fit[torch.argsort(p_values[by_fit], stable=True)]
+    best = torch.zeros(len(p_values), dtype=torch.bool)
+    best[by_fit[: round(share * len(p_values))]] = True
+    return best
 
 
 def _from_bins(stats: ContrastiveStatistics, values: np.ndarray) -> Float[Tensor, " N"]:

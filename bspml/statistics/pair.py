@@ -15,6 +15,7 @@ import math
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,12 +28,12 @@ from bspml.tensors.checks import (
     check_number,
     check_whole,
     encode_labels,
-    normalize_rows,
     some_of,
     zero_rows,
 )
 from bspml.tensors.precision import float64_device, full_precision
 from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.unit_rows import unit_rows
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
 LARGEST_EXPONENT = 80.0
@@ -48,11 +49,70 @@ class PairStatistics:
         xi_pos: (N,) float64 on the CPU, >= 0: distance to the sample's own class.
         xi_neg: (N,) float64 on the CPU, >= 0: nearness to all other classes.
         zero_rows: rows of norm 0, whose similarities were taken as 0.
+
+    Example:
+        >>> stats = pair_statistics([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], [0, 0, 1, 1])
+        >>> (stats.xi_neg[3] > stats.xi_neg[2]).item()  # the last leans towards class 0
+        True
     """
 
     xi_pos: Float[Tensor, " N"]
     xi_neg: Float[Tensor, " N"]
     zero_rows: Int[Tensor, " Z"]
+
+
+class PairTask(NamedTuple):
+    """The checked arguments of pair statistics, exact or bounded.
+
+    Attributes:
+        embeddings: (N, D) as given.
+        codes: (N,) int64 class of each sample.
+        weights: (N,) float64, w_j.
+        alpha: positive scale.
+        beta: negative scale.
+        base: similarity at which a pair counts as 1 in the sums.
+        zero_rows: int64 on the CPU, rows of norm 0.
+    """
+
+    embeddings: Tensor
+    codes: Tensor
+    weights: Tensor
+    alpha: float
+    beta: float
+    base: float
+    zero_rows: Tensor
+
+    @classmethod
+    def of(
+        cls, embeddings: Any, labels: Any, alpha: Any, beta: Any, base: Any, sample_weights: Any
+    ) -> PairTask:
+        """Check the arguments, as `pair_statistics` documents them, and warn of zero rows.
+
+        Args:
+            embeddings: (N, D).
+            labels: (N,).
+            alpha: positive scale.
+            beta: negative scale.
+            base: similarity.
+            sample_weights: (N,) in [0, 1], or None.
+
+        Raises:
+            InputError: an argument that does not fit.
+        """
+        embeddings = float64_device(check_embeddings(embeddings))
+        codes = encode_labels(labels, len(embeddings)).codes
+        alpha = check_number(alpha, "alpha", 0, open_low=True)
+        beta = check_number(beta, "beta", 0, open_low=True)
+        base = check_number(base, "base")
+        weights = check_reference_weights(sample_weights, len(embeddings))
+        zeros = zero_rows(embeddings).cpu()
+        if len(zeros):
+            warnings.warn(
+                f"embeddings: rows {some_of(zeros)} are zero vectors; their similarities count as "
+                "0. Look for dead inputs.",
+                stacklevel=4,
+            )
+        return cls(embeddings, codes, weights, alpha, beta, base, zeros)
 
 
 @full_precision()
@@ -99,15 +159,27 @@ def pair_statistics(
         >>> [round(x, 4) for x in stats.xi_pos.tolist()]  # log(1 + exp(-1)) / 2
         [0.1566, 0.1566, 0.0]
     """
-    embeddings = float64_device(check_embeddings(embeddings))
-    codes = encode_labels(labels, len(embeddings)).codes
-    alpha = check_number(alpha, "alpha", 0, open_low=True)
-    beta = check_number(beta, "beta", 0, open_low=True)
-    base = check_number(base, "base")
-    weights = check_reference_weights(sample_weights, len(embeddings))
-    E = unit_rows(embeddings)
-    order = torch.argsort(codes, stable=True)
-    sums = _PairSums(E[order.to(E.device)], codes[order], weights[order], alpha, beta, base)
+    task = PairTask.of(embeddings, labels, alpha, beta, base, sample_weights)
+    return exact_statistics(task, block_size, across_ranks)
+
+
+def exact_statistics(
+    task: PairTask, block_size: int | None = None, across_ranks: bool = False
+) -> PairStatistics:
+    """Compute both statistics of every sample from all pairs.
+
+    Args:
+        task: the checked arguments.
+        block_size: rows per block; None picks one for the device.
+        across_ranks: see `pair_statistics`.
+
+    Returns:
+        `PairStatistics`, on the CPU.
+    """
+    E = unit_rows(task.embeddings)
+    order = torch.argsort(task.codes, stable=True)
+    by_class = task._replace(codes=task.codes[order], weights=task.weights[order])
+    sums = _PairSums(E[order.to(E.device)], by_class)
     block = _default_block(E) if block_size is None else check_whole(block_size, "block_size")
     across_ranks = across_ranks and ranks() > 1
     if across_ranks and block_size is None:
@@ -119,23 +191,10 @@ def pair_statistics(
     if across_ranks:
         sums.add_other_ranks()
     log_pos, log_neg = sums.logarithms()
-    xi_pos, xi_neg = torch.empty(len(E), dtype=torch.float64), torch.empty(len(E)).double()
-    xi_pos[order] = log_pos / alpha
-    xi_neg[order] = log_neg / beta
-    return PairStatistics(xi_pos, xi_neg, zero_rows(embeddings).cpu())
-
-
-def unit_rows(embeddings: Tensor) -> Tensor:
-    """Rows of norm 1 in at least float32; zero rows stay zero and are named in a warning."""
-    dtype = embeddings.dtype if embeddings.dtype == torch.float64 else torch.float32
-    zeros = zero_rows(embeddings)
-    if len(zeros):
-        warnings.warn(
-            f"embeddings: rows {some_of(zeros)} are zero vectors; their similarities count as 0. "
-            "Look for dead inputs.",
-            stacklevel=3,
-        )
-    return normalize_rows(embeddings.detach().to(dtype))
+    xi_pos, xi_neg = torch.empty(2, len(E), dtype=torch.float64)
+    xi_pos[order] = log_pos / task.alpha
+    xi_neg[order] = log_neg / task.beta
+    return PairStatistics(xi_pos, xi_neg, task.zero_rows)
 
 
 def _default_block(E: Tensor) -> int:
@@ -161,20 +220,19 @@ class _PairSums:
     that range (beta 150 with base 0) the sums are kept as logarithms, block by block.
     """
 
-    def __init__(
-        self, E: Tensor, codes: Tensor, weights: Tensor, alpha: float, beta: float, base: float
-    ) -> None:
-        self.rows, self.codes = E * math.sqrt(beta), codes.to(E.device)
-        self.weights = weights.to(E)
-        self.alpha, self.beta, self.base = alpha, beta, base
-        self.direct = max(alpha * (1 + base), beta * (1 - base), beta) <= LARGEST_EXPONENT
+    def __init__(self, E: Tensor, task: PairTask) -> None:
+        self.alpha, self.beta, self.base = task.alpha, task.beta, task.base
+        self.rows, self.codes = E * math.sqrt(self.beta), task.codes.to(E.device)
+        self.weights = task.weights.to(E)
+        largest = max(self.alpha * (1 + self.base), self.beta * (1 - self.base), self.beta)
+        self.direct = largest <= LARGEST_EXPONENT
         fill = 0.0 if self.direct else -math.inf
         self.pos = torch.full((len(E),), fill, dtype=torch.float64, device=E.device)
         self.neg = self.pos.clone()
         self.log_weights = self.weights.log()
         self.buffer = E.new_empty(0)
         # On the CPU, so that choosing the path never waits for the device.
-        counts = torch.unique_consecutive(codes, return_counts=True)[1]
+        counts = torch.unique_consecutive(task.codes, return_counts=True)[1]
         ends = counts.cumsum(0)
         self.class_end = torch.repeat_interleave(ends, counts).tolist()
         self.class_start = torch.repeat_interleave(ends - counts, counts).tolist()

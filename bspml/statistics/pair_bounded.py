@@ -38,17 +38,11 @@ import torch
 
 from bspml.shapes import ArrayLike, Float, Int, Tensor
 from bspml.statistics.class_pairs import class_blocks
-from bspml.statistics.pair import LARGEST_EXPONENT, PairStatistics, pair_statistics, unit_rows
+from bspml.statistics.pair import LARGEST_EXPONENT, PairStatistics, PairTask, exact_statistics
 from bspml.statistics.sample_lists import SampleLists, for_each_list
-from bspml.tensors.checks import (
-    check_embeddings,
-    check_number,
-    check_whole,
-    encode_labels,
-    zero_rows,
-)
+from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
-from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.unit_rows import unit_rows
 
 __all__ = ["NeighbourStatistics", "neighbour_statistics"]
 
@@ -74,6 +68,12 @@ class NeighbourStatistics(PairStatistics):
         visited: share of the N^2 similarities that were computed for xi_neg.
         exact: the data did not permit less than most pairs, so all were taken; the bounds are 0.
         num_lists: lists the samples were cut into, 0 if they were not.
+
+    Example:
+        >>> E = torch.eye(40).repeat(3, 1)  # 40 classes, each in one place
+        >>> stats = neighbour_statistics(E, list(range(40)) * 3, lists=20)
+        >>> bool((stats.error_bound <= 1e-3).all()), 0 < stats.visited <= 1
+        (True, True)
     """
 
     error_bound: Float[Tensor, " N"]
@@ -124,45 +124,41 @@ def neighbour_statistics(
         >>> stats.exact, float(stats.error_bound.max())  # three samples need no lists
         (True, 0.0)
     """
-    embeddings = check_embeddings(embeddings)
-    codes = encode_labels(labels, len(embeddings)).codes
-    alpha = check_number(alpha, "alpha", 0, open_low=True)
-    beta = check_number(beta, "beta", 0, open_low=True)
-    base = check_number(base, "base")
+    task = PairTask.of(embeddings, labels, alpha, beta, base, sample_weights)
     error = check_number(error, "error", 0, open_low=True)
-    weights = check_reference_weights(sample_weights, len(embeddings))
     lists = None if lists is None else check_whole(lists, "lists")
     # Sums that overflow are kept as logarithms by the exact statistics only.
-    direct = max(alpha * (1 + base), beta * (1 - base)) <= LARGEST_EXPONENT
-    search = None
-    if direct and len(embeddings) >= (_SMALL if lists is None else 1):
-        E = unit_rows(embeddings)
-        search = _Search(E, lists, seed, codes, weights, (beta, base, error))
-        if search.pilot(seed) >= _EXACT_FROM:
-            search = None
-    if search is None:
-        exact = pair_statistics(embeddings, codes, alpha, beta, base, weights)
-        nothing = torch.zeros(len(embeddings), dtype=torch.float64)
-        num_lists = 0
-        return NeighbourStatistics(
-            exact.xi_pos, exact.xi_neg, exact.zero_rows, nothing, 1.0, True, num_lists
-        )
-    xi_pos = _own_class_statistic(E, codes, weights, alpha, base)
-    xi_neg, bound = search.run()
-    return NeighbourStatistics(
-        xi_pos, xi_neg, zero_rows(embeddings).cpu(), bound, search.visited, False, len(search.lists)
-    )
+    largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base))
+    if largest <= LARGEST_EXPONENT and len(task.codes) >= (_SMALL if lists is None else 1):
+        bounded = _searched(task, error, lists, seed)
+        if bounded is not None:
+            return bounded
+    exact = exact_statistics(task)
+    nothing = torch.zeros_like(exact.xi_neg)
+    return NeighbourStatistics(exact.xi_pos, exact.xi_neg, exact.zero_rows, nothing, 1.0, True, 0)
 
 
-def _own_class_statistic(
-    E: Tensor, codes: Tensor, weights: Tensor, alpha: float, base: float
-) -> Tensor:
+def _searched(
+    task: PairTask, error: float, lists: int | None, seed: int
+) -> NeighbourStatistics | None:
+    """The statistics by lists; None where the exact ones cost less."""
+    E = unit_rows(task.embeddings)
+    search = _Search(E, task, error, lists, seed)
+    if search.pilot(seed) >= _EXACT_FROM:
+        return None
+    xi_pos, (xi_neg, bound) = _own_class_statistic(E, task), search.run()
+    visited, num_lists = search.visited, len(search.lists)
+    return NeighbourStatistics(xi_pos, xi_neg, task.zero_rows, bound, visited, False, num_lists)
+
+
+def _own_class_statistic(E: Tensor, task: PairTask) -> Tensor:
+    """(N,) float64 on the CPU, xi_pos of unit rows."""
     sums = torch.zeros(len(E), dtype=torch.float64, device=E.device)
-    weights = weights.to(E)
-    for rows, columns, S, pair in class_blocks(E, codes.to(E.device)):
-        terms = S.sub_(base).mul_(-alpha).exp_().masked_fill_(~pair, 0)  # (b, k)
+    weights = task.weights.to(E)
+    for rows, columns, S, pair in class_blocks(E, task.codes.to(E.device)):
+        terms = S.sub_(task.base).mul_(-task.alpha).exp_().masked_fill_(~pair, 0)  # (b, k)
         sums[rows] += torch.mv(terms, weights[columns])
-    return sums.log1p().cpu() / alpha
+    return sums.log1p().cpu() / task.alpha
 
 
 class _Search:
@@ -173,19 +169,13 @@ class _Search:
     """
 
     def __init__(
-        self,
-        E: Tensor,
-        lists: int | None,
-        seed: int,
-        codes: Tensor,
-        weights: Tensor,
-        scales: tuple[float, float, float],
+        self, E: Tensor, task: PairTask, error: float, lists: int | None, seed: int
     ) -> None:
-        self.beta, self.base, error = scales
+        self.beta, self.base = task.beta, task.base
         self.wide, self.lists, self.first_child = SampleLists.nested(E, lists, seed, _MEMBERS)
         order = self.lists.order
-        self.codes = codes.to(E.device)[order]
-        self.weights = weights.to(E)[order]
+        self.codes = task.codes.to(E.device)[order]
+        self.weights = task.weights.to(E)[order]
         self.scales = {id(lists): self._log_scales(lists) for lists in (self.wide, self.lists)}
         self.allowed = math.expm1(min(2 * self.beta * error, 500.0))
         self.pairs: list[int] = []  # computed by each visit; threads may append

@@ -1,7 +1,7 @@
-"""Whom labels are judged by: the samples of positive weight, a class after the other.
+"""The reference samples of the contrastive statistics: those of positive weight, sorted by class.
 
-What every form of the contrastive statistics starts from, exact or sampled, on the host or on an
-accelerator.
+A label is judged by how similar its sample is to the references of each class.  Every form of the
+statistics starts here, exact or sampled, on the host or on an accelerator.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import torch
 
 from bspml.errors import InputError
 from bspml.shapes import Tensor
-from bspml.tensors.checks import Labels, normalize_rows
+from bspml.tensors.checks import Labels
+from bspml.tensors.unit_rows import unit_rows
 
 __all__ = [
     "SUPPORT_EDGES",
     "References",
     "check_two_classes",
     "weight_elsewhere",
-    "working_precision",
 ]
 
 # The null is kept apart by the number of references of its class: stratum g holds the classes with
@@ -51,7 +51,13 @@ class References:
 
     @classmethod
     def of(cls, embeddings: Tensor, labels: Labels, weights: np.ndarray) -> References:
-        """Sort the samples of positive weight and normalise them."""
+        """Sort the samples of positive weight and normalise them.
+
+        Args:
+            embeddings: (N, D).
+            labels: (N,) as codes.
+            weights: (N,) float64, at least 0.
+        """
         codes = labels.codes.numpy()
         kept = np.flatnonzero(weights > 0)
         order = kept[np.argsort(codes[kept], kind="stable")]
@@ -61,14 +67,8 @@ class References:
         position[order] = np.arange(len(order))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         totals = np.bincount(codes[order], weights[order], minlength=len(counts))
-        rows = normalize_rows(working_precision(embeddings[torch.from_numpy(order)]))
+        rows = unit_rows(embeddings[torch.from_numpy(order)])
         return cls(rows, weights[order], position, starts, totals)
-
-
-def working_precision(embeddings: Tensor) -> Tensor:
-    """Float64 stays, every other precision becomes float32."""
-    embeddings = embeddings.detach()
-    return embeddings if embeddings.dtype == torch.float64 else embeddings.float()
 
 
 def weight_elsewhere(weights: np.ndarray) -> np.ndarray:

@@ -97,6 +97,11 @@ class SampleLists:
         """Cut unit rows (zero rows allowed) into about `lists` lists, sqrt(N) if None.
 
         Splitting makes up to twice as many.
+
+        Args:
+            unit_rows: (N, D).
+            lists: how many, or None.
+            seed: of k-means.
         """
         return cls._measured(unit_rows, _cut(unit_rows, lists, seed))
 
@@ -105,6 +110,12 @@ class SampleLists:
         cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int, members: int
     ) -> tuple[SampleLists, SampleLists, Tensor]:
         """Wide lists as by `of`, and narrow ones of about `members` samples inside them.
+
+        Args:
+            unit_rows: (N, D).
+            lists: how many wide ones, or None.
+            seed: of k-means.
+            members: of a narrow list.
 
         Returns:
             The wide and the narrow lists, of the same rows in the same order, and (G + 1,) int64:
@@ -156,18 +167,33 @@ class SampleLists:
         return self.starts.diff()
 
     def upper(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
-        """(B, K) the largest similarity any member of each of `lists` can have to each query."""
+        """(B, K) the largest similarity any member of each of `lists` can have to each query.
+
+        Args:
+            queries: (B, D) unit rows.
+            lists: (K,) numbers.
+        """
         return self.ceiling(self.cosines(queries, lists), lists)
 
     def cosines(self, queries: Float[Tensor, "B D"], lists: Tensor | None = None) -> Tensor:
-        """(B, K) similarities of queries and centroids, of all lists if None, rounded up."""
+        """(B, K) similarities of queries and centroids, of all lists if None, rounded up.
+
+        Args:
+            queries: (B, D) unit rows.
+            lists: (K,) numbers, or None.
+        """
         centroids = self.centroids if lists is None else self.centroids[lists]
         return torch.mm(queries, centroids.T).add_(self.slack).clamp_(-1.0, 1.0)
 
     def largest_cosines(
         self, queries: Float[Tensor, "B D"], lists: Tensor | None = None
     ) -> Float[Tensor, " K"]:
-        """(K,) the largest of `cosines` over the queries, at least one; not all held at a time."""
+        """(K,) the largest of `cosines` over the queries, at least one; not all held at a time.
+
+        Args:
+            queries: (B, D) unit rows.
+            lists: (K,) numbers, or None.
+        """
         at_a_time = max(1, _HELD // len(self))
         parts = [self.cosines(part, lists).amax(0) for part in queries.split(at_a_time)]
         return torch.stack(parts).amax(0)
@@ -177,6 +203,10 @@ class SampleLists:
 
         With u = cos angle(q, c) the bound is cos(angle - r) = u cos r + sqrt(1 - u^2) sin r where
         angle > r, that is u < cos r, and 1 elsewhere.  It grows with u.
+
+        Args:
+            cosines: (..., K).
+            lists: (K,) numbers, or None: all.
         """
         cosine, sine_r = self.cosine, self.sine
         if lists is not None:
@@ -200,6 +230,11 @@ def for_each_list(
 
     A list's products are too small to be worth sharing among threads, so each thread takes whole
     lists.  The numbers do not depend on how many there are.
+
+    Args:
+        work: what is done for a list.
+        numbers: the lists.
+        device: where the rows are.
     """
     threads = torch.get_num_threads()
     if threads == 1 or device.type != "cpu":

@@ -3,9 +3,9 @@
 Of the statistics of `bspml.statistics.contrastive`
 
     s_i(y_i)      needs the sample's own class only and is exact, at a cost of sum_c N_c^2;
-    t_i           averages over everyone and is sampled: `bspml.statistics.sampled_means` bounds its
-    error; the null      {d_i(c) : c != y_i} has N (C - 1) values; M of them, drawn independently
-    and
+    t_i           averages over everyone and is sampled: `bspml.statistics.sampled_means` bounds
+                  its error;
+    the null      {d_i(c) : c != y_i} has N (C - 1) values; M of them, drawn independently and
                   uniformly, are computed, each s_i(c) exactly.
 
 What follows for p-values.  Let e_i bound the error of t_i, and so of d_i = t_i - s_i, let e be the
@@ -31,20 +31,13 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.class_pairs import class_blocks
-from bspml.statistics.contrastive import LARGEST_A, SMALLEST_A, ContrastiveStatistics, judged_rows
-from bspml.statistics.references import SUPPORT_EDGES, check_two_classes, working_precision
+from bspml.statistics.contrastive import ContrastiveStatistics, JudgingTask
+from bspml.statistics.references import SUPPORT_EDGES, check_two_classes
 from bspml.statistics.sample_lists import SampleLists
 from bspml.statistics.sampled_means import sampled_soft_means
-from bspml.tensors.checks import (
-    check_embeddings,
-    check_number,
-    check_whole,
-    encode_labels,
-    normalize_rows,
-    zero_rows,
-)
+from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
-from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.unit_rows import unit_rows
 
 __all__ = ["SampledContrastiveStatistics", "sampled_contrastive_statistics"]
 
@@ -56,7 +49,7 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
     """Contrastive statistics whose averages were sampled.
 
     They serve wherever p-values and the noise rate are estimated.  No search over all classes was
-    made: `other_class` is -1, `other` and `margin` are NaN, `null_without_best` is empty.
+    made: `other_class` is -1, `other` and `margin` are NaN.
 
     Attributes:
         everyone_error: (N,) largest error of `everyone` and `difficulty`; NaN where not judged.
@@ -141,31 +134,30 @@ def sampled_contrastive_statistics(
     Raises:
         InputError: as `bspml.statistics.contrastive.contrastive_statistics`; error or confidence
         out of range.
+
+    Example:
+        >>> stats = sampled_contrastive_statistics(torch.eye(4).repeat(5, 1), list(range(4)) * 5)
+        >>> stats.own[0].item(), stats.testable.all().item()  # its class lies in one place
+        (1.0, True)
+        >>> stats.everyone_error.max().item() <= 0.02  # what was asked for
+        True
     """
-    embeddings = check_embeddings(embeddings)
-    encoded = encode_labels(labels, n=len(embeddings))
-    weights = check_reference_weights(sample_weights, len(embeddings))
-    a = check_number(a, "a", SMALLEST_A, LARGEST_A)
+    task = JudgingTask.of(embeddings, labels, sample_weights, a, rows, null_bins)
     error = check_number(error, "error", 0, open_low=True)
     confidence = check_number(confidence, "confidence", 0, 1 - 1e-9, open_low=True)
     lists = None if lists is None else check_whole(lists, "lists")
-    null_bins = check_whole(null_bins, "null_bins", low=16)
     count = check_whole(null_values, "null_values")
-    zeros = zero_rows(embeddings).cpu()
-    weights[zeros] = 0
-    judged = torch.zeros(len(embeddings), dtype=torch.bool)
-    judged[torch.from_numpy(judged_rows(rows, len(embeddings), zeros))] = True
-    codes, num_classes = encoded.codes, len(encoded.classes)
-    class_support = torch.bincount(codes[weights > 0], minlength=num_classes)
+    codes, weights, judged = task.labels.codes, task.weights, task.judged
+    class_support = torch.bincount(codes[weights > 0], minlength=len(task.labels.classes))
     check_two_classes(class_support.numpy())
-    E = normalize_rows(working_precision(embeddings))
+    E = unit_rows(task.embeddings)
     chance = (1 - confidence) / 2
     means = sampled_soft_means(
-        SampleLists.of(E, lists, seed), weights, judged, a, error, 1 - chance, seed
+        SampleLists.of(E, lists, seed), weights, judged, task.a, error, 1 - chance, seed
     )
-    own = _own_soft_means(E, codes, weights, judged, a)
+    own = _own_soft_means(E, task)
     difficulty = means.values - own
-    null = _sampled_null(E, codes, weights, judged, means.values, a, count, seed, null_bins)
+    null = _sampled_null(E, task, means.values, count, seed)
     nothing = torch.full((len(E),), math.nan, dtype=torch.float64)
     return SampledContrastiveStatistics(
         own=own,
@@ -176,13 +168,12 @@ def sampled_contrastive_statistics(
         other_class=torch.full((len(E),), -1),
         other=nothing,
         codes=codes,
-        classes=encoded.classes,
+        classes=task.labels.classes,
         class_support=class_support,
-        own_bin=torch.where(difficulty.isnan(), -1, _bins(difficulty, null_bins)),
+        own_bin=torch.where(difficulty.isnan(), -1, _bins(difficulty, task.bins)),
         null_by_support=null,
-        null_without_best=np.zeros(0, np.int64),
-        zero_rows=zeros,
-        a=a,
+        zero_rows=task.zero_rows,
+        a=task.a,
         everyone_error=means.errors,
         null_error=math.sqrt(math.log(2 / chance) / (2 * max(1, int(null.sum())))),
         confidence=confidence,
@@ -194,44 +185,45 @@ def _bins(difficulty: Tensor, bins: int) -> Tensor:
     return ((difficulty.nan_to_num() + 2) / 4 * bins).floor().long().clamp(0, bins - 1)
 
 
-def _own_soft_means(E: Tensor, codes: Tensor, weights: Tensor, judged: Tensor, a: float) -> Tensor:
+def _own_soft_means(E: Tensor, task: JudgingTask) -> Tensor:
     """(N,) s_i(y_i), NaN where not judged or without another reference."""
     sums, totals = (torch.zeros(len(E), dtype=torch.float64, device=E.device) for _ in range(2))
-    w = weights.to(E.device)
-    for rows, columns, S, pair in class_blocks(E, codes.to(E.device)):
-        terms = S.sub_(1).mul_(a).exp_().masked_fill_(~pair, 0)  # (b, k)
+    w = task.weights.to(E.device)
+    for rows, columns, S, pair in class_blocks(E, task.labels.codes.to(E.device)):
+        terms = S.sub_(1).mul_(task.a).exp_().masked_fill_(~pair, 0)  # (b, k)
         sums[rows] += torch.mv(terms, w[columns].to(E))
         # Summed anew, not class weight less own: that cancels when the own is nearly all of it.
         totals[rows] += torch.mv(pair.double(), w[columns])
-    own = 1 + (sums / totals).log() / a
-    return torch.where((totals.cpu() > 0) & judged, own.cpu(), math.nan)
+    own = 1 + (sums / totals).log() / task.a
+    return torch.where((totals.cpu() > 0) & task.judged, own.cpu(), math.nan)
 
 
 def _sampled_null(
-    E: Tensor,
-    codes: Tensor,
-    weights: Tensor,
-    judged: Tensor,
-    everyone: Tensor,
-    a: float,
-    count: int,
-    seed: int,
-    bins: int,
+    E: Tensor, task: JudgingTask, everyone: Tensor, count: int, seed: int
 ) -> np.ndarray:
-    """(G, bins) int64, a histogram of d_i(c) for `count` pairs drawn uniformly, c != y_i."""
+    """(G, bins) int64, a histogram of d_i(c) for `count` pairs drawn uniformly, c != y_i.
+
+    Args:
+        E: (N, D) unit rows.
+        task: whose labels are judged by whom.
+        everyone: (N,) t_i.
+        count: pairs.
+        seed: of the draws.
+    """
     generator = torch.Generator().manual_seed(seed + 1)
-    samples = judged.nonzero()[:, 0]
-    references = (weights > 0).nonzero()[:, 0]
+    codes, a = task.labels.codes, task.a
+    samples = task.judged.nonzero()[:, 0]
+    references = (task.weights > 0).nonzero()[:, 0]
     references = references[torch.argsort(codes[references], stable=True)]
     support = torch.bincount(codes[references])
     classes = support.nonzero()[:, 0]
     ends = support.cumsum(0)
-    null = np.zeros((len(SUPPORT_EDGES), bins), np.int64)
+    null = np.zeros((len(SUPPORT_EDGES), task.bins), np.int64)
     if len(samples) == 0:
         return null
     i, c = _draw_pairs(samples, classes, codes, count, generator)
     values = torch.empty(count, dtype=torch.float64)
-    rows, w = E[i.to(E.device)], weights[references].to(E)
+    rows, w = E[i.to(E.device)], task.weights[references].to(E)
     by_class = torch.bincount(c, minlength=len(support)).tolist()
     start = 0
     for label in c.unique().tolist():  # the pairs are sorted by class
@@ -245,7 +237,7 @@ def _sampled_null(
             values[pairs] = 1 + mean.log().cpu() / a
         start = stop
     stratum = np.searchsorted(SUPPORT_EDGES, support[c].numpy(), side="right") - 1
-    np.add.at(null, (stratum, _bins(everyone[i] - values, bins).numpy()), 1)
+    np.add.at(null, (stratum, _bins(everyone[i] - values, task.bins).numpy()), 1)
     return null
 
 

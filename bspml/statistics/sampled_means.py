@@ -167,6 +167,7 @@ class _Sampler:
         queries = lists.rows[rows]
         ceilings = lists.ceiling(lists.largest_cosines(queries))  # (L,)
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
+        # near_i, exactly: the lists nearest to this one, then those that would make D too large.
         first = self._nearest(number)
         near = self._exact(queries, rows, self._columns(first))
         guess = float((near + self._mean_of_exponentials(queries)).min())
@@ -175,6 +176,7 @@ class _Sampler:
         far = ~(first | more)
         held = torch.where(far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
         most = float(held.sum()) * (1 + 1e-9)  # D
+        # Without any chance: Jensen's least <= far_i <= D.
         low, high = (near + self._least_far(queries, far)).log(), (near + most).log()
         open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
         sums, squares, drawn = torch.zeros_like(near), torch.zeros_like(near), 0
@@ -182,15 +184,18 @@ class _Sampler:
         for _ in range(_ROUNDS):
             if len(open_rows) == 0 or drawn + draws > len(self.weights) // 2:
                 break
+            # scale = D / C_l, so f * scale / D = Z / D lies in [0, 1].
             columns, scale = self._draw(held, ceilings, most, draws, generator)
             z, z2 = self._sums(queries[open_rows], columns, scale / most)
             sums[open_rows] += z
             squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
             drawn += draws
             draws = drawn // 2 + 1  # half as many again
+            # Z' / D, Q / D^2 and V / D^2 of the m = `drawn` values so far; h is in units of far_i.
             mean, square = sums[open_rows] / drawn, squares[open_rows] / drawn
             variance = (square - mean**2).clamp_min(0) * (drawn / (drawn - 1))
             h = half_width(square, variance, drawn, self.chance) * most
+            # The interval only narrows: both ends hold, so their intersection does.
             h, mean, base = h + 1e-4 * mean * most, mean * most, near[open_rows]
             low[open_rows] = torch.maximum(low[open_rows], (base + (mean - h).clamp_min(0)).log())
             high[open_rows] = torch.minimum(high[open_rows], (base + mean + h).log())

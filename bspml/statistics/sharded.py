@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,7 +18,6 @@ from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_stat
 
 # Per-row fields that only a judged row has; the others are the same whichever rows are judged.
 _JUDGED = ("own", "everyone", "difficulty", "testable", "other_class", "other", "own_bin")
-_COUNTED = ("null_by_support", "null_without_best")
 
 
 def sharded_contrastive_statistics(
@@ -48,8 +46,8 @@ def sharded_contrastive_statistics(
     whole: dict[str, Any] = {}
     for name in _JUDGED:
         whole[name] = _scattered(getattr(part, name), mine, judged)
-    for name in _COUNTED:
-        whole[name] = _added(getattr(part, name))
+    null = torch.from_numpy(part.null_by_support.copy())
+    whole["null_by_support"] = add_over_ranks(null).numpy()
     return replace(part, **whole)
 
 
@@ -58,7 +56,3 @@ def _scattered(values: Tensor, mine: Tensor, judged: Tensor) -> Tensor:
     values = values.clone()
     values[judged] = gather_rows(values[mine])
     return values
-
-
-def _added(histogram: np.ndarray) -> np.ndarray:
-    return add_over_ranks(torch.from_numpy(histogram.copy())).numpy()

@@ -12,9 +12,9 @@ from typing import Any
 import torch
 
 from bspml.shapes import Float, Tensor
-from bspml.statistics.references import working_precision
-from bspml.tensors.checks import check_embeddings, check_number, normalize_rows
+from bspml.tensors.checks import check_embeddings, check_number
 from bspml.tensors.precision import full_precision
+from bspml.tensors.unit_rows import unit_rows
 
 __all__ = ["whiten_embeddings"]
 
@@ -36,10 +36,10 @@ def whiten_embeddings(embeddings: Any, shrink: float = 0.3) -> Float[Tensor, "N 
         (N, D), float64 if `embeddings` is, else float32; not normalised.
     """
     shrink = check_number(shrink, "shrink", 0, open_low=True)
-    rows = normalize_rows(working_precision(check_embeddings(embeddings)))
+    rows = unit_rows(check_embeddings(embeddings))
     empty = (rows == 0).all(1, keepdim=True)
     mean = rows.sum(0) / (~empty).sum().clamp_min(1)
-    rows = normalize_rows(torch.where(empty, 0, rows - mean))
+    rows = unit_rows(torch.where(empty, 0, rows - mean))
     moment = (rows.T @ rows).double() / len(rows)  # (D, D)
     variance, directions = torch.linalg.eigh(moment)
     # Clamped: rounding makes null directions slightly negative.

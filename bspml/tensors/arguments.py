@@ -1,4 +1,4 @@
-"""What the functions of this package have in common at their doors.
+"""Check the tensors that losses and weights written as formulas (`bspml.functional`) take.
 
 Values on the CPU are looked at; on an accelerator only shapes and dtypes are, because looking
 would make every step wait for the device.
@@ -21,6 +21,10 @@ _HALVES = (torch.float16, torch.bfloat16)
 def at_least_float32(values: Any, name: str) -> Float[Tensor, "*S"]:
     """Return a floating tensor, half precision as float32; the gradient passes through.
 
+    Args:
+        values: a tensor of any shape.
+        name: the caller's argument name, for messages.
+
     Raises:
         InputError: not a tensor, or integers, bools, complex numbers or 8-bit floats.
     """
@@ -36,6 +40,10 @@ def at_least_float32(values: Any, name: str) -> Float[Tensor, "*S"]:
 
 def unreduced(losses: Any, name: str = "losses") -> Float[Tensor, "*S"]:
     """Return one loss per element, in float32 at least.
+
+    Args:
+        losses: a floating tensor with at least one dimension.
+        name: the caller's argument name, for messages.
 
     Raises:
         InputError: as `at_least_float32`, or a single number: the mean of a batch has no elements

@@ -1,4 +1,4 @@
-"""Checks at the public doors: every message says expected, got, where, and what to do.
+"""Check the arguments of public functions: every message says expected, got, where, and what to do.
 
 Public functions check once with these and then trust their input.  Nothing here changes state,
 so a refused argument leaves everything as it was.
@@ -16,17 +16,9 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
-
-_SHOWN = 5  # how many offending rows a message lists
+from bspml.words import some_of as some_of  # readers without torch take it from there
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes that compute
-
-
-def some_of(rows: Any) -> str:
-    """The first few of `rows` as text: '3, 17, 40, ... (12 in all)'."""
-    rows = [int(r) for r in rows]
-    text = ", ".join(str(r) for r in rows[:_SHOWN])
-    return text if len(rows) <= _SHOWN else f"{text}, ... ({len(rows)} in all)"
 
 
 def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
@@ -85,7 +77,14 @@ def _kind(value: Any) -> str:
 def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
     """Return `embeddings` as a finite floating tensor (N, D), or raise naming the rows at fault.
 
-    Arrays and nested lists are accepted.  Zero rows pass: see `zero_rows`.
+    Zero rows pass: see `zero_rows`.
+
+    Args:
+        embeddings: (N, D) tensor, array or nested list of numbers.
+        name: the caller's argument name, for messages.
+
+    Raises:
+        InputError: no numbers, another shape, no columns, NaN or infinity.
     """
     embeddings = as_numbers(
         embeddings, name, "a float array of shape (N, D)", "Stack the vectors into one array."
@@ -111,12 +110,12 @@ def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
 
 
 def zero_rows(embeddings: Tensor) -> Tensor:
-    """Rows of norm 0, as int64 indices: they have no direction, so no cosine similarity."""
+    """Find the rows of norm 0, as int64 indices: they have no direction, so no cosine."""
     return (embeddings == 0).all(1).nonzero()[:, 0]
 
 
 def normalize_rows(embeddings: Tensor) -> Tensor:
-    """Rows scaled to norm 1; a zero row stays zero, so that its similarities are 0."""
+    """Scale rows to norm 1; a zero row stays zero, so that its similarities are 0."""
     # Two steps, so that rows of norm 1e30 or 1e-30 neither overflow nor vanish when squared.
     peak = embeddings.abs().amax(1, keepdim=True)
     scaled = embeddings / torch.where(peak > 0, peak, 1)
@@ -138,7 +137,7 @@ class Labels:
 
     @property
     def counts(self) -> Tensor:
-        """(C,) samples per class, each at least 1."""
+        """Count the samples of each class, (C,), each at least 1."""
         return torch.bincount(self.codes, minlength=len(self.classes))
 
 
@@ -150,7 +149,8 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
     fit int64, entries behind a mask.
 
     Args:
-        labels: (N,) tensor, array or list of integers, integral floats, bools or strings.
+        labels: (N,) tensor, array or list of integers, integral floats, bools or strings; or
+            `Labels`, which are returned as they are.
         n: the length it must have, if known.
         name: the caller's argument name, for messages.
 
@@ -160,7 +160,15 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
     Raises:
         InputError: wrong length or shape, NaN, None, fractional values, or a mix of text and
             numbers.
+
+    Example:
+        >>> labels = encode_labels(["dog", "cat", "dog"])
+        >>> labels.codes, labels.classes.tolist()
+        (tensor([1, 0, 1]), ['cat', 'dog'])
     """
+    if isinstance(labels, Labels):
+        _check_length(len(labels.codes), n, name)
+        return labels
     array = _label_array(labels, name)
     if array.ndim != 1:
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
@@ -168,10 +176,7 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
             f"`{name}` must be one label per sample, shape (N,); got "
             f"{array.shape if array.ndim else _kind(labels)}.{hint}"
         )
-    if n is not None and len(array) != n:
-        raise InputError(
-            f"`{name}` must have one entry per embedding, ({n},); got ({len(array)},)."
-        )
+    _check_length(len(array), n, name)
     if array.dtype.kind == "O":
         array = _label_objects(array, name)
     if array.dtype.kind == "f":
@@ -180,6 +185,11 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         raise InputError(f"`{name}` must be integers or strings; got dtype {array.dtype}.")
     classes, codes = np.unique(array, return_inverse=True)
     return Labels(torch.from_numpy(codes.reshape(-1).astype(np.int64)), classes)
+
+
+def _check_length(length: int, n: int | None, name: str) -> None:
+    if n is not None and length != n:
+        raise InputError(f"`{name}` must have one entry per embedding, ({n},); got ({length},).")
 
 
 def _label_array(labels: Any, name: str) -> np.ndarray:
@@ -230,7 +240,15 @@ def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
 
 
 def integral(values: np.ndarray, name: str) -> np.ndarray:
-    """Float class ids (N,) as int64; NaN, infinity and fractions are refused."""
+    """Return float class ids as int64.
+
+    Args:
+        values: (N,) floats without a fraction.
+        name: the caller's argument name, for messages.
+
+    Raises:
+        InputError: NaN, infinity or a fraction.
+    """
     off = ~(np.abs(values) < 2.0**63) | (values != np.round(values))  # NaN compares false
     if off.any():
         row = int(np.flatnonzero(off)[0])
@@ -242,7 +260,12 @@ def integral(values: np.ndarray, name: str) -> np.ndarray:
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
-    """`tensor` on `device`; the way to an accelerator is not waited for, the way back is."""
+    """Move a tensor; the way to an accelerator is not waited for, the way back is.
+
+    Args:
+        tensor: any tensor.
+        device: where it goes.
+    """
     return tensor.to(device, non_blocking=device.type != "cpu")
 
 
@@ -254,9 +277,22 @@ def check_number(
     open_low: bool = False,
     allow_infinite: bool = False,
 ) -> float:
-    """Return `value` as a float in [low, high] (or (low, high] if `open_low`).
+    """Return `value` as a float within bounds.
 
-    NaN is always refused, infinity unless `allow_infinite`.
+    Args:
+        value: a number; no text and no truth value.
+        name: the caller's argument name, for messages.
+        low: the least it may be.
+        high: the most it may be.
+        open_low: whether it must be above `low`.
+        allow_infinite: whether infinity passes, where it lies within the bounds.
+
+    Raises:
+        InputError: no number, NaN, or outside the bounds.
+
+    Example:
+        >>> check_number(3, "age", low=0)
+        3.0
     """
     try:
         if isinstance(value, str | bytes):
@@ -280,7 +316,16 @@ def check_number(
 
 
 def check_whole(value: Any, name: str, low: int = 1) -> int:
-    """Return `value` as an int of at least `low`."""
+    """Return `value` as an int of at least `low`.
+
+    Args:
+        value: a whole number; 2.0 passes, True does not.
+        name: the caller's argument name, for messages.
+        low: the least it may be.
+
+    Raises:
+        InputError: anything else.
+    """
     try:
         whole = not isinstance(value, bool) and int(value) == value and value >= low
     except (TypeError, ValueError, OverflowError, RuntimeError):
@@ -291,14 +336,27 @@ def check_whole(value: Any, name: str, low: int = 1) -> int:
 
 
 def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
-    """Return `value` if it is one of `choices`."""
+    """Return `value` if it is one of `choices`.
+
+    Args:
+        value: what was chosen.
+        name: the caller's argument name, for messages.
+        choices: what there is to choose from.
+
+    Raises:
+        InputError: `value` is none of them; the message lists them.
+    """
     if not isinstance(value, str) or value not in choices:
         raise InputError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
     return value
 
 
 def check_device(device: Any, name: str = "device") -> torch.device:
-    """The device of that name; "auto" is CUDA where there is one, else the CPU.
+    """Return the device of a name.
+
+    Args:
+        device: auto, cpu, cuda, cuda:N or mps; auto is CUDA where there is one, else the CPU.
+        name: the caller's argument name, for messages.
 
     Raises:
         InputError: no such kind of device, or none of it on this machine.
@@ -306,16 +364,16 @@ def check_device(device: Any, name: str = "device") -> torch.device:
     if device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(device)
+        chosen = torch.device(device)
     except (RuntimeError, TypeError) as err:
         raise InputError(
             f"`{name}` must be auto, cpu, cuda, cuda:N or mps; got {device!r}."
         ) from err
-    there = {
+    available = {
         "cpu": True,
-        "cuda": torch.cuda.is_available() and (found.index or 0) < torch.cuda.device_count(),
+        "cuda": torch.cuda.is_available() and (chosen.index or 0) < torch.cuda.device_count(),
         "mps": torch.backends.mps.is_available(),
     }
-    if not there.get(found.type, False):
+    if not available.get(chosen.type, False):
         raise InputError(f"`{name}`: {device} is not available here; use auto or cpu.")
-    return found
+    return chosen

@@ -1,4 +1,4 @@
-"""Enough precision for statistics, whatever training allows itself."""
+"""Compute statistics in enough precision, whatever training allows itself."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _kept: list[Any] = []
 
 @contextmanager
 def full_precision() -> Iterator[None]:
-    """float32 products inside are computed in float32, in every thread.
+    """Compute float32 products in float32 inside the `with` block, in every thread.
 
     `torch.set_float32_matmul_precision("high")` makes training faster and products off by some
     1e-3.  In the exponent of a statistic, times beta = 50, that is 5 % of a term.
@@ -61,7 +61,7 @@ def _put_back(kept: list[Any]) -> None:
 
 
 def float64_device(values: Tensor) -> Tensor:
-    """`values` where float64 exists: Apple's MPS has none, so from there they move to the CPU."""
+    """Return `values` where float64 exists: from Apple's MPS, which has none, on the CPU."""
     return values.cpu() if values.device.type == "mps" else values
 
 

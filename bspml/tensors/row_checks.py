@@ -1,4 +1,4 @@
-"""Checks of what names or weighs samples row by row: indices, choices of rows, weights."""
+"""Check what names or weighs samples row by row: indices, choices of rows, weights."""
 
 from __future__ import annotations
 
@@ -21,9 +21,23 @@ def check_sample_index(
     name: str,
     device: torch.device | None = None,
 ) -> Tensor:
-    """Return `sample_index` as int64 (B,), every entry in [0, n), of length `rows` if given.
+    """Return data-set rows as int64 (B,), or refuse them.
 
-    On `device` if given, else where it came from.
+    Args:
+        sample_index: (B,) integers in [0, n).
+        n: N, how many samples the data set has.
+        rows: the length it must have, or None.
+        name: the caller's argument name, for messages.
+        device: where the indices go; None leaves them where they are.
+
+    Raises:
+        InputError: no integers, or not one per row.
+        SampleIndexError: an index outside [0, n); on an accelerator nobody looks, because that
+            would make every step wait: the lookup itself fails there.
+
+    Example:
+        >>> check_sample_index([3, 0, 3], n=4, rows=3, name="sample_index")
+        tensor([3, 0, 3])
     """
     index = as_numbers(
         sample_index, name, "integers, (B,)", "Pass the data-set row of each sample."
@@ -57,7 +71,11 @@ def check_sample_index(
 
 
 def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
-    """Return `sample_weights` as (n,) float64 weights in [0, 1] on the CPU, a copy; None is ones.
+    """Return sample weights as a float64 copy on the CPU; None weighs all 1.
+
+    Args:
+        sample_weights: (n,) numbers in [0, 1], or None.
+        n: how many there must be.
 
     Raises:
         InputError: another shape, or a weight outside, naming the rows.
@@ -84,15 +102,26 @@ def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
 
 
 def check_rows(rows: Any, n: int) -> Tensor:
-    """Return a choice of samples, (R,) integers or an (N,) bool mask, as (R,) int64 row numbers.
+    """Return a choice of samples as (R,) int64 row numbers.
+
+    Args:
+        rows: (R,) integers, or an (N,) bool mask.
+        n: how many samples there are.
 
     Raises:
         InputError, SampleIndexError: a mask of another length, or rows outside [0, n).
+
+    Example:
+        >>> check_rows([True, False, True], n=3)
+        tensor([0, 2])
     """
-    chosen = np.asarray(rows.cpu() if isinstance(rows, Tensor) else rows)
+    chosen = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows)
     if chosen.dtype == np.bool_:
         if chosen.shape != (n,):
-            raise InputError(f"`rows` must have one flag per sample, ({n},); got {chosen.shape}.")
+            raise InputError(
+                f"`rows` must have one flag per sample, ({n},); got {chosen.shape}. "
+                "Or give sample indices."
+            )
         chosen = np.flatnonzero(chosen)
     elif chosen.size == 0:
         chosen = np.empty(0, np.int64)  # an empty list reads as floats

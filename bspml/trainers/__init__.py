@@ -1,7 +1,16 @@
-"""One round of training, start to end, and the weight step between rounds."""
+"""One round of training, start to end, and the weight step between rounds.
 
-from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
-from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+Names are loaded when first used: the settings of a curriculum can be read without torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
+    from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 
 __all__ = [
     "AlternatingTrainer",
@@ -10,3 +19,10 @@ __all__ = [
     "RoundRecord",
     "SelfPacedCurriculum",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name in __all__:
+        home = "alternating" if name in ("AlternatingTrainer", "RoundRecord") else "curriculum"
+        return getattr(importlib.import_module(f"bspml.trainers.{home}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

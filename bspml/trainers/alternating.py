@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -24,7 +24,7 @@ from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.trainers.collected_embeddings import CollectedEmbeddings
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.loss_reading import LossReader
-from bspml.trainers.rounds import Observer, RoundRecord
+from bspml.trainers.round_record import Observer, RoundRecord
 from bspml.trainers.state import check_trainer_state, faults_named
 
 __all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]
@@ -71,6 +71,36 @@ class AlternatingTrainer:
 
     Mid-round resume is exact when the data set returns the same item for the same index; random
     augmentation drawn in worker processes is not.
+
+    Example:
+        Two classes on a line, two of twelve labels wrong, two rounds of three steps.
+
+        >>> import bspml
+        >>> from bspml.data.indexed import sample_index_getter
+        >>> from pytorch_metric_learning.trainers import MetricLossOnly
+        >>> points, labels = torch.linspace(-1, 1, 12)[:, None], [1, *[0] * 5, *[1] * 5, 0]
+        >>> weights = bspml.SampleWeights(labels)
+        >>> sampler = bspml.PKSampler(labels, classes_per_batch=2, samples_per_class=2)
+        >>> torch.manual_seed(0) and None
+        >>> network = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh())
+        >>> steps = MetricLossOnly(
+        ...     models={"trunk": network},
+        ...     optimizers={"trunk_optimizer": torch.optim.Adam(network.parameters(), 0.01)},
+        ...     batch_size=sampler.batch_size,
+        ...     loss_funcs={"metric_loss": bspml.BSPMLLoss(weights)},
+        ...     dataset=bspml.IndexedDataset(list(zip(points, labels))),
+        ...     sampler=sampler,
+        ...     data_and_label_getter=sample_index_getter(weights),
+        ...     dataloader_num_workers=0,
+        ... )
+        >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
+        >>> trainer = AlternatingTrainer(
+        ...     steps, sampler, curriculum, embed=lambda: network(points).detach()
+        ... )
+        >>> [(record.round, record.steps) for record in trainer.train(epochs=2)]
+        [(1, 3), (2, 6)]
+        >>> bool(weights.weights[[0, -1]].max() < weights.weights[1:-1].min())  # the wrong ones
+        True
     """
 
     def __init__(
@@ -139,12 +169,12 @@ class AlternatingTrainer:
 
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
-        given = self.initial_embeddings
-        if given is None:
-            given = self.embed()
+        embeddings = self.initial_embeddings
+        if embeddings is None:
+            embeddings = self.embed()
         elif torch.device(self.trainer.data_device).type == "cuda":
-            given = given.to(self.trainer.data_device)
-        self.initial_record = self.curriculum.update(given)
+            embeddings = embeddings.to(self.trainer.data_device)
+        self.initial_record = self.curriculum.update(embeddings)
 
     def _theta_step(self, target: int) -> None:
         """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
@@ -247,21 +277,16 @@ class AlternatingTrainer:
 
     # -- state -------------------------------------------------------------------------------
 
-    def _network_state(self) -> dict[str, Any]:
+    def _holders(self) -> dict[str, Mapping[str, Any]]:
+        """Return whatever has a state beside the losses and the weights, by kind and name."""
         t = self.trainer
-        return {
-            "models": {k: v.state_dict() for k, v in t.models.items()},
-            "optimizers": {k: v.state_dict() for k, v in t.optimizers.items()},
-            "lr_schedulers": {k: v.state_dict() for k, v in t.lr_schedulers.items()},
-        }
+        return {"models": t.models, "optimizers": t.optimizers, "lr_schedulers": t.lr_schedulers}
+
+    def _network_state(self) -> dict[str, Any]:
+        return {kind: _states(holders) for kind, holders in self._holders().items()}
 
     def _load_network_state(self, state: dict[str, Any]) -> None:
-        t = self.trainer
-        for kind, holders in (
-            ("models", t.models),
-            ("optimizers", t.optimizers),
-            ("lr_schedulers", t.lr_schedulers),
-        ):
+        for kind, holders in self._holders().items():
             for name, holder in holders.items():
                 holder.load_state_dict(state[kind][name])
 
@@ -291,7 +316,7 @@ class AlternatingTrainer:
         return {
             "network": self._network_state(),
             "initial": self._initial if curriculum is not None and curriculum.may_reset else None,
-            "loss_funcs": {k: v.state_dict() for k, v in self.trainer.loss_funcs.items()},
+            "loss_funcs": _states(self.trainer.loss_funcs),
             "curriculum": None if curriculum is None else curriculum.state_dict(),
             "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
         }
@@ -308,12 +333,12 @@ class AlternatingTrainer:
         if "drawn_from" in state:  # not before it was kept
             with faults_named():
                 self.sampler.check_drawn_from(state["drawn_from"])
-        kept, initial = copy.deepcopy(self._parts_state()), self._initial
+        parts, initial = copy.deepcopy(self._parts_state()), self._initial
         try:
             with faults_named():
                 self._take_parts(state)
         except CheckpointError:
-            self._take_parts(kept)
+            self._take_parts(parts)
             self._initial = initial
             raise
         position = state["position"]
@@ -339,25 +364,28 @@ class AlternatingTrainer:
                 )
 
 
+def _states(holders: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: holder.state_dict() for name, holder in holders.items()}
+
+
 def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:
     """Refuse what would fail in the middle of a round only."""
     needed = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
-    if not all(hasattr(trainer, name) for name in needed):
-        raise InputError(
-            "`trainer` must be a pytorch-metric-learning trainer, such as MetricLossOnly; got "
-            f"{type(trainer).__name__}."
-        )
-    if not isinstance(sampler, PKSampler):
-        raise InputError(f"`sampler` must be a PKSampler; got {type(sampler).__name__}.")
-    if not isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None):
-        raise InputError(
-            "`curriculum` must be a SelfPacedCurriculum, a FixedCurriculum or None; got "
-            f"{type(curriculum).__name__}."
-        )
-    if not callable(embed):
-        raise InputError(
-            "`embed` must be a function that returns the (N, D) embeddings of the training set; "
-            f"got {type(embed).__name__}."
-        )
-    if evaluate is not None and not callable(evaluate):
-        raise InputError(f"`evaluate` must be a function or None; got {type(evaluate).__name__}.")
+    is_trainer = all(hasattr(trainer, name) for name in needed)
+    updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
+    embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
+    embeddings = "a function that returns the (N, D) embeddings of the training set"
+    for name, part, fits, wanted in (
+        (
+            "trainer",
+            trainer,
+            is_trainer,
+            "a pytorch-metric-learning trainer, such as MetricLossOnly",
+        ),
+        ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
+        ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
+        ("embed", embed, embeds, embeddings),
+        ("evaluate", evaluate, evaluates, "a function or None"),
+    ):
+        if not fits:
+            raise InputError(f"`{name}` must be {wanted}; got {type(part).__name__}.")

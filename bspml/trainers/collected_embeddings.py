@@ -24,7 +24,12 @@ class CollectedEmbeddings:
 
     @contextmanager
     def collecting(self, embedder: torch.nn.Module, weights: SampleWeights) -> Iterator[None]:
-        """Keep what `embedder` returns in train mode, by the rows that `weights` was told of."""
+        """Keep what a network returns in train mode, while the block runs.
+
+        Args:
+            embedder: the network's last part, whose output is an embedding.
+            weights: was told of the rows of the batch (`sample_index_getter`).
+        """
 
         def keep(module: Any, inputs: Any, output: Tensor) -> None:
             if module.training and weights.batch_index is not None:
@@ -45,7 +50,7 @@ class CollectedEmbeddings:
     def take(
         self, embed: Callable[[], Tensor], embed_rows: Callable[[Tensor], Tensor] | None
     ) -> Tensor:
-        """(N, D), where no step visited a row made afresh; the next round starts with none.
+        """Return (N, D), made afresh where no step visited a row; the next round starts with none.
 
         Args:
             embed: embeddings of all rows.

@@ -1,7 +1,7 @@
 """What a saved trainer state must look like before any of it is taken over.
 
-`AlternatingTrainer.load_state_dict` calls `check_trainer_state` first, and puts everything back if
-one of the parts (a network, a loss) still refuses its share.
+`AlternatingTrainer.load_state_dict` calls `check_trainer_state` first.  A network or a loss may
+still refuse its part of the state; then the trainer takes back what it has taken over.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ def check_trainer_state(
     """
     with faults_named():
         for part in ("network", "initial", "loss_funcs", "curriculum", "sample_weights"):
-            state[part]
+            state[part]  # a missing one is a fault that is named below
         for kind in ("models", "optimizers", "lr_schedulers"):
             state["network"][kind].keys()
         for network in (state["network"], state["initial"]):
             for name, optimizer in optimizers.items():
                 if network is not None:
                     _check_optimizer(network["optimizers"][name], optimizer, name)
-        _check_position(state["position"], full_round)
+        check_position(state["position"], full_round)
         collected = state["collected"]
         if collected is not None and (collected.ndim != 2 or len(collected) != rows):
             raise CheckpointError(
@@ -70,26 +70,37 @@ def faults_named() -> Iterator[None]:
         ) from err
 
 
-def _check_position(position: Mapping[str, Any], full_round: int) -> None:
+def check_position(position: Mapping[str, Any], full_round: int, unit: str = "round") -> None:
+    """Check that a training of rounds of at most `full_round` steps can stand there.
+
+    Args:
+        position: `round`, `step`, `steps`, `full_round` and `loss_sum` as loaded.
+        full_round: steps of a round on all rows.
+        unit: what a round is called.
+
+    Raises:
+        CheckpointError: one line that says what is wrong.
+    """
     for key in ("round", "step", "steps", "full_round"):
         if type(position[key]) is not int or position[key] < 0:
             raise CheckpointError(
                 f"the checkpoint's `{key}` must be a whole number of at least 0; got "
                 f"{position[key]!r:.40}. Start the run anew."
             )
-    done, step, steps = position["round"], position["step"], position["steps"]
     loss_sum = position["loss_sum"]
-    possible = (
-        step <= full_round
-        and done + step <= steps <= done * full_round + step
-        and isinstance(loss_sum, int | float)
-        and math.isfinite(loss_sum)
-    )
+    if not isinstance(loss_sum, int | float) or not math.isfinite(loss_sum):
+        raise CheckpointError(
+            f"the checkpoint's `loss_sum` must be a finite number; got {loss_sum!r:.40}. Start the "
+            "run anew."
+        )
+    done, step, steps = position["round"], position["step"], position["steps"]
+    possible = step <= full_round and done + step <= steps <= done * full_round + step
     if position["full_round"] != full_round or not possible:
         raise CheckpointError(
-            f"the checkpoint's position (round {done}, step {step}, {steps} steps in all, "
-            f"{position['full_round']} a round) is impossible where a round has {full_round} "
-            "steps. Resume with the configuration and data of the run, or start it anew."
+            f"the checkpoint's position ({unit} {done}, step {step}, {steps} steps in all, "
+            f"{position['full_round']} to the {unit}) is impossible where a full {unit} has "
+            f"{full_round} steps. Resume with the configuration and data of the run, or start it "
+            "anew."
         )
 
 

@@ -26,7 +26,7 @@ import numpy as np
 from bspml.weights.face import Face
 from bspml.weights.first_order import FirstOrder, class_sums
 from bspml.weights.problem import Outcome, WeightProblem
-from bspml.weights.sweeping import RECORD, follow, sweep
+from bspml.weights.sweeping import RECORD, Memory, follow, sweep
 
 # A sweep that moves no weight by more than this only shuffles rounding errors.
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -52,7 +52,12 @@ class Point(NamedTuple):
 
     @classmethod
     def of(cls, problem: WeightProblem, w: np.ndarray) -> Point:
-        """At weights `w` (N,) in class order."""
+        """Measure a point.
+
+        Args:
+            problem: the weight problem.
+            w: (N,) weights in class order.
+        """
         here = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
         free, crowded = np.flatnonzero((w > 0) & (w < 1)), 0
         classes = here.data.codes[free]
@@ -89,41 +94,47 @@ class Descent:
         self.problem = problem
         data = problem.class_sorted
         self.w = start[data.order]
-        self._sums = class_sums(self.w, data.xi_pos, data.xi_neg, data.starts, data.codes)
-        self._steepest = float(max(data.xi_neg.max(), -data.xi_neg.min()))
-        C = problem.num_classes
-        self._free, self._records = np.full(C, -1), np.empty(C, RECORD)
-        self._wake, self._way = np.full(C, -1.0), 0.0
+        self._sums = class_sums(self.w, data)
+        C, steepest = problem.num_classes, float(max(data.xi_neg.max(), -data.xi_neg.min()))
+        self._memory = Memory(np.full(C, -1), np.empty(C, RECORD), np.full(C, -1.0), steepest)
+        self._way = 0.0
 
     def sweep(self) -> float:
-        """Moves 1 and 2 over all classes; returns the largest change of one weight."""
-        problem, data = self.problem, self.problem.class_sorted
-        moved, self._way = sweep(
-            self.w, data.xi_pos, data.xi_neg, data.starts, problem.age, problem.balance,
-            *self._sums, self._free, self._records, self._wake, self._way, self._steepest,
-        )  # fmt: skip
+        """Make moves 1 and 2 over all classes; return the largest change of one weight."""
+        age, balance, data = self.problem.age, self.problem.balance, self.problem.class_sorted
+        moved, self._way = sweep(self.w, data, age, balance, self._sums, self._memory, self._way)
         return moved
 
     def measure(self) -> Point:
-        """The current point, from sums made afresh: rounding errors cannot build up."""
+        """Measure the current point, from sums made afresh: rounding errors cannot build up."""
         point = Point.of(self.problem, self.w)
         self._sums = point.first_order.sums
         return point
 
     def jump(self, face: Face, direction: np.ndarray | None) -> bool:
-        """Move 3 along ±`direction`; says whether the objective fell."""
+        """Make move 3; say whether the objective fell.
+
+        Args:
+            face: one fractional weight per class, at the current point.
+            direction: (F,) where to, up to its sign; None goes nowhere.
+        """
         before = self.w[face.free]
         if direction is None or not face.step(self.w, direction):
             return False
-        data = self.problem.class_sorted
-        self._way += follow(
-            self.w, before, face.free, data.xi_pos, data.xi_neg, data.starts, data.codes,
-            self.problem.balance, *self._sums, self._wake, self._steepest,
-        )  # fmt: skip
+        data, balance = self.problem.class_sorted, self.problem.balance
+        self._way += follow(self.w, before, face.free, data, balance, self._sums, self._memory)
         return True
 
     def settle(self, point: Point, tol: float) -> Point:
-        """Put on the bounds what rounding left beside them, if that keeps the residual."""
+        """Put on the bounds what rounding left beside them, if that keeps the residual.
+
+        Args:
+            point: the current point.
+            tol: the residual that must not be passed.
+
+        Returns:
+            The point the weights are at then.
+        """
         free = np.flatnonzero((self.w > 0) & (self.w < 1)) if point.crowded else point.face.free
         rounded = np.round(self.w[free])
         beside = np.abs(self.w[free] - rounded) < _DUST
@@ -141,7 +152,13 @@ class Descent:
 def minimise_by_coordinates(
     problem: WeightProblem, start: np.ndarray, tol: float, max_sweeps: int
 ) -> Outcome:
-    """Sweep from `start` (N,) until the scaled stationarity is at most `tol`, then certify.
+    """Sweep until the scaled stationarity is small enough, then certify.
+
+    Args:
+        problem: the weight problem.
+        start: (N,) feasible weights, in the order of the data.
+        tol: the scaled stationarity to reach.
+        max_sweeps: most sweeps.
 
     Returns:
         `Outcome` with status

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import no_type_check
+from typing import NamedTuple, no_type_check
 
 import numba
 import numpy as np
@@ -78,8 +78,55 @@ class StochasticOptions:
         check_number(self.min_decrease, "min_decrease", low=0.0)
 
 
+class Draws(NamedTuple):
+    """The random stream of a run and its two shuffles, changed in place.
+
+    A partial Fisher-Yates on any order draws without replacement, so the shuffles live through the
+    run: samples within each class, and the classes, each with its inverse.
+
+    Attributes:
+        random: (1,) uint64, state of splitmix64.
+        slots: (N,) the positions, those of a class in its slots.
+        slot_of: (N,) slot of each position.
+        classes: (C,) the classes.
+        class_at: (C,) where each class stands in `classes`.
+    """
+
+    random: np.ndarray
+    slots: np.ndarray
+    slot_of: np.ndarray
+    classes: np.ndarray
+    class_at: np.ndarray
+
+
+class StepSettings(NamedTuple):
+    """What the steps of one pass have in common.
+
+    Attributes:
+        age: lambda.
+        balance: mu.
+        gamma: first step size.
+        decay: steps t0 in gamma_t = gamma / (1 + t / t0).
+        P: other classes drawn for a step.
+        K: weights drawn of each class.
+        literal: sum G_b over all N weights in every step.
+    """
+
+    age: float
+    balance: float
+    gamma: float
+    decay: float
+    P: int
+    K: int
+    literal: bool
+
+
 def first_step_size(problem: WeightProblem, gamma: float | int | None) -> float:
-    """gamma_1, checked against Theorem 1's bound 2/L_max.
+    """Return gamma_1, checked against Theorem 1's bound 2/L_max.
+
+    Args:
+        problem: the weight problem.
+        gamma: first step size; None takes 1/L_max.
 
     Raises:
         InputError: gamma >= 2/L_max, or not given where L_max = 0.
@@ -122,11 +169,9 @@ class StochasticRun:
         self.gamma = first_step_size(problem, options.gamma)
         self.steps = 0
         self._w = np.ascontiguousarray(start[problem.class_sorted.order])
-        self._random = np.array([check_whole(seed, "seed", low=0)], dtype=np.uint64)
-        # Two shuffles that live through the run: positions within each class, and the classes,
-        # each with its inverse.  A partial Fisher-Yates on any order draws without replacement.
+        random = np.array([check_whole(seed, "seed", low=0)], dtype=np.uint64)
         n, C = problem.n, problem.num_classes
-        self._shuffles = (np.arange(n), np.arange(n), np.arange(C), np.arange(C))
+        self._draws = Draws(random, np.arange(n), np.arange(n), np.arange(C), np.arange(C))
 
     @property
     def weights(self) -> np.ndarray:
@@ -141,22 +186,18 @@ class StochasticRun:
         n = problem.n
         # Past 1e15 every class and weight is taken anyway; float powers must not overflow.
         growth = min(options.batch_growth ** min(self.steps // n, 10_000), 1e15)
-        run_steps(
-            self._w,
-            *problem.class_sorted[1:],
+        settings = StepSettings(
             problem.age,
             problem.balance,
-            self._random,
-            *self._shuffles,
-            n if steps is None else steps,
-            self.steps,
             self.gamma,
             options.decay_passes * n,
             math.ceil(min(options.classes_per_step * growth, problem.num_classes)),
             math.ceil(min(options.samples_per_class * growth, n)),
             options.literal_balance,
         )
-        self.steps += n if steps is None else steps
+        steps = n if steps is None else steps
+        run_steps(self._w, problem.class_sorted, self._draws, settings, self.steps, steps)
+        self.steps += steps
 
 
 def minimise_stochastically(
@@ -167,7 +208,15 @@ def minimise_stochastically(
     seed: int,
     options: StochasticOptions,
 ) -> Outcome:
-    """Run Algorithm 3 in passes of N steps, from `start` (N,).
+    """Run Algorithm 3 in passes of N steps.
+
+    Args:
+        problem: the weight problem.
+        start: (N,) feasible weights, in the order of the data.
+        tol: the scaled stationarity to reach.
+        max_passes: most passes.
+        seed: start of the run's own random stream.
+        options: settings of the method.
 
     The print stops after T steps.  Ours stops, looking after each pass, at the first of
     - stationary: the scaled stationarity of the exact gradient is at most tol;
@@ -205,7 +254,12 @@ def minimise_stochastically(
 @numba.njit(cache=True)
 @no_type_check
 def draw_below(random, n):
-    """A uniform integer in [0, n) from splitmix64; its bias is below n / 2^32."""
+    """Draw a uniform integer in [0, n) from splitmix64; its bias is below n / 2^32.
+
+    Args:
+        random: (1,) uint64 state; advanced.
+        n: in 1..2^32.
+    """
     random[0] += _GOLDEN
     z = random[0]
     z = (z ^ (z >> _30)) * _MIX_1
@@ -233,14 +287,24 @@ def _draw_front(random, order, where, lo, hi, count):
 
 @numba.njit(cache=True)
 @no_type_check
-def stochastic_gradient(
-    a, w, starts, codes, xi_pos, xi_neg, age, balance, zeta, M, random,
-    slots, slot_of, classes, class_at, P, K,
-):  # fmt: skip
-    """N_c G(w_a), eq. (8), for the weight at position a; zeta (C,) and M = sum m_c are exact."""
+def stochastic_gradient(a, w, data, zeta, M, draws, settings):
+    """Draw one value of N_c G(w_a), eq. (8).
+
+    Args:
+        a: position of the anchor.
+        w: (N,) weights in class order.
+        data: `ClassSorted`.
+        zeta: (C,) sums of the classes' weights.
+        M: the sum of the classes' means.
+        draws: `Draws`, advanced.
+        settings: `StepSettings`.
+    """
+    starts, codes, xi_pos, xi_neg = data.starts, data.codes, data.xi_pos, data.xi_neg
+    random, slots, slot_of, classes, class_at = draws
+    P, K = settings.P, settings.K
     C, c = len(starts) - 1, codes[a]
     size = float(starts[c + 1] - starts[c])
-    g = -age
+    g = -settings.age
     if size > 1:
         last = starts[c + 1] - 1
         _swap(slots, slot_of, slot_of[a], last)  # the anchor is not one of the others
@@ -252,7 +316,7 @@ def stochastic_gradient(
         g += total / k
     if C > 1:
         m = zeta[c] / size
-        g += 2 * balance * (m - (M - m) / (C - 1))
+        g += 2 * settings.balance * (m - (M - m) / (C - 1))
         _swap(classes, class_at, class_at[c], C - 1)
         p = min(P, C - 1)
         _draw_front(random, classes, class_at, 0, C - 1, p)
@@ -284,22 +348,26 @@ def _class_sums(w, starts, zeta):
 
 @numba.njit(cache=True)
 @no_type_check
-def run_steps(
-    w, starts, codes, xi_pos, xi_neg, age, balance, random, slots, slot_of, classes, class_at,
-    steps, done, gamma, decay, P, K, literal,
-):  # fmt: skip
-    """`steps` steps of Algorithm 3 in place; `done` steps came before, gamma decays over both."""
+def run_steps(w, data, draws, settings, done, steps):
+    """Do `steps` steps of Algorithm 3, in place.
+
+    Args:
+        w: (N,) weights in class order; changed.
+        data: `ClassSorted`.
+        draws: `Draws`, advanced.
+        settings: `StepSettings`.
+        done: steps done before; the step size decays over both.
+        steps: steps to do.
+    """
+    starts, codes, gamma, decay = data.starts, data.codes, settings.gamma, settings.decay
     zeta = np.empty(len(starts) - 1)
     M = _class_sums(w, starts, zeta)
     for t in range(done, done + steps):
-        a = draw_below(random, len(w))
+        a = draw_below(draws.random, len(w))
         size = float(starts[codes[a] + 1] - starts[codes[a]])
-        if literal:
+        if settings.literal:
             M = _class_sums(w, starts, zeta)
-        g = stochastic_gradient(
-            a, w, starts, codes, xi_pos, xi_neg, age, balance, zeta, M, random,
-            slots, slot_of, classes, class_at, P, K,
-        )  # fmt: skip
+        g = stochastic_gradient(a, w, data, zeta, M, draws, settings)
         new = min(1.0, max(0.0, w[a] - gamma / (1 + t / decay) * g / size))
         zeta[codes[a]] += new - w[a]
         M += (new - w[a]) / size

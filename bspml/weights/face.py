@@ -47,7 +47,13 @@ class Face:
 
     @classmethod
     def of(cls, problem: WeightProblem, free: np.ndarray, slope: np.ndarray) -> Face:
-        """From (F,) positions of fractional weights, one a class, and N_c dL/dw there."""
+        """Build the face from fractional weights, one a class.
+
+        Args:
+            problem: the weight problem.
+            free: (F,) their positions, in class order.
+            slope: (F,) N_c dL/dw there.
+        """
         data = problem.class_sorted
         sizes, x = problem.sizes[data.codes[free]], data.xi_neg[free]
         return cls(free, sizes, slope, x, problem.num_classes, problem.balance)
@@ -104,7 +110,11 @@ class Face:
         return u if _dot(u, self.curve(u)) < 0 else None
 
     def step(self, w: np.ndarray, u: np.ndarray) -> bool:
-        """Move the free weights in `w` along ±u to the lowest feasible point; say whether it fell.
+        """Move the free weights along ±u to the lowest feasible point; say whether L fell.
+
+        Args:
+            w: (N,) weights in class order; changed.
+            u: (F,) changes of the class means, up to a factor.
 
         The full step, clipped, is taken if it lowers L; else the exact minimiser along the line,
         within the box.  The change of L comes from g and E, not as a difference of two values of

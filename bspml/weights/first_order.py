@@ -24,6 +24,20 @@ import numpy as np
 from bspml.weights.class_order import ClassSorted
 
 
+class ClassSums(NamedTuple):
+    """The sums of each class from which every derivative is O(1); see the head of this module.
+
+    Attributes:
+        zeta: (C,) sum of w.
+        A: (C,) sum of w xi_pos.
+        b: (C,) mean of w xi_neg.
+    """
+
+    zeta: np.ndarray
+    A: np.ndarray
+    b: np.ndarray
+
+
 class FirstOrder(NamedTuple):
     """One point of a weight problem with its class sums and derivatives.
 
@@ -32,7 +46,7 @@ class FirstOrder(NamedTuple):
         data: the statistics in class order.
         age: lambda.
         balance: mu.
-        sums: (C,) zeta, A and b.
+        sums: the sums of each class at w.
         slope: (N,) N_c dL/dw_i.
         residual: the scaled stationarity, ‖w − Π(w − slope)‖_∞.
     """
@@ -41,50 +55,65 @@ class FirstOrder(NamedTuple):
     data: ClassSorted
     age: float
     balance: float
-    sums: tuple[np.ndarray, np.ndarray, np.ndarray]
+    sums: ClassSums
     slope: np.ndarray
     residual: float
 
     @classmethod
     def at(cls, w: np.ndarray, data: ClassSorted, age: float, balance: float) -> FirstOrder:
-        """Sums and derivatives made afresh, in O(N)."""
-        arrays = (w, data.xi_pos, data.xi_neg, data.starts, data.codes)
-        sums = class_sums(*arrays)
-        return cls(w, data, age, balance, sums, *scaled_gradient(*arrays, age, balance, *sums))
+        """Compute the sums and derivatives at `w` afresh, in O(N).
+
+        Args:
+            w: (N,) weights in class order.
+            data: the statistics in class order.
+            age: lambda.
+            balance: mu.
+        """
+        sums = class_sums(w, data)
+        return cls(w, data, age, balance, sums, *scaled_gradient(w, data, age, balance, sums))
 
     def objective(self) -> float:
-        """L(w), [Zhang 2023] eq. (6)."""
-        data = self.data
-        return objective(
-            self.w, data.xi_pos, data.starts, data.codes, self.age, self.balance, *self.sums
-        )
+        """Compute L(w), [Zhang 2023] eq. (6)."""
+        return objective(self.w, self.data, self.age, self.balance, self.sums)
 
     def stationarity(self) -> float:
-        """‖w − Π(w − ∇L(w))‖_∞, the plain one: never above `residual`."""
+        """Compute ‖w − Π(w − ∇L(w))‖_∞, the plain stationarity: never above `residual`."""
         if np.isinf(self.residual):
             return float("inf")
-        return plain_residual(self.w, self.slope, self.data.starts, self.data.codes)
+        return plain_residual(self.w, self.slope, self.data)
 
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def class_sums(w, xi_pos, xi_neg, starts, codes):
-    """(C,) each: zeta = sum w, A = sum w xi_pos, b = mean of w xi_neg."""
+def class_sums(w, data):
+    """Compute the `ClassSums` of some weights.
+
+    Args:
+        w: (N,) weights in class order.
+        data: `ClassSorted`.
+    """
+    starts, codes = data.starts, data.codes
     C = len(starts) - 1
     zeta, A, b = np.zeros(C), np.zeros(C), np.zeros(C)
     for i in range(len(w)):
         zeta[codes[i]] += w[i]
-        A[codes[i]] += w[i] * xi_pos[i]
-        b[codes[i]] += w[i] * xi_neg[i]
+        A[codes[i]] += w[i] * data.xi_pos[i]
+        b[codes[i]] += w[i] * data.xi_neg[i]
     for c in range(C):
         b[c] /= starts[c + 1] - starts[c]
-    return zeta, A, b
+    return ClassSums(zeta, A, b)
 
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def totals(zeta, b, starts):
-    """M = sum m_c and B = sum b_c."""
+def totals(sums, starts):
+    """Compute M = sum m_c and B = sum b_c.
+
+    Args:
+        sums: `ClassSums`.
+        starts: (C + 1,) where each class begins.
+    """
+    zeta, b = sums.zeta, sums.b
     M, B = 0.0, 0.0
     for c in range(len(zeta)):
         M += zeta[c] / (starts[c + 1] - starts[c])
@@ -94,10 +123,23 @@ def totals(zeta, b, starts):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def scaled_gradient(w, xi_pos, xi_neg, starts, codes, age, balance, zeta, A, b):
-    """(N,) N_c dL/dw_i from the sums that `class_sums` returns, and the scaled stationarity."""
+def scaled_gradient(w, data, age, balance, sums):
+    """Compute all derivatives N_c dL/dw_i, and the scaled stationarity.
+
+    Args:
+        w: (N,) weights in class order.
+        data: `ClassSorted`.
+        age: lambda.
+        balance: mu.
+        sums: `ClassSums` of w.
+
+    Returns:
+        (N,) N_c dL/dw_i, and ‖w − Π(w − N_c ∇L(w))‖_∞.
+    """
+    starts, codes, xi_pos, xi_neg = data.starts, data.codes, data.xi_pos, data.xi_neg
+    zeta, A, b = sums
     C = len(zeta)
-    M, B = totals(zeta, b, starts)
+    M, B = totals(sums, starts)
     inv_c = 1.0 / (C - 1) if C > 1 else 0.0
     pull = 2 * balance if C > 1 else 0.0
     shared, others, inv_p = np.empty(C), np.empty(C), np.empty(C)
@@ -108,8 +150,8 @@ def scaled_gradient(w, xi_pos, xi_neg, starts, codes, age, balance, zeta, A, b):
         others[c] = (M - m) * inv_c
         shared[c] = A[c] * inv_p[c] + (B - b[c]) * inv_c + pull * (m - others[c]) - age
     # Sums beyond float64 say nothing about any weight; NaN would compare as if all were at rest.
-    known = np.isfinite(shared).all() and np.isfinite(others).all()
-    g, residual = np.empty(len(w)), 0.0 if known else np.inf
+    finite = np.isfinite(shared).all() and np.isfinite(others).all()
+    g, residual = np.empty(len(w)), 0.0 if finite else np.inf
     for i in range(len(w)):
         c, here = codes[i], w[i]
         pulled = xi_pos[i] * (zeta[c] - 2 * here) * inv_p[c]
@@ -120,8 +162,15 @@ def scaled_gradient(w, xi_pos, xi_neg, starts, codes, age, balance, zeta, A, b):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def plain_residual(w, g, starts, codes):
-    """‖w − Π(w − ∇L(w))‖_∞; g: (N,) N_c dL/dw_i."""
+def plain_residual(w, g, data):
+    """Compute ‖w − Π(w − ∇L(w))‖_∞.
+
+    Args:
+        w: (N,) weights in class order.
+        g: (N,) N_c dL/dw_i, as `scaled_gradient` returns it.
+        data: `ClassSorted`.
+    """
+    starts, codes = data.starts, data.codes
     residual = 0.0
     for i in range(len(w)):
         size = starts[codes[i] + 1] - starts[codes[i]]
@@ -131,10 +180,20 @@ def plain_residual(w, g, starts, codes):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def objective(w, xi_pos, starts, codes, age, balance, zeta, _, b):
-    """L(w), [Zhang 2023] eq. (6), from the sums that `class_sums` returns."""
+def objective(w, data, age, balance, sums):
+    """Compute L(w), [Zhang 2023] eq. (6).
+
+    Args:
+        w: (N,) weights in class order.
+        data: `ClassSorted`.
+        age: lambda.
+        balance: mu.
+        sums: `ClassSums` of w.
+    """
+    starts, codes, xi_pos = data.starts, data.codes, data.xi_pos
+    zeta, b = sums.zeta, sums.b
     C = len(zeta)
-    M, _ = totals(zeta, b, starts)
+    M, _ = totals(sums, starts)
     value, spread = -age * M, 0.0
     inv_pairs = np.zeros(C)
     for c in range(C):

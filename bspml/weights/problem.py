@@ -99,7 +99,7 @@ class WeightProblem:
         )
 
     def with_age(self, age: float | int) -> WeightProblem:
-        """The same problem at another age; shares the arrays."""
+        """Return the same problem at another age; it shares the arrays."""
         other = copy.copy(self)
         other.age = _check_age(age)
         return other
@@ -128,10 +128,10 @@ class WeightProblem:
     @cached_property
     def class_sorted(self) -> ClassSorted:
         """The data in class order; made once, shared by every solve."""
-        return ClassSorted(*sort_by_class(self.codes, self.sizes, self.xi_pos, self.xi_neg))
+        return sort_by_class(self.codes, self.sizes, self.xi_pos, self.xi_neg)
 
     def objective(self, weights: Any) -> float:
-        """L(w), [Zhang 2023] eq. (6), in O(N).
+        """Compute L(w), [Zhang 2023] eq. (6), in O(N).
 
         Args:
             weights: (N,) numbers; L is also defined outside the box.
@@ -185,7 +185,15 @@ class WeightProblem:
         return torch.from_numpy(sums / self.sizes)
 
     def check_feasible(self, weights: Any, name: str) -> np.ndarray:
-        """A float64 copy of `weights` clipped to [0, 1]; raises if it was outside by over 1e-6."""
+        """Return a float64 copy of `weights` clipped to [0, 1].
+
+        Args:
+            weights: (N,) numbers, at most 1e-6 outside [0, 1].
+            name: the caller's argument name, for messages.
+
+        Raises:
+            InputError: wrong length, not finite, or further outside.
+        """
         w = self._check_weights(weights, name)
         off = (w < -FEASIBILITY_SLACK) | (w > 1 + FEASIBILITY_SLACK)
         if off.any():

@@ -1,4 +1,4 @@
-"""The door to the weight solvers: one problem in, weights with a certificate out."""
+"""Solve a weight problem: one problem in, weights with a certificate out."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ METHODS = ("coordinate", "doubly-stochastic")
 
 @dataclass(frozen=True)
 class WeightSolution:
-    """What a solver found.
+    """The weights a solver ended at, and what is certain about them.
 
     Attributes:
         weights: (N,) float64, every entry in [0, 1].
@@ -30,6 +30,13 @@ class WeightSolution:
         status: local_minimum, stationary, precision_limit, no_progress or max_sweeps: see
             `minimise_by_coordinates` and `minimise_stochastically`.
         message: the status in words, with what to change.
+
+    Example:
+        >>> solution = solve_weights(WeightProblem([0.2, 0.2], [0.0, 0.0], ["a", "a"], age=1.5))
+        >>> solution.weights.tolist(), solution.stationarity, solution.converged
+        ([1.0, 1.0], 0.0, True)
+        >>> solution.message
+        'No feasible move close by lowers the objective.'
     """
 
     weights: Float[Tensor, " N"]
@@ -107,9 +114,17 @@ def solve_weights(
 
 
 def check_options(method: str, options: dict[str, Any]) -> None:
-    """Raise InputError if `method` would not take these further options of `solve_weights`."""
-    known = [f.name for f in fields(StochasticOptions)] if method == "doubly-stochastic" else []
-    unknown = sorted(set(options) - set(known))
+    """Refuse further options of `solve_weights` that a method does not take.
+
+    Args:
+        method: "coordinate" or "doubly-stochastic".
+        options: name and value of each.
+
+    Raises:
+        InputError: an option the method does not know; the message lists those it does.
+    """
+    accepted = [f.name for f in fields(StochasticOptions)] if method == "doubly-stochastic" else []
+    unknown = sorted(set(options) - set(accepted))
     if unknown:
-        takes = f"it takes {', '.join(known)}" if known else "it takes no further options"
+        takes = f"it takes {', '.join(accepted)}" if accepted else "it takes no further options"
         raise InputError(f"method={method!r} does not know `{'`, `'.join(unknown)}`; {takes}.")

@@ -121,7 +121,11 @@ class SampleWeights(nn.Module):
         self.batch_index, self.ref_batch_index = index, ref_sample_index
 
     def index_for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
-        """The data-set rows of a batch: `sample_index` if given, else what `set_batch` said.
+        """Return the data-set rows of a batch: `sample_index` if given, else what `set_batch` said.
+
+        Args:
+            rows: B, how many there must be.
+            sample_index: (B,) integers in [0, N), or None.
 
         Returns:
             (B,) int64 with B = `rows`, on the table's device.
@@ -142,7 +146,12 @@ class SampleWeights(nn.Module):
         )
 
     def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
-        """Weights of a batch, (B,) with B = `rows`; see `index_for_batch` for what it raises."""
+        """Return the weights of a batch, (B,); raises as `index_for_batch` does.
+
+        Args:
+            rows: B, how many there must be.
+            sample_index: (B,) integers in [0, N), or None for what `set_batch` said.
+        """
         return self.weights[self.index_for_batch(rows, sample_index)]
 
     # ------------------------------------------------------------------ the whole table
@@ -166,7 +175,7 @@ class SampleWeights(nn.Module):
     def fix(self, sample_index: Any, weights: Any) -> None:
         """Decide some weights for good: `update` and `reset` leave them from now on.
 
-        For what a person said about single labels: 1 for a label known to be right, 0 for a wrong
+        For what the user said about single labels: 1 for a label known to be right, 0 for a wrong
         one (`bspml.data.labels.decisions.read_corrected` reads such verdicts).  Saved with the
         table.
 

@@ -18,7 +18,7 @@ one weight, a visit costs O(1).
 
 from __future__ import annotations
 
-from typing import no_type_check
+from typing import NamedTuple, no_type_check
 
 import numba
 import numpy as np
@@ -44,25 +44,71 @@ RECORD = np.dtype(
 _ALL_THE_WAY = np.finfo(np.float64).max
 
 
+class Memory(NamedTuple):
+    """What a descent remembers of the classes between sweeps, changed in place.
+
+    Attributes:
+        free: (C,) position of the one fractional weight of a class whose RECORD holds, or -1.
+        records: (C,) RECORD of these classes; of the others, anything.
+        wake: (C,) a class sleeps while `way` < wake; -1 at first.
+        steepest: max |xi_neg|, which bounds what a move changes in the derivatives of others.
+    """
+
+    free: np.ndarray
+    records: np.ndarray
+    wake: np.ndarray
+    steepest: float
+
+
+class Visit(NamedTuple):
+    """One class when a sweep comes to it, and what it has to know of the other classes.
+
+    Attributes:
+        lo: its first position.
+        hi: one past its last position.
+        z: sum of its weights.
+        others: mean of the other classes' means.
+        common: what all its derivatives share, see the head of this module.
+        inv_p: 1/(N_c - 1), or 0 for a class of one sample.
+        curvature: of N_c L along one weight.
+        per_slope: 1/curvature, at most the largest number.
+    """
+
+    lo: int
+    hi: int
+    z: float
+    others: float
+    common: float
+    inv_p: float
+    curvature: float
+    per_slope: float
+
+
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def sweep(
-    w, xi_pos, xi_neg, starts, age, balance, zeta, A, b, free, records, wake, way, steepest
-):  # fmt: skip
-    """Moves 1 and 2 over every class once, in place.
+def sweep(w, data, age, balance, sums, memory, way):
+    """Make moves 1 and 2 over every class once, in place.
 
-    w: (N,) weights.  zeta, A, b: (C,) as `class_sums` returns them, kept up to date.
-    free, records: (C,) position of the one fractional weight of a class whose RECORD is known, or
-    -1.  wake: (C,), way: see above; -1 and 0 at first.  steepest: max |xi_neg|.
+    Args:
+        w: (N,) weights in class order; changed.
+        data: `ClassSorted`.
+        age: lambda.
+        balance: mu.
+        sums: `ClassSums` of w, kept up to date.
+        memory: `Memory`, kept up to date.
+        way: see the head of this module; 0 at first.
 
     Returns:
         most: the largest change of one weight.
         way: after this sweep.
     """
+    starts = data.starts
+    zeta, A, b = sums
+    free, records, wake, steepest = memory
     C = len(starts) - 1
     inv_c = 1.0 / (C - 1) if C > 1 else 0.0
     pull = 2 * balance if C > 1 else 0.0
-    M, B = totals(zeta, b, starts)
+    M, B = totals(sums, starts)
     most = 0.0
     for c in range(C):
         if way < wake[c]:
@@ -76,28 +122,23 @@ def sweep(
         m = z * inv_size
         others = (M - m) * inv_c
         common = a * inv_p + (B - b[c]) * inv_c + pull * (m - others) - age
+        visit = Visit(lo, hi, z, others, common, inv_p, curvature, per_slope)
         rest, i = -1.0, free[c]
         if i >= 0:
             r = records[c]
-            new, rest = _step_known(w[i], r, z, others, common, inv_p, curvature, per_slope)
+            new, rest = _step_known(w[i], r, visit)
         if rest >= 0:
             step = new - w[i]
             w[i] = new
             moved, z_step, a_step, b_step = abs(step), step, step * r.xi_pos, step * r.xi_neg
         else:
-            moved, rest, fractional, movers, z_step, a_step, b_step = _step_all(
-                w, xi_pos, xi_neg, lo, hi, z, others, common, inv_p, curvature, per_slope
-            )
+            moved, rest, fractional, movers, z_step, a_step, b_step = _step_all(w, data, visit)
             free[c] = -1
             if fractional > 1:
-                pulled, a_pulled, b_pulled = _separate(
-                    w, xi_pos, xi_neg, lo, hi, z + z_step, others, inv_p
-                )
+                pulled, a_pulled, b_pulled = _separate(w, data, visit, z + z_step)
                 moved, a_step, b_step = max(moved, pulled), a_step + a_pulled, b_step + b_pulled
             elif fractional == 1 and movers == 1:
-                free[c] = _remember(
-                    w, xi_pos, xi_neg, lo, hi, z + z_step, others, inv_p, records[c]
-                )
+                free[c] = _remember(w, data, visit, z + z_step, records[c])
         if moved == 0:
             wake[c] = way + rest
             continue
@@ -112,12 +153,13 @@ def sweep(
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
 @no_type_check
-def _step_known(here, r, z, others, common, inv_p, curvature, per_slope):
-    """Move 1 on the one weight of a class that its record names.
+def _step_known(here, r, visit):
+    """Find move 1 of the one fractional weight `here` of a class whose record is `r`.
 
     Returns where it goes to, and how far its derivative and those of the other weights are from
     moving anything; below 0: another weight may move before or after it.
     """
+    _, _, z, others, common, inv_p, curvature, per_slope = visit
     inner = r.xi_pos * inv_p
     g = common + (inner * (z - 2 * here) + r.xi_neg * others)
     new = min(1.0, max(0.0, here - g * per_slope))
@@ -133,8 +175,8 @@ def _step_known(here, r, z, others, common, inv_p, curvature, per_slope):
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
 @no_type_check
-def _step_all(w, xi_pos, xi_neg, lo, hi, z, others, common, inv_p, curvature, per_slope):
-    """Move 1 on all weights of a class in turn.
+def _step_all(w, data, visit):
+    """Make move 1 on all weights of a class in turn.
 
     No branch asks which of them move: a processor cannot guess it, and rest is a step of 0.
 
@@ -144,6 +186,8 @@ def _step_all(w, xi_pos, xi_neg, lo, hi, z, others, common, inv_p, curvature, pe
         fractional, movers: how many are fractional now, how many have moved.
         changes of sum w, sum w xi_pos and sum w xi_neg.
     """
+    xi_pos, xi_neg = data.xi_pos, data.xi_neg
+    lo, hi, z, others, common, inv_p, curvature, per_slope = visit
     moved, rest, fractional, movers = 0.0, np.inf, 0, 0
     z_before, a_step, b_step = z, 0.0, 0.0
     for i in range(lo, hi):
@@ -165,13 +209,23 @@ def _step_all(w, xi_pos, xi_neg, lo, hi, z, others, common, inv_p, curvature, pe
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def follow(
-    w, before, free, xi_pos, xi_neg, starts, codes, balance, zeta, A, b, wake, steepest
-):  # fmt: skip
-    """Bring the class sums up to date after the weights at `free` moved from `before`.
+def follow(w, before, free, data, balance, sums, memory):
+    """Bring the class sums up to date after some weights moved, and wake their classes.
 
-    Wakes their classes, and returns what the others' derivatives have moved at most.
+    Args:
+        w: (N,) weights in class order, after the move.
+        before: (F,) the weights at `free` before it.
+        free: (F,) positions of the weights that moved.
+        data: `ClassSorted`.
+        balance: mu.
+        sums: `ClassSums`, brought up to date.
+        memory: `Memory`, whose `wake` is set.
+
+    Returns:
+        The most that the derivatives of the other weights have moved.
     """
+    starts, codes, xi_pos, xi_neg = data.starts, data.codes, data.xi_pos, data.xi_neg
+    zeta, A, b = sums
     pull = 2 * balance
     M, B = 0.0, 0.0
     for k in range(len(free)):
@@ -183,14 +237,19 @@ def follow(
         b[c] += step * xi_neg[i] / size
         M += step / size
         B += step * xi_neg[i] / size
-        wake[c] = -1.0
-    return (abs(B) + (pull + steepest) * abs(M)) / max(1, len(zeta) - 1)
+        memory.wake[c] = -1.0
+    return (abs(B) + (pull + memory.steepest) * abs(M)) / max(1, len(zeta) - 1)
 
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def _remember(w, xi_pos, xi_neg, lo, hi, z, others, inv_p, r):
-    """Fill in the record of a class with one fractional weight; returns where that weight is."""
+def _remember(w, data, visit, z, r):
+    """Fill in the record `r` of a class with one fractional weight; return where that weight is.
+
+    z: sum of its weights by now.
+    """
+    xi_pos, xi_neg = data.xi_pos, data.xi_neg
+    lo, hi, others, inv_p = visit.lo, visit.hi, visit.others, visit.inv_p
     free, lowest, highest, reach_pos, reach_neg = lo, -np.inf, np.inf, 0.0, 0.0
     for i in range(lo, hi):
         # g_i = common - edge
@@ -207,11 +266,14 @@ def _remember(w, xi_pos, xi_neg, lo, hi, z, others, inv_p, r):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def _separate(w, xi_pos, xi_neg, lo, hi, z, others, inv_p):
-    """Move 2 in the class at lo..hi, until no two fractional weights have a concave line.
+def _separate(w, data, visit, z):
+    """Make move 2 in one class until no two fractional weights have a concave line.
 
-    Returns the largest move and the changes of sum w xi_pos and sum w xi_neg; sum w stays.
+    z: sum of its weights, which stays.  Returns the largest move and the changes of sum w xi_pos
+    and sum w xi_neg.
     """
+    xi_pos, xi_neg = data.xi_pos, data.xi_neg
+    lo, hi, others, inv_p = visit.lo, visit.hi, visit.others, visit.inv_p
     largest, drift_a, drift_b = 0.0, 0.0, 0.0
     again = True
     while again:

@@ -17,7 +17,7 @@ from bspml.auditing.classes import (
     _two_means,
     examine_classes,
 )
-from bspml.evaluation.neighbours import unit_rows
+from bspml.tensors.unit_rows import grid_unit_rows
 from helpers.draws import clouds as clouds_of
 
 clouds = partial(clouds_of, classes=40, each=16, dim=12, spread=0.25)
@@ -30,7 +30,7 @@ def rng():
 
 def examine(x, codes, kept=None, seed=0):
     """Findings with the best other class by mean similarity."""
-    rows = unit_rows(torch.from_numpy(np.asarray(x, np.float64)))
+    rows = grid_unit_rows(torch.from_numpy(np.asarray(x, np.float64)))
     classes = int(codes.max()) + 1
     sums = np.stack([rows.double().numpy()[codes == c].mean(0) for c in range(classes)])
     similar = rows.double().numpy() @ sums.T
@@ -69,7 +69,7 @@ def test_distance_is_the_mean_over_pairs(rng):
 def test_exchange_p_agrees_with_all_exchanges(rng):
     x = rng.standard_normal((10, 3))
     x[5:] += 0.6
-    rows = unit_rows(torch.from_numpy(x))
+    rows = grid_unit_rows(torch.from_numpy(x))
     exact = rows.double()
 
     def distance(side):
@@ -85,7 +85,7 @@ def test_exchange_p_agrees_with_all_exchanges(rng):
 def test_the_given_exchange_counts_itself():
     # Two tight bundles of ten: of 92,378 exchanges only the given one separates them as well.
     bundle = [[1.0, 0.001 * i] for i in range(10)]
-    rows = unit_rows(torch.tensor(bundle + [[y, x] for x, y in bundle]))
+    rows = grid_unit_rows(torch.tensor(bundle + [[y, x] for x, y in bundle]))
     assert _exchange_p(rows, np.arange(10), np.arange(10, 20), _Draws(0)) == 1 / 400
 
 
@@ -194,7 +194,7 @@ def test_many_copies_of_few_rows_are_drawn_from_evenly():
 
 
 def test_keys_are_uniform_and_know_nothing_of_place(rng):
-    rows = unit_rows(torch.from_numpy(rng.standard_normal((4000, 8))))
+    rows = grid_unit_rows(torch.from_numpy(rng.standard_normal((4000, 8))))
     keys = _keys(rows, 0)
     assert np.histogram(keys, 10, (0, 1))[0] == pytest.approx(400, abs=90)
     assert np.abs(np.corrcoef(keys, rows.numpy().T)[0, 1:]).max() < 0.06

@@ -11,12 +11,14 @@ from bspml.auditing.duplicates import (
     _pair_volumes,
     find_duplicates,
 )
-from bspml.evaluation.neighbours import unit_rows
+from bspml.tensors.unit_rows import grid_unit_rows
 
 
 def found(embeddings, codes=None, **options):
     codes = np.zeros(len(embeddings), np.int64) if codes is None else np.asarray(codes)
-    return find_duplicates(unit_rows(torch.as_tensor(np.asarray(embeddings))), codes, **options)
+    return find_duplicates(
+        grid_unit_rows(torch.as_tensor(np.asarray(embeddings))), codes, **options
+    )
 
 
 def test_rows_of_equal_direction_are_exact_copies_whatever_their_length():

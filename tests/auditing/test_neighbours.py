@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from bspml.auditing.neighbours import groups, nearest_in_class
-from bspml.evaluation.neighbours import unit_rows
+from bspml.tensors.unit_rows import grid_unit_rows
 
 
 def slow_nearest(rows, codes, asked, k):
@@ -26,7 +26,7 @@ def test_nearest_in_class_is_what_a_loop_finds():
     embeddings = rng.standard_normal((60, 4))
     embeddings[7] = 0
     embeddings[[3, 9, 12]] = embeddings[3]  # ties
-    rows = unit_rows(torch.from_numpy(embeddings))
+    rows = grid_unit_rows(torch.from_numpy(embeddings))
     codes = rng.integers(0, 6, 60)
     codes[5] = 6  # alone
     for asked in (codes, rng.integers(-1, 7, 60)):

@@ -12,7 +12,7 @@ import pytest
 
 import bspml
 from bspml import noise
-from bspml.cli.train import labels_in_words
+from bspml.cli.terminal import labels_in_words
 from bspml.experiment.config import config_from_mapping
 from bspml.files.tables import read_embeddings, read_labels
 from helpers.commands import run
@@ -115,7 +115,7 @@ def test_a_warning_is_one_line_without_the_place_in_our_code(capsys, points):
 _BROKEN_OUTPUT = """
 import errno, sys
 from bspml.cli import main
-from bspml.cli.train import labels_in_words
+from bspml.cli.terminal import labels_in_words
 from bspml.experiment.config import config_from_mapping
 
 class Broken:

@@ -18,7 +18,7 @@ from PIL import Image
 
 import bspml
 from bspml.cli import main
-from bspml.cli.audit_source import Options, read_source
+from bspml.cli.audit_source import AuditOptions, read_source
 from bspml.errors import InputError
 from bspml.networks import feature_network
 from helpers.commands import run as run_command
@@ -67,7 +67,7 @@ def test_every_kind_of_file_gives_the_same_embeddings_and_labels(case):
     pd.DataFrame({"label": labels}).to_csv("y.csv")
     sources = [("data.npz", None), ("data.csv", None), ("data.parquet", None)]
     for what, given in [*sources, ("x.npy", "y.npy"), ("x.npy", "y.csv")]:
-        source = read_source(what, Options(labels=given))
+        source = read_source(AuditOptions(what, labels=given))
         assert (source.embeddings.numpy() == x).all()
         assert source.labels.tolist() == labels.tolist()
         assert (source.names, source.texts, source.caution) == (None, None, "")
@@ -111,7 +111,7 @@ def test_fail_above_exits_3_and_only_then(case, capsys):
         (["x.npy", "y.npy", "--names", "x.npy"], "has no names"),
         (["x.npy", "y.npy", "--names", "names.txt"], "has 2 names; the data has 60"),
         (["x.npy", "y.npy", "--images", "."], "none of the samples' names is a file"),
-        (["x.npy", "y.npy", "--apply", "none.csv"], "none.csv: cannot be read"),
+        (["x.npy", "y.npy", "--apply", "none.csv"], "none.csv: no such file; expected a CSV file"),
         (["x.npy", "y.npy", "--device", "cuda:99"], "cuda:99 is not available"),
         (["x.npy", "same.npy"], "at least two classes"),
         (["data.csv"], "Or give LABELS as a file of their own"),
@@ -300,11 +300,11 @@ def test_texts_come_with_the_names(case, tmp_path):
     np.savez("data.npz", embeddings=x, labels=labels)
     frame = pd.DataFrame({"path": [f"{i}.png" for i in range(60)], "text": "hello"})
     frame.to_csv("names.csv", index=False)
-    source = read_source("data.npz", Options(names="names.csv"))
+    source = read_source(AuditOptions("data.npz", names="names.csv"))
     assert source.names[3] == "3.png"
     assert source.texts[3] == "hello"
     with pytest.raises(InputError, match="is a folder of images: say what shall embed"):
-        read_source(str(tmp_path), Options())
+        read_source(AuditOptions(str(tmp_path)))
 
 
 @pytest.mark.parametrize("suffix", ["csv", "parquet"])
@@ -313,7 +313,7 @@ def test_names_follow_their_index_column(case, suffix):
     np.savez("data.npz", embeddings=x, labels=labels)
     frame = pd.DataFrame({"index": range(60), "name": [f"n{i}" for i in range(60)]})
     getattr(frame[::-1], f"to_{suffix}")(f"names.{suffix}", index=False)
-    assert read_source("data.npz", Options(names=f"names.{suffix}")).names[3] == "n3"
+    assert read_source(AuditOptions("data.npz", names=f"names.{suffix}")).names[3] == "n3"
 
 
 def test_a_name_may_hold_any_line_mark_but_the_line_feed(case):
@@ -321,7 +321,7 @@ def test_a_name_may_hold_any_line_mark_but_the_line_feed(case):
     np.savez("data.npz", embeddings=x, labels=labels)
     names = ["a\u2028b", "c\x0cd", *(f"n{i}" for i in range(58))]
     Path("names.txt").write_text("\n".join(names), "utf-8")
-    assert list(read_source("data.npz", Options(names="names.txt")).names) == names
+    assert list(read_source(AuditOptions("data.npz", names="names.txt")).names) == names
 
 
 @pytest.mark.parametrize("name", ["names.csv", "summary.json", "audit.json", "audit.npz"])

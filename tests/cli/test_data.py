@@ -69,7 +69,7 @@ def test_a_set_that_is_not_there_says_where_to_get_it(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["cubb", "--root", "x"], "Did you mean cub?"),
+        (["cubb", "--root", "x"], "did you mean `cub`?"),
         (["cub"], "`root` must name the folder of CUB-200-2011"),
     ],
 )

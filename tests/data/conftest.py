@@ -1,7 +1,9 @@
-"""A small CUB, for the tests of its reader, of noise lists and of checks."""
+"""A small CUB, and a few photographs, for the tests of several readers."""
 
+import numpy as np
 import pytest
 
+from bspml.data.retrieval import RetrievalSplit
 from helpers.published_trees import image_at, write_lines
 
 
@@ -33,3 +35,14 @@ def cub_tree(tmp_path):
         return base
 
     return make
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Six photographs of two classes, with boxes."""
+    paths = [f"{c}/{i}.jpg" for c in "ab" for i in range(3)]
+    for i, path in enumerate(paths):
+        image_at(tmp_path / path, shade=80 + 20 * i, size=(20, 16))
+    boxes = np.tile([10.0, 0.0, 20.0, 16.0], (6, 1))
+    labels = np.array(list("aaabbb"))
+    return RetrievalSplit("train", labels, root=tmp_path, paths=tuple(paths), boxes=boxes)

@@ -5,7 +5,7 @@ import pytest
 
 from bspml.data.catalogue import CATALOGUE, load_retrieval
 from bspml.data.completeness import missing_paths
-from bspml.data.sets.cifar_names import CIFAR10_CLASSES
+from bspml.data.sets.cifar import CIFAR10_CLASSES
 from bspml.errors import DataError, InputError
 from helpers.published_trees import image_at, write_lines
 
@@ -68,7 +68,7 @@ def test_a_subset_of_training_classes_can_be_halved(cub_tree):
 
 
 def test_names_and_options_are_checked(tmp_path):
-    with pytest.raises(InputError, match=r"must be one of cub, .*Did you mean omniglot\?"):
+    with pytest.raises(InputError, match=r"must be one of cub, .*did you mean `omniglot`\?"):
         load_retrieval("omniglott", tmp_path)
     with pytest.raises(InputError, match="cub has no option `layout`; it has none"):
         load_retrieval("cub", tmp_path, layout="csv")

@@ -16,7 +16,7 @@ import pytest
 from bspml import distributed
 from bspml.cli import main
 from bspml.errors import DataError
-from bspml.experiment.method import MethodRun
+from bspml.experiment.engine import MethodRun
 
 QUICK = ["train", "data.subset=8", "training.epochs=1", "training.methods=[multi-similarity]"]
 QUICK += ["sampler.classes_per_batch=4", "evaluation.ks=[1]", "device=cpu"]

@@ -42,7 +42,7 @@ def make(kind):
     torch.manual_seed(0)
     true = torch.arange(10).repeat_interleave(10)
     inputs = around_centres(true, 8, spread=0.4, dtype=torch.float64)
-    noisy = bspml.data.noise.symmetric(true, 0.3, seed=1)
+    noisy = bspml.noise.symmetric(true, 0.3, seed=1)
     network = torch.nn.Sequential(
         torch.nn.Linear(8, 16), torch.nn.BatchNorm1d(16), torch.nn.Tanh(), torch.nn.Linear(16, 6)
     ).double()

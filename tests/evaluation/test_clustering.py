@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_s
 
 from bspml.evaluation import clustering
 from bspml.evaluation.clustering import _farthest_first, clustering_scores, kmeans
-from bspml.evaluation.neighbours import unit_rows
+from bspml.tensors.unit_rows import grid_unit_rows
 
 # Sums of some hundred terms through log-gamma of n.
 TOLERANCE = 1e-9
@@ -77,7 +77,7 @@ def test_kmeans_finds_well_separated_classes(library, classes, monkeypatch):
     draw = torch.Generator().manual_seed(0)
     truth = np.arange(4 * classes) % classes
     x = torch.randn(classes, 16, generator=draw)[truth]
-    x = unit_rows(x + 0.001 * torch.randn(x.shape, generator=draw))
+    x = grid_unit_rows(x + 0.001 * torch.randn(x.shape, generator=draw))
     for seed in range(3):
         clusters, used = kmeans(x, classes, seed)
         assert used == library
@@ -85,7 +85,7 @@ def test_kmeans_finds_well_separated_classes(library, classes, monkeypatch):
 
 
 def test_kmeans_is_the_same_with_and_without_faiss_and_ignores_global_generators(monkeypatch):
-    x = unit_rows(torch.randn(400, 8, generator=torch.Generator().manual_seed(1)))
+    x = grid_unit_rows(torch.randn(400, 8, generator=torch.Generator().manual_seed(1)))
     torch.manual_seed(1)
     np.random.seed(1)  # noqa: NPY002
     first, _ = kmeans(x, 30, seed=5)
@@ -120,7 +120,7 @@ def test_kmeans_of_one_point_is_one_cluster_without_warnings(library, monkeypatc
         without_faiss(monkeypatch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        clusters, _ = kmeans(unit_rows(torch.full((40, 37), 0.3)), 5)
+        clusters, _ = kmeans(grid_unit_rows(torch.full((40, 37), 0.3)), 5)
     assert len(set(clusters)) == 1
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from bspml.errors import InputError, MissingDependencyError
 from bspml.evaluation import neighbours
-from bspml.evaluation.neighbours import choose_backend, ranked_neighbours, unit_rows
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
+from bspml.tensors.unit_rows import grid_unit_rows
 
 BACKENDS = ("torch", "faiss")
 
@@ -33,26 +34,7 @@ def rows(n, d, seed, duplicates=0):
     x = torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
     if duplicates:
         x[-duplicates:] = x[:duplicates]
-    return unit_rows(x)
-
-
-def test_unit_rows_have_norm_one_and_keep_zero_rows():
-    x = torch.randn(5000, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
-    x[3] = 0
-    x[4] *= 1e200
-    unit = unit_rows(x)
-    assert unit.dtype == torch.float32
-    norms = unit.double().norm(dim=1)
-    assert norms[3] == 0
-    # 7 entries off by at most 2^-25 each
-    assert (norms[torch.arange(5000) != 3] - 1).abs().max() < 7 * 2.0**-25
-    assert torch.equal(unit * 2**24, (unit * 2**24).round())
-
-
-@pytest.mark.parametrize("factor", [1e-20, 0.1, 3.0, 1e20])
-def test_rows_of_equal_direction_and_unequal_length_become_equal(factor):
-    x = torch.randn(50, 9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
-    assert torch.equal(unit_rows(x), unit_rows(x * factor))
+    return grid_unit_rows(x)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -82,7 +64,7 @@ def test_self_is_removed_by_index_and_its_duplicates_stay(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_identical_rows_are_ranked_by_index(backend):
-    x = unit_rows(torch.ones(1000, 37) * 0.3)
+    x = grid_unit_rows(torch.ones(1000, 37) * 0.3)
     found = search(x, x, 3, torch.arange(1000), backend)
     assert found[0].tolist() == [1, 2, 3]
     assert found[2].tolist() == [0, 1, 3]
@@ -93,7 +75,7 @@ def test_identical_rows_are_ranked_by_index(backend):
 def test_equal_similarities_of_different_rows_tie_too(backend):
     # Signs of a fixed pattern: similarities take few values, each summed in another order.
     signs = torch.randint(0, 2, (600, 24), generator=torch.Generator().manual_seed(6)) * 2 - 1
-    x = unit_rows(signs * torch.tensor([1.0, 3.0]).repeat(12))
+    x = grid_unit_rows(signs * torch.tensor([1.0, 3.0]).repeat(12))
     own = torch.arange(600)
     assert np.array_equal(search(x, x, 20, own, backend).numpy(), oracle(x, x, 20, own.numpy()))
 
@@ -113,7 +95,7 @@ def test_any_block_size_gives_the_full_argsort(n, d, levels, block, backend, dat
     seed = data.draw(st.integers(0, 2**30))
     # Few levels: many duplicates, ties and zero rows.
     grid = torch.randint(-levels, levels + 1, (n, d), generator=torch.Generator().manual_seed(seed))
-    x = unit_rows(grid.double())
+    x = grid_unit_rows(grid.double())
     found = search(x, x, k, torch.arange(n), backend, block_size=block)
     assert np.array_equal(found.numpy(), oracle(x, x, k, np.arange(n)))
 
@@ -122,7 +104,7 @@ def test_faiss_candidates_in_doubt_are_searched_exhaustively(monkeypatch):
     # 300 rows within float32's error of each other: 17 candidates cannot hold the nearest for sure.
     x = torch.ones(1000, 64, dtype=torch.float64)
     x[:300] += 1e-6 * torch.randn(300, 64, generator=torch.Generator().manual_seed(7))
-    x = unit_rows(x)
+    x = grid_unit_rows(x)
     searched = []
     exhaustively = neighbours._search_exhaustively
 
@@ -140,7 +122,7 @@ def test_faiss_candidates_in_doubt_are_searched_exhaustively(monkeypatch):
 def test_faiss_order_is_exact_at_every_distance_between_scores(spread):
     x = torch.randn(1, 48, generator=torch.Generator().manual_seed(2), dtype=torch.float64)
     noise = torch.randn(700, 48, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
-    x = unit_rows(x + spread * noise)
+    x = grid_unit_rows(x + spread * noise)
     own = torch.arange(700)
     found = search(x, x, 12, own, "faiss").numpy()
     assert np.array_equal(found, oracle(x, x, 12, own.numpy()))

@@ -15,8 +15,8 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 import bspml
 from bspml.errors import InputError, MissingDependencyError
 from bspml.evaluation.clustering import kmeans
-from bspml.evaluation.neighbours import unit_rows
 from bspml.evaluation.retrieval import CollapseWarning, evaluate
+from bspml.tensors.unit_rows import grid_unit_rows
 from helpers.draws import randn
 
 BACKENDS = ("torch", "faiss")
@@ -29,8 +29,8 @@ def oracle(embeddings, labels, ks, gallery=None, gallery_labels=None):
     alone = gallery is None
     rows = embeddings if alone else gallery
     classes = labels if alone else gallery_labels
-    q = np.round(unit_rows(embeddings).double().numpy() * 2**24).astype(np.int64)
-    g = np.round(unit_rows(rows).double().numpy() * 2**24).astype(np.int64)
+    q = np.round(grid_unit_rows(embeddings).double().numpy() * 2**24).astype(np.int64)
+    g = np.round(grid_unit_rows(rows).double().numpy() * 2**24).astype(np.int64)
     recall, ap, rp, excluded = {k: [] for k in ks}, [], [], 0
     for i in range(len(q)):
         order = np.argsort(-(g @ q[i]), kind="stable")
@@ -103,7 +103,7 @@ def pml(x, y, metrics, k="max_bin_count", **kwargs):
         k=k,
         device=torch.device("cpu"),
         # pml's own starts from random rows; the definitions are compared, on the same clusters
-        kmeans_func=lambda x, clusters: torch.from_numpy(kmeans(unit_rows(x), clusters)[0]),
+        kmeans_func=lambda x, clusters: torch.from_numpy(kmeans(grid_unit_rows(x), clusters)[0]),
     )
     return calculator.get_accuracy(x, y, **kwargs)
 

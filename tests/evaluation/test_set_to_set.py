@@ -12,7 +12,7 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 from bspml.errors import InputError
 from bspml.evaluation import evaluate, evaluate_sets
-from bspml.evaluation.neighbours import unit_rows
+from bspml.tensors.unit_rows import grid_unit_rows
 from helpers.draws import randn
 
 TOLERANCE = 1e-12
@@ -37,9 +37,9 @@ def oracle(queries, gallery, ks, alone, unit=False):
     g_camera = dict(zip(g_ids, g_cameras, strict=True)) if cameras else None
     cmc, ap, trapezoid, excluded = {k: [] for k in ks}, [], [], 0
     for q, mean in q_mean.items():
-        vector = np.round(unit_rows(mean[None])[0].double().numpy() * 2**24)
+        vector = np.round(grid_unit_rows(mean[None])[0].double().numpy() * 2**24)
         names = list(g_mean)
-        rows = np.round(unit_rows(torch.stack(list(g_mean.values()))).double().numpy() * 2**24)
+        rows = np.round(grid_unit_rows(torch.stack(list(g_mean.values()))).double().numpy() * 2**24)
         ranked = [names[i] for i in np.argsort(-(rows @ vector), kind="stable")]
         ngood = sum(
             g_label[g] == label[q]

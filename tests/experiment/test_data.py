@@ -312,11 +312,14 @@ def test_validation_holds_training_classes_out_and_leaves_the_test_alone(feature
     [
         (["network.name=mlp"], "the network would see images: mlp is the one for features"),
         (["data.name=features"], "the network would see features"),
-        (["data.features_weights=w.pth"], "`data.features_weights` are the weights of"),
+        (["data.features_weights=w.pth"], "`data.features_weights` is w.pth, but nothing rea"),
         (["data.name=glyfs"], "did you mean `glyphs`"),
         (["network.name=resnet50"], "must be one of small-conv, .*, torchvision:MODEL, timm:MODEL"),
         (["network.pooling=gem"], "small-conv has none to choose"),
-        (["noise.kind=open-set", "noise.per_class=true"], "only symmetric and pair-flip read it"),
+        (
+            ["noise.kind=open-set", "noise.per_class=true"],
+            "`noise.kind` to symmetric or pair-f",
+        ),
         (["noise.kind=instance-dependent"], "needs features to look with"),
         (["data.name=cub"], "`root` must name the folder of CUB"),
         (["data.name=features", "network.name=mlp", "data.layout=csv"], "no option `layout`"),

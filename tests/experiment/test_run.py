@@ -441,7 +441,7 @@ def test_a_damaged_record_is_noticed_before_training(finished, tmp_path, capsys)
     ("setting", "said"),
     [
         ("sampler.classes_per_batch=100", "`sampler.classes_per_batch` is 100"),
-        ("network.weights=x.pt", "there is no file x.pt"),
+        ("network.weights=x.pt", "x.pt: no such file"),
         ("evaluation.ks=[100000]", "`evaluation.ks` asks for the 100000 nearest"),
     ],
 )
@@ -455,7 +455,8 @@ def test_a_mistake_is_the_only_line_and_makes_no_folder(tmp_path, capsys, settin
 def test_a_mistake_found_in_the_first_round_leaves_no_folder(tmp_path, capsys, monkeypatch):
     path = tmp_path / "run"
     monkeypatch.setattr(
-        "bspml.experiment.run.MethodRun.on_round", lambda *_: float(bspml.SampleWeights([]).maw())
+        "bspml.experiment.engine.MethodRun.on_round",
+        lambda *_: float(bspml.SampleWeights([]).maw()),
     )
     assert main(["train", *SMALL, "training.checkpoint_every=null", "-q", "-o", str(path)]) == 2
     only_line(capsys)

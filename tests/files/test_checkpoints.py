@@ -82,7 +82,7 @@ def test_a_missing_checkpoint_says_to_start_anew(path):
 
 
 def test_a_folder_is_no_checkpoint(tmp_path):
-    with pytest.raises(CheckpointError, match="cannot be read"):
+    with pytest.raises(CheckpointError, match="is a folder, not a checkpoint"):
         load(tmp_path)
 
 

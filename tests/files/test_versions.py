@@ -4,7 +4,7 @@ from importlib.metadata import version
 
 import bspml
 from bspml.experiment.classification import outputs
-from bspml.experiment.conditions import versions
+from bspml.experiment.words import versions
 from bspml.files.versions import versions_of
 
 
@@ -15,4 +15,4 @@ def test_versions_are_those_that_are_installed_and_agree_wherever_they_are_writt
         "numpy": version("numpy"),
         "scikit-learn": version("scikit-learn"),
     }
-    assert versions_of(outputs._LIBRARIES).items() <= versions().items()
+    assert versions_of(outputs.LIBRARIES).items() <= versions().items()

@@ -14,7 +14,7 @@ from torch.autograd import gradcheck, gradgradcheck
 from bspml.errors import InputError
 from bspml.functional import lambert, lambertw
 from bspml.functional.lambert import principal_branch
-from bspml.tensors.kernels.lambert_constants import BRANCH_POINT
+from bspml.tensors.kernels.lambert import BRANCH_POINT
 
 FLOAT32_ULP, FLOAT64_RELATIVE = 4, 1e-14  # what the function promises
 BRANCH = -1 / math.e

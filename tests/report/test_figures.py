@@ -1,20 +1,15 @@
-import struct
+import re
 
-import matplotlib
 import numpy as np
 import pytest
 
-from bspml.errors import InputError, RunError
+from bspml.errors import InputError
 from bspml.files.run import EpochRecord, WeightsTable
-from bspml.report.figures import (
-    captions,
-    contact_sheet,
-    curves,
-    lowest_weights,
-    plain_text,
-    save_figure,
-    weight_histogram,
-)
+from bspml.report import figures
+from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
+from bspml.report.models import ClassRow, Histogram
+from bspml.report.samples import lowest_weights
+from bspml.report.saving import inline_svg, save_figure
 
 HOSTILE = [
     "$",
@@ -70,15 +65,6 @@ def test_the_interval_of_the_noise_rate_is_a_band():
     record = EpochRecord("a", 1, noise_rate=0.3, noise_rate_low=0.2, noise_rate_high=0.4)
     *_, noise = curves([record]).axes
     assert len(noise.collections) == 1
-
-
-def test_a_figure_is_written_as_png_and_a_missing_folder_is_refused(tmp_path):
-    path = save_figure(curves(records()), tmp_path / "curves.png", dpi=50)
-    content = path.read_bytes()
-    assert content.startswith(b"\x89PNG")
-    assert struct.unpack(">II", content[16:24]) == (450, 300)
-    with pytest.raises(RunError, match="cannot be written"):
-        save_figure(curves([]), tmp_path / "none" / "a.png", dpi=50)
 
 
 def test_the_histogram_counts_every_sample_and_splits_where_the_truth_is_known():
@@ -148,16 +134,62 @@ def test_hostile_labels_are_drawn_as_they_are(tmp_path):
     )
 
 
-def test_plain_text_is_one_short_line_without_mathtext():
-    assert plain_text("$x$") == r"\$x\$"
-    assert plain_text("a\nb\x1b[0m") == "a·b·[0m"
-    assert plain_text("x" * 100, 10) == "x" * 9 + "…"
-    assert plain_text(7) == "7"
+# -- for the page --
 
 
-def test_the_users_matplotlib_settings_neither_matter_nor_change(tmp_path):
-    with matplotlib.rc_context({"text.usetex": True, "figure.facecolor": "black"}):
-        figure = weight_histogram(table(["$a"], [1.0]))
-        save_figure(figure, tmp_path / "a.png", dpi=40)
-        assert figure.get_facecolor() == (1, 1, 1, 1)
-        assert matplotlib.rcParams["text.usetex"] is True
+def histogram_svg(counts, null_level):
+    return inline_svg(figures.p_value_histogram(Histogram(counts=counts, null_level=null_level)))
+
+
+def class_bars_svg(classes):
+    return inline_svg(figures.class_bars([ClassRow(**c) for c in classes]))
+
+
+def curves_svg(records):
+    return [inline_svg(figure) for figure in figures.epoch_curves(records)]
+
+
+def class_row(label="cat", **changes):
+    entry = {
+        "label": label, "support": 10, "mean_weight": 0.7, "share_flagged": 0.3,
+        "looks_like_two": False, "looks_like": "",
+    }  # fmt: skip
+    return {**entry, **changes}
+
+
+def test_the_fitted_part_of_the_histogram_is_at_its_level():
+    # One bar of ten labels and a level of five: the line lies halfway up the bar.
+    figure = histogram_svg([10, 0], 5.0)
+    paths = re.findall(r'<path d="([^"]*)"[^>]*style="([^"]*)"', figure)
+    heights = {}
+    for shape, style in paths:
+        ys = [float(y) for y in re.findall(r"[ML] [\d.]+ ([\d.]+)", shape)]
+        if style.startswith("fill: var(--c1)"):
+            heights.setdefault("bar", (min(ys), max(ys)))
+        elif "stroke: var(--c2)" in style and "stroke-width: 1.6" in style:
+            heights.setdefault("line", ys[0])
+    top, bottom = heights["bar"]
+    assert heights["line"] == pytest.approx((top + bottom) / 2, abs=0.01)
+    assert "about 5.0 labels in each bin are wrong at random" in figure
+
+
+def test_a_bar_far_above_the_fitted_part_is_cut_and_says_its_number():
+    assert ">1,000 →</text>" in histogram_svg([1000, 5], 5.0)
+    assert "→" not in histogram_svg([40, 5], 5.0)
+    assert "→" not in histogram_svg([1000, 5], 0.0)
+
+
+def test_the_bars_are_the_most_suspicious_classes_and_their_names_stay_text():
+    classes = [class_row(f"class {i}", share_flagged=i / 100) for i in range(60)]
+    figure = class_bars_svg([*classes, class_row("<b>#010203 $x$", share_flagged=0.9)])
+    names = re.findall(r"<text[^>]*>(class \d+|&lt;b&gt;[^<]*)</text>", figure)
+    assert names == ["&lt;b&gt;#010203 $x$", *(f"class {i}" for i in range(59, 48, -1))]
+    assert class_bars_svg([class_row(share_flagged=0.0)]) == ""
+
+
+def test_what_was_measured_once_or_never_has_no_curve():
+    assert curves_svg([]) == []
+    assert curves_svg([EpochRecord("bspml", 1, maw=0.5)]) == []
+    only = curves_svg([EpochRecord("bspml", e, noise_rate=0.25, maw=None) for e in (1, 2)])
+    assert len(only) == 1
+    assert "bspml ends at 0.25" in only[0]

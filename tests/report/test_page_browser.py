@@ -1,7 +1,6 @@
 """The page in a real Chromium, without network, as a person uses it."""
 
 import csv
-import dataclasses
 import io
 import struct
 import zlib
@@ -11,7 +10,8 @@ import pytest
 
 from bspml.files.cells import protected_cell
 from bspml.report import page
-from bspml.report.page import PageData, render_page
+from bspml.report.models import PageData
+from bspml.report.page import render_page
 from helpers import page_entries
 from helpers.browsers import chromium_path
 from helpers.page_entries import class_row
@@ -110,8 +110,8 @@ def animals():
     ]  # fmt: skip
     names = ("cat", "dog", "cow", "ant", "catfish")
     return PageData(
-        "Animals",
-        "At least 10 % of the labels are wrong.",
+        title="Animals",
+        sentence="At least 10 % of the labels are wrong.",
         classes=[class_row(n, share=i / 10) for i, n in enumerate(names)],
         suspects=[suspect(i, own, other, margin=margin) for i, own, other, margin in rows],
     )
@@ -173,8 +173,8 @@ def test_a_class_is_found_by_typing_and_by_clicking_and_the_list_sorts(visit):
 
 def test_the_names_of_samples_are_saved_and_must_be_those_of_the_page(visit, tmp_path):
     data = animals()
-    named = [{**s, "name": f"{s['label']}/{s['index']}.jpg"} for s in data.suspects]
-    tab = visit(dataclasses.replace(data, suspects=named))
+    named = [s.model_copy(update={"name": f"{s.label}/{s.index}.jpg"}) for s in data.suspects]
+    tab = visit(data.model_copy(update={"suspects": tuple(named)}))
     tab.keyboard.press("j")
     tab.keyboard.press("w")
     _, rows = saved(tab)
@@ -280,8 +280,8 @@ def test_decisions_by_click_show_toggle_and_filter(visit):
 def test_hostile_labels_do_not_run_and_come_back_from_the_file(visit, tmp_path):
     count = len(HOSTILE)
     data = PageData(
-        HOSTILE[0],
-        HOSTILE[1],
+        title=HOSTILE[0],
+        sentence=HOSTILE[1],
         facts=[(text, text) for text in HOSTILE],
         classes=[class_row(text) for text in HOSTILE],
         suspects=[
@@ -310,7 +310,7 @@ def test_hostile_labels_do_not_run_and_come_back_from_the_file(visit, tmp_path):
 
 
 def test_whole_numbers_are_saved_bare(visit):
-    data = PageData("t", "s", suspects=[suspect(0, "7", "-1")], integer_labels=True)
+    data = PageData(title="t", sentence="s", suspects=[suspect(0, "7", "-1")], integer_labels=True)
     tab = visit(data)
     tab.keyboard.press("j")
     tab.keyboard.press("s")
@@ -421,7 +421,7 @@ def test_decisions_survive_closing_the_page_and_stay_with_their_suspects(visit):
     tab.reload()
     assert tab.inner_text("#progress") == "1 decided: 1 wrong, 0 right, 0 unsure"
     assert tab.locator(".card[data-index='10'] .take").get_attribute("aria-pressed") == "true"
-    other = PageData("Others", "s", suspects=[suspect(10, "cat", "dog")])
+    other = PageData(title="Others", sentence="s", suspects=[suspect(10, "cat", "dog")])
     path = Path(tab.evaluate("decodeURIComponent(location.pathname)"))
     path.write_text(render_page(other), encoding="utf-8")
     tab.reload()
@@ -434,8 +434,8 @@ def test_pictures_come_from_beside_the_page_and_a_missing_one_says_so(visit, tmp
     png(folder / "a?b.png")
     inline = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
     data = PageData(
-        "t",
-        "s",
+        title="t",
+        sentence="s",
         suspects=[
             suspect(0, "cat", image="50% #1/a?b.png"),
             suspect(1, "cat", image=inline),
@@ -458,7 +458,7 @@ def test_copies_under_different_labels_come_first_and_say_so(visit):
         }  # fmt: skip
 
     pairs = [pair(1, 2, "cat", "cat"), pair(3, 4, "cat", "dog")]
-    tab = visit(PageData("t", "s", duplicates=pairs))
+    tab = visit(PageData(title="t", sentence="s", duplicates=pairs))
     first, second = tab.locator("#pairs li").all_inner_texts()
     assert "#3 cat" in first
     assert "#4 dog" in first
@@ -470,8 +470,8 @@ def test_ten_thousand_suspects_are_few_elements_at_a_time(visit):
     labels = [f"class {i:04d}" for i in range(2000)]
     near = [{"index": 20000 + i, "label": "x", "image": None, "text": "words"} for i in range(5)]
     data = PageData(
-        "Large",
-        "s",
+        title="Large",
+        sentence="s",
         classes=[class_row(label) for label in labels],
         suspects=[
             suspect(i, labels[i % 2000], labels[(i + 1) % 2000], text=f"words of {i}", own=near)
@@ -547,7 +547,9 @@ def test_text_is_readable_in_light_and_dark(visit, scheme):
 @pytest.mark.parametrize("width", [1300, 900, 400])
 def test_nothing_is_wider_than_the_window(visit, width):
     long = suspect(0, "z" * 300, "w" * 300, name="v" * 300, text="u" * 3000)
-    data = PageData("x" * 300, "y" * 300, classes=[class_row("z" * 300)], suspects=[long])
+    data = PageData(
+        title="x" * 300, sentence="y" * 300, classes=[class_row("z" * 300)], suspects=[long]
+    )
     tab = visit(data)
     tab.set_viewport_size({"width": width, "height": 800})
     assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")

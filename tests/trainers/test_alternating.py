@@ -20,7 +20,7 @@ CLASSES, PER_CLASS = 12, 12
 def make_data(seed=0, rate=0.25):
     true = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
     X = around_centres(true, 10, spread=0.5, seed=seed)
-    return X, bspml.data.noise.symmetric(true, rate, seed=seed)
+    return X, bspml.noise.symmetric(true, rate, seed=seed)
 
 
 class Net(torch.nn.Module):

@@ -26,7 +26,7 @@ GRID = [(s, F, C, b, r) for s in range(8) for F, C in [(2, 2), (3, 9), (9, 9)]
 
 @pytest.mark.parametrize(("seed", "F", "C", "balance", "spread"), GRID)
 def test_face_agrees_with_the_dense_hessian(seed, F, C, balance, spread):
-    face, w, H, problem = draw(seed, F, C, balance, spread)
+    face, _, H, _ = draw(seed, F, C, balance, spread)
     scale = np.abs(H).max()
     u = np.random.default_rng(seed).standard_normal(F)
     np.testing.assert_allclose(face.curve(u), H @ u, atol=1e-12 * scale * F)
@@ -34,13 +34,23 @@ def test_face_agrees_with_the_dense_hessian(seed, F, C, balance, spread):
     assert face.is_semidefinite() == (lowest >= -1e-12 * scale)
     residual = H @ face.newton_direction() + face.slope
     assert np.abs(residual).max() < 1e-8 * scale
-    if lowest < -1e-9 * scale:
-        d = face.negative_direction()
-        assert d @ H @ d < 0
-    before = problem.objective(w)
-    if face.step(w, face.newton_direction()):
-        assert problem.objective(w) < before
-    assert problem.is_feasible(w)
+
+
+def test_negative_directions_are_negative_and_steps_that_say_so_lower_the_objective():
+    negative, lowered = 0, 0
+    for point in GRID:
+        face, w, H, problem = draw(*point)
+        if np.linalg.eigvalsh(H)[0] < -1e-9 * np.abs(H).max():
+            d = face.negative_direction()
+            assert d @ H @ d < 0
+            negative += 1
+        before = problem.objective(w)
+        if face.step(w, face.newton_direction()):
+            assert problem.objective(w) < before
+            lowered += 1
+        assert problem.is_feasible(w)
+    assert negative > 20
+    assert lowered > 20
 
 
 def test_large_faces_find_a_negative_direction_without_the_dense_matrix():

@@ -8,7 +8,7 @@ import pytest
 from bspml.weights.coordinate import Descent
 from bspml.weights.first_order import class_sums
 from bspml.weights.problem import WeightProblem
-from bspml.weights.sweeping import _separate
+from bspml.weights.sweeping import Visit, _separate
 
 
 def draw(seed, n, classes, balance, shift=0.0):
@@ -33,8 +33,9 @@ def plain_sweep(problem, w):
         if inside.sum() > 1:
             means = problem.class_means(data.scatter(w)).numpy()
             others = (means.sum() - means[data.codes[lo]]) / max(1, problem.num_classes - 1)
-            z = w[lo:hi].sum()
-            _separate.py_func(w, data.xi_pos, data.xi_neg, lo, hi, z, others, 1 / (size - 1))
+            z, unused = w[lo:hi].sum(), np.nan
+            visit = Visit(lo, hi, z, others, unused, 1 / (size - 1), unused, unused)
+            _separate.py_func(w, data, visit, z)
 
 
 @pytest.mark.parametrize("shift", [0.0, 1.0])
@@ -61,8 +62,8 @@ def test_what_a_descent_remembers_changes_no_move(seed, balance, shift):
         forgetful = Descent(problem, problem.class_sorted.scatter(descent.w))
         assert descent.sweep() == pytest.approx(forgetful.sweep(), abs=1e-8)
         np.testing.assert_allclose(descent.w, forgetful.w, atol=1e-8)
-        asleep = max(asleep, int((descent._way < descent._wake).sum()))
-        known = max(known, int((descent._free >= 0).sum()))
+        asleep = max(asleep, int((descent._way < descent._memory.wake).sum()))
+        known = max(known, int((descent._memory.free >= 0).sum()))
         if turn % 10 == 9:  # steps that change many classes behind the sweep's back
             face = descent.measure().face
             descent.jump(face, face.newton_direction())
@@ -77,15 +78,15 @@ def test_the_sums_follow_a_jump_and_its_classes_wake():
     for _ in range(5):
         descent.sweep()
     face = descent.measure().face
-    descent._wake[:] = np.inf
+    descent._memory.wake[:] = np.inf
     before = descent.w.copy()
     assert descent.jump(face, face.newton_direction())
     data = problem.class_sorted
-    fresh = class_sums(descent.w, data.xi_pos, data.xi_neg, data.starts, data.codes)
+    fresh = class_sums(descent.w, data)
     np.testing.assert_allclose(descent._sums, fresh, atol=1e-12)
     moved = data.codes[descent.w != before]
     assert len(moved) > 10
-    assert np.all(descent._wake[moved] < descent._way)
+    assert np.all(descent._memory.wake[moved] < descent._way)
 
 
 def test_a_pair_that_may_still_move_keeps_its_class_awake():
@@ -93,4 +94,4 @@ def test_a_pair_that_may_still_move_keeps_its_class_awake():
     problem = WeightProblem([-1, -1, 0], [0, 1, 0], [0, 0, 1], age=-1, balance=0)
     descent = Descent(problem, np.array([0.5, 0.5, 0.0]))
     descent.sweep()
-    assert not descent._way < descent._wake[0]
+    assert not descent._way < descent._memory.wake[0]

@@ -1,1 +1,1 @@
-"""Labels on their way in: as given, as corrected, as a person decided, as published lists say."""
+"""Labels on their way in: as given, as corrected, as the user decided, as published lists say."""

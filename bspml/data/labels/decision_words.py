@@ -1,14 +1,13 @@
-"""What a person's decisions did to the labels, in words: counts, and classes that look misspelt."""
+"""What the user's decisions did to the labels, in words: counts, and classes that look misspelt."""
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 
 import numpy as np
 
 from bspml.data.labels.decisions import CorrectedLabels
-from bspml.words import counted
+from bspml.words import counted, did_you_mean
 
 __all__ = ["counts_of_decisions", "note_on_new_classes"]
 
@@ -54,8 +53,8 @@ def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[st
     new = Counter(labels[moved & ~np.isin(labels, known)].tolist())
     if not new:
         return ()
-    by_spelling = {name.casefold(): name for name in known.tolist()}
-    shown = ", ".join(_named(name, count, by_spelling) for name, count in new.most_common(_SHOWN))
+    names = known.tolist()
+    shown = ", ".join(_named(name, count, names) for name, count in new.most_common(_SHOWN))
     more = f", ... ({len(new):,} such classes)" if len(new) > _SHOWN else ""
     one = len(new) == 1
     return (
@@ -66,13 +65,13 @@ def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[st
     )
 
 
-def _named(name: str, count: int, by_spelling: dict[str, str]) -> str:
+def _named(name: str, count: int, known: list[str]) -> str:
     """'sparow' (2 samples; did you mean 'sparrow'?)."""
     said = [counted(count, "sample")] * (count > 1)
     # Numbers that look alike are no misspellings.
-    near = difflib.get_close_matches(name.strip().casefold(), by_spelling, 1)
-    if near and not name.strip().isdecimal():
-        said.append(f"did you mean {_short(by_spelling[near[0]])!r}?")
+    if not name.strip().isdecimal():
+        near = did_you_mean(name.strip(), known, lambda near: repr(_short(near)), lead="")
+        said += [near] * bool(near)
     shown = repr(_short(name))
     return f"{shown} ({'; '.join(said)})" if said else shown
 

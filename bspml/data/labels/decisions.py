@@ -1,4 +1,4 @@
-"""What a person decided about single labels, and the corrected label file made from it.
+"""What the user decided about single labels, and the corrected label file made from it.
 
 Decisions are a CSV file with the columns index, decision (right, wrong or unsure) and, if wanted,
 label (the label decided on, as a safeguard), new_label (for a wrong one) and name (of the sample,
@@ -13,10 +13,9 @@ that is one.
 
 from __future__ import annotations
 
-import csv
-import io
+import contextlib
 import os
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,6 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import DataError, InputError
-from bspml.files.atomic import atomic_write, is_special
 from bspml.files.cells import (
     bare_cell,
     fitting_integers,
@@ -33,25 +31,14 @@ from bspml.files.cells import (
     protected_cell,
     whole_number,
 )
-from bspml.files.columns import labels_in
-from bspml.tensors.checks import some_of
-
-__all__ = [
-    "CorrectedLabels",
-    "Decision",
-    "apply_decisions",
-    "bare_cell",
-    "is_corrected",
-    "label_cells",
-    "protected_cell",
-    "read_corrected",
-    "read_decisions",
-    "says_label",
-    "write_corrected",
-]
+from bspml.files.columns import column_names, is_number, labels_in, row_order
+from bspml.files.delimited import TableRow, read_rows, read_table, write_table
+from bspml.files.opening import FAULTS, open_regular
 
 DECISIONS = ("right", "wrong", "unsure")
+_NEEDED = ("index", "decision")
 _CORRECTED = ("index", "label", "weight", "decision")
+_KIND = "a CSV file in UTF-8"
 
 
 @dataclass(frozen=True)
@@ -61,7 +48,7 @@ class Decision:
     Attributes:
         index: the sample.
         verdict: "right", "wrong" or "unsure".
-        new_label: the right label where the given one is wrong and a person said so, else ''; as
+        new_label: the right label where the given one is wrong and the user said so, else ''; as
             it stands in the file.
         label: the label decided on, '' if the file does not say; likewise.
         where: file and line, for messages.
@@ -78,14 +65,14 @@ class Decision:
 
 @dataclass(frozen=True)
 class CorrectedLabels:
-    """Labels to train on, after a person looked at some.
+    """Labels to train on, after the user looked at some.
 
     Attributes:
         labels: (N,) integers or text, new labels in place.
         weights: (N,) float64 in [0, 1].
         decisions: (N,) text: "right", "wrong", "unsure", or '' where nobody decided.
         names: N names of the samples, or None.
-        fixed: (N,) bool, the weight is a person's word and must not be learned.
+        fixed: (N,) bool, the weight is the user's word and must not be learned.
     """
 
     labels: np.ndarray
@@ -103,36 +90,37 @@ class CorrectedLabels:
 
 
 def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
-    """Decisions in order of index, each index once.
+    """Read decisions, in order of index, each index once.
 
     Raises:
         DataError: missing, not such a table, an unknown verdict, a new label for a label that is
             not wrong, or two lines that contradict each other; names file and line.
     """
     decisions: dict[int, Decision] = {}
-    for where, row in _rows(Path(path), ("index", "decision")):
-        made = _parse(where, row)
+    for row in read_table(path, _NEEDED, ("label", "new_label", "name"), _KIND):
+        made = _parse(row)
+        where = made.where
         before = decisions.setdefault(made.index, made)
         if (before.verdict, before.new_label) != (made.verdict, made.new_label):
             raise DataError(
                 f"{where}: sample {made.index} is {_said(made)}, but {before.where} says "
                 f"{_said(before)}. Keep one of the two lines."
             )
-        if before.label and made.label and before.label != made.label:
-            raise DataError(
-                f"{where}: sample {made.index} has the label {made.label!r}, but {before.where} "
-                f"says {before.label!r}. Keep one of the two lines."
-            )
-        if before.name and made.name and before.name != made.name:
-            raise DataError(
-                f"{where}: sample {made.index} is {made.name!r}, but {before.where} says "
-                f"{before.name!r}. Are these decisions about different data?"
-            )
+        for said, earlier, verb, remedy in (
+            (made.label, before.label, "has the label", "Keep one of the two lines."),
+            (made.name, before.name, "is", "Are these decisions about different data?"),
+        ):
+            if said and earlier and said != earlier:
+                raise DataError(
+                    f"{where}: sample {made.index} {verb} {said!r}, but {before.where} says "
+                    f"{earlier!r}. {remedy}"
+                )
         decisions[made.index] = before if before.label else made
     return [decisions[index] for index in sorted(decisions)]
 
 
-def _parse(where: str, row: dict[str, str]) -> Decision:
+def _parse(line: TableRow) -> Decision:
+    row, where = line
     index, verdict = row["index"].strip(), row["decision"].strip().lower()
     number = whole_number(index)
     if number is None:
@@ -222,9 +210,14 @@ def _check_sample(made: Decision, labels: Sequence[Any], known: set[str]) -> Non
 
 
 def says_label(said: str, given: str, known: Container[str]) -> bool:
-    """Whether a decision about the label `said`, '' for any, is about one labelled `given`.
+    """Return whether a decision is about a sample of this label.
 
     Whoever writes the file may strip a label, or leave its own leading apostrophe unprotected.
+
+    Args:
+        said: the label decided on, '' for any.
+        given: the label of the sample.
+        known: all labels of the data.
     """
     if not said or said == given:
         return True
@@ -263,107 +256,71 @@ def _as_array(corrected: list[Any], decisions: list[Decision], as_text: bool) ->
 
 
 def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) -> Path:
-    """Write index, label, weight, decision and, where they are known, name, atomically."""
-    text = io.StringIO()
-    writer = csv.writer(text)
-    weights = [repr(float(weight)) for weight in corrected.weights]
-    cells = label_cells(corrected.labels)
-    columns: list[Sequence[Any]] = [range(len(cells)), cells, weights, corrected.decisions.tolist()]
+    """Write index, label, weight, decision and, where they are known, name, atomically.
+
+    Args:
+        path: the file.
+        corrected: labels after the decisions.
+
+    Returns:
+        `path`.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
+    columns: dict[str, Sequence[Any]] = {
+        "index": range(len(corrected.labels)),
+        "label": label_cells(corrected.labels),
+        "weight": [repr(float(weight)) for weight in corrected.weights],
+        "decision": corrected.decisions.tolist(),
+    }
     if corrected.names is not None:
-        columns.append([protected_cell(name) if name else "" for name in corrected.names])
-    writer.writerow((*_CORRECTED, "name")[: len(columns)])
-    writer.writerows(zip(*columns, strict=True))
-    return atomic_write(path, text.getvalue())
+        columns["name"] = [protected_cell(name) if name else "" for name in corrected.names]
+    return write_table(path, columns)
 
 
 def is_corrected(path: str | os.PathLike[str]) -> bool:
-    """Whether this is a CSV file with the columns that `write_corrected` writes."""
-    path = Path(path)
-    if path.suffix.lower() != ".csv" or not path.is_file():
-        return False
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
-            header = {name.strip().lower() for name in next(csv.reader(file), [])}
-    except (OSError, UnicodeDecodeError, csv.Error):
-        return False  # whoever reads it in earnest says what is wrong
-    return header >= set(_CORRECTED)
+    """Return whether this is a CSV file with the columns that `write_corrected` writes."""
+    # Whoever reads it in earnest says what is wrong with it.
+    with contextlib.suppress(DataError), open_regular(path, _KIND, faults=FAULTS) as file:
+        header = next((row.fields for row in read_rows(file)), ())
+        return Path(path).suffix.lower() == ".csv" and set(column_names(header)) >= set(_CORRECTED)
+    return False
 
 
 def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
-    """Read what `write_corrected` wrote, in whatever order a person left its rows.
+    """Read what `write_corrected` wrote, in whatever order its rows were left.
 
     Raises:
         DataError: missing, damaged, or an index lost or doubled; names the file.
     """
-    path = Path(path)
-    rows = list(_rows(path, _CORRECTED))
-    by_index: dict[int, tuple[str, float, str, str]] = {}
-    for where, row in rows:
-        try:
-            index, weight = int(row["index"]), float(row["weight"])
-        except ValueError as err:
-            raise DataError(f"{where}: {err}.") from err
-        if not 0 <= weight <= 1:
-            raise DataError(f"{where}: a weight is in [0, 1]; got {row['weight']}.")
-        if row["decision"] not in ("", *DECISIONS):
-            raise DataError(
-                f"{where}: `decision` must be empty or one of {', '.join(DECISIONS)}; got "
-                f"{row['decision']!r}."
-            )
-        name = bare_cell(row.get("name", ""))
-        by_index[index] = (row["label"], weight, row["decision"], name)
-    missing = sorted(set(range(len(rows))) - set(by_index))
-    if missing:
-        raise DataError(
-            f"{path}: `index` must hold 0 to {len(rows) - 1}, each once; {some_of(missing)} "
-            "missing. Restore the rows."
-        )
-    cells, weights, verdicts, names = zip(*(by_index[i] for i in range(len(rows))), strict=True)
+    rows = read_table(path, _CORRECTED, ("name",), _KIND)
+    if not rows:
+        raise DataError(f"{path}: holds no labels.")
+    weights = [_weight(row) for row in rows]
+    cells = [row.cells for row in rows]
+    try:
+        order = row_order([row["index"] for row in cells], len(rows))
+        labels = labels_in([row["label"] for row in cells])
+    except DataError as err:
+        raise DataError(f"{path}: {err}") from err
+    names = [bare_cell(row.get("name", "")) for row in cells]
     return CorrectedLabels(
-        _label_column(path, cells),
-        np.array(weights, np.float64),
-        np.array(verdicts, dtype="<U6"),
-        names if any(names) else None,
+        labels[order],
+        np.array(weights, np.float64)[order],
+        np.array([row["decision"] for row in cells], dtype="<U6")[order],
+        tuple(names[row] for row in order) if any(names) else None,
     )
 
 
-def _label_column(path: Path, cells: Sequence[str]) -> np.ndarray:
-    try:
-        return labels_in(cells)
-    except DataError as err:
-        raise DataError(f"{path}: {err}") from err
-
-
-def _rows(path: Path, needed: tuple[str, ...]) -> Iterator[tuple[str, dict[str, str]]]:
-    """('file: line n', {column: cell}) of each line; a byte-order mark is passed over."""
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not a CSV file.")
-    try:
-        with path.open(encoding="utf-8-sig", errors="surrogatepass", newline="") as file:
-            reader = csv.DictReader(file, strict=True)
-            names = [name.strip().lower() for name in reader.fieldnames or ()]
-            missing = [name for name in needed if name not in names]
-            if missing:
-                raise DataError(
-                    f"{path}: has no column `{missing[0]}`; expected {', '.join(needed)}, got "
-                    f"{', '.join(names) or 'an empty file'}."
-                )
-            double = [n for n in (*needed, "label", "new_label", "name") if names.count(n) > 1]
-            if double:
-                raise DataError(
-                    f"{path}: has {names.count(double[0])} columns `{double[0]}`; keep one."
-                )
-            reader.fieldnames = names
-            empty = True
-            for row in reader:
-                empty = False
-                where = f"{path}: line {reader.line_num}"
-                if None in row or None in row.values():
-                    raise DataError(f"{where}: expected {len(names)} cells, {', '.join(names)}.")
-                yield where, row
-            if empty and needed == _CORRECTED:
-                raise DataError(f"{path}: holds no labels.")
-    except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
-    except (UnicodeDecodeError, csv.Error) as err:
-        raise DataError(f"{path}: is not a CSV file in UTF-8 ({err}).") from err
+def _weight(line: TableRow) -> float:
+    """The weight in a row of corrected labels, whose decision is looked at too."""
+    row, where = line
+    if not is_number(row["weight"]) or not 0 <= (weight := float(row["weight"])) <= 1:
+        raise DataError(f"{where}: a weight is in [0, 1]; got {row['weight']}.")
+    if row["decision"] not in ("", *DECISIONS):
+        raise DataError(
+            f"{where}: `decision` must be empty or one of {', '.join(DECISIONS)}; got "
+            f"{row['decision']!r}."
+        )
+    return weight

@@ -17,12 +17,10 @@ wrong, the right way still agrees on half, and any other on next to none.
 
 from __future__ import annotations
 
-import csv
 import gzip
 import io
 import os
 import re
-import zlib
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +30,8 @@ import numpy as np
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError, InputError
-from bspml.files.atomic import is_special
+from bspml.files.delimited import read_rows
+from bspml.files.opening import FAULTS, open_regular
 
 _LEAST_AGREEMENT = 0.25  # below it, no numbering is believed
 _LEAST_FIT = 0.4  # the same of clusters, which agree by fitting: some with any numbers
@@ -105,23 +104,17 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
 
 def _read(path: Path) -> dict[str, int]:
     """{folder/file: number} of a list, in its order."""
-    try:
-        if not path.is_file() or is_special(path):
-            raise DataError(f"{path}: no such list of noisy labels (.csv or .csv.gz).")
-        content = path.read_bytes()
-        if path.suffix.lower() == ".gz":
-            with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
-                content = file.read(_LARGEST + 1)
+    missing = "no such list of noisy labels (.csv or .csv.gz)."
+    with open_regular(
+        path, "a list", where=f"{path!s:.200}", missing=missing, faults=FAULTS
+    ) as file:
+        packed = path.suffix.lower() == ".gz"
+        content = (gzip.GzipFile(fileobj=file) if packed else file).read(_LARGEST + 1)
         if len(content) > _LARGEST:
             raise DataError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; it is no list.")
-        text = content.decode("utf-8-sig")
-        rows = list(csv.reader(io.StringIO(text, newline=None)))
-    except DataError:
-        raise
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError, csv.Error) as err:
-        raise DataError(f"{path!s:.200}: cannot be read as a list ({err!s:.200}).") from err
+        rows = list(read_rows(io.BytesIO(content)))
     listed: dict[str, int] = {}
-    for line, cells in enumerate(rows, 1):
+    for cells, line in rows:
         if not cells or (line == 1 and not cells[-1].strip().isdecimal()):
             continue  # blank, or a header
         if len(cells) < 2 or not cells[-1].strip().isdecimal():

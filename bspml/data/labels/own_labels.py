@@ -1,20 +1,18 @@
-"""What a person corrected in their own data, brought to the samples that a training has of them.
+"""What the user corrected in their own data, brought to the samples that a training has of them.
 
 An audit looks at a whole folder, a training at the classes that are not held out for the
 evaluation, so sample 7 of one need not be sample 7 of the other.  Names tell them apart; where a
 file has none, its rows count the whole (`RetrievalSplit.origin`) or the training samples,
 whichever they fit.
 
-Corrections are put into the whole, before it is parted: a photograph that a person moved from a
+Corrections are put into the whole, before it is parted: a photograph that the user moved from a
 class that trains to one that is held out goes there with its label.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
@@ -30,7 +28,7 @@ from bspml.data.labels.decisions import (
 )
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.errors import DataError
-from bspml.files.tables import read_labels, read_names
+from bspml.files.tables import fitting_names, read_labels
 from bspml.words import counted
 
 __all__ = ["OwnLabels", "located", "own_labels", "rows_by_name"]
@@ -42,7 +40,7 @@ class OwnLabels:
 
     Attributes:
         data: with the corrected labels; samples of another class are in the split of that.
-        decided: what the person said of the N training samples, or None for labels alone.
+        decided: what the user said of the N training samples, or None for labels alone.
         notes: what was passed over or moved, in sentences.
     """
 
@@ -54,7 +52,7 @@ class OwnLabels:
 def own_labels(
     data: RetrievalData, labels_file: str | None = None, decisions_file: str | None = None
 ) -> OwnLabels:
-    """`data` with the labels of a file, and a person's decisions on single ones.
+    """Give `data` the labels of a file, and the user's decisions on single ones.
 
     Args:
         data: of a folder, a table or features.
@@ -94,12 +92,9 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
         given = read_corrected(file)
     else:
         labels = read_labels(file)
-        names = None
-        with suppress(DataError):
-            names = read_names(file) if Path(file).suffix.lower() != ".txt" else None
         blank = np.full(len(labels), "", dtype="<U6")
-        known = tuple(names) if names is not None and len(names) == len(labels) else None
-        given = CorrectedLabels(labels, np.ones(len(labels)), blank, known)
+        names = fitting_names(file, len(labels))
+        given = CorrectedLabels(labels, np.ones(len(labels)), blank, names)
     origin, n, m = train.origin, len(given.labels), len(train.origin.labels)
     rows = rows_by_name(given.names, origin)
     notes = []
@@ -142,12 +137,15 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
 def located(
     decisions: Sequence[Decision], origin: Origin, rows: np.ndarray | None = None
 ) -> tuple[list[Decision], list[str]]:
-    """The decisions with their rows in `origin` as index; and notes on those passed over.
+    """Find the samples that decisions are about.
 
     Args:
         decisions: of `read_decisions`.
         origin: M samples.
         rows: those of them that train; all if None.
+
+    Returns:
+        The decisions with their rows in `origin` as index; and notes on those passed over.
 
     Raises:
         DataError: they are about other data, or their rows can be read in two ways.
@@ -183,7 +181,15 @@ def _at(decisions: Sequence[Decision], rows: np.ndarray) -> list[Decision]:
 
 
 def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | None:
-    """Rows of `origin` that are called so, -1 for none; None where names do not tell."""
+    """Find samples by their names.
+
+    Args:
+        names: one a sample, as a file gives them, or None.
+        origin: the samples to find them among.
+
+    Returns:
+        The row in `origin` of each name, -1 for none; None where names do not tell samples apart.
+    """
     own = origin.names
     if names is None or own is None or not all(names) or len(set(own)) < len(own):
         return None

@@ -31,6 +31,11 @@ def instance_dependent(
 
     Raises:
         InputError: as in `symmetric`, or embeddings of another length, or with NaN.
+
+    Example:
+        >>> x = [[1.0, 0.0], [0.9, 0.1], [0.1, 0.9], [0.0, 1.0], [0.2, 0.8]]
+        >>> instance_dependent(["a", "a", "b", "b", "a"], 0.2, x, temperature=0.01).labels.tolist()
+        ['a', 'a', 'b', 'b', 'b']
     """
     temperature = check_number(temperature, "temperature", 0.0, open_low=True)
     task = NoiseTask.of(labels, rate, seed)

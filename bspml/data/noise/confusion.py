@@ -21,7 +21,21 @@ def pair_flip(
 ) -> NoisyLabels:
     """Give round(rate * N) samples the class after theirs, in sorted order; the last, the first.
 
-    Source: the pair flipping of [Han 2018], with exact counts.  Arguments as in `symmetric`.
+    Source: the pair flipping of [Han 2018], with exact counts.
+
+    Args:
+        labels: (N,) of any kind, at least two classes.
+        rate: share of wrong labels, in [0, 1].
+        seed: of the draw.
+        per_class: True changes round(rate * N_c) samples in each class.
+        exact: False draws each sample with probability `rate`; not with `per_class`.
+
+    Raises:
+        InputError: rate outside [0, 1] or NaN, or a single class.
+
+    Example:
+        >>> pair_flip(["cat", "dog", "elk"], rate=1).labels.tolist()
+        ['dog', 'elk', 'cat']
     """
     task = NoiseTask.of(labels, rate, seed)
     rows = task.draw_rows(per_class, exact)
@@ -53,6 +67,10 @@ def asymmetric(
     Raises:
         InputError: both or neither of `mapping` and `transition`; a label that does not occur; rows
             that do not sum to 1; rate outside [0, 1].
+
+    Example:
+        >>> asymmetric(["cat", "dog", "elk"], 1, mapping={"cat": "dog"}).labels.tolist()
+        ['dog', 'dog', 'elk']
     """
     if (mapping is None) == (transition is None):
         raise InputError("`asymmetric` needs either `mapping` or `transition`.")

@@ -35,6 +35,11 @@ def small_cluster(
 
     Raises:
         InputError: rate 1 (one class must stay), or so small that no whole class fits.
+
+    Example:
+        >>> noisy = small_cluster(["a"] * 4 + ["b"] * 4 + ["c"] * 4, rate=1 / 3)
+        >>> len(set(noisy.labels.tolist())), int(noisy.is_outlier.sum())
+        (2, 4)
     """
     size = check_whole(cluster_size, "cluster_size")
     task = NoiseTask.of(labels, rate, seed)
@@ -53,8 +58,18 @@ def open_set(labels: Any, rate: Any, seed: Any = 0) -> NoisyLabels:
     Differs: [Wang 2018] replaces images by images of another data set.  Here the outliers come
     from the data set itself, so nothing has to be replaced.
 
+    Args:
+        labels: (N,) of any kind, at least two classes.
+        rate: in [0, 1).
+        seed: of the draw.
+
     Raises:
         InputError: rate 1 (one class must stay), or so small that no whole class fits.
+
+    Example:
+        >>> noisy = open_set(["a", "a", "b", "b", "c", "c"], rate=1 / 3)
+        >>> len(set(noisy.labels.tolist())), int(noisy.is_outlier.sum())
+        (2, 2)
     """
     return _dissolve(NoiseTask.of(labels, rate, seed), lambda members: np.arange(len(members)))
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import zipfile
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +14,10 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from bspml.errors import DataError, InputError
-from bspml.files.atomic import atomic_write, is_special
+from bspml.files.atomic import atomic_write
+from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.checks import encode_labels
 
-# What numpy and zip raise on files that are damaged or of another make.
-_FAULTS = (OSError, ValueError, TypeError, AttributeError, EOFError, zipfile.BadZipFile, zlib.error)
 _LARGEST_MATRIX = 4_096  # classes whose (C, C) transition matrix is written out: 134 MB
 
 
@@ -146,19 +143,20 @@ def load(path: str | os.PathLike[str]) -> NoisyLabels:
 
     Raises:
         DataError: missing, damaged, or not such a file; names it.
+
+    Example:
+        >>> noisy = load("noisy.npz")  # doctest: +SKIP
     """
-    path = Path(path)
-    if not path.is_file() or is_special(path):
-        raise DataError(f"{path}: no such file of noisy labels.")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            content = {name: file[name] for name in file.files if name != "transition_matrix"}
-        return _checked(content)
-    except KeyError as err:
-        raise DataError(f"{path}: is not a file of `NoisyLabels.save`: it lacks {err}.") from err
-    except _FAULTS as err:
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise DataError(f"{path}: cannot be read as noisy labels ({reason}).") from err
+    missing = "no such file of noisy labels."
+    with open_regular(path, "noisy labels", missing=missing, faults=FAULTS) as file:
+        with np.load(file, allow_pickle=False) as stored:
+            content = {name: stored[name] for name in stored.files if name != "transition_matrix"}
+        try:
+            return _checked(content)
+        except KeyError as err:
+            raise DataError(
+                f"{path}: is not a file of `NoisyLabels.save`: it lacks {err}."
+            ) from err
 
 
 def _checked(content: Mapping[str, np.ndarray]) -> NoisyLabels:

@@ -70,8 +70,21 @@ def sibling_swap(
     drawn shows in `transition_matrix()`.
 
     Source: [Wang IMAE 2019] section 5.1 (2): 2 of the 5 classes of each superclass.
-    Arguments and errors as in `sibling_flip`; exact=False draws each sample with probability
-    `rate`, as the paper words it.
+
+    Args:
+        labels: (N,) of any kind, at least two classes.
+        rate: share of the samples of a confused class, in [0, 1].
+        groups: which group each class belongs to, as in `sibling_flip`.
+        seed: of the draw.
+        exact: False draws each sample with probability `rate`, as the paper words it.
+
+    Raises:
+        InputError: as `sibling_flip`.
+
+    Example:
+        >>> groups = {"cat": "pet", "dog": "pet", "elk": "wild", "fox": "wild"}
+        >>> sibling_swap(["cat", "dog", "elk", "fox"], 1.0, groups).labels.tolist()
+        ['dog', 'cat', 'fox', 'elk']
     """
     task = NoiseTask.of(labels, rate, seed)
     rows, codes = [], []

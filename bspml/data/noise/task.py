@@ -1,4 +1,4 @@
-"""Checked arguments, and what the kinds of noise share: which samples change, and the result."""
+"""What the kinds of noise share: checked arguments, the draw of samples, and the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,16 @@ class NoiseTask:
 
     @classmethod
     def of(cls, labels: Any, rate: Any, seed: Any) -> NoiseTask:
-        """Check the arguments that every kind of noise has."""
+        """Check the arguments that every kind of noise has.
+
+        Args:
+            labels: (N,) of any kind, at least two classes.
+            rate: in [0, 1].
+            seed: a whole number, at least 0.
+
+        Raises:
+            InputError: one of them is not so.
+        """
         number = check_number(rate, "rate", 0.0, 1.0)
         seed = check_whole(seed, "seed", low=0)
         encoded = encode_labels(labels)
@@ -65,7 +74,18 @@ class NoiseTask:
         return round(self.exact_rate * len(self.codes))
 
     def draw_rows(self, per_class: bool = False, exact: bool = True) -> np.ndarray:
-        """The samples to change, in order: so many of all or of each class, or each by chance."""
+        """Draw the samples to change.
+
+        Args:
+            per_class: True draws round(rate * N_c) of each class, False round(rate * N) of all.
+            exact: False draws each sample with probability `rate`.
+
+        Returns:
+            Their rows, rising.
+
+        Raises:
+            InputError: per_class and not exact.
+        """
         if not exact:
             if per_class:
                 raise InputError(
@@ -83,7 +103,16 @@ class NoiseTask:
         return np.sort(order[place < np.repeat(quota, sizes)])
 
     def draw_members(self, c: int, rate: Any, exact: bool) -> np.ndarray:
-        """The samples of class c to change, at a rate of their own."""
+        """Draw the samples of one class to change, at a rate of their own.
+
+        Args:
+            c: code of the class.
+            rate: in [0, 1].
+            exact: False draws each sample with probability `rate`.
+
+        Returns:
+            Their rows.
+        """
         members = self.members(c)
         if not exact:
             return members[self.draw.random(len(members)) < float(rate)]
@@ -96,7 +125,14 @@ class NoiseTask:
         outlier: bool = False,
         rate: float | None = None,
     ) -> NoisyLabels:
-        """`NoisyLabels` in which `rows` have the classes `codes`."""
+        """Return the labels with some of them replaced.
+
+        Args:
+            rows: samples whose labels become wrong, each once.
+            codes: classes they get, never their own.
+            outlier: whether their own classes are gone.
+            rate: the rate to report, in place of the task's.
+        """
         assert (codes != self.codes[rows]).all()
         # A row of each class, to copy the label from: kind and dtype stay as they came.
         example = np.unique(self.codes, return_index=True)[1]

@@ -13,7 +13,6 @@ not in the order of the names.  Three layouts are read:
 
 from __future__ import annotations
 
-import csv
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,10 +20,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bspml.data.lists import Row, column, image_root, read_lines, refuse_repeats, safe_paths
+from bspml.data.annotations import column, image_root, read_lines, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.delimited import Row, read_rows
+from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.checks import check_choice
 
 COUNTS = {"train": (8_054, 98), "test": (8_131, 98)}
@@ -186,20 +186,16 @@ def _matlab(path: Path, variable: str) -> np.ndarray:
     """(N,) the entries of a struct or cell array."""
     from scipy.io import loadmat
 
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not a MATLAB file. Remove it.")
-    try:
-        return loadmat(path, variable_names=[variable])[variable].reshape(-1)
-    except KeyError as err:
-        raise DataError(f"{path}: holds no variable {variable}.") from err
-    except NotImplementedError as err:
-        raise DataError(
-            f"{path}: is in MATLAB's format 7.3 (HDF5), which is not read; the published file is "
-            "of an older one. Get that, or save this with `save -v7`."
-        ) from err
-    except (Exception, MemoryError) as err:  # damage shows as anything
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise DataError(f"{path}: cannot be read as a MATLAB file ({reason:.200}).") from err
+    with open_regular(path, "a MATLAB file", faults=(Exception,)) as file:  # damage shows as any
+        try:
+            return loadmat(file, variable_names=[variable])[variable].reshape(-1)
+        except KeyError as err:
+            raise DataError(f"{path}: holds no variable {variable}.") from err
+        except NotImplementedError as err:
+            raise DataError(
+                f"{path}: is in MATLAB's format 7.3 (HDF5), which is not read; the published file "
+                "is of an older one. Get that, or save this with `save -v7`."
+            ) from err
 
 
 # --- the copy in CSV ------------------------------------------------------------------------------
@@ -227,11 +223,8 @@ def _csv(base: Path) -> _Found | None:
 
 def _csv_images(path: Path, split: str, names: list[str]) -> list[_Image]:
     """Rows without header: file, left, top, right, bottom, class."""
-    try:
-        lines = enumerate(csv.reader(read_lines(path)), 1)
-        rows = [Row(tuple(cells), line) for line, cells in lines if cells]
-    except csv.Error as err:
-        raise DataError(f"{path}: is not a table of commas ({err}). Get it again.") from err
+    with open_regular(path, "a table of commas", remedy="Get it again.", faults=FAULTS) as file:
+        rows = [row for row in read_rows(file) if row.fields]
     short = next((row for row in rows if len(row.fields) != 6), None)
     if short is not None:
         raise DataError(f"{path}, line {short.line}: expected 6 columns; got {len(short.fields)}.")

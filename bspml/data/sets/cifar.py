@@ -5,7 +5,7 @@ Both versions of the files are read, and hold the same images in the same order:
 - binary (`cifar-10-batches-bin`, `cifar-100-binary`): plain bytes, preferred.  Checked by their
   length, the range of the labels, and equally many images of every class.
 - Python (`cifar-10-batches-py`, `cifar-100-python`): pickles.  Opened only if the checksum is the
-  published one, and even then only through `cifar_pickle`, which runs no code.
+  published one, and even then only through `array_pickles`, which runs no code.
 """
 
 from __future__ import annotations
@@ -18,19 +18,56 @@ from pathlib import Path
 
 import numpy as np
 
+from bspml.data import array_pickles
 from bspml.data.image_split import ImageSplit
-from bspml.data.sets import cifar_pickle
-from bspml.data.sets.cifar_names import (
-    CIFAR10_CLASSES,
-    CIFAR100_CLASSES,
-    CIFAR100_SUPERCLASS_OF,
-    CIFAR100_SUPERCLASSES,
-)
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice
 
 SPLITS = ("train", "test")
+
+CIFAR10_CLASSES = (
+    *("airplane", "automobile", "bird", "cat", "deer"),
+    *("dog", "frog", "horse", "ship", "truck"),
+)
+
+# The five confusions of CIFAR-10's asymmetric noise [Patrini 2017]: truck -> automobile,
+# bird -> airplane, deer -> horse, cat <-> dog.  For `bspml.noise.asymmetric(mapping=...)`.
+CIFAR10_CONFUSIONS = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}
+
+# CIFAR-100's superclasses and their five classes each.  Both lists of labels are alphabetical.
+_CIFAR100 = {
+    "aquatic_mammals": ("beaver", "dolphin", "otter", "seal", "whale"),
+    "fish": ("aquarium_fish", "flatfish", "ray", "shark", "trout"),
+    "flowers": ("orchid", "poppy", "rose", "sunflower", "tulip"),
+    "food_containers": ("bottle", "bowl", "can", "cup", "plate"),
+    "fruit_and_vegetables": ("apple", "mushroom", "orange", "pear", "sweet_pepper"),
+    "household_electrical_devices": ("clock", "keyboard", "lamp", "telephone", "television"),
+    "household_furniture": ("bed", "chair", "couch", "table", "wardrobe"),
+    "insects": ("bee", "beetle", "butterfly", "caterpillar", "cockroach"),
+    "large_carnivores": ("bear", "leopard", "lion", "tiger", "wolf"),
+    "large_man-made_outdoor_things": ("bridge", "castle", "house", "road", "skyscraper"),
+    "large_natural_outdoor_scenes": ("cloud", "forest", "mountain", "plain", "sea"),
+    "large_omnivores_and_herbivores": ("camel", "cattle", "chimpanzee", "elephant", "kangaroo"),
+    "medium_mammals": ("fox", "porcupine", "possum", "raccoon", "skunk"),
+    "non-insect_invertebrates": ("crab", "lobster", "snail", "spider", "worm"),
+    "people": ("baby", "boy", "girl", "man", "woman"),
+    "reptiles": ("crocodile", "dinosaur", "lizard", "snake", "turtle"),
+    "small_mammals": ("hamster", "mouse", "rabbit", "shrew", "squirrel"),
+    "trees": ("maple_tree", "oak_tree", "palm_tree", "pine_tree", "willow_tree"),
+    "vehicles_1": ("bicycle", "bus", "motorcycle", "pickup_truck", "train"),
+    "vehicles_2": ("lawn_mower", "rocket", "streetcar", "tank", "tractor"),
+}
+_SUPERCLASS_NAME = {name: group for group, names in _CIFAR100.items() for name in names}
+
+CIFAR100_CLASSES = tuple(sorted(_SUPERCLASS_NAME))
+CIFAR100_SUPERCLASSES = tuple(sorted(_CIFAR100))
+# (100,) int64, the superclass of each class, as positions; read-only.
+CIFAR100_SUPERCLASS_OF = np.array(
+    [CIFAR100_SUPERCLASSES.index(_SUPERCLASS_NAME[name]) for name in CIFAR100_CLASSES],
+    dtype=np.int64,
+)
+CIFAR100_SUPERCLASS_OF.flags.writeable = False
 
 _SIDE = 32
 _PIXELS = 3 * _SIDE * _SIDE  # bytes per image: red, green, blue, each row by row
@@ -127,8 +164,18 @@ def cifar10(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
 def cifar100(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
     """CIFAR-100 [Krizhevsky 2009]: 100 classes in 20 superclasses of five.
 
-    Arguments, order and errors as in `cifar10`.  `superclass_of` is what
-    `bspml.noise.sibling_flip` and `sibling_swap` take as groups.
+    `superclass_of` is what `bspml.noise.sibling_flip` and `sibling_swap` take as groups.
+
+    Args:
+        root: the unpacked folder, or the one that holds it.
+        split: "train" or "test".
+
+    Returns:
+        `ImageSplit`, in the order of the files, as `cifar10`.
+
+    Raises:
+        InputError: another split.
+        DataError: as `cifar10`, or a class under another superclass.
     """
     pixels, labels = _load(root, split, CIFAR100_VERSIONS, "CIFAR-100")
     fine = _checked(labels[:, 1], 100, root, "CIFAR-100")
@@ -175,17 +222,11 @@ def _find(root: Path, versions: tuple[_Version, ...], name: str) -> tuple[_Versi
 
 
 def _read(path: Path) -> bytes:
-    if is_special(path):
-        raise DataError(f"{path}: is a pipe or a device, not a file of CIFAR. Remove it.")
-    try:
-        return path.read_bytes()
-    except FileNotFoundError as err:
-        raise DataError(
-            f"{path}: is missing, while other files of the data set are there. Unpack the whole "
-            "archive again."
-        ) from err
-    except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+    missing = (
+        "is missing, while other files of the data set are there. Unpack the whole archive again."
+    )
+    with open_regular(path, "a file of CIFAR", missing=missing) as file:
+        return file.read()
 
 
 def _binary(path: Path, rows: int, version: _Version) -> _Content:
@@ -211,7 +252,7 @@ def _pickled(path: Path, rows: int, version: _Version) -> _Content:
             f"{version.archive} again, or use the binary version."
         )
     try:
-        content = cifar_pickle.loads(data)
+        content = array_pickles.loads(data)
         names = ("coarse_labels", "fine_labels") if version.columns == 2 else ("labels",)
         pixels = np.asarray(content["data"])
         labels = np.stack([np.asarray(content[name]) for name in names], axis=1)

@@ -2,7 +2,7 @@
 
 Read from the published files: `CIFAR-10_human.pt`, `CIFAR-100_human.pt`, their `.npy` twins, or a
 plain `.npy` array of labels.  Neither format may run code: `.pt` is loaded with
-`weights_only=True`, and both build arrays with `cifar_pickle` alone.
+`weights_only=True`, and both build arrays with `array_pickles` alone.
 
 Order: the `.pt` files follow CIFAR's own files, as `cifar10`, `cifar100` and torchvision do.  The
 files called `..._human_ordered.npy` follow TensorFlow's data sets instead; give `order`, the
@@ -17,15 +17,16 @@ import os
 import pickle
 from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from bspml.data.sets import cifar_pickle
+from bspml.data import array_pickles
 from bspml.errors import DataError, InputError, MissingDependencyError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice, encode_labels
 
 # Our names of the label sets -> the keys in the files.  CIFAR-100N's .npy spells its key otherwise.
@@ -207,20 +208,14 @@ def _read(path: Path) -> Any:
         raise DataError(
             f"{path}: cannot tell its format; expected CIFAR-N's labels as {' or '.join(readers)}."
         )
-    if not path.is_file() or is_special(path):
-        raise DataError(
-            f"{path}: no such file. The labels are CIFAR-10_human.pt and CIFAR-100_human.pt of "
-            "github.com/UCSC-REAL/cifar-10-100n (research use only)."
-        )
-    try:
-        content = readers[path.suffix.lower()](path)
-    except MissingDependencyError:
-        raise
-    except (Exception, MemoryError) as err:  # damage shows as anything
-        reason = str(err).splitlines()[0] if str(err) else type(err).__name__
-        raise DataError(
-            f"{path}: cannot be read as {path.suffix} of labels ({reason:.200})."
-        ) from err
+    missing = (
+        "no such file. The labels are CIFAR-10_human.pt and CIFAR-100_human.pt of "
+        "github.com/UCSC-REAL/cifar-10-100n (research use only)."
+    )
+    # Damage shows as anything.
+    kind = f"{path.suffix} of labels"
+    with open_regular(path, kind, missing=missing, faults=(Exception,)) as file:
+        content = readers[path.suffix.lower()](file)
     if not isinstance(content, dict | np.ndarray):
         raise DataError(
             f"{path}: must hold a dictionary of label sets, or an array; got "
@@ -229,14 +224,14 @@ def _read(path: Path) -> Any:
     return content
 
 
-def _torch_file(path: Path) -> Any:
+def _torch_file(file: BufferedReader) -> Any:
     if torch.__version__ < "2.6":  # compares as a version
         raise MissingDependencyError(
-            f"{path}: safe loading of numpy arrays needs torch 2.6; this is {torch.__version__}. "
-            "`pip install -U torch`, or save the labels as .npy."
+            f"{file.name}: safe loading of numpy arrays needs torch 2.6; this is "
+            f"{torch.__version__}. `pip install -U torch`, or save the labels as .npy."
         )
     with _only_arrays_allowed():
-        content = cifar_pickle.finished(torch.load(path, map_location="cpu", weights_only=True))
+        content = array_pickles.finished(torch.load(file, map_location="cpu", weights_only=True))
     return content.numpy() if isinstance(content, torch.Tensor) else content
 
 
@@ -244,29 +239,28 @@ def _torch_file(path: Path) -> Any:
 def _only_arrays_allowed() -> Iterator[None]:
     """For as long as this lasts, numpy's names mean the stand-ins to `weights_only`.
 
-    To allow numpy's own classes would be to allow `ndarray` over raw bytes, see `cifar_pickle`.
+    To allow numpy's own classes would be to allow `ndarray` over raw bytes, see `array_pickles`.
     """
     kept = torch.serialization.get_safe_globals()  # what the user allowed may go by the same names
     torch.serialization.clear_safe_globals()
     try:
-        with torch.serialization.safe_globals(cifar_pickle.TORCH_STAND_INS):
+        with torch.serialization.safe_globals(array_pickles.TORCH_STAND_INS):
             yield
     finally:
         torch.serialization.add_safe_globals(kept)
 
 
-def _numpy_file(path: Path) -> Any:
-    with path.open("rb") as file:
-        version = np.lib.format.read_magic(file)
-        header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, _, dtype = header(file)
-        if not dtype.hasobject:
-            file.seek(0)
-            return np.load(file, allow_pickle=False)
-        content = cifar_pickle.loads(file.read())
+def _numpy_file(file: BufferedReader) -> Any:
+    version = np.lib.format.read_magic(file)
+    header = {
+        (1, 0): np.lib.format.read_array_header_1_0,
+        (2, 0): np.lib.format.read_array_header_2_0,
+    }[version]
+    shape, _, dtype = header(file)
+    if not dtype.hasobject:
+        file.seek(0)
+        return np.load(file, allow_pickle=False)
+    content = array_pickles.loads(file.read())
     # numpy pickles a dictionary as an array without dimensions that holds it.
     if shape == () and isinstance(content, list) and len(content) == 1:
         return content[0]

@@ -12,7 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from bspml.data.images import find_images
-from bspml.data.retrieval import RetrievalData, RetrievalSplit, half_of_classes
+from bspml.data.retrieval import (
+    COMBINATIONS,
+    NAMES,
+    RetrievalData,
+    RetrievalSplit,
+    half_of_classes,
+)
 from bspml.errors import DataError
 from bspml.words import counted
 
@@ -35,7 +41,7 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
     base = Path(root)
     if not base.is_dir():
         raise DataError(f"{root}: no such folder of images.")
-    names = [name for name in ("train", "test", "query", "gallery") if (base / name).is_dir()]
+    names = [name for name in NAMES if (base / name).is_dir()]
     if not names:
         everything = _split(base, "", "train", content)
         if len(everything.classes) < 2:
@@ -47,7 +53,7 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
         return RetrievalData(
             "folder", everything.part("train", trains), everything.part("test", ~trains)
         )
-    if names not in (["train", "test"], ["train", "query", "gallery"]):
+    if names not in COMBINATIONS:
         raise DataError(
             f"{root}: has {', '.join(names)}; expected train and test, or train, query and "
             "gallery, or none of these but a folder per class."

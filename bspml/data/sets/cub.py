@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.lists import Row, column, locate, read_rows, refuse_repeats, safe_paths
+from bspml.data.annotations import Row, column, locate, read_rows, refuse_repeats, safe_paths
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 

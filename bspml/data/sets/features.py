@@ -14,17 +14,16 @@ Without splits in a single file, the first half of the classes trains.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from pathlib import Path
 
 import numpy as np
 import torch
 
-from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split
 from bspml.errors import DataError
-from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
+from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
 
 SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder, with --root."
 
@@ -44,9 +43,9 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
     path = Path(root)
     if not path.is_dir():
         return by_split("features", _read(path, "train"), _splits(path), path)
-    files = {name: _file(path, name) for name in ("train", "test", "query", "gallery")}
+    files = {name: _file(path, name) for name in NAMES}
     found = {name: file for name, file in files.items() if file is not None}
-    if list(found) not in (["train", "test"], ["train", "query", "gallery"]):
+    if list(found) not in COMBINATIONS:
         raise DataError(
             f"{path}: has features of {', '.join(found) or 'no split'}; expected train and test, "
             "or train, query and gallery, such as train.npz and test.npz."
@@ -65,13 +64,10 @@ def _file(folder: Path, name: str) -> Path | None:
 def _read(path: Path, name: str) -> RetrievalSplit:
     features = torch.from_numpy(read_embeddings(path))
     labels = read_labels(_label_file(path)).astype(str)
-    names = None
-    with contextlib.suppress(DataError):  # of an archive that holds other things, too
-        names = read_names(path)
     if len(labels) != len(features):
         raise DataError(f"{path}: has {len(features)} features, but {len(labels)} labels.")
-    fitting = tuple(names) if names is not None and len(names) == len(labels) else None
-    return RetrievalSplit(name, labels, features=features, given_names=fitting)
+    names = fitting_names(path, len(labels))
+    return RetrievalSplit(name, labels, features=features, given_names=names)
 
 
 def _label_file(path: Path) -> Path:

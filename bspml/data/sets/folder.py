@@ -9,11 +9,9 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import Dataset
 
-from bspml.data.images import SUFFIXES, find_images, read_image, to_mode, to_pixels
+from bspml.data.images import SUFFIXES, find_images, read_image, to_pixels
 from bspml.data.transforms import Whole
 from bspml.errors import DataError
-
-__all__ = ["SUFFIXES", "ImageFolder", "to_mode"]
 
 
 class ImageFolder(Dataset[Tensor]):

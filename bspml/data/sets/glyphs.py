@@ -27,7 +27,8 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bspml.errors import DataError, InputError
-from bspml.files.atomic import atomic_write, is_special
+from bspml.files.atomic import atomic_write
+from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice, check_whole
 
 FACES = (
@@ -179,15 +180,14 @@ def _cached(root: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 def _read(path: Path, key: str, size: int) -> tuple[np.ndarray, np.ndarray] | None:
     """The cached arrays, or None if the file is absent, damaged or another one's."""
     try:
-        if is_special(path):
-            raise OSError("a pipe or a device")
-        with np.load(path, allow_pickle=False) as file:  # zip members carry a CRC: flips show here
+        if not path.exists():
+            return None
+        # Zip members carry a CRC, so that flips show here; zip and npy raise what they like.
+        with open_regular(path, "glyphs", faults=(Exception,)) as file, np.load(file) as archive:
             # A member that is no array comes as bytes.
-            stored, points, pixels = (np.asarray(file[n]) for n in ("key", "points", "pixels"))
-    except FileNotFoundError:
-        return None
-    except Exception as err:  # zip and npy raise what they like on damage, MemoryError included
-        _log.warning("drawing the glyphs again: %s is damaged (%r)", path, err)
+            stored, points, pixels = (np.asarray(archive[n]) for n in ("key", "points", "pixels"))
+    except (DataError, OSError) as err:
+        _log.warning("drawing the glyphs again: %s", err)
         return None
     sound = (
         str(stored) == key

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.lists import (
+from bspml.data.annotations import (
     Row,
     column,
     image_root,

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bspml.data.annotations import locate
 from bspml.data.images import find_images
-from bspml.data.lists import locate
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import read_path_table
 from bspml.errors import DataError

@@ -16,15 +16,21 @@ from typing import Any
 
 import numpy as np
 
-from bspml.data.lists import Row, holding, safe_paths
-from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit, half_of_classes
+from bspml.data.annotations import Row, holding, safe_paths
+from bspml.data.retrieval import (
+    COMBINATIONS,
+    NAMES,
+    RetrievalData,
+    RetrievalSplit,
+    half_of_classes,
+)
 from bspml.errors import DataError
+from bspml.files.columns import LABEL_COLUMNS, check_texts
 from bspml.files.tables import read_texts
 
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder with --root."
 
 PATH_COLUMNS = ("path", "image", "file", "filename")
-LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
 
 _TABLES = ("labels.csv", "labels.tsv", "labels.parquet")
 _CORNERS = ("x1", "y1", "x2", "y2")
@@ -53,13 +59,14 @@ def read_path_table(
     columns = read_texts(path)
     column = _column(columns, PATH_COLUMNS, path, "paths")
     wanted = LABEL_COLUMNS if label_column is None else (label_column.lower(),)
-    labels = np.array(_column(columns, wanted, path, "labels"), dtype=str)
-    empty = [i for i, label in enumerate(labels) if not label.strip()]
-    if empty:
-        raise DataError(f"{path}: row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
+    labels = _column(columns, wanted, path, "labels")
+    try:
+        check_texts(labels)
+    except DataError as err:
+        raise DataError(f"{path}: {err}") from err
     everything = RetrievalSplit(
         "train",
-        labels,
+        np.array(labels, dtype=str),
         root=path.parent,
         paths=safe_paths([Row((text,), line) for line, text in enumerate(column, 2)], 0, path),
         boxes=_boxes(columns, path),
@@ -74,7 +81,13 @@ def read_path_table(
 def by_split(
     name: str, everything: RetrievalSplit, splits: list[str] | None, path: Path
 ) -> RetrievalData:
-    """`everything` by the split of each row, or by classes where there is none.
+    """Part `everything` by the split of each row, or by classes where there is none.
+
+    Args:
+        name: of the data set.
+        everything: all rows of the table.
+        splits: the split of each row, or None.
+        path: of the table, for messages.
 
     Raises:
         DataError: an unknown split, a part without rows, or queries without a gallery.
@@ -91,10 +104,8 @@ def by_split(
                 f"{int((found == unknown[0]).sum())} rows. Rename it or remove these rows."
             )
         parts = {name: found == name for name in NAMES if (found == name).any()}
-    if list(parts) not in (["train", "test"], ["train", "query", "gallery"]) or not all(
-        rows.any() for rows in parts.values()
-    ):
-        filled = [name for name, rows in parts.items() if rows.any()]
+    filled = [name for name, rows in parts.items() if rows.any()]
+    if filled not in COMBINATIONS:
         raise DataError(
             f"{path}: its rows are of {', '.join(filled) or 'no split'}; expected train and test, "
             "or train, query and gallery, or no column of splits and at least two classes."

@@ -6,33 +6,26 @@ keeps the labels it drew.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any
 
 import numpy as np
 import torch
 
 from bspml.data import noise
 from bspml.data.image_split import ImageSplit, held_out_rows
-from bspml.data.sets.cifar import cifar10, cifar100
+from bspml.data.sets.cifar import CIFAR10_CONFUSIONS, cifar10, cifar100
 from bspml.data.sets.cifar_n import cifar_n
-from bspml.data.sets.cifar_names import CIFAR10_CONFUSIONS
 from bspml.data.sets.digits import digits
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.experiment.config import ClassificationConfig
+from bspml.experiment.labels import read_given_labels
 from bspml.files.checkpoints import fingerprint
-from bspml.files.tables import read_labels
 from bspml.shapes import Tensor
 
 _VALIDATION_SHARE = 0.2
-
-
-class _Common(TypedDict):
-    """What every kind of noise takes."""
-
-    seed: int
-    exact: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,30 +161,23 @@ def _given(config: ClassificationConfig, train: ImageSplit) -> tuple[np.ndarray,
 def _plant(config: ClassificationConfig, train: ImageSplit) -> tuple[np.ndarray, np.ndarray]:
     """As `_given`, from the kind of noise by name."""
     settings, labels = config.noise, train.labels
-    rate, common = settings.rate, _Common(seed=config.noise_seed, exact=settings.exact)
-    per_class, keep_original = settings.per_class, settings.keep_original
+    common: dict[str, Any] = {"seed": config.noise_seed, "exact": settings.exact}
+    drawn: dict[str, Any] = {"keep_original": settings.keep_original}
+    classes = {"per_class": settings.per_class}
     if settings.kind == "uniform":
         # As numbers with a fraction: a wrong target is any number between the least and the most.
-        values = labels.astype(np.float32)
-        wrong = noise.targets(values, rate, keep_original=keep_original, **common)
+        wrong = noise.targets(labels.astype(np.float32), settings.rate, **common, **drawn)
         return wrong.targets, wrong.is_noisy
-    match settings.kind:
-        case "symmetric":
-            noisy = noise.symmetric(
-                labels, rate, per_class=per_class, keep_original=keep_original, **common
-            )
-        case "pair-flip":
-            noisy = noise.pair_flip(labels, rate, per_class=per_class, **common)
-        case "cifar10-pairs":
-            noisy = noise.asymmetric(labels, rate, mapping=CIFAR10_CONFUSIONS, **common)
-        case "sibling-flip":
-            noisy = noise.sibling_flip(
-                labels, rate, train.superclass_of, per_class=per_class, **common
-            )
-        case "sibling-swap":
-            noisy = noise.sibling_swap(labels, rate, train.superclass_of, **common)
-        case _:
-            raise AssertionError(settings.kind)
+    groups = {"groups": train.superclass_of}
+    kinds: dict[str, tuple[Callable[..., noise.NoisyLabels], dict[str, Any]]] = {
+        "symmetric": (noise.symmetric, classes | drawn),
+        "pair-flip": (noise.pair_flip, classes),
+        "cifar10-pairs": (noise.asymmetric, {"mapping": CIFAR10_CONFUSIONS}),
+        "sibling-flip": (noise.sibling_flip, classes | groups),
+        "sibling-swap": (noise.sibling_swap, groups),
+    }
+    plant, options = kinds[settings.kind]
+    noisy = plant(labels, settings.rate, **common, **options)
     return noisy.labels, noisy.is_noisy
 
 
@@ -209,13 +195,7 @@ def _read_given(config: ClassificationConfig, train: ImageSplit) -> np.ndarray:
             f"`noise.label_set` is {label_set!r}, but {Path(file).name} is no file of CIFAR-N with "
             "several sets of labels; leave it out."
         )
-    given = read_labels(file)
-    if len(given) != len(train):
-        raise DataError(
-            f"{file}: has {len(given)} labels; the training split of {config.data.name} has "
-            f"{len(train)} samples."
-        )
-    return _as_codes(given, train.classes, file)
+    return _as_codes(read_given_labels(file, config.data.name, len(train)), train.classes, file)
 
 
 def _as_codes(given: np.ndarray, classes: tuple[str, ...], file: str) -> np.ndarray:

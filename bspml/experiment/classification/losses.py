@@ -55,7 +55,15 @@ class SampleLoss(nn.Module):
             self.tau = RunningTau(tau, config.momentum)
 
     def forward(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, " B"]:
-        """(B,) losses of outputs (B, C) and classes (B,), or of numbers (B,) and numbers (B,)."""
+        """Compute the loss of each sample.
+
+        Args:
+            outputs: (B, C) logits, or (B,) numbers of a regression.
+            targets: (B,) classes, or numbers.
+
+        Returns:
+            (B,).
+        """
         config = self.config
         match config.name:
             case "superloss":
@@ -77,7 +85,15 @@ class SampleLoss(nn.Module):
 
     @torch.no_grad()
     def weights(self, outputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(N,) weight and (N,) trust in [0, 1] of each sample; see the head of this module."""
+        """Compute the weight and the trust of each sample; see the head of this module.
+
+        Args:
+            outputs: (N, C) logits, or (N,) numbers of a regression.
+            targets: (N,) classes, or numbers.
+
+        Returns:
+            (N,) weight, and (N,) trust in [0, 1].
+        """
         if self.config.name == "superloss":
             losses = plain_losses(self._base(outputs), outputs, targets)
             tau = self.tau.value.to(losses)
@@ -96,7 +112,15 @@ class SampleLoss(nn.Module):
 
     @torch.no_grad()
     def plain(self, outputs: Tensor, targets: Tensor) -> Float[Tensor, " N"]:
-        """(N,) cross-entropy, or the error of a regression, whatever is made of it."""
+        """Compute cross-entropy, or the error of a regression, whatever this loss makes of it.
+
+        Args:
+            outputs: (N, C) logits, or (N,) numbers of a regression.
+            targets: (N,) classes, or numbers.
+
+        Returns:
+            (N,).
+        """
         return plain_losses(self._base(outputs), outputs, targets)
 
     def _base(self, outputs: Tensor) -> str:
@@ -123,7 +147,20 @@ class SampleLoss(nn.Module):
 
 
 def plain_losses(name: str, outputs: Tensor, targets: Tensor) -> Float[Tensor, " B"]:
-    """(B,) of the loss ce, mse or smooth-l1, in float32 at least."""
+    """Compute a loss without any robustness, in float32 at least.
+
+    Args:
+        name: ce, mse or smooth-l1.
+        outputs: (B, C) logits for ce, else (B,) numbers.
+        targets: (B,) classes for ce, else numbers.
+
+    Returns:
+        (B,).
+
+    Example:
+        >>> plain_losses("mse", torch.tensor([1.0, 3.0]), torch.tensor([1.0, 1.0]))
+        tensor([0., 4.])
+    """
     if outputs.dtype != torch.float64:
         outputs = outputs.float()
     if name == "ce":

@@ -79,8 +79,3 @@ def make_network(
         return Standardised(network, mean, deviation)
     # Those of torchvision shift and scale by themselves.
     return Standardised(network, [0.0] * channels, [1.0] * channels)
-
-
-def one_thread_is_faster(config: ClassificationConfig) -> bool:
-    """Whether the steps of this network are shorter than the wait of two threads for each other."""
-    return config.network.name in ("mlp", "small-conv")

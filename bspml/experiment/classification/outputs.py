@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import time
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,46 +10,50 @@ from bspml.experiment.classification.data import TaskData
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.scoring import final_row
 from bspml.experiment.config import ClassificationConfig
-from bspml.files.atomic import atomic_write
 from bspml.files.cells import label_cells
-from bspml.files.run import EpochRecord, RunFolder, write_json, write_weights
-from bspml.files.versions import versions_of
+from bspml.files.delimited import write_table
+from bspml.files.run import (
+    SUSPECT_BELOW,
+    EpochRecord,
+    RunFolder,
+    WeightsTable,
+    write_weights,
+)
+from bspml.report import tables
+from bspml.report.tables import Results
 from bspml.shapes import Tensor
 
-Results = dict[str, dict[str, float | None]]
-
-_SUSPECT = 0.5
-_LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
+_SHARED = ("AUROC", "false alarms", "seconds")  # columns that a retrieval has, too
+LIBRARIES = ("torch", "numpy", "scikit-learn")  # that compute the results
 
 
 def final_results(
     records: Sequence[EpochRecord], config: ClassificationConfig, data: TaskData
 ) -> Results:
-    """{method: {column: value}}: see `final_row`; seconds of training.
+    """Return the final table: the columns of `final_row`, and seconds of training.
 
     Where it is known which labels are right also the AUROC of the detection, and as false alarms
-    the share of right labels trusted below 0.5.
+    the share of right labels trusted below `SUSPECT_BELOW`.
+
+    Args:
+        records: of every method.
+        config: the run's.
+        data: the run's.
+
+    Returns:
+        {method: {column: value}}.
     """
     results: Results = {}
-    judged = any(record.detection_auroc is not None for record in records)
-    known = any(record.false_alarm_rate is not None for record in records)
-    for method in dict.fromkeys(record.method for record in records):
-        own = [record for record in records if record.method == method]
-        history = [record.extra["scores"] for record in own if "scores" in record.extra]
+    for method, shared in tables.final_results(records).items():
+        measured = [r for r in records if r.method == method and "scores" in r.extra]
+        history = [record.extra["scores"] for record in measured]
         row = final_row(history, config.task == "regression", data.held_out)
-        if judged or known:
-            row["AUROC"] = own[-1].detection_auroc
-        if known:
-            row["false alarms"] = own[-1].false_alarm_rate
-        row["seconds"] = sum(record.seconds or 0.0 for record in own)
-        results[method] = row
+        results[method] = row | {name: shared[name] for name in _SHARED if name in shared}
     return results
 
 
-def write_samples(
-    folder: RunFolder, data: TaskData, loss: SampleLoss, outputs: Tensor
-) -> tuple[Tensor, Tensor]:
-    """weights.csv and predictions.csv: what the trained network makes of every training sample.
+def write_samples(folder: RunFolder, data: TaskData, loss: SampleLoss, outputs: Tensor) -> None:
+    """Write what the trained network makes of every training sample, in two tables.
 
     weights.csv holds the trust in [0, 1] (see `bspml.experiment.classification.losses`), as the
     audit and the report read it; predictions.csv the prediction, the probability of the given
@@ -63,20 +64,19 @@ def write_samples(
         data: the run's.
         loss: in the state of the end of the training.
         outputs: (N, C) or (N,), of the training images.
-
-    Returns:
-        (N,) weight and (N,) trust.
     """
     weight, trust = loss.weights(outputs, data.targets)
     given, true = _labels(data, data.targets), _labels(data, data.true_targets)
-    doubted = (trust < _SUSPECT).tolist()
+    doubted = (trust < SUSPECT_BELOW).tolist()
     write_weights(
         folder.weights,
-        given,
-        trust.double(),
-        flags=[["suspect"] if d else [] for d in doubted],
-        is_noisy=data.is_noisy,
-        true_labels=true,
+        WeightsTable(
+            given,
+            trust.double().numpy(),
+            flags=[["suspect"] if d else [] for d in doubted],
+            is_noisy=data.is_noisy.numpy(),
+            true_labels=true,
+        ),
     )
     columns = {"index": [str(i) for i in range(len(given))]}
     if data.classes:
@@ -89,31 +89,7 @@ def write_samples(
         columns["predicted"] = _numbers(outputs)
     columns["loss"] = _numbers(loss.plain(outputs, data.targets))
     columns["weight"] = _numbers(weight)
-    text = io.StringIO()
-    writer = csv.writer(text)  # RFC 4180: lines end in CR LF
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
-    atomic_write(folder.path / "predictions.csv", text.getvalue())
-    return weight, trust
-
-
-def write_summary(
-    folder: RunFolder, config: ClassificationConfig, data: TaskData, results: Results
-) -> None:
-    """summary.json, whose presence marks the run as complete."""
-    write_json(
-        folder.summary,
-        {
-            "name": config.name,
-            "task": config.task,
-            "held_out": data.held_out,
-            "results": results,
-            "true_noise_rate": data.noise_rate,
-            "estimated_noise_rate": None,
-            "finished": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
-            "versions": versions_of(_LIBRARIES),
-        },
-    )
+    write_table(folder.path / "predictions.csv", columns)
 
 
 def _labels(data: TaskData, targets: Tensor) -> np.ndarray:

@@ -24,9 +24,18 @@ Scores = dict[str, float | None]
 def predict(
     network: nn.Module, images: Tensor, batch_size: int, device: torch.device
 ) -> Float[Tensor, "N ..."]:
-    """(N, C) logits or (N,) numbers of uint8 images, in evaluation mode, on the CPU.
+    """Return what a network says of uint8 images, in evaluation mode.
 
     The network is in train mode afterwards.
+
+    Args:
+        network: on `device`; maps images in [0, 1] to outputs.
+        images: (N, channels, H, W) uint8.
+        batch_size: images per forward pass.
+        device: of the network.
+
+    Returns:
+        (N, C) logits or (N,) numbers, on the CPU.
     """
     network.eval()
     try:
@@ -40,7 +49,7 @@ def predict(
 
 
 def score(outputs: Tensor, test_outputs: Tensor, data: TaskData, truncation: float) -> Scores:
-    """Accuracies, or errors of a regression, on every part of the data; None: nothing there.
+    """Compute accuracies, or errors of a regression, on each part of the data; None: no such part.
 
     Classification, shares of 1: `held_out` (test images, or noisy validation); on the training
     images `clean` (subset with right labels), `noisy` (wrong labels reproduced), `noisy_true`
@@ -87,7 +96,7 @@ def _mean(values: Tensor) -> float | None:
 def final_row(
     history: list[Mapping[str, float | None]], regression: bool, held_out: str
 ) -> dict[str, float | None]:
-    """The final table's row of a method: best and last on held-out samples, then the last of all.
+    """Return a method's row of the final table: its best epoch on held-out samples, then its last.
 
     `best` looks at every measured epoch with the held-out labels in hand: it is the papers' figure,
     not a way to choose a model.

@@ -12,18 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from torch import nn
 
 from bspml.errors import CheckpointError, RunError
+from bspml.experiment.build import make_optimizer
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.config import ClassificationConfig
 from bspml.files.checkpoints import State
 from bspml.shapes import Tensor
-from bspml.trainers.state import faults_named
+from bspml.trainers.state import check_position, faults_named
 
 _PAD = 4  # pixels on every side before the random crop, as in [He 2016] and the papers here
 
@@ -175,9 +175,15 @@ class Trainer:
         Raises:
             CheckpointError: it is not the state of such a training.
         """
+        position = state.get("position")
+        if not isinstance(position, dict) or type(position.get("round")) is not int:
+            raise CheckpointError(
+                "holds no position of a classification training. Start the run anew."
+            )
         with faults_named():
-            position = dict(state["position"])
-            _check_position(position, self.steps_per_epoch, self.config.training.epochs)
+            full, done = self.steps_per_epoch, position["round"]
+            steps = done * full + position["step"]
+            check_position({**position, "steps": steps}, full, "epoch")
             self.network.load_state_dict(state["network"])
             self.optimizer.load_state_dict(state["optimizer"])
             self.loss.load_state_dict(state["loss"])
@@ -185,40 +191,17 @@ class Trainer:
             self.loss_sum.fill_(position["loss_sum"])
 
 
-def _check_position(position: dict[str, Any], full_round: int, epochs: int) -> None:
-    for key in ("round", "step", "full_round"):
-        if type(position[key]) is not int or position[key] < 0:
-            raise CheckpointError(
-                f"the checkpoint's `{key}` must be a whole number of at least 0; got "
-                f"{position[key]!r:.40}. Start the run anew."
-            )
-    if type(position["loss_sum"]) is not float or not math.isfinite(position["loss_sum"]):
-        raise CheckpointError(
-            f"the checkpoint's `loss_sum` must be a finite number; got "
-            f"{position['loss_sum']!r:.40}. Start the run anew."
-        )
-    if position["full_round"] != full_round or position["step"] >= full_round:
-        raise CheckpointError(
-            f"the checkpoint's position (step {position['step']} of {position['full_round']}) is "
-            f"impossible where an epoch has {full_round} steps. Resume with the configuration and "
-            "data of the run, or start it anew."
-        )
-
-
-def make_optimizer(config: ClassificationConfig, network: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser that the configuration names, over all parameters."""
-    settings = config.optimizer
-    common: dict[str, Any] = {"lr": settings.lr, "weight_decay": settings.weight_decay}
-    if settings.name == "sgd":
-        return torch.optim.SGD(network.parameters(), momentum=settings.momentum, **common)
-    kind = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
-    return kind(network.parameters(), **common)
-
-
 def crop_and_mirror(images: Tensor, draw: np.random.Generator) -> Tensor:
-    """Pad (B, channels, H, W) by 4 pixels of 0, crop each at random, mirror half of them.
+    """Pad images by 4 pixels of 0, crop each at random, mirror half of them.
 
     The augmentation of [He 2016] that both [Wang GR 2019] and [Wang IMAE 2019] use.
+
+    Args:
+        images: (B, channels, H, W).
+        draw: what is random.
+
+    Returns:
+        (B, channels, H, W).
     """
     n, _, height, width = images.shape
     top, left = (torch.from_numpy(draw.integers(0, 2 * _PAD + 1, (2, n)))).to(images.device)

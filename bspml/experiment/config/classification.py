@@ -8,22 +8,21 @@ setting that nothing would read is refused, not dropped.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from bspml.experiment.config.common import (
-    Count,
+    AtLeast2,
     DeviceName,
     FilePath,
-    Fraction,
-    Positive,
+    PlantedNoise,
+    Rising,
     RunName,
-    Section,
     Seed,
-    check_name,
-    check_planted,
-    fill_noise,
+    Threads,
+    one_of,
 )
 from bspml.experiment.config.names import (
     CLASS_LOSSES,
@@ -32,96 +31,72 @@ from bspml.experiment.config.names import (
     IMAGE_SETS,
     TARGET_NOISE,
     VALUE_LOSSES,
+    check_network,
 )
 from bspml.experiment.config.sample_loss import SampleLossConfig
 from bspml.experiment.config.schema import OptimizerConfig
+from bspml.trainers.settings import Count, Fraction, Positive, ReadBy, Section
 
 Task = Literal["classification", "regression"]
 
-# Kinds of noise that read a key; see `bspml.noise`.
-_NOISE_READS = {
-    "per_class": ("symmetric", "pair-flip", "sibling-flip"),
-    "keep_original": ("symmetric", "uniform"),
-}
+ClassifierName = Annotated[
+    str, AfterValidator(partial(check_network, names=CLASSIFIERS, families=("torchvision",)))
+]
+_BY_CLASS = ReadBy("kind", ("symmetric", "pair-flip", "sibling-flip"))
+_BY_DRAWS = ReadBy("kind", ("symmetric", "uniform"))
+_BY_NOISE = ReadBy("kind", tuple(k for k in (*CLASS_NOISE, *TARGET_NOISE) if k != "none"))
 
 
 class ImageSetConfig(Section):
     """Which images, how many of them, and whether the test split may be looked at."""
 
-    name: str = "digits"
+    name: Annotated[str, one_of(*IMAGE_SETS)] = "digits"
     root: FilePath | None = None  # folder with CIFAR's files; digits come with scikit-learn
-    subset: Annotated[int, Field(ge=2)] | None = None  # training samples kept; null: all
+    subset: AtLeast2 | None = None  # training samples kept; null: all
     validation: bool = False  # true: a noisy fifth of the training split takes the test's place
     augment: bool = False  # pad by 4 pixels, crop at random, mirror half of the images
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return check_name(value, IMAGE_SETS)
 
     @model_validator(mode="after")
     def _consistent(self) -> ImageSetConfig:
         if self.name == "digits" and self.root is not None:
             raise ValueError(
-                "`data.root` is given, but the digits are part of scikit-learn; leave it out, or "
-                "set data.name to cifar10 or cifar100"
+                "`root` is given, but the digits are part of scikit-learn; leave it out, or "
+                "set `name` to cifar10 or cifar100"
             )
         if self.name != "digits" and self.root is None:
             raise ValueError(
-                f"`data.root` must be the folder with the files of {self.name}; nothing is "
-                "downloaded"
+                f"`root` must be the folder with the files of {self.name}; nothing is downloaded"
             )
         if self.name == "digits" and self.augment:
             raise ValueError(
-                "`data.augment` mirrors images, and a mirrored digit is none; set it to false"
+                "`augment` mirrors images, and a mirrored digit is none; set it to false"
             )
         return self
 
 
-class TargetNoiseConfig(Section):
+class TargetNoiseConfig(PlantedNoise):
     """Wrong labels put into the training split, or a file that holds the labels to train on."""
 
-    kind: str = "symmetric"  # regression: uniform
-    rate: Fraction = 0.4  # share of labels changed
-    per_class: bool = False  # round(rate * N_c) of each class instead of round(rate * N) overall
-    keep_original: bool = False  # true: drawn from all classes or values, its own included
-    exact: bool = True  # false: each sample is changed with probability `rate`
+    label_files = ("labels_file",)
+
+    # Of regression: uniform.
+    kind: Annotated[str, one_of(*CLASS_NOISE, *TARGET_NOISE)] = "symmetric"
+    rate: Fraction = 0.4
+    per_class: Annotated[bool, _BY_CLASS] = False
+    # True: drawn from all classes or values, its own included.
+    keep_original: Annotated[bool, _BY_DRAWS] = False
+    # False: each sample is changed with probability `rate`.
+    exact: Annotated[bool, _BY_NOISE] = True
     seed: Seed | None = None  # null: the experiment's seed
     labels_file: FilePath | None = None  # labels to train on, such as those of CIFAR-N
-    label_set: str | None = None  # which labels of that file, where it holds several
-
-    @field_validator("kind")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return check_name(value, tuple(dict.fromkeys(CLASS_NOISE + TARGET_NOISE)))
-
-    @model_validator(mode="before")
-    @classmethod
-    def _resolve(cls, given: Any) -> Any:
-        return fill_noise(given, ("labels_file",))
+    # Which labels of that file, where it holds several.
+    label_set: Annotated[str | None, ReadBy("labels_file")] = None
 
     @model_validator(mode="after")
     def _consistent(self) -> TargetNoiseConfig:
-        check_planted(self.kind, self.rate, {"labels_file": self.labels_file})
-        if self.label_set is not None and self.labels_file is None:
-            raise ValueError(
-                "`noise.label_set` names labels inside `noise.labels_file`, which is null; give "
-                "the file, or leave both null"
-            )
-        for key, kinds in _NOISE_READS.items():
-            if getattr(self, key) and self.kind not in kinds:
-                raise ValueError(
-                    f"`noise.{key}` is true, but `noise.kind` {self.kind} does not read it "
-                    f"({' and '.join(kinds)} would); set it to false"
-                )
-        if not self.exact and self.kind == "none":
-            raise ValueError(
-                "`noise.exact` is false, but no noise is planted; set it to true, or name a kind "
-                "of noise"
-            )
         if self.per_class and not self.exact:
             raise ValueError(
-                "`noise.per_class` counts the changed samples of each class, and `noise.exact` "
+                "`per_class` counts the changed samples of each class, and `exact` "
                 "false draws each sample by itself; set one of them the other way"
             )
         return self
@@ -130,48 +105,26 @@ class TargetNoiseConfig(Section):
 class HeadConfig(Section):
     """The network that predicts the label, from scratch."""
 
-    name: str = "mlp"  # or torchvision:MODEL
-    hidden: Annotated[int, Field(ge=0, le=65_536)] = 256  # mlp: width of its layer; 0: linear
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        if value.startswith("torchvision:"):
-            return value
-        return check_name(value, (*CLASSIFIERS, "torchvision:MODEL"))
-
-    @model_validator(mode="after")
-    def _consistent(self) -> HeadConfig:
-        if self.name != "mlp" and self.hidden != HeadConfig.model_fields["hidden"].default:
-            raise ValueError(
-                f"`network.hidden` is {self.hidden}, but only the network mlp reads it; leave it "
-                "at 256"
-            )
-        return self
+    name: ClassifierName = "mlp"
+    # Width of the layer; 0: linear.
+    hidden: Annotated[int, Field(ge=0, le=65_536), ReadBy("name", ("mlp",))] = 256
 
 
 class ScheduleConfig(Section):
     """The learning rate over the training."""
 
     name: Literal["constant", "step", "cosine"] = "constant"
-    milestones: tuple[Count, ...] = Field(default=(), strict=False)  # step: iterations
+    # Iterations.
+    milestones: Annotated[
+        tuple[Count, ...], Field(strict=False), Rising, ReadBy("name", ("step",))
+    ] = ()
     factor: Annotated[float, Field(gt=0, le=1)] = 0.1  # step: the rate times this at each
 
     @model_validator(mode="after")
     def _consistent(self) -> ScheduleConfig:
         if self.name == "step" and not self.milestones:
             raise ValueError(
-                "`schedule.name` step needs `schedule.milestones`, in iterations, such as "
-                "[32000, 48000]"
-            )
-        if self.name != "step" and self.milestones:
-            raise ValueError(
-                f"`schedule.milestones` are given, but `schedule.name` is {self.name}; set it to "
-                "step"
-            )
-        if list(self.milestones) != sorted(set(self.milestones)):
-            raise ValueError(
-                f"`schedule.milestones` must rise without repeats; got {list(self.milestones)}"
+                "`name` step needs `milestones`, in iterations, such as [32000, 48000]"
             )
         return self
 
@@ -180,7 +133,7 @@ class FittingConfig(Section):
     """How long to train, and beside what."""
 
     epochs: Count = 60
-    batch_size: Annotated[int, Field(ge=2)] = 64
+    batch_size: AtLeast2 = 64
     # Train the plain loss too: ce, or the base of superloss; null: unless it is `loss.name` itself.
     baseline: bool | None = None
     relabel: bool = False  # then train afresh on the labels that the network predicts
@@ -207,7 +160,7 @@ class ClassificationConfig(Section):
     seed: Seed = 0
     device: DeviceName = "auto"  # auto, cpu, cuda, cuda:N or mps
     # On a CPU; null: one for mlp and small-conv, else as many as torch takes.
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    threads: Threads | None = None
     data: ImageSetConfig = ImageSetConfig()
     noise: TargetNoiseConfig = TargetNoiseConfig()
     network: HeadConfig = HeadConfig()
@@ -219,31 +172,31 @@ class ClassificationConfig(Section):
 
     @property
     def noise_seed(self) -> int:
-        """Seed of the label noise: its own, or the experiment's."""
+        """Return the seed of the label noise: its own, or the experiment's."""
         return self.seed if self.noise.seed is None else self.noise.seed
 
     @property
     def plain_loss(self) -> SampleLossConfig:
-        """The loss to compare with: what superloss is put around, else ce or mse."""
+        """Return the loss to compare with: what superloss is put around, else ce or mse."""
         default = "mse" if self.task == "regression" else "ce"
         return SampleLossConfig(name=self.loss.base or default)
 
     @property
     def has_baseline(self) -> bool:
-        """Whether the plain loss is trained too."""
+        """Say whether the plain loss is trained too."""
         wanted = self.training.baseline
         return self.loss != self.plain_loss if wanted is None else wanted
 
     @model_validator(mode="before")
     @classmethod
-    def _regression_defaults(cls, given: Any) -> Any:
-        """Noise on numbers is of another kind than on classes."""
-        if not isinstance(given, Mapping) or given.get("task") != "regression":
-            return given
-        noise = given.get("noise", {})
+    def _regression_defaults(cls, tree: Any) -> Any:
+        """Let the noise on numbers be uniform, unless the experiment says otherwise."""
+        if not isinstance(tree, Mapping) or tree.get("task") != "regression":
+            return tree
+        noise = tree.get("noise", {})
         if isinstance(noise, Mapping) and noise.get("labels_file") is None:
-            return {**given, "noise": {"kind": "uniform", **noise}}
-        return given
+            return {**tree, "noise": {"kind": "uniform", **noise}}
+        return tree
 
     @model_validator(mode="after")
     def _consistent(self) -> ClassificationConfig:

@@ -1,13 +1,15 @@
-"""What the sections of every kind of experiment are made of: types, names, and shared checks."""
+"""What the sections of every kind of experiment share: types of values, names, label noise."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, Field, model_validator
+
+from bspml.trainers.settings import Fraction, Section
 
 
 def _folder_name(value: str) -> str:
@@ -26,27 +28,20 @@ def _known_device(value: str) -> str:
     return value
 
 
-Fraction = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Whole = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
+def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
+    if list(values) != sorted(set(values)):
+        raise ValueError(f"must rise without repeats; got {list(values)}")
+    return values
+
+
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 RunName = Annotated[str, AfterValidator(_folder_name)]
 DeviceName = Annotated[str, AfterValidator(_known_device)]
-
-
-class Section(BaseModel):
-    """A group of keys: frozen, no unknown keys, no silent conversions (true is not 1)."""
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        validate_default=True,
-    )
+Width = Annotated[int, Field(ge=1, le=65_536)]
+Threads = Annotated[int, Field(ge=1, le=1024)]
+AtLeast2 = Annotated[int, Field(ge=2)]
+Rising = AfterValidator(_rising)
 
 
 class UnknownNameError(ValueError):
@@ -58,39 +53,61 @@ class UnknownNameError(ValueError):
 
 
 def check_name(value: str, names: tuple[str, ...]) -> str:
-    """Refuse a `value` outside `names`; pydantic turns the ValueError into a finding."""
+    """Refuse a `value` outside `names`; pydantic turns the ValueError into a finding.
+
+    Args:
+        value: what came.
+        names: what exists.
+    """
     if value not in names:
         raise UnknownNameError(value, names)
     return value
 
 
-def fill_noise(given: Any, files: Sequence[str]) -> Any:
-    """What a section of noise leaves open: labels from a file are not planted, none has no rate."""
-    if not isinstance(given, Mapping):
-        return given
-    filled = dict(given)
-    if any(filled.get(file) is not None for file in files):
-        filled.setdefault("kind", "none")
-    if filled.get("kind") == "none":
-        filled.setdefault("rate", 0.0)
-    return filled
+def one_of(*names: str) -> AfterValidator:
+    """Return the check that a value is one of the names, for `Annotated[str, one_of(...)]`."""
+    return AfterValidator(lambda value: check_name(value, tuple(dict.fromkeys(names))))
 
 
-def check_planted(kind: str, rate: float, files: Mapping[str, str | None]) -> None:
-    """Refuse a rate without a kind of noise, and labels from more than one source."""
-    if kind == "none" and rate > 0:
-        raise ValueError(
-            f"`noise.rate` is {rate:g}, but `noise.kind` is none; "
-            "set noise.rate to 0, or name a kind of noise"
-        )
-    given = [name for name, file in files.items() if file is not None]
-    if len(given) > 1:
-        raise ValueError(
-            f"{' and '.join(f'`noise.{name}`' for name in given)} both give the labels; set one "
-            "to null"
-        )
-    if given and kind != "none":
-        raise ValueError(
-            f"`noise.{given[0]}` already gives the labels; `noise.kind` {kind} would "
-            "change them once more; set noise.kind to none"
-        )
+class PlantedNoise(Section):
+    """Wrong labels put into the training split, or a file that holds the labels to train on."""
+
+    label_files: ClassVar[tuple[str, ...]] = ()  # keys that name a file of labels
+
+    kind: str = "symmetric"
+    rate: Fraction  # share of labels changed
+    # round(rate * N_c) samples of each class instead of round(rate * N) overall.
+    per_class: bool = False
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, tree: Any) -> Any:
+        """Plant nothing into labels from a file, and let no noise have no rate."""
+        if not isinstance(tree, Mapping):
+            return tree
+        filled = dict(tree)
+        if any(filled.get(file) is not None for file in cls.label_files):
+            filled.setdefault("kind", "none")
+        if filled.get("kind") == "none":
+            filled.setdefault("rate", 0.0)
+        return filled
+
+    @model_validator(mode="after")
+    def _one_source(self) -> PlantedNoise:
+        if self.kind == "none" and self.rate > 0:
+            raise ValueError(
+                f"`rate` is {self.rate:g}, but `kind` is none; set `rate` to 0, or name a kind of "
+                "noise"
+            )
+        files = [name for name in self.label_files if getattr(self, name) is not None]
+        if len(files) > 1:
+            raise ValueError(
+                f"{' and '.join(f'`{name}`' for name in files)} both give the labels; set one to "
+                "null"
+            )
+        if files and self.kind != "none":
+            raise ValueError(
+                f"`{files[0]}` already gives the labels; `kind` {self.kind} would change them "
+                "once more; set `kind` to none"
+            )
+        return self

@@ -2,78 +2,65 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
-from bspml.experiment.config.common import Count, Fraction, NotNegative, Positive, Section
+from bspml.trainers.settings import (
+    AutoSettings,
+    Count,
+    Fraction,
+    Growth,
+    NotNegative,
+    PaperSettings,
+    Positive,
+    ReadBy,
+    Rule,
+    Search,
+    Section,
+    Solver,
+    Statistics,
+    Warmup,
+    keywords_of,
+    section_of,
+)
 
 __all__ = ["CurriculumConfig"]
 
+_AUTO, _PAPER = AutoSettings(), PaperSettings()
+_BY_AUTO, _BY_PAPER = ReadBy("preset", ("auto",)), ReadBy("preset", ("paper",))
+
 
 class CurriculumConfig(Section):
-    """How the sample weights follow the network."""
+    """How the sample weights follow the network: the keys of both presets in one list."""
 
     preset: Literal["auto", "paper"] = "auto"
-    age: Positive | None = None  # the paper's lambda at the start
-    age_growth: Annotated[float, Field(ge=1)] = 1.1  # its multiplier c; our choice
-    age_max: float | None = None  # lambda_inf; null: no limit
-    balance: NotNegative = 1.0  # the paper's mu; our choice
-    statistics: Literal["unweighted", "weighted"] = "unweighted"  # xi as printed, or under weights
-    target_maw: Fraction | None = None  # in place of an age: mean class weight to hold
-    rule: Literal["threshold", "quadratic"] = "threshold"
-    warmup: Literal["features", "cross-fit"] | None = None  # null: by whether weights are given
-    warmup_epochs: Count = 2  # on each half, where the warm-up is cross-fitted
-    reset: bool = True  # start the network afresh after the warm-up
-    solver: Literal["coordinate", "doubly-stochastic"] = "coordinate"
+    age: Annotated[Positive | None, _BY_PAPER] = _PAPER.age  # the paper's lambda at the start
+    age_growth: Annotated[Growth, ReadBy("age")] = _PAPER.age_growth  # its multiplier c
+    age_max: Annotated[float | None, ReadBy("age")] = _PAPER.age_max  # lambda_inf; null: no limit
+    balance: NotNegative = _PAPER.balance  # the paper's mu; our choice
+    # xi as printed, or under the weights.
+    statistics: Annotated[Statistics, _BY_PAPER] = _PAPER.statistics
+    # In place of an age: mean class weight to hold.
+    target_maw: Annotated[Fraction | None, _BY_PAPER] = _PAPER.target_maw
+    rule: Annotated[Rule, _BY_AUTO] = _AUTO.rule
+    warmup: Annotated[Warmup | None, _BY_AUTO] = None  # null: by whether weights are given
+    # On each half, where the warm-up is cross-fitted.
+    warmup_epochs: Annotated[Count, _BY_AUTO] = _AUTO.warmup_rounds
+    reset: Annotated[bool, _BY_AUTO] = _AUTO.reset  # start the network afresh after the warm-up
+    solver: Solver = _PAPER.solver
     embeddings: Literal["fresh", "collected"] = "fresh"
-    search: Literal["auto", "exact", "neighbours"] = "auto"  # auto: exact below 200,000 samples
-    statistics_error: Positive | None = None  # by neighbours: largest error; null: 1e-3 or 2e-2
+    search: Search = _PAPER.search  # auto: exact below 200,000 samples
+    # By neighbours: largest error; null: 1e-3 or 2e-2.
+    statistics_error: Positive | None = _PAPER.statistics_error
 
     @model_validator(mode="after")
     def _consistent(self) -> CurriculumConfig:
-        (_check_paper if self.preset == "paper" else _check_auto)(self)
+        if self.preset == "paper":
+            section_of(PaperSettings, self.keywords()).check_pace()
         return self
 
-
-def _check_paper(curriculum: CurriculumConfig) -> None:
-    """The paper prints no first age, so the user gives one, or the mean weight to aim at."""
-    if curriculum.age is None and curriculum.target_maw is None:
-        raise ValueError(
-            "`curriculum.preset` paper needs `curriculum.age` or `curriculum.target_maw`: the "
-            "paper prints neither; curriculum.target_maw=0.7 suits 30 % wrong labels"
-        )
-    if curriculum.age is not None and curriculum.target_maw is not None:
-        raise ValueError(
-            "`curriculum.age` and `curriculum.target_maw` exclude each other (the target sets the "
-            "age); leave one of them null"
-        )
-    _refuse_unused(curriculum, ("rule", "warmup", "warmup_epochs", "reset"), "preset auto")
-    if curriculum.target_maw is not None:
-        _refuse_unused(curriculum, ("age_growth", "age_max"), "a given `curriculum.age`")
-    if None not in (curriculum.age, curriculum.age_max) and curriculum.age_max < curriculum.age:  # type: ignore[operator]
-        raise ValueError(
-            f"`curriculum.age_max` must be at least `curriculum.age`, {curriculum.age:g}; "
-            f"got {curriculum.age_max:g}"
-        )
-
-
-def _check_auto(curriculum: CurriculumConfig) -> None:
-    _refuse_unused(
-        curriculum, ("age", "age_growth", "age_max", "target_maw", "statistics"), "preset paper"
-    )
-
-
-def _refuse_unused(curriculum: CurriculumConfig, keys: tuple[str, ...], used_by: str) -> None:
-    """A value other than the default that nothing would read is refused."""
-    for key in keys:
-        value, default = getattr(curriculum, key), CurriculumConfig.model_fields[key].default
-        if value != default:
-            value, default = (
-                "null" if v is None else str(v).lower() if isinstance(v, bool) else v
-                for v in (value, default)
-            )
-            raise ValueError(
-                f"`curriculum.{key}` is {value}, but only {used_by} reads it; "
-                f"leave it at {default}, or change what it depends on"
-            )
+    def keywords(self) -> dict[str, Any]:
+        """Return what the preset reads, as keywords of `SelfPacedCurriculum`."""
+        section = PaperSettings if self.preset == "paper" else AutoSettings
+        return keywords_of(section, self)

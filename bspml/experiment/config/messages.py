@@ -1,8 +1,7 @@
-"""Pydantic's list of findings as the one line a person can act on."""
+"""Turn pydantic's list of findings into the one line that tells the user what to change."""
 
 from __future__ import annotations
 
-import difflib
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
@@ -12,6 +11,8 @@ from pydantic import BaseModel, ValidationError
 
 from bspml.experiment.config.common import UnknownNameError
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
+from bspml.trainers.settings import qualified, takes
+from bspml.words import did_you_mean
 
 Location = tuple[int | str, ...]
 
@@ -39,6 +40,8 @@ _EXPECTED = {
     "model_type": "a section of `key: value` lines",
     "model_attributes_type": "a section of `key: value` lines",
 }
+# What other formats write for true and false.
+_TRUTH = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
 
 
 def describe(
@@ -47,7 +50,7 @@ def describe(
     origin: Mapping[str, str],
     root: type[BaseModel] = Config,
 ) -> str:
-    """The first finding as 'source: what is wrong', and how many more there are.
+    """Return the first finding as 'source: what is wrong', and how many more there are.
 
     Unknown keys come first: a misspelt key is often why something else is missing.
 
@@ -73,15 +76,19 @@ def _sentence(finding: Any, root: type[BaseModel]) -> str:
     if kind == "extra_forbidden":
         return unknown_key(location, root)
     if kind == "value_error":
-        cause = context["error"]
+        cause, text = context["error"], str(context["error"]).removesuffix(".")
+        section = _model([str(part) for part in location], root)
         # Checks across keys name the keys themselves.
-        text = str(cause) if str(cause).startswith("`") else f"{key} {cause}"
-        near = nearest(cause.value, cause.names) if isinstance(cause, UnknownNameError) else ""
-        return text + near
+        if section is not None and location:
+            return qualified(text, section, f"{_dotted(location)}.")
+        near = did_you_mean(cause.value, cause.names) if isinstance(cause, UnknownNameError) else ""
+        return (text if text.startswith("`") else f"{key} {text}") + near
     if kind == "literal_error":
-        names = _choices(location, root)
-        near = nearest(value, names)
-        return f"{key} must be one of {', '.join(names)}; got {shown(value)}{near}"
+        section = _model([str(part) for part in location[:-1]], root)
+        assert section is not None
+        must = takes(section, str(location[-1]))
+        near = did_you_mean(value, must.removeprefix("one of ").split(", "))
+        return f"{key} must be {must}; got {shown(value)}{near}"
     expected = _EXPECTED.get(kind)
     bounds = {k: f"{v:g}" if isinstance(v, float) else v for k, v in context.items()}
     expected = expected.format(**bounds) if expected else finding["msg"]
@@ -89,37 +96,38 @@ def _sentence(finding: Any, root: type[BaseModel]) -> str:
 
 
 def unknown_key(location: Sequence[int | str], root: type[BaseModel] = Config) -> str:
-    """'unknown key `loss.marign`; did you mean `margin`?', or where that key lives."""
+    """Return 'unknown key `loss.marign`', and the nearest key, or where that key lives.
+
+    Args:
+        location: the key's path.
+        root: the kind of experiment.
+
+    Example:
+        >>> unknown_key(["loss", "alhpa"])
+        'unknown key `loss.alhpa`; did you mean `alpha`?'
+    """
     *parents, last = (str(part) for part in location)
     valid = list(valid_keys(parents, root))
     text = f"unknown key `{_dotted(location)}`"
-    close = nearest(last, valid)
-    if close:
-        return text + close
     homes = [dotted for dotted in _all_keys(root) if dotted.split(".")[-1] == last]
-    if homes:
-        return f"{text}; did you mean `{homes[0]}`?"
+    near = did_you_mean(last, valid) or did_you_mean(".".join(homes[:1]), homes)
+    if near:
+        return text + near
     if not valid and parents[0] not in valid_keys((), root):
         sections = [
             name
             for name in valid_keys((), root)
             if valid_keys((name,), root) or name in OPEN_SECTIONS
         ]
-        listed = nearest(parents[0], sections) or f"; sections are {', '.join(sections)}"
+        listed = did_you_mean(parents[0], sections) or f"; sections are {', '.join(sections)}"
         return f"{text}: no section `{parents[0][:60]}`{listed}"
     if not valid:
         return f"{text}; `{'.'.join(parents)}` holds a single value"
     return f"{text}; valid here: {', '.join(valid)}"
 
 
-def nearest(value: Any, names: Sequence[str]) -> str:
-    """'; did you mean `x`?' for the nearest of `names`, or nothing."""
-    found = difflib.get_close_matches(str(value)[:100].lower(), names, n=1)
-    return f"; did you mean `{found[0]}`?" if found else ""
-
-
 def shown(value: Any) -> str:
-    """`value` as YAML would say it, short, however large or deeply nested it is."""
+    """Return `value` as YAML would say it, short, however large or deeply nested it is."""
     if value is None:
         return "nothing (null)"
     if isinstance(value, bool):
@@ -135,10 +143,8 @@ def _hint(kind: str, value: Any, location: Location) -> str:
         return f"; write {value:.0f}"
     if kind == "tuple_type" and isinstance(value, int):
         return f"; write [{value}]"
-    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("yes", "on", "1"):
-        return "; write true"
-    if kind == "bool_type" and isinstance(value, str) and value.lower() in ("no", "off", "0"):
-        return "; write false"
+    if kind == "bool_type" and isinstance(value, str) and value.lower() in _TRUTH:
+        return f"; write {_TRUTH[value.lower()]}"
     return ""
 
 
@@ -156,7 +162,12 @@ def _model(parents: Sequence[str], root: type[BaseModel]) -> type[BaseModel] | N
 
 
 def valid_keys(parents: Sequence[str], root: type[BaseModel] = Config) -> Sequence[str]:
-    """The keys of the section `parents`; of the experiment for (); none for a single value."""
+    """Return the keys of a section, none for a single value.
+
+    Args:
+        parents: the path of the section; () is the experiment itself.
+        root: the kind of experiment.
+    """
     model = _model(parents, root)
     return () if model is None else tuple(model.model_fields)
 
@@ -166,17 +177,3 @@ def _all_keys(root: type[BaseModel]) -> list[str]:
     return [f"{section}.{key}" for section in sections for key in valid_keys((section,), root)] + [
         *sections
     ]
-
-
-def _choices(location: Location, root: type[BaseModel]) -> list[str]:
-    """The names a Literal field allows."""
-    *parents, key = (str(part) for part in location)
-    model = _model(parents, root)
-    assert model is not None
-    return _literals(model.model_fields[key].annotation)
-
-
-def _literals(annotation: Any) -> list[str]:
-    arguments = getattr(annotation, "__args__", ())
-    names = [a for a in arguments if isinstance(a, str)]
-    return names or [name for a in arguments for name in _literals(a)]

@@ -1,4 +1,4 @@
-"""Names that exist.  A new one is added here and where it is built."""
+"""Names that a configuration can use.  A new one is added here and where it is built."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from bspml.experiment.config.common import check_name
 
 # --- metric learning ------------------------------------------------------------------------------
 
+OWN_DATA = ("folder", "table", "features")  # the user's: nobody knows which labels are right
 DATASETS = (
     *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
-    *("folder", "table", "features"),
+    *OWN_DATA,
 )
-OWN_DATA = ("folder", "table", "features")  # a person's own: nobody knows which labels are right
 NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
 FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
 NOISE_KINDS = (
@@ -28,9 +28,15 @@ CLASS_LOSSES = ("ce", "mae", "gce", "truncated-gce", "imae", "gr", "superloss")
 VALUE_LOSSES = ("mse", "smooth-l1", "superloss")
 
 
-def check_network(value: str, names: tuple[str, ...]) -> str:
-    """Refuse what is neither among `names` nor FAMILY:MODEL."""
+def check_network(value: str, names: tuple[str, ...], families: tuple[str, ...] = FAMILIES) -> str:
+    """Refuse what is neither among `names` nor FAMILY:MODEL.
+
+    Args:
+        value: what came.
+        names: networks of this package.
+        families: packages whose networks are taken too.
+    """
     family, colon, model = value.partition(":")
-    if family in FAMILIES and colon and model:
+    if family in families and colon and model:
         return value
-    return check_name(value, (*names, *(f"{family}:MODEL" for family in FAMILIES)))
+    return check_name(value, (*names, *(f"{family}:MODEL" for family in families)))

@@ -18,10 +18,11 @@ from ruamel.yaml.error import YAMLError
 
 from bspml.errors import ConfigError
 from bspml.experiment.config.classification import ClassificationConfig
-from bspml.experiment.config.messages import describe, nearest, shown, unknown_key, valid_keys
+from bspml.experiment.config.messages import describe, shown, unknown_key, valid_keys
 from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular
+from bspml.words import did_you_mean
 
 COMMAND_LINE = "command line"
 METRIC_LEARNING = "metric-learning"  # the task of a file that names none
@@ -63,7 +64,19 @@ def load_config(
 def load_experiment(
     path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()
 ) -> Config | ClassificationConfig:
-    """As `load_config`, for every `task`: metric-learning (or none), classification, regression."""
+    """Read an experiment of any `task`: metric-learning (or none), classification, regression.
+
+    Args:
+        path: a YAML file, or None for the defaults.
+        overrides: as those of `load_config`.
+
+    Raises:
+        ConfigError: as `load_config`.
+
+    Example:
+        >>> load_experiment(overrides=["task=regression"]).noise.kind
+        'uniform'
+    """
     source = "defaults" if path is None else str(path)
     tree: dict[Any, Any] = {} if path is None else _read_file(Path(path))
     origin: dict[str, str] = {}
@@ -84,7 +97,20 @@ def load_experiment(
 def config_from_mapping(
     tree: Mapping[Any, Any], source: str = "config", origin: Mapping[str, str] | None = None
 ) -> Config:
-    """Validate a nested mapping; `source` and `origin` {dotted key: source} name the culprit."""
+    """Validate a nested mapping.
+
+    Args:
+        tree: {section: {key: value}}.
+        source: where it comes from, for messages.
+        origin: {dotted key: source} of keys that come from elsewhere.
+
+    Raises:
+        ConfigError: one line with the source, the key, what was expected and what came.
+
+    Example:
+        >>> config_from_mapping({"noise": {"rate": 0.1}}).noise.rate
+        0.1
+    """
     return _validated(Config, tree, source, origin or {})
 
 
@@ -98,7 +124,7 @@ def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[Classifi
         names = (METRIC_LEARNING, *TASKS)
         raise ConfigError(
             f"{source}: `task` must be one of {', '.join(names)}; got {shown(task)}"
-            f"{nearest(task, names)}"
+            f"{did_you_mean(task, names)}"
         )
     return ClassificationConfig
 
@@ -113,7 +139,12 @@ def _validated(
 
 
 def dump_config(config: BaseModel) -> str:
-    """The complete experiment as YAML; `load_config` of it gives an equal `Config`."""
+    """Return the complete experiment as YAML; `load_config` of it gives an equal `Config`.
+
+    Example:
+        >>> print(dump_config(load_config()).splitlines()[0])
+        name: glyphs
+    """
     # In JSON mode tuples are lists, which is how YAML knows them.
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
@@ -124,17 +155,9 @@ def dump_config(config: BaseModel) -> str:
 
 
 def _read_file(path: Path) -> dict[Any, Any]:
-    if is_special(path):
-        raise ConfigError(f"{path}: is a pipe or a device; give a YAML file")
-    try:
-        with path.open("rb") as file:
-            raw = file.read(_MAX_BYTES + 1)
-    except FileNotFoundError:
-        raise ConfigError(f"{path}: no such file{_near_file(path)}") from None
-    except IsADirectoryError:
-        raise ConfigError(f"{path}: is a folder; give a YAML file in it") from None
-    except OSError as err:
-        raise ConfigError(f"{path}: cannot be read ({err.strerror or err})") from None
+    missing = f"no such file{_near_file(path)}"
+    with open_regular(path, "a YAML file", ConfigError, missing=missing) as file:
+        raw = file.read(_MAX_BYTES + 1)
     if len(raw) > _MAX_BYTES or b"\0" in raw:
         raise ConfigError(f"{path}: is not a text file; expected YAML such as configs/glyphs.yaml")
     try:
@@ -146,15 +169,29 @@ def _read_file(path: Path) -> dict[Any, Any]:
     if tree is None:
         raise ConfigError(f"{path}: is empty; write `{{}}` for the defaults, or leave the file out")
     if not isinstance(tree, dict):
+        kind = type(tree).__name__
+        shown_kind = {"list": "a list", "str": "plain text"}.get(kind, kind)
         raise ConfigError(
-            f"{path}: expected `key: value` lines; got {_kind(tree)}. "
+            f"{path}: expected `key: value` lines; got {shown_kind}. "
             "A section is `optimizer:` with indented keys below it"
         )
     return tree
 
 
 def parse_yaml(text: str, source: str) -> Any:
-    """The safe YAML 1.2 value of `text`; what the parser objects to becomes one line."""
+    """Return the safe YAML 1.2 value of a text.
+
+    Args:
+        text: YAML.
+        source: where it comes from, for messages.
+
+    Raises:
+        ConfigError: one line with what the parser objects to.
+
+    Example:
+        >>> parse_yaml("[1, 5e-6, yes]", "example")
+        [1, 5e-06, 'yes']
+    """
     try:
         return YAML(typ="safe", pure=True).load(text)
     except RecursionError:
@@ -187,12 +224,6 @@ def _near_file(path: Path) -> str:
     except OSError:
         return f"; nor is there a folder {path.parent}"
     return f"; {path.parent} has {', '.join(names[:8])}" if names else ""
-
-
-def _kind(value: Any) -> str:
-    return {list: "a list", str: "plain text", type(None): "nothing"}.get(
-        type(value), type(value).__name__
-    )
 
 
 def _parse_override(text: str) -> tuple[list[str], Any]:

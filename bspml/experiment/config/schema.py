@@ -7,97 +7,111 @@ sets `curriculum.age` under the automatic preset believes that it does something
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from bspml.experiment.config.common import (
-    Count,
+    AtLeast2,
     DeviceName,
     FilePath,
-    NotNegative,
-    Positive,
+    Rising,
     RunName,
-    Section,
     Seed,
-    Whole,
+    Threads,
+    Width,
 )
 from bspml.experiment.config.curriculum import CurriculumConfig
 from bspml.experiment.config.data import DataConfig, NoiseConfig
 from bspml.experiment.config.names import NETWORKS, OWN_DATA, check_network
+from bspml.trainers.settings import (
+    RHO,
+    BelowOne,
+    Count,
+    NotNegative,
+    Positive,
+    ReadBy,
+    Scales,
+    Section,
+    Whole,
+    key,
+)
 
 OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where methods are built
 
-# What `curriculum.preset: paper` means for the loss, unless the experiment says otherwise:
-# [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
-_PAPER_LOSS = {"base": 1.0, "weighting": "paper", "skip_zero": False}
-
+NetworkName = Annotated[str, AfterValidator(partial(check_network, names=NETWORKS))]
 _LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
 
 
 class NetworkConfig(Section):
     """The embedding network, from scratch or from a file of weights."""
 
-    name: str = "small-conv"
-    embedding_size: Annotated[int, Field(ge=1, le=65_536)] = 128
+    name: NetworkName = "small-conv"
+    embedding_size: Width = 128
     weights: FilePath | None = None  # state dict, from other data; null: from scratch
     freeze: bool = False  # train the last linear layer only
     freeze_batchnorm: bool = False  # keep the batch statistics of the file of weights
     pooling: Literal["avg", "gem"] | None = None  # of a backbone's last maps; null: its own
-    hidden: Whole = 0  # mlp: width of a hidden layer; 0: one linear layer
-
-    @field_validator("name")
-    @classmethod
-    def _known(cls, value: str) -> str:
-        return check_network(value, NETWORKS)
+    # Width of a hidden layer; 0: one linear layer.
+    hidden: Annotated[Whole, ReadBy("name", ("mlp",))] = 0
 
     @model_validator(mode="after")
     def _consistent(self) -> NetworkConfig:
-        if self.freeze and self.weights is None and self.name != "efficientnet-lite0":
-            raise ValueError(
-                "`network.freeze` is true, but `network.weights` is null: a network from scratch "
-                "would never learn; name a file of weights, or set network.freeze to false"
-            )
-        if self.freeze_batchnorm and self.weights is None and self.name != "efficientnet-lite0":
-            raise ValueError(
-                "`network.freeze_batchnorm` is true, but `network.weights` is null: there are no "
-                "statistics to keep; name a file of weights, or set it to false"
-            )
+        for name, why in (
+            ("freeze", "a network from scratch would never learn"),
+            ("freeze_batchnorm", "there are no statistics to keep"),
+        ):
+            if getattr(self, name) and self.weights is None and self.name != "efficientnet-lite0":
+                raise ValueError(
+                    f"`{name}` is true, but `weights` is null: {why}; name a file of weights, or "
+                    f"set `{name}` to false"
+                )
         if self.pooling is not None and self.name in ("small-conv", "mlp"):
             raise ValueError(
-                f"`network.pooling` is {self.pooling}, but {self.name} has none to choose; set it "
-                "to null"
-            )
-        if self.hidden and self.name != "mlp":
-            raise ValueError(
-                f"`network.hidden` is {self.hidden}, but only mlp reads it; set it to 0"
+                f"`pooling` is {self.pooling}, but {self.name} has none to choose; set it to null"
             )
         return self
 
 
-class LossConfig(Section):
-    """Weighted multi-similarity: alpha, beta, base (the paper's rho) and mining epsilon."""
+class LossSettings(Scales):
+    """Weighted multi-similarity: its scales (base is the paper's rho), weighting and mining."""
 
-    alpha: Positive = 2.0
-    beta: Positive = 50.0
-    base: float = Field(default=0.5, ge=-1, le=1)  # a cosine similarity
+    base: float = key(0.5, RHO)
     weighting: Literal["inside", "paper"] = "inside"
-    epsilon: NotNegative = 0.1
+    epsilon: NotNegative = key(0.1, "margin of the mining", printed=True)
     skip_zero: bool = True  # the miner leaves out samples of weight 0
+
+
+class PaperLoss(LossSettings):
+    """The loss under `curriculum.preset: paper`, unless the experiment says otherwise.
+
+    [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
+    """
+
+    base: float = key(Scales().base, RHO, printed=True)
+    weighting: Literal["inside", "paper"] = "paper"
+    skip_zero: bool = False
+
+
+class LossConfig(LossSettings):
+    """The section `loss`; its base is a cosine similarity."""
+
+    base: Annotated[float, Field(ge=-1, le=1)] = LossSettings().base
 
 
 class SamplerConfig(Section):
     """P classes of K samples a batch; fewer than 2 of either leaves no negative or positive."""
 
-    classes_per_batch: int = Field(default=16, ge=2)
-    samples_per_class: int = Field(default=4, ge=2)
+    classes_per_batch: AtLeast2 = 16
+    samples_per_class: AtLeast2 = 4
 
     @model_validator(mode="after")
     def _fits(self) -> SamplerConfig:
         size = self.classes_per_batch * self.samples_per_class
         if size > _LARGEST_BATCH:
             raise ValueError(
-                f"`sampler.classes_per_batch` x `sampler.samples_per_class` is {size}; a batch has "
+                f"`classes_per_batch` x `samples_per_class` is {size}; a batch has "
                 f"at most {_LARGEST_BATCH} samples; lower one of them"
             )
         return self
@@ -109,16 +123,7 @@ class OptimizerConfig(Section):
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: Positive = 1e-3
     weight_decay: NotNegative = 0.0
-    momentum: float = Field(default=0.0, ge=0, lt=1)  # sgd only
-
-    @model_validator(mode="after")
-    def _consistent(self) -> OptimizerConfig:
-        if self.momentum > 0 and self.name != "sgd":
-            raise ValueError(
-                f"`optimizer.momentum` is {self.momentum:g}, but only sgd reads it; set it to 0, "
-                "or set optimizer.name to sgd"
-            )
-        return self
+    momentum: Annotated[BelowOne, ReadBy("name", ("sgd",))] = 0.0
 
 
 class TrainingConfig(Section):
@@ -148,18 +153,11 @@ class TrainingConfig(Section):
 class EvaluationConfig(Section):
     """What is measured on the test classes, and how often."""
 
-    ks: tuple[Count, ...] = Field(default=(1, 2, 4, 8), min_length=1, strict=False)
+    ks: Annotated[tuple[Count, ...], Field(min_length=1, strict=False), Rising] = (1, 2, 4, 8)
     every: Count = 1  # epochs; the last epoch is always evaluated
     batch_size: Count = 512
     clustering: bool = True  # NMI and AMI, at the cost of a k-means
     backend: Literal["auto", "faiss", "torch"] = "auto"
-
-    @field_validator("ks")
-    @classmethod
-    def _rising(cls, value: tuple[int, ...]) -> tuple[int, ...]:
-        if list(value) != sorted(set(value)):
-            raise ValueError(f"must rise without repeats; got {list(value)}")
-        return value
 
 
 class Config(Section):
@@ -170,7 +168,7 @@ class Config(Section):
     device: DeviceName = "auto"  # auto, cpu, cuda, cuda:N or mps
     workers: Annotated[int, Field(ge=0, le=256)] = 0
     # On a CPU; null: one for small-conv, else as many as torch takes.
-    threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    threads: Threads | None = None
     data: DataConfig = DataConfig()
     noise: NoiseConfig = NoiseConfig()
     network: NetworkConfig = NetworkConfig()
@@ -187,54 +185,45 @@ class Config(Section):
 
     @property
     def noise_seed(self) -> int:
-        """Seed of the label noise: its own, or the experiment's."""
+        """Return the seed of the label noise: its own, or the experiment's."""
         return self.seed if self.noise.seed is None else self.noise.seed
 
     @property
     def cross_fitted(self) -> bool:
-        """Whether the warm-up is cross-fitted: asked for, or left open for a net from scratch."""
+        """Say whether the warm-up is cross-fitted: asked for, or left open without pretraining."""
         if self.curriculum.preset != "auto":
             return False
-        return (self.curriculum.warmup or self._natural_warmup) == "cross-fit"
-
-    @property
-    def _natural_warmup(self) -> str:
         # No label may be judged by an embedding trained on it; pretrained features are not.
-        return "features" if self.pretrained else "cross-fit"
+        natural = "features" if self.pretrained else "cross-fit"
+        return (self.curriculum.warmup or natural) == "cross-fit"
 
     @property
     def pretrained(self) -> bool:
-        """Whether something judges the labels that was not trained on them."""
+        """Say whether something judges the labels that was not trained on them."""
         lite = self.network.name == "efficientnet-lite0"
         return self.network.weights is not None or lite or self.data.holds_features
 
     @model_validator(mode="before")
     @classmethod
-    def _of_your_own(cls, given: Any) -> Any:
-        """Nothing is planted into a person's own data unless they ask; nor is it called glyphs."""
-        if not isinstance(given, Mapping) or _named(given.get("data")) not in OWN_DATA:
-            return given
-        filled = {"name": _named(given.get("data")), **given}
-        settings = given.get("noise", {})
+    def _of_your_own(cls, tree: Any) -> Any:
+        """Plant nothing into the user's own data unless asked to, nor call it glyphs."""
+        if not isinstance(tree, Mapping) or _named(tree.get("data")) not in OWN_DATA:
+            return tree
+        filled = {"name": _named(tree.get("data")), **tree}
+        settings = tree.get("noise", {})
         if isinstance(settings, Mapping) and "kind" not in settings:
             filled["noise"] = {**settings, "kind": "none"}
         return filled
 
     @model_validator(mode="before")
     @classmethod
-    def _preset_loss(cls, given: Any) -> Any:
+    def _preset_loss(cls, tree: Any) -> Any:
         """Fill in what the paper's preset means for the loss, under what is said outright."""
-        if not isinstance(given, Mapping):
-            return given
-        curriculum, loss = given.get("curriculum"), given.get("loss", {})
-        preset = (
-            curriculum.get("preset")
-            if isinstance(curriculum, Mapping)
-            else getattr(curriculum, "preset", None)
-        )
-        if preset == "paper" and isinstance(loss, Mapping):
-            return {**given, "loss": {**_PAPER_LOSS, **loss}}
-        return given
+        if not isinstance(tree, Mapping) or not isinstance(tree.get("loss", {}), Mapping):
+            return tree
+        if _named(tree.get("curriculum"), "preset") != "paper":
+            return tree
+        return {**tree, "loss": {**PaperLoss().model_dump(), **tree.get("loss", {})}}
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:
@@ -286,6 +275,6 @@ class Config(Section):
         return self
 
 
-def _named(section: Any) -> Any:
-    """The `name` of a section that may still be a mapping."""
-    return section.get("name") if isinstance(section, Mapping) else getattr(section, "name", None)
+def _named(section: Any, part: str = "name") -> Any:
+    """Return a key of a section that may still be a mapping."""
+    return section.get(part) if isinstance(section, Mapping) else getattr(section, part, None)

@@ -3,8 +3,8 @@
     name, hyper-parameters -> build(name, MethodContext(...)) -> MethodParts
 
 `MethodParts` says what a training loop needs: the loss, its miner, which curriculum moves the
-sample weights, whether the loss has parameters of its own.  `registry` has the names, `hyper` how
-a hyper-parameter is checked, and the other modules build one family each.
+sample weights, whether the loss has parameters of its own.  `registry` has the names, `parts` what
+a method is, and the other modules have one family each.
 """
 
 from bspml.experiment.methods.parts import MethodContext, MethodParts, sample_confidences, sigma

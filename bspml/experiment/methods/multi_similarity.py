@@ -5,25 +5,26 @@ All are `BSPMLLoss` with its miner inside, so that they differ in weights and sc
 
 from __future__ import annotations
 
-from typing import Any
+from typing import ClassVar
 
 from bspml.errors import InputError
-from bspml.experiment.methods.hyper import (
-    Hyper,
-    at_least_0,
-    choice,
-    flag,
-    fraction,
-    number,
-    optional,
-    positive,
-    whole,
-)
-from bspml.experiment.methods.parts import Method, MethodContext, MethodParts, Values, table_of
+from bspml.experiment.config.schema import LossSettings, PaperLoss
+from bspml.experiment.methods.parts import Method, MethodContext, MethodParts, table_of
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.prism import PRISMFilter, check_noise_rate
+from bspml.trainers.settings import (
+    RHO,
+    AutoSettings,
+    Count,
+    Fraction,
+    NotNegative,
+    PaperSettings,
+    Scales,
+    key,
+    keywords_of,
+)
 from bspml.weights.state import SampleWeights
 
 # At 0 known noise [Zhang 2023] still leaves the hardest samples out for a while; our choice.
@@ -31,231 +32,175 @@ _LARGEST_MAW = 0.95
 _DEFAULT_MEMORY = 8192  # rows, where the size of the data set is not known
 
 
-def _loss(hyper: Values, weights: SampleWeights | None, **options: Any) -> BSPMLLoss:
-    skip_zero = options.pop("skip_zero", True)
+def multi_similarity_loss(settings: LossSettings, weights: SampleWeights | None) -> BSPMLLoss:
+    """Build the loss with its miner inside: one similarity matrix serves both.
+
+    Args:
+        settings: its scales, weighting and mining.
+        weights: the table of sample weights; None: every sample weighs 1.
+    """
     return BSPMLLoss(
         weights,
-        alpha=hyper["alpha"],
-        beta=hyper["beta"],
-        base=hyper["base"],
-        miner=BSPMLMiner(weights, epsilon=hyper["epsilon"], skip_zero=skip_zero),
-        **options,
+        alpha=settings.alpha,
+        beta=settings.beta,
+        base=settings.base,
+        weighting=settings.weighting,
+        miner=BSPMLMiner(weights, epsilon=settings.epsilon, skip_zero=settings.skip_zero),
     )
 
 
-def _plain(context: MethodContext, hyper: Values) -> MethodParts:
-    notes: tuple[str, ...] = ()
-    if hyper["base"] != 1:
-        notes = (
-            f"multi-similarity: base {hyper['base']:g}; [Zhang 2023] prints 1, at which beta 50 "
-            "nearly switches the negatives off: multi-similarity-paper has that",
-        )
-    return MethodParts("multi-similarity", _loss(hyper, None), notes=notes)
+class _Ours(Method, LossSettings):
+    """The settings of the methods at our base; how weights enter the loss is not theirs to set."""
+
+    hidden = ("weighting", "skip_zero")
 
 
-def _published(context: MethodContext, hyper: Values, balance: float, name: str) -> MethodParts:
+class MultiSimilarity(_Ours):
+    """Multi-similarity without sample weights, at our base."""
+
+    name, title, source = "multi-similarity", "MS", "[Wang MS 2019]"
+    says = "log-sums over mined pairs, every sample weighs 1"
+
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss; a note says where its base is not the printed one."""
+        notes: tuple[str, ...] = ()
+        if self.base != Scales().base:
+            notes = (
+                f"multi-similarity: base {self.base:g}; [Zhang 2023] prints 1, at which beta 50 "
+                "nearly switches the negatives off: multi-similarity-paper has that",
+            )
+        return MethodParts(self.name, multi_similarity_loss(self, None), notes=notes)
+
+
+class MultiSimilarityPaper(MultiSimilarity):
+    """Multi-similarity without sample weights, as printed."""
+
+    name, title = "multi-similarity-paper", "MS (rho 1)"
+    says = "the same with the printed base"
+
+    base: float = key(Scales().base, RHO, printed=True)
+
+
+class BSPMLPaper(Method, PaperLoss, PaperSettings):
     """[Zhang 2023] as printed: whole log-sums weighted, mining without weights."""
-    weights = table_of(context, name)
-    options, notes = _pace(hyper, context.noise_rate, name)
-    curriculum = {
-        "preset": "paper",
-        "balance": balance,
-        "statistics": hyper["statistics"],
-        "solver": hyper["solver"],
-        **{key: hyper[key] for key in ("alpha", "beta", "base")},
-        **options,
-    }
-    return MethodParts(
-        name,
-        _loss(hyper, weights, weighting="paper", skip_zero=False),
-        curriculum_kind="paper",
-        curriculum=curriculum,
-        needs_sample_index=True,
-        notes=notes,
-    )
 
+    name, title, source = "bspml-paper", "BSPML (paper)", "[Zhang 2023]"
+    says = "the paper's self-paced weights, as printed"
+    needs_weights = True
+    hidden: ClassVar[tuple[str, ...]] = ("weighting", "skip_zero", "solver_options")
 
-def _pace(
-    hyper: Values, noise_rate: float | None, name: str
-) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """The age, or the MAW it shall reach; the paper prints neither."""
-    age, target = hyper["age"], hyper["target_maw"]
-    if age is not None and target is not None:
-        raise InputError(
-            "`hyper.age` and `hyper.target_maw` exclude each other (the target sets the age); "
-            "give one of them."
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss under weights that the paper's preset moves."""
+        curriculum = {"preset": "paper", **keywords_of(PaperSettings, self)}
+        if self.age is not None:
+            note = f"no first age is printed in [Zhang 2023]; {self.age:g} was given"
+        elif self.target_maw is not None:
+            note = f"holds MAW at {self.target_maw:g}, as given"
+        else:
+            target = curriculum["target_maw"] = self._target(context.noise_rate)
+            note = (
+                f"holds MAW at {target:g}, from the known noise rate (at most "
+                f"{_LARGEST_MAW:g}); [Zhang 2023] prints no age"
+            )
+        return MethodParts(
+            self.name,
+            multi_similarity_loss(self, table_of(context, self.name)),
+            curriculum_kind="paper",
+            curriculum=curriculum,
+            needs_sample_index=True,
+            notes=(f"{self.name}: {note}",),
         )
-    if age is not None:
-        options = {"age": age, "age_growth": hyper["age_growth"]}
-        if hyper["age_max"] is not None:
-            options["age_max"] = hyper["age_max"]
-        return options, (f"{name}: no first age is printed in [Zhang 2023]; {age:g} was given",)
-    if target is None:
+
+    def _target(self, noise_rate: float | None) -> float:
+        """The MAW to reach where no age is given; the paper prints neither."""
         if noise_rate is None:
             raise InputError(
-                f"{name} needs `hyper.age` or `hyper.target_maw`, or the noise rate to derive one "
-                "from: the paper prints none of them. Pass hyper={'target_maw': 0.7} for 30 % "
-                f"wrong labels; in a configuration it is `hyperparameters.{name}.target_maw`."
+                f"{self.name} needs `hyper.age` or `hyper.target_maw`, or the noise rate to derive "
+                "one from: the paper prints none of them. Pass hyper={'target_maw': 0.7} for 30 % "
+                f"wrong labels; in a configuration it is `hyperparameters.{self.name}.target_maw`."
             )
-        target = min(1 - noise_rate, _LARGEST_MAW)
+        return min(1 - noise_rate, _LARGEST_MAW)
+
+
+class SPMS(BSPMLPaper):
+    """[Zhang 2023] as printed, without the balance term."""
+
+    name, title = "spms", "SPMS"
+    says = "the paper's self-paced weights without the balance term"
+    hidden: ClassVar[tuple[str, ...]] = (*BSPMLPaper.hidden, "balance")
+
+    balance: NotNegative = 0.0
+
+
+class BSPML(_Ours, AutoSettings):
+    """Multi-similarity under weights that follow label p-values."""
+
+    name, title, source = "bspml", "BSPML (auto)", "this package"
+    says = "weights from label p-values, nothing to tune"
+    needs_weights = True
+
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss under weights that the automatic preset moves."""
+        return MethodParts(
+            self.name,
+            multi_similarity_loss(self, table_of(context, self.name)),
+            curriculum_kind="auto",
+            curriculum={"preset": "auto", **keywords_of(AutoSettings, self)},
+            needs_sample_index=True,
+        )
+
+
+class PRISM(_Ours):
+    """Multi-similarity of the samples that PRISM's filter keeps."""
+
+    name, title, source = "prism", "PRISM", "[Liu 2021]"
+    says = "drop the labels that their class centre believes least"
+
+    noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
+    memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
+    window: Count = key(30, "batches whose thresholds are averaged")
+
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss behind its filter, which drops by the noise rate."""
+        weights = context.weights
+        rate = context.noise_rate if self.noise_rate is None else self.noise_rate
+        if rate is None:
+            raise InputError(
+                "prism needs the noise rate, which is not known here: pass "
+                "hyper={'noise_rate': 0.3} for 30 % wrong labels; in a configuration it is "
+                "`hyperparameters.prism.noise_rate`."
+            )
+        rate = check_noise_rate(rate)
+        size = self.memory_size or (_DEFAULT_MEMORY if weights is None else len(weights))
+        keep = PRISMFilter(context.num_classes, context.embedding_size, rate, size, self.window)
         note = (
-            f"{name}: holds MAW at {target:g}, from the known noise rate (at most "
-            f"{_LARGEST_MAW:g}); [Zhang 2023] prints no age"
+            f"prism: drops by the noise rate it is given, {rate:g}; filters multi-similarity, "
+            "without the loss on memory rows that [Liu 2021] trains beside"
         )
-        return {"target_maw": target}, (note,)
-    return {"target_maw": target}, (f"{name}: holds MAW at {target:g}, as given",)
-
-
-def _bspml_paper(context: MethodContext, hyper: Values) -> MethodParts:
-    return _published(context, hyper, hyper["balance"], "bspml-paper")
-
-
-def _spms(context: MethodContext, hyper: Values) -> MethodParts:
-    return _published(context, hyper, 0.0, "spms")
-
-
-def _bspml(context: MethodContext, hyper: Values) -> MethodParts:
-    weights = table_of(context, "bspml")
-    keys = ("rule", "warmup", "warmup_rounds", "reset")
-    given = {key: hyper[key] for key in keys if hyper[key] is not None}
-    return MethodParts(
-        "bspml",
-        _loss(hyper, weights),
-        curriculum_kind="auto",
-        curriculum={"preset": "auto", "balance": hyper["balance"], **given},
-        needs_sample_index=True,
-    )
-
-
-def _clean_only(context: MethodContext, hyper: Values) -> MethodParts:
-    note = "clean-only: trained on exactly the samples whose labels are right, which nobody knows"
-    return MethodParts(
-        "clean-only",
-        _loss(hyper, table_of(context, "clean-only")),
-        curriculum_kind="fixed-clean",
-        needs_sample_index=True,
-        notes=(note,),
-    )
-
-
-def _prism(context: MethodContext, hyper: Values) -> MethodParts:
-    weights, rate = context.weights, hyper["noise_rate"]
-    rate = context.noise_rate if rate is None else rate
-    if rate is None:
-        raise InputError(
-            "prism needs the noise rate, which is not known here: pass hyper={'noise_rate': 0.3} "
-            "for 30 % wrong labels; in a configuration it is `hyperparameters.prism.noise_rate`."
+        return MethodParts(
+            self.name,
+            FilteredLoss(multi_similarity_loss(self, None), keep, weights=weights),
+            needs_sample_index=weights is not None,
+            notes=(note,),
         )
-    rate = check_noise_rate(rate)
-    size = hyper["memory_size"]
-    if size is None:
-        size = _DEFAULT_MEMORY if weights is None else len(weights)
-    keep = PRISMFilter(context.num_classes, context.embedding_size, rate, size, hyper["window"])
-    note = (
-        f"prism: drops by the noise rate it is given, {rate:g}; filters multi-similarity, without "
-        "the loss on memory rows that [Liu 2021] trains beside"
-    )
-    return MethodParts(
-        "prism",
-        FilteredLoss(_loss(hyper, None), keep, weights=weights),
-        needs_sample_index=weights is not None,
-        notes=(note,),
-    )
 
 
-def _scales(base: float, printed: bool) -> dict[str, Hyper]:
-    return {
-        "alpha": positive(2.0, "scale of the positives' exponent", printed=True),
-        "beta": positive(50.0, "scale of the negatives' exponent", printed=True),
-        "base": number(base, "similarity at which a pair's term is 1, rho", printed=printed),
-        "epsilon": at_least_0(0.1, "margin of the mining", printed=True),
-    }
+class CleanOnly(_Ours):
+    """Multi-similarity of the samples whose labels are right: the upper reference."""
 
+    name, title, source = "clean-only", "Clean only", "upper reference"
+    says = "multi-similarity on exactly the clean samples"
+    needs_weights = True
 
-_OURS, _PAPER = _scales(0.5, printed=False), _scales(1.0, printed=True)
-_PUBLISHED = {
-    **_PAPER,
-    "age": optional(Hyper(None, "first age, lambda", positive(1.0, "").check)),
-    "age_growth": Hyper(1.1, "its multiplier, c", number(1.1, "").check),
-    "age_max": optional(Hyper(None, "its maximum, lambda_inf", number(1.0, "").check)),
-    "target_maw": optional(fraction(None, "in place of an age: mean class weight to hold")),
-    "statistics": choice("unweighted", "pair statistics", "unweighted", "weighted"),
-    "solver": choice("coordinate", "of the weights", "coordinate", "doubly-stochastic"),
-}
-
-MULTI_SIMILARITY = (
-    Method(
-        "multi-similarity",
-        "MS",
-        "log-sums over mined pairs, every sample weighs 1",
-        "[Wang MS 2019]",
-        _OURS,
-        _plain,
-    ),
-    Method(
-        "multi-similarity-paper",
-        "MS (rho 1)",
-        "the same with the printed base",
-        "[Wang MS 2019]",
-        _PAPER,
-        _plain,
-    ),
-    Method(
-        "spms",
-        "SPMS",
-        "the paper's self-paced weights without the balance term",
-        "[Zhang 2023]",
-        _PUBLISHED,
-        _spms,
-        needs_weights=True,
-    ),
-    Method(
-        "bspml-paper",
-        "BSPML (paper)",
-        "the paper's self-paced weights, as printed",
-        "[Zhang 2023]",
-        {**_PUBLISHED, "balance": at_least_0(1.0, "weight of the balance term, mu")},
-        _bspml_paper,
-        needs_weights=True,
-    ),
-    Method(
-        "bspml",
-        "BSPML (auto)",
-        "weights from label p-values, nothing to tune",
-        "this package",
-        {
-            **_OURS,
-            "rule": choice("threshold", "how p-values become weights", "threshold", "quadratic"),
-            "balance": at_least_0(1.0, "of the quadratic rule"),
-            "warmup": optional(
-                choice(None, "what judges the labels first", "features", "cross-fit")
-            ),
-            "warmup_rounds": optional(whole(None, "rounds on each half, cross-fitted")),
-            "reset": optional(flag(None, "start the network afresh after the warm-up")),
-        },
-        _bspml,
-        needs_weights=True,
-    ),
-    Method(
-        "prism",
-        "PRISM",
-        "drop the labels that their class centre believes least",
-        "[Liu 2021]",
-        {
-            **_OURS,
-            "noise_rate": optional(fraction(None, "share to drop; null: the known rate")),
-            "memory_size": optional(whole(None, "rows remembered; null: as many as samples")),
-            "window": whole(30, "batches whose thresholds are averaged"),
-        },
-        _prism,
-    ),
-    Method(
-        "clean-only",
-        "Clean only",
-        "multi-similarity on exactly the clean samples",
-        "upper reference",
-        _OURS,
-        _clean_only,
-        needs_weights=True,
-    ),
-)
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss under weights that are 1 for right labels and 0 for wrong ones."""
+        note = (
+            "clean-only: trained on exactly the samples whose labels are right, which nobody knows"
+        )
+        return MethodParts(
+            self.name,
+            multi_similarity_loss(self, table_of(context, self.name)),
+            curriculum_kind="fixed-clean",
+            needs_sample_index=True,
+            notes=(note,),
+        )

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from abc import abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
 from bspml.errors import InputError
-from bspml.experiment.methods.hyper import Hyper
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.reducers import SuperLossReducer
 from bspml.tensors.checks import check_number, check_whole
+from bspml.trainers.settings import Section, section_of
 from bspml.weights.state import SampleWeights, check_weights
-
-Values = Mapping[str, Any]  # hyper-parameters, checked, none missing
 
 
 @dataclass(frozen=True)
 class MethodContext:
-    """What the training set and the run say to a method.
+    """What a method is built from: facts of the training set and the run.
 
     Attributes:
         num_classes: C of the training labels, which are 0..C-1.
@@ -47,13 +46,12 @@ class MethodContext:
         check_whole(self.seed, "seed", low=0)
         if self.noise_rate is not None:
             check_number(self.noise_rate, "noise_rate", 0.0, 1.0)
-        if check_weights(self.weights) is not None:
-            assert self.weights is not None
-            if len(self.weights.classes) != self.num_classes:
-                raise InputError(
-                    f"`weights` must have num_classes = {self.num_classes} classes; got "
-                    f"{len(self.weights.classes)}. Both come from the training labels."
-                )
+        weights = check_weights(self.weights)
+        if weights is not None and len(weights.classes) != self.num_classes:
+            raise InputError(
+                f"`weights` must have num_classes = {self.num_classes} classes; got "
+                f"{len(weights.classes)}. Both come from the training labels."
+            )
 
 
 @dataclass(frozen=True)
@@ -72,7 +70,7 @@ class MethodParts:
         loss_has_parameters: the loss needs an optimiser of its own.
         loss_lr_factor: its learning rate over the network's.
         needs_sample_index: the batch's data-set rows must be announced (`weights.set_batch`).
-        notes: sentences for a person: choices that no paper prints, departures and why.
+        notes: sentences for the user: choices that no paper prints, departures and why.
     """
 
     name: str
@@ -86,33 +84,90 @@ class MethodParts:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Method:
-    """One name of the registry.
+class Hyper(NamedTuple):
+    """What is known of one hyper-parameter.
+
+    Attributes:
+        default: used where nothing is said.
+        says: what it is, for a table.
+        printed: the default stands in [Zhang 2023]; else it is another paper's or our choice.
+    """
+
+    default: Any
+    says: str
+    printed: bool
+
+
+class HyperParameters(Section):
+    """Hyper-parameters as a section, with the name that they stand under.
 
     Attributes:
         name: in configurations.
         title: in tables, as the paper prints it.
-        says: what it is, in a line.
         source: whose it is.
-        hyper: its hyper-parameters.
-        make: builds it from the context and the checked hyper-parameters.
+        hidden: keys that cannot be set; they stay at their defaults.
+    """
+
+    name: ClassVar[str]
+    title: ClassVar[str]
+    source: ClassVar[str]
+    hidden: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def hyper(cls) -> dict[str, Hyper]:
+        """Return what can be set, in the order of the section."""
+        return {
+            name: Hyper(f.default, f.description or "", f.json_schema_extra == {"printed": True})
+            for name, f in cls.model_fields.items()
+            if name not in cls.hidden
+        }
+
+
+AnyHyper = TypeVar("AnyHyper", bound=HyperParameters)
+
+
+def checked(kind: type[AnyHyper], hyper: Mapping[str, Any]) -> AnyHyper:
+    """Build a method or wrapper from those of the hyper-parameters that are its own.
+
+    Args:
+        kind: the method or wrapper.
+        hyper: hyper-parameters that differ from their defaults, of others too.
+
+    Raises:
+        InputError: a value that a hyper-parameter does not take.
+    """
+    own = {key: value for key, value in hyper.items() if key in kind.hyper()}
+    return section_of(kind, own, "hyper.")
+
+
+class Method(HyperParameters):
+    """One name of the registry: its hyper-parameters, and how it is built from them.
+
+    Attributes:
+        says: what it is, in a line.
         needs_weights: it moves or reads the table of sample weights.
         unwrappable: why no per-element transform can go on top; empty: it can.
     """
 
-    name: str
-    title: str
-    says: str
-    source: str
-    hyper: Mapping[str, Hyper]
-    make: Callable[[MethodContext, Values], MethodParts]
-    needs_weights: bool = False
-    unwrappable: str = ""
+    says: ClassVar[str]
+    needs_weights: ClassVar[bool] = False
+    unwrappable: ClassVar[str] = ""
+
+    @abstractmethod
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the method from these hyper-parameters and what the training set says."""
 
 
 def table_of(context: MethodContext, method: str) -> SampleWeights:
-    """The weights of the context, or a refusal: this method cannot do without."""
+    """Return the weights of the context; without them this method is refused.
+
+    Args:
+        context: what the training set and the run say.
+        method: its name, for the message.
+
+    Raises:
+        InputError: the context has no weights.
+    """
     if context.weights is None:
         raise InputError(
             f"`weights` must be given: {method} weighs samples; got None. "
@@ -122,7 +177,7 @@ def table_of(context: MethodContext, method: str) -> SampleWeights:
 
 
 def sample_confidences(parts: MethodParts) -> Tensor | None:
-    """(N,) numbers in [0, 1], how far the loss trusts each sample's label; None: it does not say.
+    """Return how far the loss trusts each sample's label, (N,) in [0, 1]; None: it does not say.
 
     Of PRISM: was the sample kept the last time it came.  Of SuperLoss: `sigma`, up to 1, which a
     sample of average loss has.  1 for samples not met.  Of gradient rescaling and IMAE None: their
@@ -137,7 +192,7 @@ def sample_confidences(parts: MethodParts) -> Tensor | None:
 
 
 def sigma(parts: MethodParts) -> Tensor | None:
-    """(N,) SuperLoss's confidence in the last batch that met each sample, at most e.
+    """Return SuperLoss's confidence in each sample when a batch last met it, (N,), at most e.
 
     NaN: no batch has met it.  None: no SuperLoss, or one that does not know the samples.
     """

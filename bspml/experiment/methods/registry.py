@@ -1,42 +1,48 @@
-"""The names, and the one door from a name to what trains."""
+"""Training methods by name: which there are, what each can be told, and what it builds."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
 from bspml.errors import InputError
-from bspml.experiment.methods.hyper import Hyper, nearest, resolve
-from bspml.experiment.methods.multi_similarity import MULTI_SIMILARITY
-from bspml.experiment.methods.pairwise import PAIRWISE
-from bspml.experiment.methods.parts import Method, MethodContext, MethodParts, table_of
-from bspml.experiment.methods.wrappers import WRAPPERS, Wrapper, wrap
-
-# In the order of the tables of [Zhang 2023], then what it does not have.
-_ORDER = (
-    "contrastive",
-    "triplet-smooth",
-    "margin",
-    "fast-ap",
-    "multi-similarity",
-    "multi-similarity-paper",
-    "rdml",
-    "proxy-anchor",
-    "snr",
-    "spms",
-    "bspml-paper",
-    "bspml",
-    "prism",
-    "clean-only",
+from bspml.experiment.methods import multi_similarity as ms
+from bspml.experiment.methods import pairwise
+from bspml.experiment.methods.parts import (
+    Hyper,
+    Method,
+    MethodContext,
+    MethodParts,
+    checked,
+    table_of,
 )
-_ALL = {method.name: method for method in (*PAIRWISE, *MULTI_SIMILARITY)}
-METHODS: dict[str, Method] = {name: _ALL[name] for name in _ORDER}
-assert len(METHODS) == len(_ALL)
+from bspml.experiment.methods.wrappers import WRAPPERS, Wrapper
+from bspml.words import did_you_mean
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (
+        # In the order of the tables of [Zhang 2023], then what it does not have.
+        pairwise.Contrastive,
+        pairwise.TripletSmooth,
+        pairwise.Margin,
+        pairwise.FastAP,
+        ms.MultiSimilarity,
+        ms.MultiSimilarityPaper,
+        pairwise.RDML,
+        pairwise.ProxyAnchor,
+        pairwise.SNR,
+        ms.SPMS,
+        ms.BSPMLPaper,
+        ms.BSPML,
+        ms.PRISM,
+        ms.CleanOnly,
+    )
+}
 
 
 def build(name: str, context: MethodContext) -> MethodParts:
-    """The parts of the method `name`, or of `WRAPPER:NAME`.
+    """Build the parts of the method `name`, or of `WRAPPER:NAME`.
 
     Two calls with the same arguments give the same parameters; no global generator is used.
 
@@ -55,24 +61,42 @@ def build(name: str, context: MethodContext) -> MethodParts:
         ('ContrastiveLoss', 'SuperLossReducer')
     """
     wrapper, method = _find(name)
-    values = resolve(hyper_parameters(name), context.hyper, name)
+    _check_known(name, context.hyper)
+    settings = checked(method, context.hyper)
     if method.needs_weights:
         table_of(context, name)
-    parts = method.make(context, {key: values[key] for key in method.hyper})
-    # Methods that share a maker are told apart by the name they were asked for.
-    parts = dataclasses.replace(parts, name=method.name)
-    if wrapper is None:
-        return parts
-    return wrap(wrapper, parts, context, {key: values[key] for key in wrapper.hyper})
+    around = None if wrapper is None else checked(wrapper, context.hyper)
+    parts = settings.make(context)
+    return parts if around is None else around.wrap(parts, context)
 
 
 def check_method(name: str, hyper: Mapping[str, Any] | None = None) -> None:
     """Refuse a name or hyper-parameters that `build` would refuse, before there are any data.
 
+    Args:
+        name: one of `names(wrapped=True)`.
+        hyper: hyper-parameters that differ from their defaults.
+
     Raises:
         InputError: as `build`, but for what only the context tells.
+
+    Example:
+        >>> check_method("superloss:margin", {"superloss_lam": 0.1})
     """
-    resolve(hyper_parameters(name), hyper or {}, name)
+    _check_known(name, hyper or {})
+    for part in _find(name):
+        if part is not None:
+            checked(part, hyper or {})
+
+
+def _check_known(name: str, given: Mapping[str, Any]) -> None:
+    known = hyper_parameters(name)
+    for key in given:
+        if key not in known:
+            listed = f"It takes {', '.join(known)}." if known else "It takes none."
+            raise InputError(
+                f"`hyper.{key}` is no hyper-parameter of {name}{did_you_mean(key, known)}. {listed}"
+            )
 
 
 def names(wrapped: bool = False) -> tuple[str, ...]:
@@ -85,35 +109,40 @@ def names(wrapped: bool = False) -> tuple[str, ...]:
 
 
 def hyper_parameters(name: str) -> dict[str, Hyper]:
-    """What can be set for this method: `.default`, `.says`, `.printed` of each.
+    """Return what can be set for this method: `.default`, `.says`, `.printed` of each.
 
     Raises:
         InputError: no such name.
+
+    Example:
+        >>> hyper_parameters("fast-ap")
+        {'num_bins': Hyper(default=10, says='bins of the histograms', printed=True)}
     """
     wrapper, method = _find(name)
-    return {**method.hyper, **({} if wrapper is None else wrapper.hyper)}
+    return {**method.hyper(), **({} if wrapper is None else wrapper.hyper())}
 
 
 def title(name: str) -> str:
-    """Its name in a table, such as 'Proxy-Anchor' or 'SuperLoss on MS'."""
+    """Return its name in a table.
+
+    Example:
+        >>> title("proxy-anchor"), title("superloss:multi-similarity")
+        ('Proxy-Anchor', 'SuperLoss on MS')
+    """
     wrapper, method = _find(name)
     return method.title if wrapper is None else f"{wrapper.title} on {method.title}"
 
 
-def _find(name: Any) -> tuple[Wrapper | None, Method]:
-    """The wrapper before the colon, if any, and the method."""
+def _find(name: Any) -> tuple[type[Wrapper] | None, type[Method]]:
+    """Return the wrapper before the colon, if any, and the method."""
     before, colon, after = str(name).rpartition(":")
     if not colon:
         return None, _method(after, name)
     if before not in WRAPPERS:
-        listed = (
-            f"; got {name!r:.60}. One wrapper at a time."
-            if ":" in before
-            else f"; got {before!r:.40}"
-        )
+        more = ". One wrapper at a time." if ":" in before else did_you_mean(before, WRAPPERS)
         raise InputError(
-            f"`method`: before the colon stands one of {', '.join(WRAPPERS)}{listed}"
-            f"{nearest(before, WRAPPERS)}"
+            f"`method`: before the colon stands one of {', '.join(WRAPPERS)}; got "
+            f"{before!r:.40}{more}"
         )
     wrapper, method = WRAPPERS[before], _method(after, name)
     if method.unwrappable:
@@ -124,10 +153,10 @@ def _find(name: Any) -> tuple[Wrapper | None, Method]:
     return wrapper, method
 
 
-def _method(name: str, asked: Any) -> Method:
+def _method(name: str, asked: Any) -> type[Method]:
     if name not in METHODS:
         raise InputError(
-            f"`method`: no method is called {name!r:.40}{nearest(name, METHODS)}. There are "
+            f"`method`: no method is called {name!r:.40}{did_you_mean(name, METHODS)}. There are "
             f"{', '.join(METHODS)}, and {':NAME, '.join(WRAPPERS)}:NAME on any of them but "
             f"{', '.join(n for n, m in METHODS.items() if m.unwrappable)}."
         )

@@ -3,137 +3,105 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from abc import abstractmethod
+from typing import Literal
 
 from torch import nn
 
-from bspml.errors import InputError
-from bspml.experiment.methods.hyper import Hyper, at_least_0, choice, flag, positive
-from bspml.experiment.methods.parts import MethodContext, MethodParts, Values
+from bspml.experiment.methods.parts import HyperParameters, MethodContext, MethodParts
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss
-from bspml.tensors.checks import check_choice, check_number
-
-_TAUS = ("ema", "mean")
-
-
-@dataclass(frozen=True)
-class Wrapper:
-    """A transform that goes on the loss of a method.
-
-    Attributes:
-        name: before the colon; its hyper-parameters start with it.
-        title: in tables, before the method's.
-        source: whose it is.
-        hyper: its hyper-parameters, by their names in a configuration.
-        apply: wraps a loss in place, given the hyper-parameters and the table of weights.
-    """
-
-    name: str
-    title: str
-    source: str
-    hyper: Mapping[str, Hyper]
-    apply: Callable[[nn.Module, Values, Any], Any]
+from bspml.trainers.settings import BelowOne, NotNegative, Positive, key
+from bspml.weights.state import SampleWeights
 
 
-def wrap(
-    wrapper: Wrapper, parts: MethodParts, context: MethodContext, hyper: Values
-) -> MethodParts:
-    """The parts with the transform on their loss.
+class Wrapper(HyperParameters):
+    """A transform that goes on the loss of a method; its hyper-parameters start with its name."""
 
-    With a table of weights the confidences are kept for each sample (see `sample_confidences`),
-    but not inside PRISM, whose loss sees what the filter left.
+    @abstractmethod
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
+        """Wrap a loss in place; with a table of weights keep a confidence for each sample."""
 
-    Raises:
-        InputError: the loss has no value per sample, pair or triplet, by name.
-    """
-    loss, weights = parts.loss, context.weights
-    if isinstance(loss, FilteredLoss):
-        loss, weights = loss.loss, None
-    wrapper.apply(loss, hyper, weights)
-    return dataclasses.replace(
-        parts,
-        name=f"{wrapper.name}:{parts.name}",
-        needs_sample_index=parts.needs_sample_index or weights is not None,
-        notes=(*parts.notes, _scale_note(wrapper, hyper)),
+    def wrap(self, parts: MethodParts, context: MethodContext) -> MethodParts:
+        """Return the parts with the transform on their loss.
+
+        With a table of weights the confidences are kept for each sample (`sample_confidences`),
+        but not inside PRISM, whose loss sees what the filter left.
+
+        Args:
+            parts: of the method inside.
+            context: what it was built from.
+
+        Raises:
+            InputError: the loss has no value per sample, pair or triplet, by name.
+        """
+        loss, weights = parts.loss, context.weights
+        if isinstance(loss, FilteredLoss):
+            loss, weights = loss.loss, None
+        self._apply(loss, weights)
+        settings = ", ".join(f"{key} {value}" for key, value in self)
+        units = "; lam is in units of the loss" if self.name == "superloss" else ""
+        return dataclasses.replace(
+            parts,
+            name=f"{self.name}:{parts.name}",
+            needs_sample_index=parts.needs_sample_index or weights is not None,
+            notes=(*parts.notes, f"{self.name}: {settings}{units}"),
+        )
+
+
+class SuperLossWrapper(Wrapper):
+    """Weigh each value by its confidence, which falls with the loss."""
+
+    name, title, source = "superloss", "SuperLoss", "[Castells 2020]"
+
+    # 0.05 is what [Castells 2020, supplement 3.4] validated for retrieval.
+    superloss_lam: Positive = key(0.05, "strength of the regulariser, in units of the loss")
+    superloss_tau: Literal["ema", "mean"] | float = key(
+        "ema", "loss of confidence 1: ema, mean, a number"
+    )
+    superloss_momentum: BelowOne = key(0.9, "of the exponential average")
+    # Under one tau all positives of a contrastive loss count as hard, noisy or not.
+    superloss_shared_tau: bool = key(False, "one tau for positive and negative pairs")
+    superloss_smoothing: Literal["none", "class", "sample"] = key(
+        "none", "whose average loss is judged"
     )
 
-
-def _scale_note(wrapper: Wrapper, hyper: Values) -> str:
-    settings = ", ".join(f"{key} {value}" for key, value in hyper.items())
-    units = "; lam is in units of the loss" if wrapper.name == "superloss" else ""
-    return f"{wrapper.name}: {settings}{units}"
-
-
-def _superloss(loss: nn.Module, hyper: Values, weights: Any) -> None:
-    SuperLoss(
-        loss,
-        hyper["superloss_lam"],
-        hyper["superloss_tau"],
-        momentum=hyper["superloss_momentum"],
-        shared_tau=hyper["superloss_shared_tau"],
-        smoothing=hyper["superloss_smoothing"],
-        sample_weights=weights,
-    )
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
+        SuperLoss(
+            loss,
+            self.superloss_lam,
+            self.superloss_tau,
+            momentum=self.superloss_momentum,
+            shared_tau=self.superloss_shared_tau,
+            smoothing=self.superloss_smoothing,
+            sample_weights=weights,
+        )
 
 
-def _gr(loss: nn.Module, hyper: Values, weights: Any) -> None:
-    GradientRescaling(
-        loss, hyper["gr_beta"], hyper["gr_lam"], hyper["gr_g"], sample_weights=weights
-    )
+class GradientRescalingWrapper(Wrapper):
+    """Rescale gradients by an emphasis with a focus."""
+
+    name, title, source = "gr", "GR", "[Wang GR 2019]"
+
+    gr_beta: NotNegative = key(8.0, "size of the emphasis")
+    gr_lam: NotNegative = key(0.5, "its focus, p = lam / (1 + lam)")
+    gr_g: Literal["exp", "identity"] = key("exp", "emphasis to weight")
+
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
+        GradientRescaling(loss, self.gr_beta, self.gr_lam, self.gr_g, sample_weights=weights)
 
 
-def _imae(loss: nn.Module, hyper: Values, weights: Any) -> None:
-    IMAE(loss, hyper["imae_T"], sample_weights=weights)
+class IMAEWrapper(Wrapper):
+    """Rescale gradients by the emphasis of IMAE."""
+
+    name, title, source = "imae", "IMAE", "[Wang IMAE 2019]"
+
+    imae_T: NotNegative = key(8.0, "size of the emphasis")  # noqa: N815 (the paper's T)
+
+    def _apply(self, loss: nn.Module, weights: SampleWeights | None) -> None:
+        IMAE(loss, self.imae_T, sample_weights=weights)
 
 
-def _check_tau(value: Any, name: str) -> str | float:
-    return check_choice(value, name, _TAUS) if isinstance(value, str) else check_number(value, name)
-
-
-def _check_momentum(value: Any, name: str) -> float:
-    momentum = check_number(value, name, 0.0, 1.0)
-    if momentum == 1:
-        raise InputError(f"`{name}` must be below 1; got 1: the average would never move.")
-    return momentum
-
-
-WRAPPERS = {
-    "superloss": Wrapper(
-        "superloss",
-        "SuperLoss",
-        "[Castells 2020]",
-        {
-            # 0.05 is what [Castells 2020, supplement 3.4] validated for retrieval.
-            "superloss_lam": positive(0.05, "strength of the regulariser, in units of the loss"),
-            "superloss_tau": Hyper("ema", "loss of confidence 1: ema, mean, a number", _check_tau),
-            "superloss_momentum": Hyper(0.9, "of the exponential average", _check_momentum),
-            # Under one tau all positives of a contrastive loss count as hard, noisy or not.
-            "superloss_shared_tau": flag(False, "one tau for positive and negative pairs"),
-            "superloss_smoothing": choice(
-                "none", "whose average loss is judged", "none", "class", "sample"
-            ),
-        },
-        _superloss,
-    ),
-    "gr": Wrapper(
-        "gr",
-        "GR",
-        "[Wang GR 2019]",
-        {
-            "gr_beta": at_least_0(8.0, "size of the emphasis"),
-            "gr_lam": at_least_0(0.5, "its focus, p = lam / (1 + lam)"),
-            "gr_g": choice("exp", "emphasis to weight", "exp", "identity"),
-        },
-        _gr,
-    ),
-    "imae": Wrapper(
-        "imae",
-        "IMAE",
-        "[Wang IMAE 2019]",
-        {"imae_T": at_least_0(8.0, "size of the emphasis")},
-        _imae,
-    ),
+WRAPPERS: dict[str, type[Wrapper]] = {
+    kind.name: kind for kind in (SuperLossWrapper, GradientRescalingWrapper, IMAEWrapper)
 }

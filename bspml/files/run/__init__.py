@@ -2,9 +2,15 @@
 
 from bspml.files.run.epochs import EpochRecord, RecordLog
 from bspml.files.run.folder import RunFolder, read_json, write_json
-from bspml.files.run.weights_table import WeightsTable, read_weights, write_weights
+from bspml.files.run.weights_table import (
+    SUSPECT_BELOW,
+    WeightsTable,
+    read_weights,
+    write_weights,
+)
 
 __all__ = [
+    "SUSPECT_BELOW",
     "EpochRecord",
     "RecordLog",
     "RunFolder",

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular, reason
 from bspml.files.run.plain import to_json
 
 _LARGEST = 1e300
@@ -43,7 +43,7 @@ class EpochRecord:
             'weight below 0.5' as a detector of noisy labels, where the truth is known; samples of
             no class that a label names (outliers) are left out.
         outlier_auroc, outlier_recall: of telling those from right labels, where there are any.
-        notes: sentences for a person, such as a warning of a collapse.
+        notes: sentences for the user, such as a warning of a collapse.
         extra: anything else, JSON values.
     """
 
@@ -163,7 +163,7 @@ class RecordLog:
                     raise
         except OSError as err:
             raise RunError(
-                f"{self.path}: cannot be written ({err.strerror or err}); the records before "
+                f"{self.path}: cannot be written ({reason(err)}); the records before "
                 f"epoch {record.epoch:g} are safe. Free some space and resume the run."
             ) from err
 
@@ -203,7 +203,7 @@ class RecordLog:
                     os.fsync(file.fileno())
             except OSError as err:
                 raise RunError(
-                    f"{self.path}: cannot be written ({err.strerror or err}). Give yourself write "
+                    f"{self.path}: cannot be written ({reason(err)}). Give yourself write "
                     "permission to the run folder, or copy it to where you have it."
                 ) from err
 
@@ -226,14 +226,13 @@ class RecordLog:
 
     def _whole_lines(self) -> list[bytes]:
         """The lines that end in a line end; notes the length of what follows the last one."""
+        content = b""
         try:
-            if is_special(self.path):  # a pipe would be waited for
-                raise OSError("not a regular file")
-            content = self.path.read_bytes()
-        except FileNotFoundError:
-            content = b""
-        except OSError as err:
-            raise RunError(f"{self.path}: cannot be read ({err.strerror or err}).") from err
+            with open_regular(self.path, "a file of records", RunError) as file:
+                content = file.read()
+        except RunError as err:
+            if not isinstance(err.__cause__, FileNotFoundError):
+                raise
         *lines, torn = content.split(b"\n")
         self.torn_bytes = len(torn)
         return lines

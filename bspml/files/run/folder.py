@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write, is_leftover, is_special
+from bspml.files.atomic import atomic_write, is_leftover
+from bspml.files.opening import open_regular, reason
 from bspml.files.run.lock import exclusive
 from bspml.files.run.plain import to_json
 
@@ -52,7 +53,7 @@ class RunFolder:
             ) from err
         except (OSError, ValueError) as err:  # ValueError: a null byte
             raise RunError(
-                f"{path}: the run folder cannot be made ({_reason(err)}); choose a folder "
+                f"{path}: the run folder cannot be made ({reason(err)}); choose a folder "
                 "you may write to."
             ) from err
         return folder
@@ -68,7 +69,7 @@ class RunFolder:
         try:
             there, is_run = folder.path.is_dir(), folder.config.is_file()
         except (OSError, ValueError) as err:
-            raise RunError(f"{path}: the run folder cannot be read ({_reason(err)}).") from err
+            raise RunError(f"{path}: the run folder cannot be read ({reason(err)}).") from err
         if not there:
             raise RunError(f"{path}: no such run folder{_runs_beside(folder.path)}.")
         if not is_run:
@@ -154,7 +155,7 @@ class RunFolder:
             try:
                 path.unlink(missing_ok=True)
             except OSError as err:
-                raise RunError(f"{path}: cannot be removed ({_reason(err)}).") from err
+                raise RunError(f"{path}: cannot be removed ({reason(err)}).") from err
         return len(leftovers)
 
     def discard(self) -> None:
@@ -172,7 +173,18 @@ class RunFolder:
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> Path:
-    """Write `value` as indented JSON, atomically; NaN and infinity as null."""
+    """Write a value as indented JSON, atomically; NaN and infinity as null.
+
+    Args:
+        path: the file.
+        value: as `to_json` takes it.
+
+    Returns:
+        `path`.
+
+    Raises:
+        RunError: the file cannot be written.
+    """
     return atomic_write(path, to_json(value, indent=2) + "\n")
 
 
@@ -182,18 +194,12 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     Raises:
         RunError: missing, or not JSON.
     """
-    if is_special(path):
-        raise RunError(f"{path}: is a pipe or a device, not a JSON file.")
+    with open_regular(path, "a JSON file", RunError) as file:
+        content = file.read()
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8", errors="surrogatepass"))
-    except OSError as err:
-        raise RunError(f"{path}: cannot be read ({err.strerror or err}).") from err
+        return json.loads(content.decode("utf-8", "surrogatepass"))
     except ValueError as err:
         raise RunError(f"{path}: is not JSON ({err}).") from err
-
-
-def _reason(err: Exception) -> str:
-    return getattr(err, "strerror", None) or str(err)
 
 
 def _free_name(path: Path) -> str:

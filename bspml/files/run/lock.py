@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bspml.errors import BusyRunError, RunError
+from bspml.files.opening import reason
 
 try:
     import fcntl
@@ -47,7 +48,7 @@ def _take(path: Path) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     except OSError as err:
         raise RunError(
-            f"{path}: cannot be written ({err.strerror or err}). Give yourself write permission "
+            f"{path}: cannot be written ({reason(err)}). Give yourself write permission "
             "to the run folder, or copy it to where you have it."
         ) from err
     try:

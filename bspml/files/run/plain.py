@@ -9,12 +9,20 @@ from typing import Any
 
 
 def to_json(value: Any, indent: int | None = None) -> str:
-    """`value` as strict JSON; NaN and infinity, which JSON does not know, become null.
+    """Return a value as strict JSON; NaN and infinity, which JSON does not know, become null.
 
     Numpy scalars and arrays and tensors are unpacked, tuples become lists, keys become text.
 
+    Args:
+        value: numbers, text, None, lists and mappings of them.
+        indent: spaces a level, or None for one line.
+
     Raises:
         TypeError: something else than numbers, text, None, lists and mappings of them.
+
+    Example:
+        >>> to_json({"recall": float("nan"), "ks": (1, 2)})
+        '{"recall": null, "ks": [1, 2]}'
     """
     return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
 

@@ -14,7 +14,7 @@ from bspml.losses.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.losses.similarity import is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import Mining, by_kernel, runs_pair_kernels
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 
 
@@ -106,13 +106,26 @@ class BSPMLMiner(BaseMiner):
         return pairs
 
     def mine(self, embeddings: Tensor, labels: Any, ref_emb: Tensor, ref_labels: Any) -> MinedPairs:
-        """pytorch-metric-learning's inner method: the same, with the announced batch."""
+        """pytorch-metric-learning's inner method: the same, with the announced batch.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B,).
+            ref_emb: (R, D).
+            ref_labels: (R,).
+        """
         return self.forward(embeddings, labels, ref_emb, ref_labels)
 
     def mine_masks(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """The kept pairs as masks (B, R), given the similarities or distances (B, R)."""
+        """The kept pairs as masks (B, R), given the similarities or distances (B, R).
+
+        Args:
+            batch: checked rows and references.
+            known: their weights and data-set rows.
+            matrix: (B, R) similarities or distances.
+        """
         if batch.labels is not None and batch.ref_labels is not None and runs_pair_kernels(matrix):
             positive, negative = by_kernel(
                 lambda: mined_by_kernel(*self.kernel_arguments(batch, known, matrix)),
@@ -127,26 +140,34 @@ class BSPMLMiner(BaseMiner):
     def kernel_arguments(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Any, ...]:
-        """What `bspml.tensors.kernels.pairs.mined_masks` takes."""
+        """What `bspml.tensors.kernels.pairs.mined_masks` takes.
+
+        Args:
+            batch: checked rows and references.
+            known: their weights and data-set rows.
+            matrix: (B, R) similarities or distances.
+        """
         weighted = self.skip_zero and self.weights is not None
         return (
             matrix,
             batch.labels,
             batch.ref_labels,
-            known.anchors if weighted else None,
-            known.references if weighted else None,
+            (known.anchors, known.references) if weighted else (None, None),
             # Within a batch the row tells what is a self pair.
-            None if batch.within else known.sample_index,
-            None if batch.within else known.ref_sample_index,
-            batch.same_rows,
-            self.distance.is_inverted,
-            self.epsilon,
+            (None, None) if batch.within else (known.sample_index, known.ref_sample_index),
+            Mining(batch.same_rows, self.distance.is_inverted, self.epsilon),
         )
 
     def mined_by_operations(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """The masks by torch's operations, on any device."""
+        """The masks by torch's operations, on any device.
+
+        Args:
+            batch: checked rows and references.
+            known: their weights and data-set rows.
+            matrix: (B, R) similarities or distances.
+        """
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
         positive, negative = label_masks(batch, same_sample, *self._counting(known))
         closeness = matrix if self.distance.is_inverted else -matrix
@@ -190,7 +211,14 @@ def keep_informative(
     negative: Bool[Tensor, "B R"],
     epsilon: float,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Of these pairs, those that violate the margin [Zhang 2023, eq. (4) and (5)]."""
+    """Of these pairs, those that violate the margin [Zhang 2023, eq. (4) and (5)].
+
+    Args:
+        closeness: (B, R), larger is closer.
+        positive: (B, R), all positives.
+        negative: (B, R), all negatives.
+        epsilon: the margin.
+    """
     if closeness.numel() == 0:
         return positive, negative
     hardest_negative = closeness.masked_fill(~negative, -math.inf).amax(1, keepdim=True)
@@ -201,11 +229,11 @@ def keep_informative(
     return positive.gt(easy_positive), negative.gt(easy_negative)  # a > b: a and not b
 
 
-def mined_by_kernel(*given: Any) -> tuple[Tensor, Tensor]:
-    """`bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton can import."""
+def mined_by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
+    """Call `bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton imports."""
     from bspml.tensors.kernels.pairs import mined_masks
 
-    return mined_masks(*given)
+    return mined_masks(*arguments)
 
 
 def _count(found: Tensor | int) -> int:

@@ -59,7 +59,14 @@ class DistanceWeightedMiner(pml_miners.DistanceWeightedMiner):
     def mine(
         self, embeddings: Tensor, labels: Tensor, ref_emb: Tensor, ref_labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Triplets (a, p, n) of rows, int64, on the device of `embeddings`."""
+        """Triplets (a, p, n) of rows, int64, on the device of `embeddings`.
+
+        Args:
+            embeddings: (B, D).
+            labels: (B,).
+            ref_emb: (R, D), `embeddings` itself without references.
+            ref_labels: (R,).
+        """
         device, dtype = embeddings.device, torch.promote_types(embeddings.dtype, torch.float32)
         emb, codes = embeddings.detach().to("cpu", dtype), labels.cpu()
         # The parent knows by identity that a batch is compared with itself.

@@ -126,7 +126,12 @@ def entry_of(loss: Any) -> LossEntry | None:
 
 
 def kind_of(loss: Any, entry: LossEntry) -> str | None:
-    """How gradient rescaling is done on this loss object; a smooth triplet loss is a softplus."""
+    """How gradient rescaling is done on this loss object; a smooth triplet loss is a softplus.
+
+    Args:
+        loss: the loss object.
+        entry: its entry, from `entry_of`.
+    """
     if entry is CATALOGUE["TripletMarginLoss"] or entry is _HINGE:
         return "softplus" if getattr(loss, "smooth_loss", False) else entry.kind
     return entry.kind

@@ -65,7 +65,12 @@ class GradientRescalingReducer(TransformReducer):
         self.peak = peak_weight(self.beta, self.lam, self.g) or 1.0
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
-        """Rescaled losses (n,) and w (n,) of each term."""
+        """Rescaled losses (n,) and w (n,) of each term.
+
+        Args:
+            terms: the sub-losses.
+            like: not used.
+        """
         return [self._one(term.losses) for term in terms]
 
     def _one(self, losses: Tensor) -> tuple[Tensor, Tensor]:
@@ -111,7 +116,13 @@ def check_emphasis(
 
 
 def peak_weight(beta: float, lam: float, g: str) -> float:
-    """The largest w(p) over p in [0, 1]."""
+    """The largest w(p) over p in [0, 1].
+
+    Args:
+        beta: size of the emphasis.
+        lam: its focus.
+        g: "exp" or "identity".
+    """
     exponent = beta * _largest_emphasis(lam)
     return math.exp(exponent) if g == "exp" else exponent
 

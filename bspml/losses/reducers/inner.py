@@ -64,6 +64,10 @@ def reducer_for(reducer: Any, name: str, sub_losses: tuple[str, ...] = ()) -> An
 def check_reducer(reducer: Any, loss_name: str) -> None:
     """Refuse reducers whose way of combining sub-losses cannot be followed.
 
+    Args:
+        reducer: the loss's own.
+        loss_name: for the message.
+
     Raises:
         InputError: a subclass of MultipleReducers with a `forward` of its own, or no reducer.
     """

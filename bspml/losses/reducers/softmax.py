@@ -38,7 +38,12 @@ class RescaledCrossEntropy(nn.Module):
         self.beta, self.lam, self.g = beta, lam, g
 
     def forward(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, " B"]) -> Tensor:
-        """(B,) losses."""
+        """(B,) losses.
+
+        Args:
+            logits: (B, C).
+            labels: (B,) in [0, C).
+        """
         with torch.autocast(logits.device.type, enabled=False):
             return gr_cross_entropy(logits, labels, self.beta, self.lam, g=self.g)
 
@@ -122,6 +127,12 @@ def num_classes_of(loss: Any) -> int | None:
 
 def rescale_logits(loss: Any, beta: float, lam: float, g: str) -> bool:
     """Rescale at the logits of `loss`, in place.
+
+    Args:
+        loss: a loss of the kind "logits".
+        beta: size of the emphasis.
+        lam: its focus.
+        g: "exp" or "identity".
 
     Returns:
         False, with nothing changed, if the loss computes its cross-entropy in a way unknown here.

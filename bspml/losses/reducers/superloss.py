@@ -90,7 +90,12 @@ class SuperLossReducer(TransformReducer):
         return {name: tau.value for name, tau in self.taus.items()}
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
-        """SuperLoss (n,) and sigma (n,) of each term."""
+        """SuperLoss (n,) and sigma (n,) of each term.
+
+        Args:
+            terms: the sub-losses.
+            like: a tensor on the batch's device.
+        """
         taus = self._update_taus(terms, like)
         self._update_smoothed(terms, like)
         used = [taus[term.name] if term.name in taus else taus[_SHARED] for term in terms]
@@ -140,15 +145,11 @@ class SuperLossReducer(TransformReducer):
         counted = [term.counted() for term in terms]
         if all(c is None for c in counted):
             return tau.update(losses)
-        return tau.update(
-            losses,
-            _joined(
-                [
-                    torch.ones_like(t.losses) if c is None else c.to(t.losses)
-                    for t, c in zip(terms, counted, strict=True)
-                ]
-            ),
-        )
+        weights = [
+            torch.ones_like(term.losses) if count is None else count.to(term.losses)
+            for term, count in zip(terms, counted, strict=True)
+        ]
+        return tau.update(losses, _joined(weights))
 
     def _update_smoothed(self, terms: list[Term], like: Tensor) -> None:
         if self.smoothed is None:

@@ -15,7 +15,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.reducers.tau import over_all_ranks
-from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import check_number, check_whole
 
 
@@ -48,6 +48,10 @@ class KeyedAverage(nn.Module):
         """Move the average of each key that occurs, in train mode only.
 
         A key whose mean is not finite stays as it is; a negative key stands for nothing.
+
+        Args:
+            values: (M,).
+            keys: (M,) row of each value, negative: none.
         """
         if not self.training:
             return
@@ -67,7 +71,12 @@ class KeyedAverage(nn.Module):
         self.seen.logical_or_(counts)
 
     def look_up(self, keys: Int[Tensor, " M"], fallback: Float[Tensor, " M"]) -> Tensor:
-        """(M,) the averages of these keys; `fallback` where there is none yet."""
+        """(M,) the averages of these keys; `fallback` where there is none yet.
+
+        Args:
+            keys: (M,) rows of the table.
+            fallback: (M,).
+        """
         average, seen = self.average.to(fallback), self.seen.to(fallback.device)
         keys = keys.to(fallback.device)
         rows = keys.clamp(min=0)
@@ -76,10 +85,6 @@ class KeyedAverage(nn.Module):
     def filled(self) -> Float[Tensor, " K"]:
         """(K,) the averages, NaN where no batch has named the key; a copy."""
         return torch.where(self.seen, self.average, math.nan)
-
-    def seen_rows(self) -> Bool[Tensor, " K"]:
-        """(K,) the keys some batch has named; a copy."""
-        return self.seen.clone()
 
     def extra_repr(self) -> str:
         """Size, for `print(loss)`."""

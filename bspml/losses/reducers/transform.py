@@ -165,6 +165,11 @@ class TransformReducer(pml_reducers.MultipleReducers):
     def forward(self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any) -> Any:
         """Reduce a loss dictionary; see the module.
 
+        Args:
+            loss_dict: what the loss computed, by sub-loss.
+            embeddings: (B, D).
+            labels: (B,) or None.
+
         Returns:
             A scalar, float32 for half precision; the transformed dictionary if the loss's own
             reducer is DoNothingReducer.

@@ -80,17 +80,9 @@ def SuperLoss(  # noqa: N802 -- reads as the loss it makes
     """
 
     def install(one: nn.Module, entry: LossEntry, facts: Installed) -> TransformReducer:
-        return SuperLossReducer(
-            one.reducer,
-            facts,
-            lam,
-            tau,
-            momentum,
-            shared_tau,
-            smoothing,
-            smoothing_momentum,
-            _weights_for(one, sample_weights),
-        )
+        weights = _weights_for(one, sample_weights)
+        averages = (tau, momentum, shared_tau, smoothing, smoothing_momentum)
+        return SuperLossReducer(one.reducer, facts, lam, *averages, weights)
 
     return _wrap(loss, "SuperLoss", install, sample_weights)
 
@@ -152,6 +144,14 @@ def IMAE(  # noqa: N802 -- its name in the paper
 
     Returns:
         The same object.
+
+    Raises:
+        InputError: as for `SuperLoss`; a loss whose gradient is not known.
+
+    Example:
+        >>> loss = IMAE(pml_losses.ArcFaceLoss(10, 64), T=8)
+        >>> loss.reducer.extra_repr()
+        'beta=8, lam=1, g=exp, kind=logits'
     """
     numbers = check_emphasis(T, 1.0, "exp", beta_name="T")
     return _rescale(loss, "IMAE", numbers, None, DELTA, sample_weights)

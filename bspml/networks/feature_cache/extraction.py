@@ -19,12 +19,12 @@ from bspml.data.sets.glyphs import cache_dir
 from bspml.data.split_images import SplitImages
 from bspml.errors import DataError, InputError
 from bspml.networks import embed, feature_network
+from bspml.networks.backbone import IMAGE_SIZE
 from bspml.networks.feature_cache.identity import identity_of
 from bspml.networks.feature_cache.store import FeatureStore
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_device, check_whole
 
-_IMAGE_SIZE = 224  # what most backbones were trained on
 _BATCH = 64
 
 _log = logging.getLogger(__name__)
@@ -73,7 +73,7 @@ def cached_features(
         MissingDependencyError: the backbone's package is not installed.
         RunError: the disk is full.
     """
-    size = _IMAGE_SIZE if image_size is None else check_whole(image_size, "image_size")
+    size = IMAGE_SIZE if image_size is None else check_whole(image_size, "image_size")
     images = split.images(size, crop_boxes=crop_boxes)
     if not len(split):
         raise InputError("`split` must hold at least one image; got none.")

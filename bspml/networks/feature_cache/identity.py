@@ -12,7 +12,7 @@ import numpy as np
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
-from bspml.files.atomic import is_special
+from bspml.files.opening import open_regular, reason
 
 _VERSION = 1  # raise it whenever features change, so that old files are made anew
 _CHUNK = 2**24  # bytes that are hashed at a time
@@ -45,17 +45,10 @@ def _weights_identity(backbone: str, weights: Any) -> str | None:
 
 
 def _file_digest(path: Path) -> str:
-    if is_special(path):
-        raise DataError(f"`weights`: {path} is a pipe or a device, not a file.")
     digest = hashlib.sha256()
-    try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
-    except FileNotFoundError as err:
-        raise DataError(f"`weights`: there is no file {path}.") from err
-    except OSError as err:
-        raise DataError(f"`weights`: {path} cannot be read ({err.strerror or err}).") from err
+    with open_regular(path, "a file of weights", where=f"`weights`: {path}") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
     return digest.hexdigest()
 
 
@@ -83,5 +76,5 @@ def _size_and_time(path: Path) -> str:
     except FileNotFoundError as err:
         raise DataError(f"{path}: is missing.") from err
     except OSError as err:
-        raise DataError(f"{path}: cannot be read ({err.strerror or err}).") from err
+        raise DataError(f"{path}: cannot be read ({reason(err)}).") from err
     return f"{found.st_size} {found.st_mtime_ns}"

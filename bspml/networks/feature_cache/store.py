@@ -25,7 +25,8 @@ import torch
 from torch import Tensor
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write, is_special
+from bspml.files.atomic import atomic_write
+from bspml.files.opening import open_regular
 
 PART = 512  # rows; what a stopped extraction may lose
 
@@ -63,9 +64,7 @@ class FeatureStore:
         From 1 GiB on the numbers stay on the disk; writing to them does not change the file.
         """
         try:
-            return self._read()
-        except FileNotFoundError:
-            return None
+            return self._read() if self.path.exists() else None
         except Exception as err:  # numpy and json raise what they like on damage
             _log.warning("extracting the features again: %s is damaged (%s)", self.path, err)
             with contextlib.suppress(OSError):
@@ -109,13 +108,10 @@ class FeatureStore:
     # --- the file -----------------------------------------------------------------------------
 
     def _read(self) -> Tensor:
-        if is_special(self.path):
-            raise ValueError("a pipe or a device")
-        # "c": copy on write.  A mapping that cannot be written to is one that torch warns of.
-        mapped = np.load(self.path, mmap_mode="c", allow_pickle=False)
-        end = mapped.offset + mapped.nbytes
-        with self.path.open("rb") as file:
-            file.seek(end)
+        with open_regular(self.path, "features") as file:
+            # "c": copy on write.  A mapping that cannot be written to is one that torch warns of.
+            mapped = np.load(self.path, mmap_mode="c", allow_pickle=False)
+            file.seek(mapped.offset + mapped.nbytes)
             note = json.loads(file.read(_LONGEST_NOTE))
         if note["identity"] != self.identity:
             raise ValueError("the features are of something else")
@@ -153,12 +149,11 @@ class FeatureStore:
     def _read_part(self, start: int, stop: int) -> np.ndarray | None:
         path = self._part(start)
         # zip archives carry checksums: damage raises, whatever it likes
-        with contextlib.suppress(Exception):
-            if not is_special(path):
-                with np.load(path, allow_pickle=False) as archive:
-                    part = np.ascontiguousarray(archive["features"])
-                if part.ndim == 2 and len(part) == stop - start and part.dtype == _FLOAT:
-                    return part
+        with contextlib.suppress(Exception), open_regular(path, "features") as file:
+            with np.load(file, allow_pickle=False) as archive:
+                part = np.ascontiguousarray(archive["features"])
+            if part.ndim == 2 and len(part) == stop - start and part.dtype == _FLOAT:
+                return part
         return None
 
     def _make_part(self, start: int, stop: int, rows: Rows) -> np.ndarray:

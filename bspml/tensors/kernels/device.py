@@ -1,4 +1,4 @@
-"""Whether kernels written in Triton can run: on a CUDA device, where one replaces many launches.
+"""Decide whether kernels written in Triton run: on a CUDA device, where one replaces many launches.
 
 A batch's miner and loss are some hundred operations on small matrices; on a GPU each costs its
 launch, some 20 microseconds, whatever it computes.  Where Triton is installed (torch brings it
@@ -15,7 +15,7 @@ import importlib.util
 import os
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,10 +25,24 @@ SWITCH = "BSPML_TRITON"  # environment variable
 _state: dict[str, bool] = {}
 
 
-def runs_triton(*tensors: Tensor) -> bool:
-    """Whether all tensors are on a CUDA device and Triton's kernels work there.
+class Mining(NamedTuple):
+    """What decides, beside the weights, which pairs of a matrix are mined.
 
-    Not while torch compiles the caller: it makes kernels of its own.
+    Attributes:
+        same_rows: row i is column i: the diagonal holds self pairs.
+        inverted: larger is closer.
+        epsilon: the margin.
+    """
+
+    same_rows: bool
+    inverted: bool
+    epsilon: float
+
+
+def runs_triton(*tensors: Tensor) -> bool:
+    """Tell whether all tensors are on a CUDA device and Triton's kernels work there.
+
+    False while torch compiles the caller: it makes kernels of its own.
     """
     return (
         _usable()
@@ -38,7 +52,7 @@ def runs_triton(*tensors: Tensor) -> bool:
 
 
 def runs_pair_kernels(values: Tensor) -> bool:
-    """Whether the pair kernels can take this batch or matrix: float32, and not empty."""
+    """Tell whether the pair kernels can take this batch or matrix: float32, and not empty."""
     return values.dtype == torch.float32 and values.numel() > 0 and runs_triton(values)
 
 
@@ -52,10 +66,22 @@ def _usable() -> bool:
 def by_kernel(
     kernel: Callable[..., Result], otherwise: Callable[..., Result], *args: Any
 ) -> Result:
-    """`kernel(*args)`; from its first failure on, and in every process without it, `otherwise`.
+    """Call a Triton kernel; if it fails, warn once and use torch's operations from then on.
 
-    Triton compiles at the first call and needs a C compiler for that.  A machine without one must
-    train all the same, so the failure is named once and torch's operations take over.
+    Triton compiles a kernel at its first call, for which it needs a C compiler.  Training must
+    also work on a machine without one.  After a failure `runs_triton` is False for the rest of the
+    process, so the kernel is not tried again.
+
+    Args:
+        kernel: does the work in one launch.
+        otherwise: the same by torch's operations.
+        *args: arguments of either.
+
+    Returns:
+        What `kernel` returns, or `otherwise` after a failure.
+
+    Raises:
+        torch.cuda.OutOfMemoryError: from the kernel; torch's operations would need no less.
     """
     try:
         return kernel(*args)

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from bspml.shapes import Float, Tensor
-from bspml.tensors.kernels.lambert_constants import BRANCH_POINT, HUGE, NEAR, SERIES, STEPS
+from bspml.tensors.kernels.lambert import BRANCH_POINT, HUGE, NEAR, SERIES, STEPS
 
 BLOCK = 256
 HIGH = tl.constexpr(BRANCH_POINT[torch.float64][0])  # -1/e
@@ -31,7 +31,12 @@ _TERMS = tl.constexpr(len(SERIES[torch.float64]))
 def principal_branch(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """`bspml.functional.lambert.principal_branch` in one launch."""
+    """Compute W(x) and 1 + W(x) in one launch; see `bspml.functional.lambert.principal_branch`.
+
+    Args:
+        x: float32 or float64, on a CUDA device.
+        log_x: log x, used where x exceeds 2^64; None computes it.
+    """
     x = x.contiguous()
     w, one_plus_w = torch.empty_like(x), torch.empty_like(x)
     if x.numel():
@@ -78,7 +83,12 @@ def _fill(
 @triton.jit
 @no_type_check
 def branch(x, log_x):
-    """W(x) and 1 + W(x) of float64 numbers; log_x counts where x is huge."""
+    """Compute W(x) and 1 + W(x) inside a kernel.
+
+    Args:
+        x: a block of float64 numbers.
+        log_x: their logarithms, used where x is huge.
+    """
     near = x < _NEAR
     v = _near_branch_point(tl.where(near, x, -0.3125))
     w = _away_from_branch_point(tl.where(near, 1.0, x), log_x)

@@ -17,14 +17,16 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from bspml.tensors.kernels.device import Mining
+
 _BLOCK = 1024
 _SMALLEST_NORM = 1e-12
 _INFINITY = tl.constexpr(float("inf"))
 _NAN = tl.constexpr(float("nan"))
 
 
-def unit_rows(embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """x = e / |e| (B, D), the norm (B, 1) of what was normalised, and its divisor (B, 1).
+def unit_rows_norms(embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return x = e / |e| (B, D), the norm (B, 1) of what was normalised, and its divisor (B, 1).
 
     Rows whose norm leaves float32, or is below 1e-12, are first divided by their largest entry;
     the divisor of all others is 1.
@@ -39,7 +41,19 @@ def unit_rows(embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def turned(pull: Tensor, x: Tensor, norm: Tensor, divisor: Tensor) -> Tensor:
-    """(pull_i - x_i <x_i, pull_i>) / |e_i| / divisor: the gradient of e from that of x (B, D)."""
+    """Turn the gradient by unit rows into that by the embeddings.
+
+    It is  (pull_i - x_i <x_i, pull_i>) / |e_i| / divisor_i.
+
+    Args:
+        pull: (B, D) the gradient by x.
+        x: (B, D) unit rows, and
+        norm: (B, 1) and
+        divisor: (B, 1), as `unit_rows_norms` gave them.
+
+    Returns:
+        (B, D).
+    """
     pull = pull.contiguous()
     rows, dim = pull.shape
     out = torch.empty_like(pull)
@@ -52,25 +66,24 @@ def mined_masks(
     matrix: Tensor,
     labels: Tensor,
     ref_labels: Tensor,
-    anchors: Tensor | None,
-    references: Tensor | None,
-    index: Tensor | None,
-    ref_index: Tensor | None,
-    same_rows: bool,
-    inverted: bool,
-    epsilon: float,
+    weights: tuple[Tensor | None, Tensor | None],
+    indices: tuple[Tensor | None, Tensor | None],
+    mining: Mining,
 ) -> tuple[Tensor, Tensor]:
-    """Positives and negatives (B, R) bool that violate the margin; see `BSPMLMiner`.
+    """Mine the pairs that violate the margin; see `BSPMLMiner`.
 
     Args:
-        matrix: (B, R) similarities, or distances if not `inverted`.
-        labels, ref_labels: (B,) and (R,) int64.
-        anchors, references: (B,) and (R,) weights: those of 0 have no pairs; None: all have.
-        index, ref_index: (B,) and (R,) int64 data-set rows: equal ones are one sample; or None.
-        same_rows: row i is column i.
-        inverted: larger is closer.
-        epsilon: the margin.
+        matrix: (B, R) similarities, or distances if not `mining.inverted`.
+        labels: (B,) int64.
+        ref_labels: (R,) int64.
+        weights: (B,) and (R,), of anchors and references: those of 0 have no pairs; None: all have.
+        indices: (B,) and (R,) int64 data-set rows: equal ones are one sample; or None.
+        mining: what decides.
+
+    Returns:
+        Positives and negatives, (B, R) bool.
     """
+    (anchors, references), (index, ref_index) = weights, indices
     matrix = matrix.contiguous()
     rows, columns = matrix.shape
     positive, negative = matrix.new_empty(2, rows, columns, dtype=torch.bool).unbind()
@@ -79,8 +92,8 @@ def mined_masks(
         _mined_masks[(rows,)](
             matrix, labels, ref_labels, _or(anchors, matrix), _or(references, matrix),
             _or(index, labels), _or(ref_index, labels), positive, negative, columns,
-            float(epsilon), anchors is not None, references is not None, use_index, same_rows,
-            inverted, *_cut(columns),
+            float(mining.epsilon), anchors is not None, references is not None, use_index,
+            mining.same_rows, mining.inverted, *_cut(columns),
         )  # fmt: skip
     return positive, negative
 
@@ -89,14 +102,23 @@ def multi_similarity_terms(
     matrix: Tensor,
     positive: Tensor,
     negative: Tensor,
-    log_weights: Tensor | None,
-    positive_factor: Tensor | None,
-    negative_factor: Tensor | None,
-    alpha: float,
-    beta: float,
-    base: float,
+    weights: tuple[Tensor | None, Tensor | None, Tensor | None],
+    scales: tuple[float, float, float],
 ) -> tuple[Tensor, Tensor]:
-    """Elements (B,) and their derivatives by the matrix (B, R); see `MultiSimilarityTerms`."""
+    """Compute the multi-similarity terms and their derivatives; see `MultiSimilarityTerms`.
+
+    Args:
+        matrix: (B, R) similarities or distances.
+        positive: (B, R) bool.
+        negative: (B, R) bool.
+        weights: `PairWeights`: log w (R,) and the factors (B,) of the two log-sums; None is 1.
+        scales: `Scales`: alpha, beta and base.
+
+    Returns:
+        Elements (B,) and their derivatives by the matrix (B, R).
+    """
+    log_weights, positive_factor, negative_factor = weights
+    alpha, beta, base = scales
     matrix = matrix.contiguous()
     rows, columns = matrix.shape
     losses, slope = matrix.new_empty(rows), torch.empty_like(matrix)

@@ -21,7 +21,7 @@ _NUMBER, _ONE, _EACH = 0, 1, 2  # what tau is
 def value_and_sigma(
     losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """SL and its derivative sigma, in one launch.
+    """Compute SL and its derivative sigma, in one launch.
 
     Args:
         losses: float32 or float64, on a CUDA device.
@@ -34,7 +34,13 @@ def value_and_sigma(
 def slope_and_sigma(
     losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """The derivative of sigma and sigma, likewise."""
+    """Compute the derivative of sigma, and sigma, in one launch.
+
+    Args:
+        losses: float32 or float64, on a CUDA device.
+        tau: a number, or a tensor there that broadcasts to `losses`; it is not looked at.
+        lam: > 0.
+    """
     return _launch(losses, tau, lam, slope=True)
 
 

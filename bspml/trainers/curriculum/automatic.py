@@ -21,9 +21,9 @@ from torch import Tensor
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.statistics.contrastive import ContrastiveStatistics
-from bspml.statistics.noise_rate import estimate_noise, label_p_values
-from bspml.tensors.checks import check_choice, check_whole
+from bspml.statistics.noise_rate import best_fitting, estimate_noise, label_p_values
 from bspml.trainers.curriculum.search import StatisticsSearch
+from bspml.trainers.settings import AutoSettings
 from bspml.weights.age import age_for_maw
 from bspml.weights.state import SampleWeights
 
@@ -31,32 +31,17 @@ _LARGEST_RATE = 0.95
 
 
 class AutomaticUpdate:
-    """Weights such that the share 1 - noise rate of the labels is kept.
+    """Find weights such that the share 1 - noise rate of the labels is kept.
 
     rule="threshold" keeps the labels with the smallest p-values.  rule="quadratic" solves the
     paper's problem, eq. (6), with the contrastive statistics in place of its own and the age
     found by bisection for MAW = 1 - noise rate.
     """
 
-    def __init__(
-        self,
-        weights: SampleWeights,
-        *,
-        balance: float,
-        seed: int,
-        rule: str = "threshold",
-        warmup: str = "features",
-        warmup_rounds: int = 2,
-        reset: bool = True,
-        search: StatisticsSearch | None = None,
-    ) -> None:
-        self.weights = weights
-        self.rule = check_choice(rule, "rule", ["threshold", "quadratic"])
-        self.warmup = check_choice(warmup, "warmup", ["features", "cross-fit"])
-        self.warmup_rounds = check_whole(warmup_rounds, "warmup_rounds")
-        self.reset, self.balance = bool(reset), balance
-        self.search = search or StatisticsSearch()
-        self.phase = "half A" if warmup == "cross-fit" else "features"
+    def __init__(self, weights: SampleWeights, settings: AutoSettings, seed: int) -> None:
+        self.weights, self.settings, self.warmup = weights, settings, settings.warmup
+        self.search = StatisticsSearch(settings.search, settings.statistics_error)
+        self.phase = "half A" if self.warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
         self.in_half_a = _random_half(self.codes, seed)
         self.noise_rate: float | None = None
@@ -66,30 +51,30 @@ class AutomaticUpdate:
 
     @property
     def codes(self) -> Tensor:
-        """(N,) class codes on the CPU."""
+        """Return the (N,) class codes on the CPU."""
         return self.weights.codes.cpu()
 
     def training_rows(self) -> Tensor | None:
-        """(N,) bool, the rows the next round may train on; None for all of positive weight."""
+        """Return (N,) bool, the rows that the next round may train on; None for all."""
         self.rows_were_read = True
-        kept = self.weights.weights.cpu() > 0
+        positive = self.weights.weights.cpu() > 0
         half = self.allowed_rows()
-        return kept if half is None else kept & half
+        return positive if half is None else positive & half
 
     def allowed_rows(self) -> Tensor | None:
-        """(N,) bool, the half that the network may see in this phase; None for both halves."""
+        """Return (N,) bool, the half that the network may see in this phase; None for both."""
         if self.phase in ("half A", "half B"):
             return self.in_half_a if self.phase == "half A" else ~self.in_half_a
         return None
 
     def update(self, embeddings: Tensor) -> dict[str, Any]:
-        """Judge, weigh, and move to the next phase; returns the record's fields."""
+        """Judge, weigh, move to the next phase, and return the record's fields."""
         phase = self.phase
         if phase not in ("half A", "half B"):
-            fields = {"phase": phase}
+            fields, everyone = {"phase": phase}, torch.ones(len(self.weights), dtype=torch.bool)
             # Two rounds before the first step: the second under the weights just found.
             for _ in range(2 if phase == "features" else 1):
-                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), self._all())
+                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
             return fields
         if not self.rows_were_read:
@@ -99,7 +84,7 @@ class AutomaticUpdate:
                 'warmup="features" with embeddings of a pretrained backbone.'
             )
         self.rounds_in_phase += 1
-        if self.rounds_in_phase < self.warmup_rounds:
+        if self.rounds_in_phase < self.settings.warmup_rounds:
             self.rows_were_read = False
             return {"phase": f"{phase}, waiting", "noise_rate": self.noise_rate}
         trained_on = self.in_half_a if phase == "half A" else ~self.in_half_a
@@ -107,10 +92,8 @@ class AutomaticUpdate:
         fields = self._judge(embeddings, reference, judged=~trained_on)
         self._enter("half B" if phase == "half A" else "weights")
         # Half A may only be judged by a network that never saw it, so the first reset is a must.
-        return fields | {"phase": phase, "reset_model": phase == "half A" or self.reset}
-
-    def _all(self) -> Tensor:
-        return torch.ones(len(self.weights), dtype=torch.bool)
+        reset = phase == "half A" or self.settings.reset
+        return fields | {"phase": phase, "reset_model": reset}
 
     def _enter(self, phase: str) -> None:
         self.phase, self.rounds_in_phase, self.rows_were_read = phase, 0, False
@@ -142,7 +125,7 @@ class AutomaticUpdate:
         fields: dict[str, Any] = {}
         if not testable.any():
             pass
-        elif self.rule == "threshold":
+        elif self.settings.rule == "threshold":
             new[testable] = self._keep_smallest(p_values, stats.difficulty, testable)
         else:
             new[testable], fields = self._solve_quadratic(stats, testable)
@@ -171,16 +154,11 @@ class AutomaticUpdate:
         Weights that are fixed count in that share and stay as they are.
         """
         assert self.noise_rate is not None
-        p, d = p_values[testable].clone(), difficulty[testable]
-        kept = round((1 - self.noise_rate) * len(p))
-        # What a person decided takes its place at the two ends, whatever its p-value.
-        decided, word = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
-        p[decided] = torch.where(word[decided] > 0, -1.0, 2.0).to(p)
-        by_fit = torch.argsort(d, stable=True)
-        by_fit = by_fit[torch.argsort(p[by_fit], stable=True)]  # by p, ties by difficulty
-        weights = torch.zeros(len(p), dtype=torch.float64)
-        weights[by_fit[:kept]] = 1.0
-        return weights
+        p = p_values[testable].clone()
+        # What the user decided takes its place at the two ends, whatever its p-value.
+        decided, before = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
+        p[decided] = torch.where(before[decided] > 0, -1.0, 2.0).to(p)
+        return best_fitting(p, difficulty[testable], 1 - self.noise_rate).double()
 
     def _solve_quadratic(
         self, stats: ContrastiveStatistics, testable: Tensor
@@ -192,7 +170,7 @@ class AutomaticUpdate:
             xi_pos - xi_pos.min(),
             xi_neg - xi_neg.min(),
             self.codes[testable],
-            self.balance,
+            self.settings.balance,
             1 - self.noise_rate,
         )
         return search.solution.weights, {
@@ -209,11 +187,11 @@ class AutomaticUpdate:
         self.p_values[testable] = p_values[testable]
 
     def scores(self) -> Tensor | None:
-        """(N,) p-values, NaN where no honest judgement exists yet."""
+        """Return (N,) p-values, NaN where no honest judgement exists yet; None before the first."""
         return self.p_values
 
     def state_dict(self) -> dict[str, Any]:
-        """Phase, halves and the held estimate, as plain values and tensors."""
+        """Return phase, halves and the held estimate, as plain values and tensors."""
         return {
             "phase": self.phase,
             "rounds_in_phase": self.rounds_in_phase,
@@ -225,7 +203,7 @@ class AutomaticUpdate:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Take over what `state_dict` returned, if it fits these weights."""
         if len(state["in_half_a"]) != len(self.weights):
             raise CheckpointError(
                 f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "

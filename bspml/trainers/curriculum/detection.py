@@ -1,4 +1,4 @@
-"""How well weights tell wrong labels from right ones, and outliers from both, where known."""
+"""How well weights find the wrong labels and the outliers, where the truth is known."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["Truth"]
 
 
 class Truth:
-    """Which labels are wrong, and which samples belong to no class that a label names.
+    """Know which labels are wrong, and which samples belong to no class that a label names.
 
     Outliers are wrong without a right answer.  They count neither as wrong nor as right labels:
     they are left out of the detection, and told from the right labels in figures of their own.
@@ -29,39 +29,37 @@ class Truth:
     def figures(
         self, weights: Float[Tensor, " N"], scores: Float[Tensor, " N"] | None
     ) -> dict[str, Any]:
-        """Fields of a `CurriculumRecord`.
+        """Return the fields of a `CurriculumRecord` that need the truth.
 
         Args:
             weights: (N,) in [0, 1].
             scores: (N,) p-values behind them, large where suspicious, NaN where unknown; or None.
         """
-        found = self._wrong(weights)
+        nothing = torch.zeros_like(self.is_noisy)
+        wrong = self._wrong(weights, nothing)
         fields: dict[str, Any] = {
-            "detection_auroc": found.auroc,
-            "detection_precision": found.precision,
-            "detection_recall": found.recall,
-            "false_alarm_rate": found.false_alarm_rate,
+            "detection_auroc": wrong.auroc,
+            "detection_precision": wrong.precision,
+            "detection_recall": wrong.recall,
+            "false_alarm_rate": wrong.false_alarm_rate,
         }
         # The p-values, where there are any, order the samples better than weights of 0 and 1.
-        ranks, unknown = weights, torch.zeros_like(self.is_noisy)
+        ranks, unknown = weights, nothing
         if scores is not None and not scores.isnan().all():
             ranks, unknown = 1 - scores.nan_to_num(), scores.isnan()
             fields["score_auroc"] = self._wrong(ranks, unknown).auroc
         if self.is_outlier.any():
             fields["outlier_auroc"] = self._outliers(ranks, unknown).auroc
-            fields["outlier_recall"] = self._outliers(weights).recall
+            fields["outlier_recall"] = self._outliers(weights, nothing).recall
         return fields
 
-    def _wrong(self, ranks: Tensor, unknown: Tensor | None = None) -> NoiseDetection:
-        ignored = self.is_outlier if unknown is None else self.is_outlier | unknown
-        return noise_detection(ranks, self.is_noisy, ignore=ignored)
+    def _wrong(self, ranks: Tensor, unknown: Tensor) -> NoiseDetection:
+        return noise_detection(ranks, self.is_noisy, ignore=self.is_outlier | unknown)
 
-    def _outliers(self, ranks: Tensor, unknown: Tensor | None = None) -> NoiseDetection:
-        """Outliers against right labels."""
-        ignored = self.is_noisy & ~self.is_outlier
-        return noise_detection(
-            ranks, self.is_outlier, ignore=ignored if unknown is None else ignored | unknown
-        )
+    def _outliers(self, ranks: Tensor, unknown: Tensor) -> NoiseDetection:
+        # Against right labels: wrong ones of a known class are left out.
+        ignored = (self.is_noisy & ~self.is_outlier) | unknown
+        return noise_detection(ranks, self.is_outlier, ignore=ignored)
 
 
 def _mask(values: Any, name: str, n: int) -> Bool[Tensor, " N"]:

@@ -1,4 +1,4 @@
-"""Weights that somebody has decided: a clean subset, or a person's verdicts on an audit."""
+"""The curriculum that changes nothing: the weights of a clean subset, or the user's verdicts."""
 
 from __future__ import annotations
 
@@ -10,10 +10,16 @@ from bspml.weights.state import SampleWeights
 
 
 class FixedCurriculum:
-    """Keeps the weights as they are and trains on the rows of positive weight.
+    """Keep the weights as they are and train on the rows of positive weight.
 
     Args:
         weights: set beforehand with `weights.update(...)`.
+
+    Example:
+        >>> weights = SampleWeights([0, 0, 1, 1])
+        >>> weights.update([1, 1, 1, 0])
+        >>> FixedCurriculum(weights).training_rows()
+        tensor([ True,  True,  True, False])
     """
 
     starts_with_update = False
@@ -23,7 +29,7 @@ class FixedCurriculum:
         self.weights, self.rounds = weights, 0
 
     def training_rows(self) -> Bool[Tensor, " N"]:
-        """(N,) bool, rows of positive weight."""
+        """Return (N,) bool, rows of positive weight."""
         return self.weights.weights.cpu() > 0
 
     def allowed_rows(self) -> None:
@@ -41,9 +47,9 @@ class FixedCurriculum:
         )
 
     def state_dict(self) -> dict[str, Any]:
-        """The number of updates; `SampleWeights` saves the weights."""
+        """Return the number of updates; `SampleWeights` saves the weights."""
         return {"preset": "fixed", "rounds": self.rounds, "update": {}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Take over what `state_dict` returned."""
         self.rounds = int(state["rounds"])

@@ -1,24 +1,21 @@
-"""The paper's weight update: pair statistics, the quadratic problem, the growing age."""
+"""The weight update as printed: pair statistics, the quadratic problem, the growing age."""
 
 from __future__ import annotations
 
+import math
 import time
 from typing import Any
 
 from torch import Tensor
 
 from bspml.distributed.main_rank import solved_once
-from bspml.errors import InputError
 from bspml.statistics.pair import PairStatistics
-from bspml.tensors.checks import check_choice, check_number
 from bspml.trainers.curriculum.search import StatisticsSearch
+from bspml.trainers.settings import PaperSettings
 from bspml.weights.age import AgeSchedule, age_for_maw
 from bspml.weights.problem import WeightProblem
-from bspml.weights.solver import METHODS, check_options, solve_weights
+from bspml.weights.solver import check_options, solve_weights
 from bspml.weights.state import SampleWeights
-
-# What [Zhang 2023] prints; balance, the first age and its growth it does not.
-PUBLISHED = {"alpha": 2.0, "beta": 50.0, "base": 1.0}
 
 
 class PublishedUpdate:
@@ -30,54 +27,19 @@ class PublishedUpdate:
     solves once more, from w = 1, at the age found, and may end at a slightly other MAW.
     """
 
-    warmup = None
+    warmup, phase = None, "weights"
 
-    def __init__(
-        self,
-        weights: SampleWeights,
-        *,
-        balance: float,
-        age: float | None = None,
-        age_growth: float = 1.1,
-        age_max: float | None = None,
-        target_maw: float | None = None,
-        alpha: float = PUBLISHED["alpha"],
-        beta: float = PUBLISHED["beta"],
-        base: float = PUBLISHED["base"],
-        statistics: str = "unweighted",
-        solver: str = "coordinate",
-        solver_options: dict[str, Any] | None = None,
-        search: StatisticsSearch | None = None,
-    ) -> None:
-        if (age is None) == (target_maw is None):
-            raise InputError(
-                'preset="paper" needs exactly one of `age` and `target_maw`: the paper does not '
-                "print its age. Pass age= (a typical pair statistic, about 1 to 5), or "
-                "target_maw= (the share of weight to keep, such as 0.7)."
-            )
-        check_choice(solver, "solver", METHODS)
-        self.weights = weights
-        self.balance = check_number(balance, "balance", 0)
-        self.schedule = None
-        self.age = age
-        if age is not None:
-            self.age = check_number(age, "age")
-            limit = float("inf") if age_max is None else age_max
-            maximum = check_number(limit, "age_max", allow_infinite=True)
-            self.schedule = AgeSchedule(self.age, age_growth, maximum)
-        self.target_maw = (
-            None if target_maw is None else check_number(target_maw, "target_maw", 0, 1)
-        )
-        self.scales = (
-            check_number(alpha, "alpha", 0, open_low=True),
-            check_number(beta, "beta", 0, open_low=True),
-            check_number(base, "base"),
-        )
-        self.weighted = check_choice(statistics, "statistics", ["unweighted", "weighted"])
-        self.search = search or StatisticsSearch()
-        self.solver, self.solver_options = solver, solver_options or {}
+    def __init__(self, weights: SampleWeights, settings: PaperSettings) -> None:
+        settings.check_pace()
         every = {"tol", "max_sweeps", "seed"}  # of `solve_weights` itself
-        check_options(solver, {k: v for k, v in self.solver_options.items() if k not in every})
+        options = settings.solver_options
+        check_options(settings.solver, {k: v for k, v in options.items() if k not in every})
+        self.weights, self.settings, self.age = weights, settings, settings.age
+        self.schedule = None
+        if settings.age is not None:
+            limit = math.inf if settings.age_max is None else settings.age_max
+            self.schedule = AgeSchedule(settings.age, settings.age_growth, limit)
+        self.search = StatisticsSearch(settings.search, settings.statistics_error)
 
     def training_rows(self) -> None:
         """Every row takes part."""
@@ -86,19 +48,12 @@ class PublishedUpdate:
         """Every row may be visited."""
 
     def update(self, embeddings: Tensor) -> dict[str, Any]:
-        """Solve for the weights on these embeddings; returns the record's fields."""
+        """Solve for the weights on these embeddings and return the record's fields."""
         start = time.perf_counter()
         current = self.weights.weights.detach().cpu().double()
         codes = self.weights.codes.cpu()
-        alpha, beta, base = self.scales
-        stats = self.search.pair_statistics(
-            embeddings,
-            codes,
-            alpha,
-            beta,
-            base,
-            sample_weights=current if self.weighted == "weighted" else None,
-        )
+        weighted = current if self.settings.statistics == "weighted" else None
+        stats = self.search.pair_statistics(embeddings, codes, self.settings, weighted)
         solving = time.perf_counter()
         fields = solved_once(self, lambda: self._solve(stats, codes, current))
         fields["seconds_statistics"] = solving - start
@@ -106,27 +61,26 @@ class PublishedUpdate:
         return fields
 
     def _solve(self, stats: PairStatistics, codes: Tensor, current: Tensor) -> dict[str, Any]:
-        if self.target_maw is not None:
-            search = age_for_maw(stats.xi_pos, stats.xi_neg, codes, self.balance, self.target_maw)
-            age, solution = search.age, search.solution
-            problem = WeightProblem(stats.xi_pos, stats.xi_neg, codes, age, self.balance)
-            age_next = None
-            if self.solver != "coordinate":
-                solution = solve_weights(problem, method=self.solver, **self.solver_options)
+        settings, balance = self.settings, self.settings.balance
+        statistics = (stats.xi_pos, stats.xi_neg, codes)
+        start, age_next, solution = None, None, None
+        if settings.target_maw is not None:
+            search = age_for_maw(*statistics, balance, settings.target_maw)
+            age = search.age
+            solution = search.solution if settings.solver == "coordinate" else None
         else:
             assert self.age is not None
             assert self.schedule is not None
-            age = self.age
-            problem = WeightProblem(stats.xi_pos, stats.xi_neg, codes, age, self.balance)
-            solution = solve_weights(
-                problem, start=current, method=self.solver, **self.solver_options
-            )
-            age_next = self.schedule.next(age)
+            age, start, age_next = self.age, current, self.schedule.next(self.age)
+        problem = WeightProblem(*statistics, age, balance)
+        if solution is None:
+            options = settings.solver_options
+            solution = solve_weights(problem, start=start, method=settings.solver, **options)
         before = problem.objective(current)
         self.weights.update(solution.weights)
         self.age = age if age_next is None else age_next
         return {
-            "phase": "weights",
+            "phase": self.phase,
             "age": age,
             "age_next": age_next,
             "objective_before": before,
@@ -141,9 +95,9 @@ class PublishedUpdate:
         return None
 
     def state_dict(self) -> dict[str, Any]:
-        """The age, the only thing carried between updates beside the weights."""
+        """Return the age, the only thing carried between updates beside the weights."""
         return {"age": self.age}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Take over what `state_dict` returned."""
         self.age = state["age"]

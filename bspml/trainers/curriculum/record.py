@@ -1,4 +1,4 @@
-"""What one weight update did, in numbers a person or a table can read."""
+"""What one weight update did, in numbers for tables and for the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class CurriculumRecord:
-    """One weight update.  None means "does not apply to this preset" or "truth not known".
+    """Hold the numbers of one weight update; None: not of this preset, or truth not known.
 
     Attributes:
         round: number of updates so far, this one included.
@@ -67,5 +67,5 @@ class CurriculumRecord:
     seconds_solve: float = 0.0
 
     def as_dict(self) -> dict[str, Any]:
-        """Field names to plain Python values, for JSON."""
+        """Return {field: plain Python value}, for JSON."""
         return dataclasses.asdict(self)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from torch import Tensor
 
@@ -12,9 +11,8 @@ from bspml.statistics.pair import PairStatistics, pair_statistics
 from bspml.statistics.pair_bounded import neighbour_statistics
 from bspml.statistics.sampled_contrastive import sampled_contrastive_statistics
 from bspml.statistics.sharded import sharded_contrastive_statistics
-from bspml.tensors.checks import check_choice, check_number
+from bspml.trainers.settings import Scales
 
-SEARCHES = ("auto", "exact", "neighbours")
 # On the CPU; from here the exact statistics take minutes.  An accelerator takes seconds.
 NEIGHBOURS_FROM = 200_000
 PAIR_ERROR, CONTRASTIVE_ERROR = 1e-3, 2e-2
@@ -22,7 +20,7 @@ PAIR_ERROR, CONTRASTIVE_ERROR = 1e-3, 2e-2
 
 @dataclass(frozen=True)
 class StatisticsSearch:
-    """How to compute the statistics of the whole training set.
+    """Compute the statistics of the whole training set, exactly or by neighbours.
 
     Attributes:
         search: "exact"; "neighbours", nearly linear in N where embeddings gather in clusters; or
@@ -33,40 +31,40 @@ class StatisticsSearch:
     Several processes share the exact statistics; those by neighbours each computes alone.
     """
 
-    search: str = "auto"
-    error: float | None = None
-
-    @classmethod
-    def of(cls, search: Any, error: Any) -> StatisticsSearch:
-        """Check what the user gave.
-
-        Raises:
-            InputError: an unknown search, an error that is not above 0.
-        """
-        search = check_choice(search, "search", SEARCHES)
-        if error is not None:
-            error = check_number(error, "statistics_error", 0, open_low=True)
-        return cls(search, error)
+    search: str
+    error: float | None
 
     def pair_statistics(
         self,
         embeddings: Tensor,
         codes: Tensor,
-        alpha: float,
-        beta: float,
-        base: float,
+        scales: Scales,
         sample_weights: Tensor | None,
     ) -> PairStatistics:
-        """The paper's, as `bspml.pair_statistics` takes and gives them."""
-        given = (embeddings, codes, alpha, beta, base, sample_weights)
+        """Return the paper's statistics, as `bspml.pair_statistics` gives them.
+
+        Args:
+            embeddings: (N, D) of the whole training set.
+            codes: (N,) class codes.
+            scales: alpha, beta and base of eq. (3).
+            sample_weights: (N,) in [0, 1]; None: all 1.
+        """
+        arguments = (embeddings, codes, scales.alpha, scales.beta, scales.base, sample_weights)
         if self._exact(embeddings):
-            return pair_statistics(*given, across_ranks=True)
-        return neighbour_statistics(*given, error=self.error or PAIR_ERROR)
+            return pair_statistics(*arguments, across_ranks=True)
+        return neighbour_statistics(*arguments, error=self.error or PAIR_ERROR)
 
     def contrastive_statistics(
         self, embeddings: Tensor, codes: Tensor, sample_weights: Tensor, rows: Tensor | None
     ) -> ContrastiveStatistics:
-        """Ours, as `bspml.statistics.contrastive.contrastive_statistics` takes and gives them."""
+        """Return ours, as `bspml.statistics.contrastive.contrastive_statistics` gives them.
+
+        Args:
+            embeddings: (N, D) of the whole training set.
+            codes: (N,) class codes.
+            sample_weights: (N,) in [0, 1]; rows of positive weight are the reference.
+            rows: (M,) the rows to judge; None: all.
+        """
         if self._exact(embeddings):
             return sharded_contrastive_statistics(embeddings, codes, sample_weights, rows)
         return sampled_contrastive_statistics(

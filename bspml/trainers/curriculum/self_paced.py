@@ -1,4 +1,4 @@
-"""`SelfPacedCurriculum`: statistics, then weights, then age; one door for both presets."""
+"""What moves the sample weights between rounds: statistics, then weights, then age."""
 
 from __future__ import annotations
 
@@ -7,22 +7,26 @@ from typing import Any
 from torch import Tensor
 
 from bspml.errors import CheckpointError, InputError
+from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import ArrayLike, Bool, Float
-from bspml.tensors.checks import check_choice, check_embeddings, check_number
+from bspml.tensors.checks import check_choice, check_embeddings
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.detection import Truth
 from bspml.trainers.curriculum.published import PublishedUpdate
 from bspml.trainers.curriculum.record import CurriculumRecord
-from bspml.trainers.curriculum.search import StatisticsSearch
+from bspml.trainers.settings import AnySection, AutoSettings, PaperSettings, section_of
 from bspml.weights.state import SampleWeights
+
+_KEYWORDS = {*AutoSettings.model_fields, *PaperSettings.model_fields}
 
 
 class SelfPacedCurriculum:
-    """Updates `SampleWeights` from embeddings of the whole training set.
+    """Update `SampleWeights` from embeddings of the whole training set.
 
     preset="auto" estimates the noise rate and keeps the rest: nothing to tune.
     preset="paper" is [Zhang 2023] Algorithm 1, lines 4 and 5: solve eq. (6) at the current age,
     then age = min(age_growth * age, age_max); or meet `target_maw` by bisection over the age.
+    The defaults, where a keyword is None, stand in `bspml.trainers.settings`.
 
     Args:
         weights: the weights to update in place.
@@ -31,7 +35,7 @@ class SelfPacedCurriculum:
         age_growth: paper: multiplier per update (the paper's c; not printed there, 1.1 is ours).
         age_max: paper: ceiling of the age (lambda_inf); None for no ceiling.
         target_maw: paper: mean average weight to meet instead of an age, in [0, 1].
-        balance: the paper's mu, >= 0; 0 is SPMS.
+        balance: the paper's mu, >= 0, 1 by default; 0 is SPMS.
         alpha, beta, base: paper: scales of the pair statistics, eq. (3); 2, 50 and 1 as printed.
         statistics: paper: "unweighted" (the default, as printed), or "weighted": under the current
             weights.
@@ -76,7 +80,7 @@ class SelfPacedCurriculum:
         age_growth: float | None = None,
         age_max: float | None = None,
         target_maw: float | None = None,
-        balance: float = 1.0,
+        balance: float | None = None,
         alpha: float | None = None,
         beta: float | None = None,
         base: float | None = None,
@@ -87,75 +91,59 @@ class SelfPacedCurriculum:
         warmup: str | None = None,
         warmup_rounds: int | None = None,
         reset: bool | None = None,
-        search: str = "auto",
+        search: str | None = None,
         statistics_error: float | None = None,
         is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
         is_outlier: Bool[Tensor, " N"] | ArrayLike | None = None,
         seed: int = 0,
     ) -> None:
+        # Every keyword that a section has, as it came; the sections know what each takes.
+        keywords = {k: v for k, v in locals().items() if k in _KEYWORDS and v is not None}
         if not isinstance(weights, SampleWeights):
             raise InputError(
                 f"`weights` must be SampleWeights; got {type(weights).__name__}. "
                 "Make them with SampleWeights(labels)."
             )
         check_choice(preset, "preset", ["auto", "paper"])
-        paper = {
-            "age": age,
-            "age_growth": age_growth,
-            "age_max": age_max,
-            "target_maw": target_maw,
-            "alpha": alpha,
-            "beta": beta,
-            "base": base,
-            "statistics": statistics,
-            "solver": solver,
-            "solver_options": solver_options,
-        }
-        auto = {"rule": rule, "warmup": warmup, "warmup_rounds": warmup_rounds, "reset": reset}
-        _refuse(auto if preset == "paper" else paper, preset)
-        self.weights, self.preset, self.rounds = weights, preset, 0
-        balance = check_number(balance, "balance", 0)
-        how = StatisticsSearch.of(search, statistics_error)
         if is_outlier is not None and is_noisy is None:
             raise InputError(
                 "`is_outlier` says which of the noisy are outliers; got it without `is_noisy`. "
                 "Pass both."
             )
-        self._truth = None if is_noisy is None else Truth(is_noisy, is_outlier, len(weights))
+        self.weights, self.preset, self.rounds = weights, preset, 0
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
-            self._update = PublishedUpdate(weights, balance=balance, search=how, **_given(paper))
+            self._update = PublishedUpdate(weights, _settings(PaperSettings, "auto", keywords))
         else:
             self._update = AutomaticUpdate(
-                weights, balance=balance, seed=seed, search=how, **_given(auto)
+                weights, _settings(AutoSettings, "paper", keywords), seed
             )
+        self._truth = None if is_noisy is None else Truth(is_noisy, is_outlier, len(weights))
 
     @property
     def starts_with_update(self) -> bool:
-        """True when `update` should be called once before the first training step."""
+        """Say whether `update` should be called once before the first training step."""
         return self._update.warmup == "features" and self.rounds == 0
 
     @property
     def may_reset(self) -> bool:
-        """True while a coming record can ask for a fresh network."""
-        return isinstance(self._update, AutomaticUpdate) and self._update.phase in (
-            "half A",
-            "half B",
-        )
+        """Say whether a coming record can still ask for a fresh network."""
+        return self._update.phase in ("half A", "half B")
 
     def training_rows(self) -> Bool[Tensor, " N"] | None:
-        """(N,) bool: the rows the next round may train on; None for every row."""
+        """Return (N,) bool: the rows that the next round may train on; None for every row."""
         return self._update.training_rows()
 
     def allowed_rows(self) -> Bool[Tensor, " N"] | None:
-        """(N,) bool: the rows the next round may visit whatever they weigh; None for every row.
+        """Return (N,) bool: the rows that the next round may visit; None for every row.
 
-        A superset of `training_rows`, for when those are of too few classes to fill a batch.
+        Whatever they weigh: a superset of `training_rows`, for when those are of too few classes
+        to fill a batch.
         """
         return self._update.allowed_rows()
 
     def scores(self) -> Float[Tensor, " N"] | None:
-        """(N,) label p-values of the automatic curriculum (large: suspicious), or None."""
+        """Return (N,) label p-values of the automatic curriculum (large: suspicious), or None."""
         return self._update.scores()
 
     def update(self, embeddings: Float[Tensor, "N D"] | ArrayLike) -> CurriculumRecord:
@@ -190,22 +178,17 @@ class SelfPacedCurriculum:
             round=self.rounds,
             maw=self.weights.maw(),
             sdaw=self.weights.sdaw(),
-            changed=int(((before < 0.5) != (after < 0.5)).sum()),
+            changed=int(((before < SUSPECT_BELOW) != (after < SUSPECT_BELOW)).sum()),
             **fields,
-            **self._detection(),
+            **({} if self._truth is None else self._truth.figures(after, self.scores())),
         )
 
-    def _detection(self) -> dict[str, Any]:
-        if self._truth is None:
-            return {}
-        return self._truth.figures(self.weights.weights.detach().cpu(), self.scores())
-
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the weights themselves, which `SampleWeights` saves."""
+        """Return everything but the weights themselves, which `SampleWeights` saves."""
         return {"preset": self.preset, "rounds": self.rounds, "update": self._update.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`; refuses the state of another preset."""
+        """Take over what `state_dict` returned; the state of another preset is refused."""
         if state.get("preset") != self.preset:
             raise CheckpointError(
                 f"the state was saved with preset={state.get('preset')!r}; this curriculum has "
@@ -215,15 +198,13 @@ class SelfPacedCurriculum:
         self.rounds = int(state["rounds"])
 
 
-def _given(options: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if value is not None}
-
-
-def _refuse(options: dict[str, Any], preset: str) -> None:
-    """An option nothing would read is refused: whoever sets it believes that it does something."""
-    for name in _given(options):
-        other = "paper" if preset == "auto" else "auto"
-        raise InputError(
-            f'`{name}` belongs to preset="{other}" and nothing would read it under '
-            f'preset="{preset}". Drop it, or pass preset="{other}".'
-        )
+def _settings(kind: type[AnySection], other: str, keywords: dict[str, Any]) -> AnySection:
+    """Build the section of a preset; what only the `other` preset reads is refused."""
+    for name in keywords:
+        if name not in kind.model_fields:
+            preset = "auto" if other == "paper" else "paper"
+            raise InputError(
+                f'`{name}` belongs to preset="{other}" and nothing would read it under '
+                f'preset="{preset}". Drop it, or pass preset="{other}".'
+            )
+    return section_of(kind, keywords)

@@ -5,8 +5,6 @@ import io
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bspml.data.labels.decisions import (
     CorrectedLabels,
@@ -17,7 +15,7 @@ from bspml.data.labels.decisions import (
     write_corrected,
 )
 from bspml.errors import DataError, InputError
-from bspml.files.cells import bare_cell, label_cells, plain_labels, protected_cell
+from bspml.files.cells import label_cells, plain_labels, protected_cell
 from bspml.files.tables import read_labels
 
 
@@ -63,8 +61,8 @@ def test_a_byte_order_mark_capitals_extra_columns_and_repetition_are_fine(write)
         ("", "has no column `index`.*an empty file"),
         ("index,decision\n0,maybe\n", "line 2: `decision` must be one of right, wrong, unsure"),
         ("index,decision\n1.5,right\n", "line 2: `index` must be a whole number; got '1.5'"),
-        ("index,decision\n0,right,3\n", "line 2: expected 2 cells"),
-        ("index,decision\n0\n", "line 2: expected 2 cells"),
+        ("index,decision\n0,right,3\n", "line 2: has 3 cells; expected 2"),
+        ("index,decision\n0\n", "line 2: has 1 cell; expected 2"),
         ("index,decision\n\u0661,right\n", "line 2: `index` must be a whole number"),
         ("index,index,decision\n0,1,right\n", "has 2 columns `index`; keep one"),
         ("index,decision,label,label\n0,right,a,b\n", "has 2 columns `label`"),
@@ -116,10 +114,10 @@ def test_weights_must_be_one_per_label():
 
 
 def test_missing_and_foreign_files_are_named(tmp_path, write):
-    with pytest.raises(DataError, match=r"nowhere.csv: cannot be read"):
+    with pytest.raises(DataError, match=r"nowhere.csv: no such file"):
         read_decisions(tmp_path / "nowhere.csv")
     (tmp_path / "binary.csv").write_bytes(b"\xff\xfe\x00index")
-    with pytest.raises(DataError, match="not a CSV file in UTF-8"):
+    with pytest.raises(DataError, match="cannot be read as a CSV file in UTF-8"):
         read_decisions(tmp_path / "binary.csv")
 
 
@@ -159,14 +157,6 @@ def test_label_readers_take_the_corrected_file(tmp_path):
     assert read_labels(write_corrected(path, words)).tolist() == ["=x", "y z"]
 
 
-@given(st.text(max_size=12))
-@settings(max_examples=200, deadline=None)
-def test_protection_is_undone(text):
-    cell = protected_cell(text)
-    assert bare_cell(cell) == text
-    assert cell[:1] not in ("=", "+", "-", "@")
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -174,7 +164,7 @@ def test_protection_is_undone(text):
         ("index,label,weight,decision\n0,a,2,\n", "line 2: a weight is in"),
         ("index,label,weight,decision\n0,a,nan,\n", "line 2: a weight is in"),
         ("index,label,weight,decision\n0,a,1,perhaps\n", "`decision` must be empty or one of"),
-        ("index,label,weight,decision\nx,a,1,\n", "line 2: invalid literal"),
+        ("index,label,weight,decision\nx,a,1,\n", "each once; 0 missing, and a row has 'x'"),
         ("index,label,weight,decision\n", "holds no labels"),
         ("index,label\n0,a\n", "has no column `weight`"),
     ],

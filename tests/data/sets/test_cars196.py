@@ -157,7 +157,7 @@ def test_a_field_longer_than_any_table_s_is_refused(tmp_path):
     write_lines(tmp_path / "names.csv", CAR_NAMES)
     write_lines(tmp_path / "anno_train.csv", ["x" * 200_000 + ",1,1,2,2,1"])
     write_lines(tmp_path / "anno_test.csv", ["1.jpg,1,1,2,2,1"])
-    with pytest.raises(DataError, match=r"anno_train\.csv: is not a table of commas"):
+    with pytest.raises(DataError, match=r"anno_train\.csv: cannot be read as a table of commas"):
         read_cars196(tmp_path)
 
 

@@ -11,13 +11,14 @@ import pytest
 
 from bspml import noise
 from bspml.data.sets import cifar
-from bspml.data.sets.cifar import cifar10, cifar100
-from bspml.data.sets.cifar_names import (
+from bspml.data.sets.cifar import (
     CIFAR10_CLASSES,
     CIFAR10_CONFUSIONS,
     CIFAR100_CLASSES,
     CIFAR100_SUPERCLASS_OF,
     CIFAR100_SUPERCLASSES,
+    cifar10,
+    cifar100,
 )
 from bspml.errors import DataError, InputError
 from helpers.pickles import Bomb
@@ -206,7 +207,7 @@ def test_a_binary_file_of_another_length(small, change, word):
 
 def test_a_pickle_with_another_checksum_is_not_opened(small, tmp_path, monkeypatch):
     root = small("cifar10", "cifar-10-batches-py")
-    monkeypatch.setattr(cifar.cifar_pickle, "loads", lambda data: pytest.fail("it was opened"))
+    monkeypatch.setattr(cifar.array_pickles, "loads", lambda data: pytest.fail("it was opened"))
     file = root / "cifar-10-batches-py" / "data_batch_1"
     file.write_bytes(file.read_bytes() + b" ")
     with pytest.raises(DataError, match=r"data_batch_1: its MD5 checksum is .*is not opened"):

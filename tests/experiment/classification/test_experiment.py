@@ -9,15 +9,12 @@ import torch
 
 from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment.classification.data import load_data
-from bspml.experiment.classification.experiment import (
-    check_experiment,
-    methods_of,
-    run_experiment,
-)
+from bspml.experiment.classification.experiment import losses_of
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.networks import make_network
 from bspml.experiment.classification.training import Trainer
 from bspml.experiment.config import load_experiment
+from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from bspml.functional import superloss_confidence
@@ -156,10 +153,10 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(finished, tmp_path, method, 
     folder = RunFolder.open(path)
     assert not folder.finished
     again = run_experiment(load_experiment(folder.config), folder, resume=True)
-    methods = methods_of(config)
-    assert len(methods) == 3
-    for own in methods:
-        a, b = (checkpoints.load(f.checkpoint(own.name)) for f in (folder, finished.folder))
+    names = losses_of(config)
+    assert len(names) == 3
+    for name in names:
+        a, b = (checkpoints.load(f.checkpoint(name)) for f in (folder, finished.folder))
         assert same(a["trainer"], b["trainer"])
     assert without_seconds(folder.records) == without_seconds(finished.folder.records)
     for name in ("weights.csv", "predictions.csv"):
@@ -243,8 +240,8 @@ def test_a_configuration_that_was_cut_does_not_go_on_with_defaults(regression, t
     kept = "".join(lines[: int(share * len(lines))]) or "{}"
     folder.config.write_text(kept)
     config = load_experiment(folder.config) if "task" in kept else load_experiment(None, SMALL)
-    for method in methods_of(config):  # the configuration alone must tell
-        folder.checkpoint(method.name).unlink(missing_ok=True)
+    for method in losses_of(config):  # the configuration alone must tell
+        folder.checkpoint(method).unlink(missing_ok=True)
     with pytest.raises(ConfigError, match="is missing, which every run writes"):
         run_experiment(config, folder, resume=True)
 

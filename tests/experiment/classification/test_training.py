@@ -156,8 +156,8 @@ def test_a_diverged_training_says_what_to_lower():
     ("change", "message"),
     [
         ({"round": -1}, "`round` must be a whole number of at least 0; got -1"),
-        ({"step": 7}, "is impossible where an epoch has 7 steps"),
-        ({"full_round": 9}, r"step 0 of 9\) is impossible"),
+        ({"step": 8}, "is impossible where a full epoch has 7 steps"),
+        ({"full_round": 9}, r"step 0, 0 steps in all, 9 to the epoch\) is impossible"),
         ({"loss_sum": math.nan}, "`loss_sum` must be a finite number; got nan"),
     ],
 )

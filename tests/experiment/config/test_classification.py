@@ -97,7 +97,10 @@ def test_lambda_has_a_default_for_each_loss():
         ([VALUES, "loss.base=ce"], "`loss.base` must be one of mse, smooth-l1 where"),
         ([VALUES, "noise.kind=symmetric"], "`noise.kind` must be one of none, uniform where"),
         ([CLASSES, "noise.kind=uniform"], "`noise.kind` must be one of none, symmetric, .* where"),
-        ([CLASSES, "loss.q=.5"], "`loss.q` is 0.5, but `loss.name` superloss does not read it"),
+        (
+            [CLASSES, "loss.q=.5"],
+            "`loss.q` is 0.5, but nothing reads it while `loss.name` is super",
+        ),
         ([CLASSES, "loss.tau=foo"], "`loss.tau` must be ema, mean, log-classes or a number; got"),
         ([CLASSES, "loss.tau=.inf"], "`loss.tau` must be ema, mean, log-classes or a number"),
         ([CLASSES, "loss.tau=true"], "`loss.tau` must be ema, mean, log-classes or a number"),
@@ -107,7 +110,10 @@ def test_lambda_has_a_default_for_each_loss():
         ([CLASSES, "loss.name=gr", "loss.beta=1000"], "`loss.beta` is 1000, .* beyond float32"),
         ([CLASSES, "loss.name=imae", "loss.T=400"], "`loss.T` is 400, .* exp of 100, beyond floa"),
         ([CLASSES, "loss.lam=0"], "`loss.lam` of superloss must be more than 0; got 0"),
-        ([CLASSES, "loss.tau=1", "loss.momentum=.5"], "only `loss.tau` ema reads it"),
+        (
+            [CLASSES, "loss.tau=1", "loss.momentum=.5"],
+            "is 0.5, .* while `loss.tau` is 1.0; leave it at 0.9",
+        ),
         ([CLASSES, "loss.name=gr", "loss.g=x"], "`loss.g` must be one of exp, identity"),
         ([CLASSES, "loss.name=ce", "training.baseline=true"], "trains ce too, but `loss.name` is"),
         ([CLASSES, "data.name=cifar10"], "`data.root` must be the folder with the files of cifar1"),
@@ -116,20 +122,29 @@ def test_lambda_has_a_default_for_each_loss():
         ([CLASSES, "data.name=digit"], "`data.name` must be one of .*; did you mean `digits`"),
         ([VALUES, "data.name=cifar10", "data.root=x"], "cifar10 has no values"),
         ([CLASSES, "noise.kind=sibling-flip"], "confuses classes of cifar100, but `data.name` is"),
-        ([CLASSES, "noise.kind=none", "noise.rate=.1"], "`noise.kind` is none; set noise.rate to"),
-        ([CLASSES, "noise.kind=none", "noise.exact=false"], "but no noise is planted"),
+        ([CLASSES, "noise.kind=none", "noise.rate=.1"], "`noise.kind` is none; set `noise.rate` t"),
+        (
+            [CLASSES, "noise.kind=none", "noise.exact=false"],
+            "`noise.exact` is false, but nothing reads it",
+        ),
         ([CLASSES, "noise.per_class=true", "noise.exact=false"], "counts the changed samples"),
-        ([VALUES, "noise.per_class=true"], "`noise.per_class` is true, but `noise.kind` uniform"),
-        ([CLASSES, "noise.label_set=worse"], "names labels inside `noise.labels_file`, which is n"),
+        (
+            [VALUES, "noise.per_class=true"],
+            "reads it while `noise.kind` is uniform; leave it at fal",
+        ),
+        (
+            [CLASSES, "noise.label_set=worse"],
+            "nothing reads it while `noise.labels_file` is null; lea",
+        ),
         (
             [CLASSES, "noise.labels_file=x.npy", "noise.kind=symmetric"],
             "already gives the labels; `noise.kind` symmetric would change them once more",
         ),
         ([VALUES, "noise.labels_file=x.npy"], "holds classes, and `task` is regression"),
         ([CLASSES, "network.name=resnet18"], "`network.name` must be one of mlp, .* did you mean"),
-        ([CLASSES, "network.name=resnet20", "network.hidden=8"], "only the network mlp reads it"),
+        ([CLASSES, "network.name=resnet20", "network.hidden=8"], "leave it at 256, or set `net"),
         ([CLASSES, "schedule.name=step"], "needs `schedule.milestones`, in iterations"),
-        ([CLASSES, "schedule.milestones=[5]"], "`schedule.name` is constant; set it to step"),
+        ([CLASSES, "schedule.milestones=[5]"], "or set `schedule.name` to step"),
         (
             [CLASSES, "schedule.name=step", "schedule.milestones=[5, 5]"],
             r"must rise without repeats; got \[5, 5\]",
@@ -139,7 +154,7 @@ def test_lambda_has_a_default_for_each_loss():
         ([CLASSES, "training.batch_size=1"], "`training.batch_size`: expected at least 2; got 1"),
         ([CLASSES, "name=a/b"], "since it names the run's folder"),
         ([CLASSES, "device=gpu"], "must be auto, cpu, cuda, cuda:N or mps"),
-        ([CLASSES, "optimizer.momentum=.9"], "only sgd reads it"),
+        ([CLASSES, "optimizer.momentum=.9"], "or set `optimizer.name` to sgd"),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(overrides, message):

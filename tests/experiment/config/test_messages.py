@@ -2,7 +2,7 @@ import pytest
 
 from bspml.errors import ConfigError
 from bspml.experiment.config import config_from_mapping
-from bspml.experiment.config.messages import nearest, shown
+from bspml.experiment.config.messages import shown
 
 
 def message(tree):
@@ -69,8 +69,3 @@ def test_a_line_stays_one_line_and_short_whatever_came():
     assert len(text) < 300
     assert len(shown([["x" * 1000] * 1000] * 1000)) < 500
     assert len(message({"k" * 5000: 1})) < 400
-
-
-def test_nothing_near_is_suggested_for_something_far():
-    assert nearest("zzz", ["alpha", "beta"]) == ""
-    assert nearest(3, ["alpha"]) == ""

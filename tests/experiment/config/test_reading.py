@@ -171,7 +171,7 @@ def test_an_override_leaves_a_section_that_shares_a_yaml_alias_alone(write):
         ("a..b=1", "expected key=value"),
         ("loss.alpha={", "`loss.alpha`: line 1: is not valid YAML"),
         ("loss.alpha=", "`loss.alpha`: expected a number; got nothing"),
-        ("curriculum.age=4", "`curriculum.age` is 4.0, but only preset paper reads it"),
+        ("curriculum.age=4", "`curriculum.age` is 4.0, but nothing reads it while"),
     ],
 )
 def test_a_bad_override_names_the_command_line(text, message):

@@ -9,6 +9,7 @@ from bspml import methods
 from bspml.errors import InputError
 from bspml.experiment.methods import MethodContext
 from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.trainers.settings import AutoSettings
 from bspml.weights.state import SampleWeights
 from helpers.draws import normal_batch
 
@@ -101,14 +102,17 @@ def test_an_age_or_a_target_takes_its_place():
 
 def test_auto_needs_no_noise_rate_and_hands_its_options_on():
     parts, _ = build("bspml", None)
-    assert parts.curriculum == {"preset": "auto", "balance": 1.0, "rule": "threshold"}
-    parts, _ = build("bspml", None, rule="quadratic", warmup="cross-fit", warmup_rounds=3)
+    assert parts.curriculum == {"preset": "auto", **AutoSettings().model_dump(exclude_none=True)}
+    told = {"rule": "quadratic", "warmup": "cross-fit", "warmup_rounds": 3, "reset": None}
+    parts, _ = build("bspml", None, **told)
     assert parts.curriculum == {
         "preset": "auto",
         "balance": 1.0,
+        "search": "auto",
         "rule": "quadratic",
         "warmup": "cross-fit",
         "warmup_rounds": 3,
+        "reset": True,
     }
 
 

@@ -158,7 +158,7 @@ def test_margin_can_learn_its_boundary():
     parts.loss(emb, labels, parts.miner(emb, labels)).backward()
     assert parts.loss.beta.grad.abs().sum() > 0
     for unread in ({"nu": 0.1}, {"beta_per_class": True}):
-        with pytest.raises(InputError, match="only a learned boundary reads it"):
+        with pytest.raises(InputError, match=r"nothing reads it while `hyper\.learn_beta` is"):
             build("margin", **unread)
 
 

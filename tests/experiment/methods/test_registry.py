@@ -10,7 +10,7 @@ from torch import nn
 from bspml import methods
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.errors import InputError
-from bspml.experiment.methods import METHODS, WRAPPERS, MethodContext
+from bspml.experiment.methods import METHODS, MethodContext
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
@@ -188,11 +188,11 @@ def test_unknown_and_impossible_names_are_refused(name, message):
         ("gr:margin", {"gr_betta": 1}, "did you mean `gr_beta`"),
         ("fast-ap", {"num_bins": 0}, r"`hyper\.num_bins` must be a whole number of at least 1"),
         ("rdml", {"eta": -1}, r"`hyper\.eta` must be in \[0, inf\)"),
-        ("contrastive", {"pos_margin": float("nan")}, r"`hyper\.pos_margin` must be in"),
+        ("contrastive", {"pos_margin": float("nan")}, r"`hyper\.pos_margin` must be a finite"),
         ("margin", {"learn_beta": 1}, r"`hyper\.learn_beta` must be true or false; got 1"),
         ("bspml", {"rule": "cubic"}, r"`hyper\.rule` must be one of threshold, quadratic"),
         ("superloss:snr", {"superloss_tau": "max"}, r"`hyper\.superloss_tau` must be one of ema"),
-        ("superloss:snr", {"superloss_momentum": 1}, r"momentum` must be below 1"),
+        ("superloss:snr", {"superloss_momentum": 1}, r"momentum` must be in \[0, 1\)"),
         ("prism", {"noise_rate": 1.5}, r"`hyper\.noise_rate` must be in \[0, 1\]"),
     ],
 )
@@ -201,77 +201,9 @@ def test_unknown_hyper_parameters_and_values_are_refused(name, hyper, message):
         methods.build(name, context(hyper=hyper))
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_classes": 0}, "`num_classes` must be a whole number"),
-        ({"embedding_size": 0}, "`embedding_size` must be a whole number"),
-        ({"seed": -1}, "`seed` must be a whole number of at least 0"),
-        ({"noise_rate": 1.1}, r"`noise_rate` must be in \[0, 1\]"),
-        ({"num_classes": 9}, "`weights` must have num_classes = 9 classes; got 8"),
-    ],
-)
-def test_a_context_that_does_not_fit_is_refused(changes, message):
-    with pytest.raises(InputError, match=message):
-        context(**changes)
-
-
-@pytest.mark.parametrize("name", ["bspml", "bspml-paper", "spms", "clean-only", "gr:bspml"])
-def test_methods_that_weigh_samples_need_their_table(name):
-    with pytest.raises(InputError, match=r"`weights` must be given: .* weighs samples"):
-        methods.build(name, context(weights=None))
-
-
 @pytest.mark.parametrize("name", [n for n in NAMES if not METHODS[n.split(":")[-1]].needs_weights])
 def test_the_others_do_without(name):
     parts = methods.build(name, context(weights=None))
     assert not parts.needs_sample_index
     assert parts.curriculum_kind is None
     assert methods.sample_confidences(parts) is None
-
-
-@pytest.mark.parametrize("wrapper", WRAPPERS)
-def test_wrapper_settings_reach_the_reducer_and_the_method_s_the_loss(wrapper):
-    given = {"superloss": {"superloss_lam": 0.5}, "gr": {"gr_beta": 3}, "imae": {"imae_T": 4}}
-    parts = methods.build(
-        f"{wrapper}:multi-similarity", context(hyper={"beta": 40, **given[wrapper]})
-    )
-    assert parts.loss.beta == 40
-    reducer = parts.loss.reducer
-    found = {"superloss": "lam", "gr": "beta", "imae": "beta"}[wrapper]
-    assert getattr(reducer, found) == next(iter(given[wrapper].values()))
-    assert any(note.startswith(f"{wrapper}:") for note in parts.notes)
-
-
-def test_confidences_of_samples_are_those_of_the_loss():
-    here = context()
-    plain = methods.build("multi-similarity", here)
-    assert methods.sample_confidences(plain) is None
-    for name in ("superloss:margin", "prism"):
-        parts = methods.build(name, here)
-        assert parts.needs_sample_index
-        for seed in range(3):
-            step(parts, *batch(seed), here.weights)
-        found = methods.sample_confidences(parts)
-        assert found.shape == (ROWS,)
-        assert 0 <= found.min() < found.max() <= 1
-
-
-@pytest.mark.parametrize("wrapper", ["gr", "imae"])
-def test_an_emphasis_is_no_confidence(wrapper):
-    here = context()
-    parts = methods.build(f"{wrapper}:contrastive", here)
-    step(parts, *batch(0), here.weights)
-    assert methods.sample_confidences(parts) is None
-
-
-def test_a_sample_easier_than_average_is_trusted_in_full_and_no_more():
-    here = context()
-    parts = methods.build("superloss:margin", here)
-    for seed in range(3):
-        step(parts, *batch(seed), here.weights)
-    found, sigma = methods.sample_confidences(parts), methods.sigma(parts)
-    met = sigma.isfinite()
-    assert 1 < sigma[met].max() <= 2.7183
-    assert (found[met] == sigma[met].clamp(max=1)).all()
-    assert (found[~met] == 1).all()

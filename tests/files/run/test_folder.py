@@ -112,5 +112,5 @@ def test_a_summary_that_is_no_json_is_a_run_error(tmp_path):
     (tmp_path / "s.json").write_bytes(b"\xff{")
     with pytest.raises(RunError, match="is not JSON"):
         read_json(tmp_path / "s.json")
-    with pytest.raises(RunError, match="cannot be read"):
+    with pytest.raises(RunError, match="no such file; expected a JSON file"):
         read_json(tmp_path / "none.json")

@@ -62,7 +62,7 @@ def test_the_content_of_the_weights_counts_and_not_their_name(make, weights, tmp
     assert make(weights=weights.rename(tmp_path / "renamed.pth")) == first
     (tmp_path / "renamed.pth").write_bytes(b"WEIGHTS")
     assert make(weights=tmp_path / "renamed.pth") != first
-    with pytest.raises(DataError, match=r"`weights`: there is no file .*none\.pth"):
+    with pytest.raises(DataError, match=r"`weights`: .*none\.pth: no such file"):
         make(weights=tmp_path / "none.pth")
 
 

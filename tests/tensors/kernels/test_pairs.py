@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from bspml.losses.log_sum import _operations as terms_by_operations
+from bspml.losses.log_sum import PairWeights, Scales, terms_by_operations
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.similarity import CosineGram, _DeviceGram, _gram, within_range
@@ -90,7 +90,7 @@ def test_unit_rows_and_their_gradient(shape):
     leaf = emb.clone().requires_grad_()
     scaled = within_range(leaf)
     expected = torch.nn.functional.normalize(scaled, eps=1e-12)
-    x, norm, divisor = kernels().unit_rows(emb)
+    x, norm, divisor = kernels().unit_rows_norms(emb)
     close(x, expected.detach())
     close(norm[:, 0], scaled.detach().norm(dim=1).clamp_min(1e-12))
     grad = draw(len(emb), len(emb), 1)
@@ -194,7 +194,8 @@ def test_terms(numbers, columns, weighted):
         w = draw(columns, 1, 4)[:, 0].abs().clamp(max=1)
         w[::3] = 0
         log_weights, factors = w.log(), draw(rows, 1, 5)[:, 0].abs()
-    given = (matrix, positive, negative, log_weights, factors, factors, *numbers)
+    weights = PairWeights(log_weights, factors, factors)
+    given = (matrix, positive, negative, weights, Scales(*numbers))
     for got, wanted in zip(
         kernels().multi_similarity_terms(*given), terms_by_operations(*given), strict=True
     ):
@@ -206,7 +207,7 @@ def test_small_losses_keep_their_digits():
     matrix = torch.full((1, 20), -0.2).to(DEVICE)
     negative = torch.ones(1, 20, dtype=torch.bool, device=DEVICE)
     found, _ = kernels().multi_similarity_terms(
-        matrix, ~negative, negative, None, None, None, 2.0, 50.0, 0.5
+        matrix, ~negative, negative, PairWeights(None, None, None), Scales(2.0, 50.0, 0.5)
     )
     exact = torch.log1p(20 * torch.exp(torch.tensor(-35.0, dtype=torch.float64))) / 50
     torch.testing.assert_close(found.double().cpu()[0], exact, rtol=1e-5, atol=0)

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 import bspml
+import bspml.data.noise
 from bspml.errors import InputError
 from helpers.draws import around_centres
 
@@ -12,7 +13,7 @@ def noisy_clusters(rate=0.3, classes=40, per_class=25, seed=0, spread=0.35, d=32
     """Well separated classes; the embedding never saw the labels, so judging by it is honest."""
     true = torch.arange(classes).repeat_interleave(per_class)
     E = around_centres(true, d, spread=spread, seed=seed)
-    noisy = bspml.data.noise.symmetric(true, rate, seed=seed)
+    noisy = bspml.noise.symmetric(true, rate, seed=seed)
     return E, noisy.labels, noisy.is_noisy
 
 

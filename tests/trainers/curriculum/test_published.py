@@ -6,7 +6,6 @@ import pytest
 import torch
 
 import bspml
-from bspml.errors import CheckpointError, InputError
 from helpers.draws import around_centres
 
 
@@ -99,63 +98,6 @@ def test_weighted_statistics_ignore_samples_of_weight_zero():
     curriculum.update(E)
     expected = bspml.solve_weights(problem, start=w).weights.float()
     assert torch.equal(weights.weights, expected)
-
-
-def test_state_goes_back_into_a_fresh_curriculum():
-    E, labels, _ = clusters()
-    weights = bspml.SampleWeights(labels)
-    first = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, age_growth=1.3)
-    first.update(E)
-    other = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, age_growth=1.3)
-    other.load_state_dict(first.state_dict())
-    record = other.update(E)
-    assert (record.round, record.age) == (2, 1.3)
-    auto = bspml.SelfPacedCurriculum(weights)
-    with pytest.raises(CheckpointError, match=r"preset='paper'.*preset='auto'"):
-        auto.load_state_dict(first.state_dict())
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"preset": "paper"}, "exactly one of `age` and `target_maw`"),
-        ({"preset": "paper", "age": 1.0, "target_maw": 0.5}, "exactly one of"),
-        ({"preset": "paper", "target_maw": 1.5}, r"`target_maw` must be in \[0, 1\]"),
-        ({"preset": "paper", "age": 1.0, "balance": -1}, r"`balance` must be in \[0, inf\)"),
-        ({"preset": "best"}, "`preset` must be one of auto, paper; got 'best'"),
-        ({"age": 1.0}, '`age` belongs to preset="paper"'),
-        ({"statistics": "weighted"}, '`statistics` belongs to preset="paper"'),
-        ({"solver_options": {"gamma": 1.0}}, '`solver_options` belongs to preset="paper"'),
-        ({"age_growth": 2.0}, '`age_growth` belongs to preset="paper"'),
-        ({"preset": "paper", "age": 1.0, "rule": "threshold"}, '`rule` belongs to preset="auto"'),
-        ({"preset": "paper", "age": 1.0, "reset": False}, '`reset` belongs to preset="auto"'),
-        ({"preset": "paper", "age": 1.0, "alpha": -1}, "`alpha` must be in"),
-        ({"preset": "paper", "age": 1.0, "solver": "newton"}, "`solver` must be one of"),
-        (
-            {"preset": "paper", "age": 1.0, "solver_options": {"gama": 1}},
-            "does not know `gama`",
-        ),
-        ({"rule": "best"}, "`rule` must be one of"),
-        ({"is_noisy": [True]}, r"`is_noisy` must be \(N,\) = \(48,\)"),
-    ],
-)
-def test_impossible_settings_are_refused(options, message):
-    _, labels, _ = clusters()
-    with pytest.raises(InputError, match=message):
-        bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options)
-
-
-def test_refused_embeddings_leave_the_weights_alone():
-    E, labels, _ = clusters()
-    weights = bspml.SampleWeights(labels)
-    curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", age=0.1)
-    with pytest.raises(InputError, match=r"one row per weight, \(48, D\); got \(47, 16\)"):
-        curriculum.update(E[:47])
-    E[5, 2] = float("nan")
-    with pytest.raises(InputError, match="rows 5 hold NaN"):
-        curriculum.update(E)
-    assert weights.maw() == 1.0
-    assert curriculum.rounds == 0
 
 
 def test_algorithm_3_solves_at_the_age_that_meets_the_target():

@@ -9,6 +9,7 @@ from bspml.errors import InputError
 from bspml.statistics.pair_bounded import NeighbourStatistics
 from bspml.statistics.sampled_contrastive import SampledContrastiveStatistics
 from bspml.trainers.curriculum import search as search_module
+from bspml.trainers.settings import Scales
 from helpers.draws import around_centres
 
 
@@ -45,19 +46,19 @@ def test_auto_is_exact_below_the_size_and_by_neighbours_from_it_on(monkeypatch):
     found = {}
     for size in (401, 400):
         monkeypatch.setattr(search_module, "NEIGHBOURS_FROM", size)
-        how = search_module.StatisticsSearch.of("auto", None)
+        how = search_module.StatisticsSearch("auto", None)
         found[size] = (
-            how.pair_statistics(E, labels, 2.0, 50.0, 0.5, None),
+            how.pair_statistics(E, labels, Scales(base=0.5), None),
             how.contrastive_statistics(E, labels, torch.ones(len(E)).double(), None),
         )
     below = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[401]]
     above = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[400]]
     assert (below, above) == ([False, False], [True, True])
-    named = search_module.StatisticsSearch.of("neighbours", None)
-    assert isinstance(named.pair_statistics(E, labels, 2.0, 50.0, 0.5, None), NeighbourStatistics)
+    named = search_module.StatisticsSearch("neighbours", None)
+    assert isinstance(named.pair_statistics(E, labels, Scales(base=0.5), None), NeighbourStatistics)
     monkeypatch.setattr(search_module, "NEIGHBOURS_FROM", 1)
-    named = search_module.StatisticsSearch.of("exact", None)
-    found = named.pair_statistics(E, labels, 2.0, 50.0, 0.5, None)
+    named = search_module.StatisticsSearch("exact", None)
+    found = named.pair_statistics(E, labels, Scales(base=0.5), None)
     assert not isinstance(found, NeighbourStatistics)
 
 

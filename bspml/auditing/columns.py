@@ -1,0 +1,79 @@
+"""Columns of an audit's tables, and the arrays that hold them in its archive, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import IO, Any
+
+import numpy as np
+import pandas as pd
+
+KEPT_Q = 0.05  # labels with a q-value below it are called fitting
+ARRAYS = (
+    "labels", "names", "p_values", "q_values", "weights", "margins", "suggested_labels",
+    "other_labels", "testable", "own_neighbours", "other_neighbours",
+)  # fmt: skip
+_NUMBERS = ("p_values", "q_values", "weights", "margins")
+_TABLES = {"classes": "looks_like", "duplicates": "different_label"}  # and a column each must have
+
+
+def column(values: Any) -> pd.Series:
+    """Return a table's column; text as Python objects.
+
+    pandas' own text columns hold UTF-8, and names of files may hold lone surrogates.
+    """
+    values = np.asarray(values)
+    return pd.Series(values, dtype=object if values.dtype.kind == "U" else values.dtype)
+
+
+def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
+    """Return a table's columns as arrays for an archive.
+
+    Args:
+        prefix: of the arrays' names: 'classes' or 'duplicates'.
+        table: with text, numbers and bools.
+    """
+    return {
+        f"{prefix}.{name}": values.to_numpy(None if values.dtype.kind in "iufb" else str)
+        for name, values in table.items()
+    }
+
+
+def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
+    """Read the archive of an audit.
+
+    Returns:
+        The audit's identity, and {field of `AuditReport`: its array or table}.
+
+    Raises:
+        ValueError: an array is missing, or not of N samples.  What `numpy.load` raises on damage
+            passes, too.
+    """
+    with np.load(file, allow_pickle=False) as archive:
+        arrays = {name: archive[name] for name in archive.files}
+    absent = [name for name in ARRAYS if name not in arrays]
+    if absent:
+        raise ValueError(f"it lacks `{absent[0]}`")
+    fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
+    fields["texts"] = arrays.get("texts")
+    _check(fields)
+    for prefix, needed in _TABLES.items():
+        of_table = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
+        if needed not in of_table:
+            raise ValueError(f"the table of {prefix} lacks the column `{needed}`")
+        fields[prefix] = pd.DataFrame({name: column(array) for name, array in of_table.items()})
+    return str(arrays.get("audit", "")), fields
+
+
+def _check(fields: Mapping[str, np.ndarray | None]) -> None:
+    n = len(fields["labels"])  # type: ignore[arg-type]
+    for name, values in fields.items():
+        wide = name.endswith("_neighbours")
+        if values is None:
+            continue
+        if values.ndim != 1 + wide or len(values) != n:
+            raise ValueError(f"`{name}` has the shape {values.shape}, for {n} samples")
+        if name in _NUMBERS and values.dtype.kind != "f":
+            raise ValueError(f"`{name}` holds no numbers")
+        if wide and (values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()):
+            raise ValueError(f"`{name}` names samples that do not exist")

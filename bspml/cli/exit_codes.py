@@ -1,0 +1,84 @@
+"""What an error becomes: one line on stderr and an exit code.
+
+0 done; 1 a fault of ours; 2 the user's mistake; 3 the audit found more than --fail-above allows;
+130 interrupted.  Needs no torch.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from typing import Any
+
+from bspml.errors import LostRankError, UserError
+
+MISTAKE = 2
+EXCEEDED = 3
+INTERRUPTED = 130  # 128 + SIGINT, as shells count
+_NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+
+
+class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
+    """Ctrl-C in the middle of work that can go on; the text says how."""
+
+
+def exit_code(err: BaseException) -> int:
+    """Say on stderr what went wrong and return the exit code of it."""
+    if getattr(err, "said_elsewhere", False):  # by another process of the group
+        return MISTAKE if isinstance(err, UserError) else 1
+    if isinstance(err, LostRankError):
+        return complain(_one_line(str(err)), 1)
+    if isinstance(err, UserError):
+        return complain(_one_line(str(err)), MISTAKE)
+    if isinstance(err, InterruptedRun | KeyboardInterrupt) or type(err).__name__ == "Abort":
+        if not _is_main_process():  # all are interrupted, one says so
+            return INTERRUPTED
+        return complain(str(err) or "interrupted", INTERRUPTED)
+    if isinstance(err, BrokenPipeError) or isinstance(err.__context__, BrokenPipeError):
+        # Raised by us, or by click, which makes an exit of it.
+        # The reader (head, less) went away; Python would complain once more while closing stdout.
+        sys.stdout = None
+        return 0
+    if isinstance(err, SystemExit) or type(err).__name__ == "Exit":
+        code = getattr(err, "exit_code", getattr(err, "code", 0))
+        return code if isinstance(code, int) else 1
+    if type(err).__name__ == "NoArgsIsHelpError":
+        print(err.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+        return MISTAKE
+    if hasattr(err, "format_message"):  # click's usage errors
+        if not _is_main_process():  # all got the same arguments
+            return MISTAKE
+        return complain(f"{_one_line(err.format_message())} (see `bspml --help`)", MISTAKE)
+    if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
+        sys.stdout = None
+        return complain(f"the output cannot be written ({err.strerror})", MISTAKE)
+    traceback.print_exception(err)
+    return complain("this is a fault of bspml, not yours; please report the lines above", 1)
+
+
+def _is_main_process() -> bool:
+    """False for the processes of torchrun that leave the talking to the first; needs no torch."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def complain(text: str, code: int) -> int:
+    """Print `text` on stderr as a line of bspml and return `code`.
+
+    Args:
+        text: one line.
+        code: the exit code.
+    """
+    print(f"bspml: {text}", file=sys.stderr)
+    return code
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def show_warning(message: Warning | str, *_where: Any) -> None:
+    """Print a warning for the user: no file, no line of ours, and from one process of many."""
+    if _is_main_process():
+        print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)

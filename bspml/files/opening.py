@@ -1,0 +1,111 @@
+"""Opening a file to read it: a regular file, or an error that says what stands there instead."""
+
+from __future__ import annotations
+
+import contextlib
+import csv
+import io
+import os
+import stat
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from bspml.errors import DataError, UserError
+
+__all__ = ["FAULTS", "is_special", "open_regular", "reason"]
+
+# What the parsers raise on files that are damaged, encrypted, or of another make.
+FAULTS = (
+    *(ValueError, TypeError, AttributeError, EOFError, KeyError, OverflowError, RuntimeError),
+    *(SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, csv.Error),
+)
+_LONGEST = 200  # characters of somebody else's message
+
+
+@contextlib.contextmanager
+def open_regular(
+    path: str | os.PathLike[str],
+    what: str,
+    error: type[UserError] = DataError,
+    *,
+    where: str = "",
+    missing: str = "",
+    remedy: str = "Remove it, or name another file.",
+    faults: tuple[type[BaseException], ...] = (),
+) -> Iterator[io.BufferedReader]:
+    """Open the regular file `path` for reading bytes, or refuse what is there with a reason.
+
+    Pipes and devices are never opened: they may have no end, or never answer.  Links are followed.
+
+    Args:
+        path: the file.
+        what: it should hold, with its article, for the messages: "a list".
+        error: the class of all errors that are raised here.
+        where: what the messages call the file; `path` if empty.
+        missing: the message for no such file, after `where`.
+        remedy: what to do about a pipe, a folder, or a damaged file, one sentence.
+        faults: exceptions that the reader in the block raises on a damaged file.  A `UserError`
+            passes through as it is.
+
+    Yields:
+        The open file.
+
+    Raises:
+        UserError: of the class `error`: missing, a pipe or a device, a folder, no permission, or
+            one of `faults`; names the file.
+
+    Example:
+        >>> with open_regular("no/list.txt", "a list") as file:
+        ...     content = file.read()
+        Traceback (most recent call last):
+            ...
+        bspml.errors.DataError: no/list.txt: no such file; expected a list.
+    """
+    where = where or str(path)
+    if is_special(path):
+        raise error(f"{where}: is a pipe or a device, not {what}. {remedy}")
+    try:
+        if "\0" in os.fspath(path):
+            raise FileNotFoundError("no file has NUL in its name")
+        file = Path(path).open("rb")  # noqa: SIM115  (closed below)
+    except (FileNotFoundError, NotADirectoryError) as err:
+        raise error(f"{where}: {missing or f'no such file; expected {what}.'}") from err
+    except IsADirectoryError as err:
+        raise error(f"{where}: is a folder, not {what}. {remedy}") from err
+    except OSError as err:
+        raise error(f"{where}: cannot be read ({reason(err)}).") from err
+    damage: tuple[type[BaseException], ...] = (OSError, *faults)
+    with file:
+        try:
+            yield file
+        except UserError:
+            raise
+        except MemoryError as err:
+            says = "says that it holds more than fits into memory"
+            raise error(f"{where}: {says}. {remedy}") from err
+        except damage as err:
+            raise error(f"{where}: cannot be read as {what} ({reason(err)}). {remedy}") from err
+
+
+def is_special(path: str | os.PathLike[str]) -> bool:
+    """Whether `path` is a pipe, a socket or a device.  Links are followed."""
+    try:
+        mode = Path(path).stat().st_mode
+    except (OSError, ValueError):  # ValueError: a name with NUL in it
+        return False
+    return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode))
+
+
+def reason(err: BaseException) -> str:
+    """Return the system's words for `err`, or the first line of its own, or its kind.
+
+    Example:
+        >>> reason(OSError(13, "Permission denied", "a.csv")), reason(EOFError())
+        ('Permission denied', 'EOFError')
+    """
+    text = getattr(err, "strerror", None) or str(err).strip()
+    return text.splitlines()[0][:_LONGEST] if text else type(err).__name__

@@ -1,0 +1,177 @@
+"""An audit as files and back: hostile names and labels, damage anywhere, the same bytes."""
+
+import contextlib
+import csv
+import json
+import os
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bspml
+from bspml.auditing import AuditReport, folder, pictures
+from bspml.errors import DataError, InputError, RunError
+
+
+def test_save_and_load_give_the_same_report(hostile_report, tmp_path):
+    written = hostile_report.save(tmp_path / "deep" / "audit")
+    assert {path.name for path in written} == {
+        "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "duplicates.csv", "summary.json",
+        "page.json", "report.html",
+    }  # fmt: skip
+    back = AuditReport.load(tmp_path / "deep" / "audit")
+    pd.testing.assert_frame_equal(back.table(), hostile_report.table())
+    pd.testing.assert_frame_equal(back.classes, hostile_report.classes, check_dtype=False)
+    pd.testing.assert_frame_equal(back.duplicates, hostile_report.duplicates, check_dtype=False)
+    assert back.summary() == hostile_report.summary()
+    assert not list((tmp_path / "deep" / "audit").glob(".*"))
+
+
+def test_files_hold_the_table(hostile_report, tmp_path):
+    hostile_report.save(tmp_path)
+    parquet = pd.read_parquet(tmp_path / "audit.parquet")
+    assert parquet["label"].tolist() == hostile_report.table()["label"].tolist()
+    assert parquet["margin"].tolist() == hostile_report.table()["margin"].tolist()
+    with (tmp_path / "audit.csv").open(newline="", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert [int(row["index"]) for row in rows] == hostile_report.order().tolist()
+    # What a spreadsheet would run is marked as text.
+    assert "'=SUM(A1)" in {row["label"] for row in rows}
+    assert all(not row[c].startswith(("=", "+", "@")) for row in rows for c in row)
+    assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 36
+    with (tmp_path / "classes.csv").open(newline="") as file:
+        assert len(list(csv.DictReader(file))) == 3
+
+
+def test_texts_title_and_pictures_stay_when_a_loaded_audit_is_saved_again(hostile_report, tmp_path):
+    pixels = np.random.default_rng(0).random((36, 1, 8, 8))
+    hostile_report.save(tmp_path / "a", pixels, [f"words of {i}" for i in range(36)], "My title")
+    back = AuditReport.load(tmp_path / "a")
+    back.save(tmp_path / "b")
+    assert (tmp_path / "b" / "page.json").read_bytes() == (tmp_path / "a/page.json").read_bytes()
+    assert "My title" in (tmp_path / "b" / "report.html").read_text("utf-8")
+    assert back.pictures
+    back.save(tmp_path / "b", texts=["new"] * 36, title="Another")
+    again = AuditReport.load(tmp_path / "b")
+    assert (again.texts.tolist(), again.title) == (["new"] * 36, "Another")
+    assert again.pictures == back.pictures
+
+
+def test_linked_pictures_follow_the_page(hostile_report, tmp_path, monkeypatch):
+    monkeypatch.setattr(pictures, "_BUDGET", 0)
+    (tmp_path / "im" / "im").mkdir(parents=True)
+    for i in range(36):
+        (tmp_path / "im" / "im" / f"{i}.png").touch()
+    hostile_report.save(tmp_path / "a", tmp_path / "im")
+    AuditReport.load(tmp_path / "a").save(tmp_path / "deep" / "er" / "b")
+    first, moved = (
+        json.loads((tmp_path / folder / "page.json").read_text())["suspects"][0]["image"]
+        for folder in ("a", "deep/er/b")
+    )
+    assert first.startswith("../im/im/")
+    assert moved == f"../../{first}"
+
+
+def test_the_same_audit_is_the_same_bytes(audited, tmp_path):
+    for place in ("a", "b"):
+        audited("xyz").save(tmp_path / place)
+    for name in (folder.MARK, *folder.FILES):
+        if not name.endswith((".npz", ".parquet")):  # archives hold the time
+            assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("noise_rate", "x"), ("noise_rate", None), ("interval", 5), ("interval", ["a", "b"]),
+        ("notes", None), ("notes", [3]), ("sentence", None), ("title", 3),
+    ],
+)  # fmt: skip
+def test_a_mark_with_other_values_is_one_line(hostile_report, tmp_path, field, value):
+    hostile_report.save(tmp_path)
+    mark = json.loads((tmp_path / "audit.json").read_text())
+    (tmp_path / "audit.json").write_text(json.dumps({**mark, field: value}))
+    with pytest.raises(RunError, match=r"audit\.json: cannot be read .*Run the audit again"):
+        AuditReport.load(tmp_path)
+
+
+def test_arrays_damaged_anywhere_are_one_line(hostile_report, tmp_path):
+    hostile_report.save(tmp_path)
+    whole = (tmp_path / "audit.npz").read_bytes()
+    for place in range(60, len(whole) - 10, max(1, len(whole) // 60)):
+        damaged = bytearray(whole)
+        damaged[place : place + 6] = b"\xff\x00\xff\x13\x37\xff"
+        (tmp_path / "audit.npz").write_bytes(bytes(damaged))
+        with contextlib.suppress(RunError):  # or a place that nobody reads
+            AuditReport.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("weights", np.zeros(3), r"`weights` has the shape \(3,\), for 36 samples"),
+        ("labels", np.zeros((36, 2)), r"`labels` has the shape"),
+        ("margins", np.full(36, "a"), "`margins` holds no numbers"),
+        ("own_neighbours", np.full((36, 3), 36), "samples that do not exist"),
+        ("classes.looks_like", None, "lacks the column"),
+        ("names", None, "names"),
+    ],
+)
+def test_arrays_of_another_make_are_one_line(hostile_report, tmp_path, name, value, message):
+    hostile_report.save(tmp_path)
+    with np.load(tmp_path / "audit.npz") as archive:
+        arrays = {key: archive[key] for key in archive.files if key != name or value is not None}
+    np.savez(tmp_path / "audit.npz", **arrays | ({name: value} if value is not None else {}))
+    with pytest.raises(RunError, match=rf"audit\.npz: cannot be read as the arrays of an audit \(.*{message}"):
+        AuditReport.load(tmp_path)
+
+
+def test_damaged_and_foreign_folders_are_refused(hostile_report, tmp_path):
+    with pytest.raises(RunError, match="is not the folder of an audit"):
+        AuditReport.load(tmp_path)
+    hostile_report.save(tmp_path)
+    whole = (tmp_path / "audit.npz").read_bytes()
+    (tmp_path / "audit.npz").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(RunError, match=r"audit.npz: cannot be read .*Run the audit again"):
+        AuditReport.load(tmp_path)
+    with pytest.raises(RunError, match="cannot be made"):
+        hostile_report.save(tmp_path / "audit.csv" / "below")
+
+
+def test_page_carries_hostile_words_as_data_only(hostile_report, tmp_path):
+    hostile_report.save(tmp_path)
+    page = (tmp_path / "report.html").read_text("utf-8")
+    assert "<script>alert(1)" not in page
+    assert "\\u003cscript\\u003ealert(1)" in page
+
+
+def test_without_jinja_everything_but_the_page_is_written(hostile_report, tmp_path, monkeypatch):
+    hostile_report.save(tmp_path)
+    monkeypatch.setitem(sys.modules, "jinja2", None)
+    written = hostile_report.save(tmp_path)
+    assert "report.html" not in {path.name for path in written}
+    assert not (tmp_path / "report.html").exists()  # an old page would tell another story
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file names are bytes on POSIX only")
+def test_names_that_are_no_unicode_survive(tmp_path):
+    x = np.repeat(np.eye(2), 4, 0)
+    names = [os.fsdecode(b"\xff%d" % i) for i in range(8)]
+    report = bspml.audit(x, list("aaaabbbb"), names)
+    report.save(tmp_path)
+    assert AuditReport.load(tmp_path).names.tolist() == names
+    assert len(pd.read_parquet(tmp_path / "audit.parquet")) == 8
+
+
+def test_texts_and_images_must_fit_the_samples(hostile_report, tmp_path):
+    with pytest.raises(InputError, match="`texts` must be one per sample, 36; got 1"):
+        hostile_report.save(tmp_path, texts=["x"])
+    with pytest.raises(InputError, match=r"N = 36; got \(2, 1, 8, 8\)"):
+        hostile_report.save(tmp_path, images=np.zeros((2, 1, 8, 8)))
+    with pytest.raises(DataError, match="no such folder of images"):
+        hostile_report.save(tmp_path, images=tmp_path / "none")
+    with pytest.raises(DataError, match="none of the samples' names is a file"):
+        hostile_report.save(tmp_path, images=tmp_path)
+    assert list(tmp_path.iterdir()) == []  # refused before anything was written

@@ -1,0 +1,119 @@
+"""An audit's folder: written as a whole, never over a stranger's files, refused if interrupted."""
+
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from bspml.auditing import AuditReport, folder
+from bspml.cli import main
+from bspml.data.labels.decisions import Decision, apply_decisions, write_corrected
+from bspml.errors import RunError
+
+
+class Killed(BaseException):
+    """What no code of ours catches."""
+
+
+# Two steps each: 8 files are written aside and the mark is taken; then 8 are moved, and it is set.
+@pytest.mark.parametrize("moment", [0, 15, 17, 18, 22, 25, 26, 27])
+def test_an_audit_killed_while_it_writes_leaves_the_old_one_or_a_refusal(
+    two, tmp_path, monkeypatch, moment
+):
+    first, second = two
+    first.save(tmp_path)
+    steps = iter(range(100))
+
+    def step(real):
+        def killed(*arguments):
+            if next(steps) == moment:
+                raise Killed
+            return real(*arguments)
+
+        return killed
+
+    with monkeypatch.context() as patch:
+        for name in ("atomic_write", "write_json"):
+            patch.setattr(folder, name, step(getattr(folder, name)))
+        patch.setattr(Path, "replace", step(Path.replace))
+        # As when the process is gone: nobody tidies up.
+        patch.setattr(folder.shutil, "rmtree", lambda *_, **__: None)
+        with pytest.raises(Killed):
+            second.save(tmp_path)
+    if moment <= 17:
+        assert AuditReport.load(tmp_path).labels.tolist() == first.labels.tolist()
+        assert set(pd.read_csv(tmp_path / "audit.csv")["label"]) == set("xyz")
+    else:
+        with pytest.raises(RunError, match="the audit in it was interrupted"):
+            AuditReport.load(tmp_path)
+        assert main(["report", str(tmp_path)]) == 2
+    second.save(tmp_path)
+    assert AuditReport.load(tmp_path).labels.tolist() == second.labels.tolist()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("name", ["audit.npz", "page.json", "summary.json"])
+def test_files_of_different_audits_are_no_audit(two, tmp_path, name):
+    first, second = two
+    first.save(tmp_path / "a")
+    second.save(tmp_path / "b")
+    (tmp_path / "b" / name).replace(tmp_path / "a" / name)
+    with pytest.raises(RunError, match=r"of different audits|of another audit"):
+        AuditReport.load(tmp_path / "a")
+    (tmp_path / "a" / name).unlink()
+    if name != "summary.json":  # nothing reads it
+        with pytest.raises(RunError, match="run it again"):
+            AuditReport.load(tmp_path / "a")
+
+
+def test_saving_again_replaces_an_audit_but_nothing_else(hostile_report, tmp_path):
+    hostile_report.save(tmp_path)
+    (tmp_path / "decisions.csv").write_text("mine")
+    hostile_report.save(tmp_path)
+    assert (tmp_path / "decisions.csv").read_text() == "mine"
+    other = tmp_path / "run"
+    other.mkdir()
+    (other / "summary.json").write_text('{"name": "a run"}')
+    with pytest.raises(RunError, match=r"summary.json: exists already and is not an audit's"):
+        hostile_report.save(other)
+    assert (other / "summary.json").read_text() == '{"name": "a run"}'
+    assert [path.name for path in other.iterdir()] == ["summary.json"]
+
+
+def test_corrected_labels_of_somebody_or_of_other_data_are_not_lost(two, tmp_path):
+    first, second = two
+    (tmp_path / "labels-corrected.csv").write_text("precious")
+    with pytest.raises(RunError, match=r"labels-corrected\.csv: exists already and is not an"):
+        first.save(tmp_path)
+    first.save(tmp_path / "a")
+    made = [Decision(2, "wrong", "z", "", ""), Decision(3, "right", "", "", "")]
+    corrected = apply_decisions(first.labels, made)
+    write_corrected(tmp_path / "a" / "labels-corrected.csv", corrected)
+    first.save(tmp_path / "a")  # the same data
+    with pytest.raises(
+        RunError, match=r"labels-corrected\.csv: holds decisions about other labels"
+    ):
+        second.save(tmp_path / "a")
+    assert AuditReport.load(tmp_path / "a").labels.tolist() == first.labels.tolist()
+
+
+@pytest.mark.parametrize("place", ["x" * 300, "a\0b", "", "file/below"])
+def test_a_folder_that_cannot_be_is_refused(hostile_report, tmp_path, monkeypatch, place):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match=r"cannot be made|is empty"):
+        hostile_report.save(place)
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["report.html", "audit.csv", "page.json"])
+def test_a_folder_in_the_way_of_a_file_is_named_before_anything_changes(
+    hostile_report, tmp_path, name
+):
+    hostile_report.save(tmp_path)
+    (tmp_path / name).unlink()
+    (tmp_path / name).mkdir()
+    before = (tmp_path / "audit.json").read_bytes()
+    with pytest.raises(RunError, match=f"{name}: is in the way"):
+        hostile_report.save(tmp_path)
+    assert (tmp_path / "audit.json").read_bytes() == before

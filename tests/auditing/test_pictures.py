@@ -1,0 +1,70 @@
+"""Pictures of the page: from inside the folder only, small, links where the page is heavy."""
+
+import base64
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bspml.auditing import pictures
+from bspml.auditing.pictures import PagePictures
+
+
+def opened(uri):
+    return Image.open(io.BytesIO(base64.b64decode(uri.split(",")[1])))
+
+
+def test_only_files_inside_the_folder_are_shown(tmp_path):
+    inside = tmp_path / "images"
+    (inside / "sub").mkdir(parents=True)
+    secret = tmp_path / "secret.png"
+    for path in (secret, inside / "a.png", inside / "sub" / "b#%.png"):
+        Image.new("RGB", (200, 100), (255, 0, 0)).save(path)
+    (inside / "broken.png").write_bytes(b"no image")
+    names = np.array(
+        ["a.png", "sub/b#%.png", "../secret.png", str(secret), "", "none.png", "sub", "x\0y",
+         "broken.png", "n" * 5000]
+    )  # fmt: skip
+    shown = PagePictures(inside, names, tmp_path / "out")
+    small = opened(shown(0))
+    assert small.size == (96, 48)
+    assert small.getpixel((5, 5))[0] > 240
+    assert shown(1).startswith("data:image/jpeg")
+    assert [shown(i) for i in (2, 3, 4, 5, 6, 7, 9)] == [None] * 7
+    assert shown(8) == "../images/broken.png"  # not readable as a picture here: a link to it
+
+
+def test_a_heavy_page_links_to_the_rest(tmp_path, monkeypatch):
+    for name in ("a.png", "b.png"):
+        Image.new("L", (10, 10)).save(tmp_path / name)
+    monkeypatch.setattr(pictures, "_BUDGET", 1)
+    shown = PagePictures(tmp_path, np.array(["a.png", "b.png"]), tmp_path / "out")
+    assert shown(0).startswith("data:")
+    assert shown(1) == "../b.png"
+    assert shown(0).startswith("data:")  # made once
+    pixels = PagePictures(np.zeros((2, 3, 4, 4)), np.array(["", ""]), tmp_path)
+    assert pixels(0).startswith("data:image/png")
+    assert pixels(1) is None
+
+
+@pytest.mark.parametrize("place", range(8, 60, 8))
+@pytest.mark.parametrize("kind", ["PNG", "GIF", "BMP", "TIFF"])
+def test_a_picture_damaged_anywhere_is_a_link_at_worst(tmp_path, kind, place):
+    whole = io.BytesIO()
+    Image.new("RGB", (16, 16), (9, 99, 9)).save(whole, kind)
+    damaged = bytearray(whole.getvalue())
+    damaged[place : place + 4] = b"\xf8\xf3\x89\x85"
+    (tmp_path / "a").write_bytes(damaged)
+    shown = PagePictures(tmp_path, np.array(["a"]), tmp_path)(0)
+    assert shown == "a" or shown.startswith("data:image/jpeg")
+
+
+def test_a_picture_that_stops_early_is_a_link(tmp_path):
+    whole = io.BytesIO()
+    pixels = np.random.default_rng(0).integers(0, 255, (32, 32, 3), dtype=np.uint8)
+    Image.fromarray(pixels).save(whole, "PNG")
+    damaged = bytearray(whole.getvalue())
+    damaged[35] -= 1  # 256 bytes fewer than there are: Pillow answers with a SyntaxError
+    (tmp_path / "a.png").write_bytes(damaged)
+    assert PagePictures(tmp_path, np.array(["a.png"]), tmp_path)(0) == "a.png"

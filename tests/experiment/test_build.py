@@ -1,0 +1,127 @@
+"""What a configuration's names become, and what the curriculum of a preset is told."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from bspml.data.labels.decisions import CorrectedLabels
+from bspml.errors import ConfigError, InputError
+from bspml.experiment.build import (
+    classes_per_batch,
+    make_curriculum,
+    make_method,
+    make_network,
+    make_optimizer,
+    make_sampler,
+    make_weights,
+)
+from bspml.experiment.config import config_from_mapping
+from bspml.experiment.data import ExperimentData
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.settings import AutoSettings, PaperSettings
+
+CODES = torch.arange(32) % 8
+NOISY = np.arange(32) % 5 == 0
+
+
+def data(is_noisy=NOISY, decided=None):
+    pixels, names = torch.zeros(32, 1, 8, 8), np.array([f"class {c}" for c in CODES.tolist()])
+    return ExperimentData(
+        *(pixels, pixels, names, CODES, None, is_noisy, pixels, names, "fingerprint", 1),
+        decided=decided,
+    )
+
+
+def built(name, here=None, **sections):
+    config, here = config_from_mapping(sections), here or data()
+    weights = make_weights(name, here)
+    parts = make_method(name, config, here, weights)
+    return parts, make_curriculum(parts, config, here, weights)
+
+
+def test_the_automatic_preset_is_told_what_its_section_says():
+    parts, curriculum = built("bspml", curriculum={"rule": "quadratic", "warmup_epochs": 3})
+    assert parts.curriculum_kind == "auto"
+    assert isinstance(curriculum, SelfPacedCurriculum)
+    assert curriculum._update.settings == AutoSettings(
+        rule="quadratic", warmup="cross-fit", warmup_rounds=3
+    )
+    pretrained = built("bspml", network={"weights": "net.pt"})[1]
+    assert pretrained._update.settings == AutoSettings()
+
+
+def test_the_paper_s_preset_takes_its_scales_from_the_loss():
+    section = {"preset": "paper", "age": 2, "age_max": 9, "search": "exact"}
+    parts, curriculum = built("bspml", curriculum=section, loss={"alpha": 3})
+    assert curriculum._update.settings == PaperSettings(
+        age=2.0, age_max=9.0, search="exact", alpha=3.0
+    )
+    assert (parts.loss.alpha, parts.loss.base, parts.loss.weighting) == (3, 1, "paper")
+
+
+def test_the_clean_reference_weighs_by_the_truth_and_needs_it():
+    _, curriculum = built("clean-only")
+    assert isinstance(curriculum, FixedCurriculum)
+    assert np.array_equal(curriculum.training_rows().numpy(), ~NOISY)
+    with pytest.raises(ConfigError, match="trains on the samples whose labels are right"):
+        built("clean-only", data(None))
+
+
+def test_a_method_without_weights_has_no_curriculum_and_others_their_own():
+    assert built("multi-similarity")[1] is None
+    sections = {
+        "training": {"methods": ["spms"]},
+        "hyperparameters": {"spms": {"target_maw": 0.6}},
+    }
+    _, curriculum = built("spms", **sections)
+    settings = curriculum._update.settings
+    assert (settings.target_maw, settings.balance, settings.base) == (0.6, 0.0, 1.0)
+
+
+def test_configured_methods_take_no_hyper_parameters():
+    sections = {"hyperparameters": {"bspml": {"rule": "quadratic"}}}
+    with pytest.raises(InputError, match=r"`hyperparameters\.bspml`: the sections loss and curr"):
+        built("bspml", **sections)
+
+
+def test_decisions_fix_weights_but_for_the_clean_reference():
+    decided = CorrectedLabels(np.arange(32), np.zeros(32), np.where(NOISY, "wrong", ""))
+    here = data(decided=decided)
+    assert int(make_weights("bspml", here).fixed.sum()) == NOISY.sum()
+    assert float(make_weights("bspml", here).weights[0]) == 0
+    assert not make_weights("clean-only", here).fixed.any()
+
+
+def test_a_batch_has_as_many_classes_as_asked_for_or_as_own_data_have():
+    config = config_from_mapping({"sampler": {"classes_per_batch": 8}})
+    assert classes_per_batch(config, CODES) == 8
+    with pytest.raises(ConfigError, match=r"`sampler\.classes_per_batch` is 16, .* has 8 classes"):
+        classes_per_batch(config_from_mapping({}), CODES)
+    own = config_from_mapping({"data": {"name": "folder"}})
+    assert classes_per_batch(own, CODES) == 8
+    # A class of one sample has no positive.
+    assert classes_per_batch(own, torch.tensor([0, 0, 1, 1, 2])) == 2
+    with pytest.raises(ConfigError, match="the training has 1 class"):
+        classes_per_batch(config, torch.zeros(4, dtype=torch.int64))
+    assert make_sampler(config, CODES).classes_per_batch == 8
+
+
+@pytest.mark.parametrize(("name", "kind"), [("adam", "Adam"), ("adamw", "AdamW"), ("sgd", "SGD")])
+def test_optimisers_by_name_leave_frozen_parameters_out(name, kind):
+    momentum = {"momentum": 0.9} if name == "sgd" else {}
+    config = config_from_mapping({"optimizer": {"name": name, "lr": 0.5, **momentum}})
+    network = nn.Linear(3, 2)
+    network.bias.requires_grad_(False)
+    optimizer = make_optimizer(config, network, lr_factor=2.0)
+    (group,) = optimizer.param_groups
+    assert type(optimizer).__name__ == kind
+    assert (group["lr"], len(group["params"])) == (1.0, 1)
+    assert group.get("momentum", 0) == momentum.get("momentum", 0)
+
+
+def test_a_network_is_a_function_of_the_seed():
+    networks = [make_network(config_from_mapping({"seed": s}), 1) for s in (0, 0, 1)]
+    weights = [next(net.parameters()) for net in networks]
+    assert torch.equal(weights[0], weights[1])
+    assert not torch.equal(weights[0], weights[2])

@@ -1,0 +1,67 @@
+"""Columns by name: which one holds the labels, and in which order the rows belong."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bspml.data.sets.path_table import read_path_table
+from bspml.errors import DataError
+from bspml.files.columns import LABEL_COLUMNS, as_floats, find_column, label_place, row_order
+from bspml.files.tables import read_labels
+
+
+@pytest.mark.parametrize("index", ["0 0", "1 2", "0 x", "0 1.0"])
+def test_an_index_with_lost_or_doubled_rows_is_refused(index):
+    with pytest.raises(DataError, match=r"must hold 0 to 1, each once; .* missing"):
+        row_order(index.split(), 2)
+
+
+def test_rows_go_where_their_index_says():
+    assert row_order(["2", " 0 ", "1"], 3).tolist() == [1, 2, 0]
+    assert row_order(None, 3).tolist() == [0, 1, 2]
+    with pytest.raises(DataError, match="0, 2 missing, and a row has 'two'"):
+        row_order(["1", "two", "1"], 3)
+
+
+def test_the_first_name_wanted_is_found_and_must_be_the_only_one():
+    assert find_column(["a", "b", "c"], ["x", "c", "a"]) == 2
+    assert find_column(["a"], ["x"]) is None
+    with pytest.raises(DataError, match="has 2 columns `a`; keep one"):
+        find_column(["a", "b", "a"], ["a"])
+
+
+@pytest.mark.parametrize("name", LABEL_COLUMNS)
+def test_files_of_labels_and_tables_of_images_read_the_same_column(tmp_path, name):
+    path = tmp_path / "labels.csv"
+    frame = pd.DataFrame({"path": ["1.png", "2.png"], "note": ["x", "x"], name: ["b", "a"]})
+    frame.to_csv(path, index=False)
+    assert read_labels(path).tolist() == ["b", "a"]
+    data = read_path_table(path)
+    assert {*data.train.labels, *data.test.labels} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "names",
+    [("class_name", "class"), ("y", "target"), ("class_name", "y"), ("target", "class_name")],
+)
+def test_two_columns_of_which_either_was_read_once_are_refused(tmp_path, names):
+    with pytest.raises(DataError, match=r"has two columns that can be its labels, `.*` and `.*`"):
+        label_place(["index", *names])
+    assert label_place([*names, "label"]) == 2
+    np.savez(tmp_path / "y.npz", **{name: np.arange(2) for name in names})
+    with pytest.raises(
+        DataError, match=r"y\.npz: has two columns .* Call the one that is meant `la"
+    ):
+        read_labels(tmp_path / "y.npz")
+
+
+def test_a_table_without_labels_says_what_it_has():
+    with pytest.raises(DataError, match="has no column `label`; its columns are a, b"):
+        label_place(["a", "b"])
+
+
+def test_numbers_are_halved_only_where_none_is_lost():
+    assert as_floats(np.array([[0.0, 0.5], [np.nan, 1]])).dtype == np.float32
+    for value in (1e39, 1e-42):
+        assert as_floats(np.array([[value]])).dtype == np.float64
+    assert as_floats(np.empty((0, 2))).dtype == np.float32

@@ -1,0 +1,104 @@
+"""The keywords of the curriculum: defaults, what is refused, and that a refusal changes nothing."""
+
+import inspect
+import math
+
+import pytest
+import torch
+
+import bspml
+from bspml.errors import CheckpointError, InputError
+from bspml.trainers.settings import AutoSettings, PaperSettings
+
+
+def clusters(classes=6, per_class=8, flips=8, seed=0, spread=0.15):
+    """Tight clusters on the sphere, with the first `flips` samples under the next label."""
+    g = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, 16, generator=g)
+    true = torch.arange(classes).repeat_interleave(per_class)
+    E = centres[true] + spread * torch.randn(len(true), 16, generator=g)
+    labels = true.clone()
+    noisy = torch.zeros(len(true), dtype=torch.bool)
+    noisy[torch.randperm(len(true), generator=g)[:flips]] = True
+    labels[noisy] = (true[noisy] + 1) % classes
+    return E, labels, noisy
+
+
+def test_state_goes_back_into_a_fresh_curriculum():
+    E, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    first = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, age_growth=1.3)
+    first.update(E)
+    other = bspml.SelfPacedCurriculum(weights, preset="paper", age=1.0, age_growth=1.3)
+    other.load_state_dict(first.state_dict())
+    record = other.update(E)
+    assert (record.round, record.age) == (2, 1.3)
+    auto = bspml.SelfPacedCurriculum(weights)
+    with pytest.raises(CheckpointError, match=r"preset='paper'.*preset='auto'"):
+        auto.load_state_dict(first.state_dict())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"preset": "paper"}, "exactly one of `age` and `target_maw`"),
+        ({"preset": "paper", "age": 1.0, "target_maw": 0.5}, "exactly one of"),
+        ({"preset": "paper", "target_maw": 1.5}, r"`target_maw` must be in \[0, 1\]"),
+        ({"preset": "paper", "age": 1.0, "balance": -1}, r"`balance` must be in \[0, inf\)"),
+        ({"preset": "best"}, "`preset` must be one of auto, paper; got 'best'"),
+        ({"age": 1.0}, '`age` belongs to preset="paper"'),
+        ({"statistics": "weighted"}, '`statistics` belongs to preset="paper"'),
+        ({"solver_options": {"gamma": 1.0}}, '`solver_options` belongs to preset="paper"'),
+        ({"age_growth": 2.0}, '`age_growth` belongs to preset="paper"'),
+        ({"preset": "paper", "age": 1.0, "rule": "threshold"}, '`rule` belongs to preset="auto"'),
+        ({"preset": "paper", "age": 1.0, "reset": False}, '`reset` belongs to preset="auto"'),
+        ({"preset": "paper", "age": 1.0, "alpha": -1}, "`alpha` must be in"),
+        ({"preset": "paper", "age": 1.0, "solver": "newton"}, "`solver` must be one of"),
+        (
+            {"preset": "paper", "age": 1.0, "solver_options": {"gama": 1}},
+            "does not know `gama`",
+        ),
+        ({"rule": "best"}, "`rule` must be one of"),
+        ({"is_noisy": [True]}, r"`is_noisy` must be \(N,\) = \(48,\)"),
+    ],
+)
+def test_impossible_settings_are_refused(options, message):
+    _, labels, _ = clusters()
+    with pytest.raises(InputError, match=message):
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options)
+
+
+def test_refused_embeddings_leave_the_weights_alone():
+    E, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", age=0.1)
+    with pytest.raises(InputError, match=r"one row per weight, \(48, D\); got \(47, 16\)"):
+        curriculum.update(E[:47])
+    E[5, 2] = float("nan")
+    with pytest.raises(InputError, match="rows 5 hold NaN"):
+        curriculum.update(E)
+    assert weights.maw() == 1.0
+    assert curriculum.rounds == 0
+
+
+def test_every_key_of_a_preset_is_a_keyword_and_none_has_a_second_default():
+    keywords = inspect.signature(bspml.SelfPacedCurriculum).parameters
+    for key in {**AutoSettings.model_fields, **PaperSettings.model_fields}:
+        assert keywords[key].default is None, key
+
+
+def test_the_keywords_make_the_section_and_no_ceiling_is_infinity():
+    weights = bspml.SampleWeights([0, 0, 1, 1])
+    curriculum = bspml.SelfPacedCurriculum(weights, "paper", age=2.0, balance=0.5, age_max=math.inf)
+    assert curriculum._update.settings == PaperSettings(age=2.0, balance=0.5, age_max=math.inf)
+    automatic = bspml.SelfPacedCurriculum(weights, warmup_rounds=3, reset=False)
+    assert automatic._update.settings == AutoSettings(warmup_rounds=3, reset=False)
+    with pytest.raises(InputError, match="`warmup_rounds` must be a whole number of at least 1; g"):
+        bspml.SelfPacedCurriculum(weights, warmup_rounds=0)
+    with pytest.raises(InputError, match=r"`age_max` must be in \(0, inf\); got nan"):
+        bspml.SelfPacedCurriculum(weights, "paper", age=1.0, age_max=math.nan)
+
+
+def test_outliers_without_the_truth_are_refused():
+    with pytest.raises(InputError, match="got it without `is_noisy`"):
+        bspml.SelfPacedCurriculum(bspml.SampleWeights([0, 1]), is_outlier=[True, False])
