@@ -9,12 +9,5 @@ Example:
     ([0, 1], [1, 0])
 """
 
-from bspml.losses.miners import (
-    BSPMLMiner,
-    DistanceWeightedMiner,
-)
-
-__all__ = [
-    "BSPMLMiner",
-    "DistanceWeightedMiner",
-]
+from bspml.losses.miners import *  # noqa: F403
+from bspml.losses.miners import __all__ as __all__

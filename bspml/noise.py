@@ -34,5 +34,5 @@ Example:
     (2, 2)
 """
 
-from bspml.data.noise import *  # noqa: F403  (this module is the public door to that one)
+from bspml.data.noise import *  # noqa: F403
 from bspml.data.noise import __all__ as __all__

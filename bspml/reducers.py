@@ -11,26 +11,5 @@ Example:
     ['loss']
 """
 
-from bspml.losses.reducers import (
-    IMAE,
-    Confidences,
-    GradientRescaling,
-    GradientRescalingReducer,
-    RunningTau,
-    SuperLoss,
-    SuperLossReducer,
-    TransformReducer,
-    unwrap,
-)
-
-__all__ = [
-    "IMAE",
-    "Confidences",
-    "GradientRescaling",
-    "GradientRescalingReducer",
-    "RunningTau",
-    "SuperLoss",
-    "SuperLossReducer",
-    "TransformReducer",
-    "unwrap",
-]
+from bspml.losses.reducers import *  # noqa: F403
+from bspml.losses.reducers import __all__ as __all__

@@ -18,8 +18,7 @@ from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.pair import pair_statistics
 from speed.epoch import measure_epochs_on
 from speed.measuring import Row, alternate, row
-from speed.recall import BAR as RECALL_BAR
-from speed.recall import make_data
+from speed.recall import BAR as RECALL_BAR, make_data
 from speed.statistics import EXACT_BAR, blocked_product, clustered
 from speed.steps import (
     MINER_BAR,

@@ -11,20 +11,18 @@ Example:
     {1: 1.0}
 """
 
-from bspml.evaluation.detection import NoiseDetection, noise_detection
-from bspml.evaluation.retrieval import CollapseWarning, RetrievalMetrics, evaluate
-from bspml.evaluation.selection import SelectedEpoch, select_epochs, selection_columns
-from bspml.evaluation.set_to_set import SetMetrics, evaluate_sets
-
-__all__ = [
-    "CollapseWarning",
-    "NoiseDetection",
-    "RetrievalMetrics",
-    "SelectedEpoch",
-    "SetMetrics",
-    "evaluate",
-    "evaluate_sets",
-    "noise_detection",
-    "select_epochs",
-    "selection_columns",
-]
+from bspml.evaluation.detection import (
+    NoiseDetection as NoiseDetection,
+    noise_detection as noise_detection,
+)
+from bspml.evaluation.retrieval import (
+    CollapseWarning as CollapseWarning,
+    RetrievalMetrics as RetrievalMetrics,
+    evaluate as evaluate,
+)
+from bspml.evaluation.selection import (
+    SelectedEpoch as SelectedEpoch,
+    select_epochs as select_epochs,
+    selection_columns as selection_columns,
+)
+from bspml.evaluation.set_to_set import SetMetrics as SetMetrics, evaluate_sets as evaluate_sets

@@ -5,24 +5,17 @@ take pixels in [0, 1]; pretrained ones shift and scale them as they were trained
 needs no normalising transform, and must not have one.
 """
 
-from bspml.networks.backbone import PretrainedNet
-from bspml.networks.by_name import build_network, feature_network
-from bspml.networks.embedding import embed
-from bspml.networks.freezing import freeze_backbone, freeze_batchnorm
-from bspml.networks.mlp import MLPHead
-from bspml.networks.pooling import GeM
-from bspml.networks.small_conv import SmallConvNet
-from bspml.networks.weights_file import load_weights
-
-__all__ = [
-    "GeM",
-    "MLPHead",
-    "PretrainedNet",
-    "SmallConvNet",
-    "build_network",
-    "embed",
-    "feature_network",
-    "freeze_backbone",
-    "freeze_batchnorm",
-    "load_weights",
-]
+from bspml.networks.backbone import PretrainedNet as PretrainedNet
+from bspml.networks.by_name import (
+    build_network as build_network,
+    feature_network as feature_network,
+)
+from bspml.networks.embedding import embed as embed
+from bspml.networks.freezing import (
+    freeze_backbone as freeze_backbone,
+    freeze_batchnorm as freeze_batchnorm,
+)
+from bspml.networks.mlp import MLPHead as MLPHead
+from bspml.networks.pooling import GeM as GeM
+from bspml.networks.small_conv import SmallConvNet as SmallConvNet
+from bspml.networks.weights_file import load_weights as load_weights

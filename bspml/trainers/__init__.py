@@ -1,6 +1,14 @@
 """One round of training, start to end, and the weight step between rounds.
 
 Names are loaded when first used: the settings of a curriculum can be read without torch.
+
+Example:
+    >>> import bspml, torch
+    >>> from bspml.trainers import SelfPacedCurriculum
+    >>> weights = bspml.SampleWeights(["a", "a", "b", "b"])
+    >>> record = SelfPacedCurriculum(weights, preset="paper", age=1.0).update(torch.eye(4))
+    >>> record.maw == weights.maw()
+    True
 """
 
 from __future__ import annotations

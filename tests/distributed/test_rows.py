@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.distributed import computed_by_rows, gather_rows, rows, share_of
 from bspml.distributed.rows import add_over_ranks, gather_sizes, nth_share

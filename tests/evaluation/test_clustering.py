@@ -7,8 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.metrics import adjusted_mutual_info_score, normalized_mutual_info_score
 
 from bspml.evaluation import clustering

@@ -8,8 +8,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 
 import bspml

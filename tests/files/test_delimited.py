@@ -5,8 +5,7 @@ import io
 import os
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.errors import DataError, RunError
 from bspml.files.delimited import read_rows, read_table, write_table

@@ -5,8 +5,7 @@ import math
 import mpmath
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
 from bspml.errors import InputError

@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import scipy.special
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 from torch.autograd import gradcheck, gradgradcheck
 
 from bspml.errors import InputError

@@ -5,10 +5,8 @@ import warnings
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
-from pytorch_metric_learning import distances, reducers, regularizers
-from pytorch_metric_learning import losses as pml_losses
+from hypothesis import given, settings, strategies as st
+from pytorch_metric_learning import distances, losses as pml_losses, reducers, regularizers
 from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
 from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 

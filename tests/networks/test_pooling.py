@@ -2,8 +2,7 @@ import itertools
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.errors import InputError
 from bspml.networks import GeM

@@ -5,8 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.statistics.sample_lists import SampleLists
 from bspml.statistics.sampled_means import _Sampler, half_width, sampled_soft_means

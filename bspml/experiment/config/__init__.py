@@ -4,43 +4,26 @@
 file and then the command line's overrides.  Whatever is wrong ends in one line of `ConfigError`.
 """
 
-from bspml.experiment.config.classification import ClassificationConfig
-from bspml.experiment.config.curriculum import CurriculumConfig
-from bspml.experiment.config.data import DataConfig, NoiseConfig
-from bspml.experiment.config.names import DATASETS, NETWORKS, NOISE_KINDS
+from bspml.experiment.config.classification import ClassificationConfig as ClassificationConfig
+from bspml.experiment.config.curriculum import CurriculumConfig as CurriculumConfig
+from bspml.experiment.config.data import DataConfig as DataConfig, NoiseConfig as NoiseConfig
+from bspml.experiment.config.names import (
+    DATASETS as DATASETS,
+    NETWORKS as NETWORKS,
+    NOISE_KINDS as NOISE_KINDS,
+)
 from bspml.experiment.config.reading import (
-    config_from_mapping,
-    dump_config,
-    load_config,
-    load_experiment,
+    config_from_mapping as config_from_mapping,
+    dump_config as dump_config,
+    load_config as load_config,
+    load_experiment as load_experiment,
 )
 from bspml.experiment.config.schema import (
-    Config,
-    EvaluationConfig,
-    LossConfig,
-    NetworkConfig,
-    OptimizerConfig,
-    SamplerConfig,
-    TrainingConfig,
+    Config as Config,
+    EvaluationConfig as EvaluationConfig,
+    LossConfig as LossConfig,
+    NetworkConfig as NetworkConfig,
+    OptimizerConfig as OptimizerConfig,
+    SamplerConfig as SamplerConfig,
+    TrainingConfig as TrainingConfig,
 )
-
-__all__ = [
-    "DATASETS",
-    "NETWORKS",
-    "NOISE_KINDS",
-    "ClassificationConfig",
-    "Config",
-    "CurriculumConfig",
-    "DataConfig",
-    "EvaluationConfig",
-    "LossConfig",
-    "NetworkConfig",
-    "NoiseConfig",
-    "OptimizerConfig",
-    "SamplerConfig",
-    "TrainingConfig",
-    "config_from_mapping",
-    "dump_config",
-    "load_config",
-    "load_experiment",
-]

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bspml.errors import InputError
-from bspml.experiment.methods import multi_similarity as ms
-from bspml.experiment.methods import pairwise
+from bspml.experiment.methods import multi_similarity as ms, pairwise
 from bspml.experiment.methods.parts import (
     Hyper,
     Method,

@@ -16,8 +16,7 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning.utils import common_functions as c_f
-from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
+from pytorch_metric_learning.utils import common_functions as c_f, loss_and_miner_utils as lmu
 from torch import nn
 
 from bspml.errors import InputError

@@ -3,8 +3,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.errors import ConfigError
 from bspml.experiment.config import Config, config_from_mapping, dump_config, load_config

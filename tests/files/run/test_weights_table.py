@@ -4,8 +4,7 @@ import os
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.errors import InputError, RunError
 from bspml.files.run import WeightsTable, read_weights, write_weights

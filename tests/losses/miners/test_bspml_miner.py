@@ -2,8 +2,7 @@ import math
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.distances import (
     CosineSimilarity,

@@ -1,7 +1,6 @@
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning import reducers as pml_reducers
+from pytorch_metric_learning import losses as pml_losses, reducers as pml_reducers
 from pytorch_metric_learning.regularizers import LpRegularizer
 
 from bspml.errors import InputError

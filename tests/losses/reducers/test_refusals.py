@@ -2,8 +2,7 @@
 
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning import reducers as pml_reducers
+from pytorch_metric_learning import losses as pml_losses, reducers as pml_reducers
 
 from bspml.errors import InputError
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss, TransformReducer, unwrap

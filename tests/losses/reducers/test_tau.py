@@ -3,8 +3,7 @@ from fractions import Fraction
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from bspml.errors import InputError
 from bspml.losses.reducers.tau import RunningTau

@@ -3,8 +3,7 @@ import io
 
 import pytest
 import torch
-from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning import reducers as pml_reducers
+from pytorch_metric_learning import losses as pml_losses, reducers as pml_reducers
 from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 
 from bspml.errors import InputError
