@@ -11,6 +11,11 @@ where zeta_c is the sum and m_c = zeta_c / N_c the mean of the weights of class 
 
 Differs: the print of eq. (6) has no 1/N_c before the inner sums.  Its own gradient, eq. (8), has
 it in front of every term, and eq. (3) has it too, so it is restored here.
+
+Why a sample gets weight 0: at the solution its derivative (`WeightProblem.gradient`, term by term
+in `bspml.weights.first_order`) is positive.  What it costs, xi_pos_i times the weights of its
+class and xi_neg_i times the mean weight of the others, is then more than the age, which is what a
+unit of weight earns; the balance term adds to the cost where its class keeps more than the others.
 """
 
 from __future__ import annotations

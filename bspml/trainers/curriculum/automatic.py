@@ -8,6 +8,12 @@ cross-fitted (`warmup="cross-fit"`):
     half A     train on a random half A; judge half B against A, estimate the noise rate
     half B     re-initialise the network, train on what B keeps; judge half A against that
     weights    train on both; update every round, the noise rate held at the honest estimate
+
+Why a sample gets weight 0 under rule="threshold": by its p-value it is not among the share
+1 - noise rate of the labels that fit best (`_keep_smallest`).  The p-value says how many random
+wrong labels would fit as well as this one: it is large where the sample is less similar to its
+class than to everyone (the difficulty d of `bspml.statistics.contrastive`).  What the user
+decided comes before both.
 """
 
 from __future__ import annotations
