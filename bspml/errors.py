@@ -2,15 +2,29 @@
 
 `UserError` is the user's mistake: the message says what was expected, what came, where, and what
 to do.  The command line prints it as one line and exits with 2.  Anything else is a fault of ours
-and exits with 1.  Each class also derives from the builtin a Python caller would catch.
+and exits with 1, a lost rank included.  Each class also derives from the builtin a Python caller
+would catch.
+
+A sentence is written where the fault is seen.  The places that most of them come from:
+
+| about | made in |
+|:--|:--|
+| arguments: shapes, ranges, choices, labels, rows | `tensors/checks.py`, `tensors/row_checks.py` |
+| the embeddings, labels and pairs of a batch | `losses/pairs.py` |
+| a YAML's keys and values | `experiment/config/messages.py`, `trainers/settings.py` |
+| names of training methods and their hyper-parameters | `experiment/methods/registry.py` |
+| names of data sets, missing images and lists | `data/catalogue.py`, `data/completeness.py` |
+| files that cannot be opened or are damaged | `files/opening.py`; tables: `files/columns.py` |
+| checkpoints, and runs that do not fit them | `files/checkpoints.py`, `experiment/resuming.py` |
+| what the command line prints, and the exit code | `cli/exit_codes.py` |
 
 Example:
     >>> from bspml.errors import ConfigError, UserError
     >>> try:
-    ...     raise ConfigError("unknown key `loss.marign`; did you mean `margin`?")
+    ...     raise ConfigError("unknown key `loss.alhpa`; did you mean `alpha`?")
     ... except ValueError as err:
     ...     print(isinstance(err, UserError), err)
-    True unknown key `loss.marign`; did you mean `margin`?
+    True unknown key `loss.alhpa`; did you mean `alpha`?
 """
 
 

@@ -1,1 +1,1 @@
-"""Losses for pytorch-metric-learning, with a weight per sample."""
+"""From the embeddings of a batch to one number: losses, their miners and their reducers."""

@@ -9,11 +9,14 @@ cross-fitted (`warmup="cross-fit"`):
     half B     re-initialise the network, train on what B keeps; judge half A against that
     weights    train on both; update every round, the noise rate held at the honest estimate
 
-Why a sample gets weight 0 under rule="threshold": by its p-value it is not among the share
-1 - noise rate of the labels that fit best (`_keep_smallest`).  The p-value says how many random
-wrong labels would fit as well as this one: it is large where the sample is less similar to its
-class than to everyone (the difficulty d of `bspml.statistics.contrastive`).  What the user
-decided comes before both.
+Why a sample gets weight 0 under rule="threshold" (`_keep_smallest`): of the samples judged in this
+step (all, or one half of a cross-fit) the share 1 - noise rate with the smallest p-values is kept,
+ties by difficulty, and this one is not among them.  Its p-value is the share of random wrong labels
+that would fit as well: large where the sample is hardly more similar to its class than to everyone
+(the difficulty d of `bspml.statistics.contrastive`).  The noise rate is that of the first estimate,
+.95 at most.  A sample that nothing can be compared with keeps weight 1, and what the user decided
+stays whatever its p-value.  Of a run, `suspects.json` and the page hold the p-values, and
+`records.jsonl` the noise rate.  Under rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
