@@ -13,9 +13,9 @@ Differs: the print of eq. (6) has no 1/N_c before the inner sums.  Its own gradi
 it in front of every term, and eq. (3) has it too, so it is restored here.
 
 Why a sample gets weight 0: at the solution its derivative (`WeightProblem.gradient`, term by term
-in `bspml.weights.first_order`) is at least 0.  A unit of its weight then costs no less than the age,
-which is what it earns: xi_pos_i times the weights of its class, xi_neg_i times the mean weight of
-the others, what it adds to the cost of those (A_c and B - b_c there), and, where its class keeps
+in `bspml.weights.first_order`) is at least 0.  A unit of its weight then costs no less than the
+age, which is what it earns: xi_pos_i times the weights of its class, xi_neg_i times the mean weight
+of the others, what it adds to the cost of those (A_c and B - b_c there), and, where its class keeps
 more than the others, the balance term.  The age of each round is in `records.jsonl`; how it grows,
 or is found for a target MAW, is in `bspml.trainers.curriculum.published`.
 """
