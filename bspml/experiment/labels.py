@@ -25,8 +25,6 @@ from bspml.errors import ConfigError, DataError
 from bspml.experiment.config import Config
 from bspml.files.tables import read_labels
 
-__all__ = ["GivenLabels", "corrected_data", "given_labels"]
-
 
 @dataclass(frozen=True)
 class GivenLabels:

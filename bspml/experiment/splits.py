@@ -13,10 +13,6 @@ from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.experiment.config import Config
 
-__all__ = [
-    "held_out_classes", "hold_out", "load_splits", "read_data", "split_features", "training_files",
-]  # fmt: skip
-
 
 def read_data(config: Config) -> RetrievalData:
     """Read the data set as its files say, neither decoded nor shortened.

@@ -19,8 +19,6 @@ from bspml.files.columns import (
     row_order,
 )
 
-__all__ = ["parquet_embeddings", "parquet_labels", "parquet_texts"]
-
 
 def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     """The frame, its rows in the order of a column or an index called `index`, and its names."""

@@ -27,8 +27,6 @@ from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.round_record import Observer, RoundRecord
 from bspml.trainers.state import check_trainer_state, faults_named
 
-__all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]
-
 
 class AlternatingTrainer:
     """Alternate theta-steps of a pml trainer with weight updates of a curriculum.
