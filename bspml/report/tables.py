@@ -81,7 +81,9 @@ def format_table(
         [method, *(_number(column, row.get(column)) for column in columns)]
         for method, row in results.items()
     ]
-    cells = [[_one_line(cell) for cell in line] for line in cells]
+    cells = [
+        ["".join(c if c.isprintable() else " " for c in cell) for cell in row] for row in cells
+    ]
     if markdown:
         return _markdown(cells)
     if sum(_widths(cells)) + 2 * (len(columns)) > width:
@@ -94,10 +96,6 @@ def _number(column: str, value: float | None) -> str:
         return _MISSING
     digits = 1 if column.endswith("%") else 0 if column == "seconds" else 3
     return f"{value:.{digits}f}"
-
-
-def _one_line(cell: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in cell)
 
 
 def _widths(cells: list[list[str]]) -> list[int]:
