@@ -21,7 +21,7 @@ from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
 from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
-from bspml.report.models import PageData, load_page
+from bspml.report.models import load_page
 
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
@@ -76,9 +76,10 @@ def save_report(
         "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
         "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
     }
-    page = _page(data)
-    if page is not None:
-        contents["report.html"] = page
+    from bspml.report.page import render_page  # imports matplotlib, which a look does not need
+
+    with contextlib.suppress(MissingDependencyError):  # of Jinja2
+        contents["report.html"] = render_page(data)
     return write_together(folder, contents, scalars, identity)
 
 
@@ -89,16 +90,6 @@ def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
         content.update(f"{name} {values.dtype} {values.shape}".encode())
         content.update(np.ascontiguousarray(values).tobytes())
     return content.hexdigest()[:16]
-
-
-def _page(data: PageData) -> str | None:
-    """The page, or None without Jinja2."""
-    from bspml.report.page import render_page  # imports matplotlib, which a look does not need
-
-    try:
-        return render_page(data)
-    except MissingDependencyError:
-        return None
 
 
 def _csv(table: pd.DataFrame) -> str:

@@ -93,8 +93,8 @@ class RandomCrop:
         """One view; the same generator state gives the same one."""
         from torchvision.transforms import functional
 
-        shape = image.shape[:-3:-1] if isinstance(image, Tensor) else image.size  # width, height
-        top, left, height, width = self.part(*shape, rng)
+        height, width = image.shape[-2:] if isinstance(image, Tensor) else image.size[::-1]
+        top, left, height, width = self.part(width, height, rng)
         side = [self.image_size, self.image_size]
         cropped = functional.crop(image, top, left, height, width)
         flipped = self.mirror and rng.random() < 0.5

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 from typing import Any
 
 from torch import nn
 
-from bspml.errors import InputError, MissingDependencyError
+from bspml.errors import InputError, import_optional
 from bspml.networks.backbone import Backbone
 from bspml.networks.weights_file import load_weights
 
@@ -29,13 +28,10 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
         MissingDependencyError: timm is not installed.
         DataError: see `load_weights`.
     """
-    try:
-        timm = importlib.import_module("timm")
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"network 'timm:{model}' needs timm, which is not installed; "
-            "`pip install 'bspml[timm]'`."
-        ) from err
+    timm = import_optional(
+        "timm",
+        f"network 'timm:{model}' needs timm, which is not installed; `pip install 'bspml[timm]'`.",
+    )
     # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
     if not timm.is_model(model):
         close = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
