@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -123,7 +123,7 @@ def load_fields(folder: Path) -> dict[str, Any]:
         RunError: not an audit's folder, damaged, or an audit was interrupted in it.
     """
     mark = complete_mark(folder)
-    with _reading(folder / MARK):
+    try:
         low, high = map(float, mark["interval"])
         scalars: dict[str, Any] = {
             **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
@@ -131,6 +131,8 @@ def load_fields(folder: Path) -> dict[str, Any]:
             "interval": (low, high),
             "notes": tuple(_text(note) for note in mark["notes"]),
         }
+    except FAULTS as err:
+        raise RunError(f"{folder / MARK}: cannot be read ({reason(err)}). {_AGAIN}") from err
     shown = load_page(folder / "page.json", mark["id"]).pictures()
     with open_regular(
         folder / "audit.npz",
@@ -148,15 +150,6 @@ def load_fields(folder: Path) -> dict[str, Any]:
         for i, image in shown.items()
     }
     return {**scalars, **arrays, "pictures": pictures}
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """One sentence for whatever damaged or edited contents raise."""
-    try:
-        yield
-    except FAULTS as err:
-        raise RunError(f"{path}: cannot be read ({reason(err)}). {_AGAIN}") from err
 
 
 def _text(value: Any) -> str:
