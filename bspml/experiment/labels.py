@@ -128,7 +128,12 @@ def _before_decisions(
         return given, given != true_labels, ()
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
-    noisy = _planted(config, true_labels, features)
+    if features is None and settings.kind == "instance-dependent":
+        raise ConfigError(
+            "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
+            "features to look with: set `data.features` to a backbone."
+        )
+    noisy = plant(config, true_labels, per_class=settings.per_class, embeddings=features)
     return np.asarray(noisy.labels).astype(str), np.asarray(noisy.is_noisy), ()
 
 
@@ -150,16 +155,6 @@ def read_given_labels(file: str, data_name: str, count: int) -> np.ndarray:
             "samples."
         )
     return labels
-
-
-def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noise.NoisyLabels:
-    settings = config.noise
-    if features is None and settings.kind == "instance-dependent":
-        raise ConfigError(
-            "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
-            "features to look with: set `data.features` to a backbone."
-        )
-    return plant(config, labels, per_class=settings.per_class, embeddings=features)
 
 
 def plant(

@@ -372,14 +372,10 @@ def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evalua
     is_trainer = all(hasattr(trainer, name) for name in needed)
     updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
     embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
+    trains = "a pytorch-metric-learning trainer, such as MetricLossOnly"
     embeddings = "a function that returns the (N, D) embeddings of the training set"
     for name, part, fits, wanted in (
-        (
-            "trainer",
-            trainer,
-            is_trainer,
-            "a pytorch-metric-learning trainer, such as MetricLossOnly",
-        ),
+        ("trainer", trainer, is_trainer, trains),
         ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
         ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
         ("embed", embed, embeds, embeddings),

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from bspml.data import noise
-from bspml.data.image_split import ImageSplit, held_out_rows
+from bspml.data.image_split import ImageSplit, channels_first, held_out_rows
 from bspml.data.sets.cifar import cifar10, cifar100
 from bspml.data.sets.cifar_n import cifar_n
 from bspml.data.sets.digits import digits
@@ -101,7 +101,7 @@ def load_data(config: ClassificationConfig) -> TaskData:
     else:
         test = _split(config, "test")
         test_images, test_labels = test.images, test.labels
-    images = _channels_first(train.images[kept])
+    images = channels_first(train.images[kept])
     targets = _targets(config, given[kept])
     return TaskData(
         images=images,
@@ -109,7 +109,7 @@ def load_data(config: ClassificationConfig) -> TaskData:
         true_targets=_targets(config, true[kept]),
         is_noisy=torch.from_numpy(is_noisy[kept]),
         classes=train.classes if config.task == "classification" else (),
-        test_images=_channels_first(test_images),
+        test_images=channels_first(test_images),
         test_targets=_targets(config, test_labels),
         held_out="validation" if config.data.validation else "test",
         fingerprint=fingerprint(images, targets),
@@ -202,7 +202,3 @@ def _as_codes(given: np.ndarray, classes: tuple[str, ...], file: str) -> np.ndar
 def _targets(config: ClassificationConfig, labels: np.ndarray) -> Tensor:
     dtype = np.int64 if config.task == "classification" else np.float32
     return torch.from_numpy(np.ascontiguousarray(labels, dtype=dtype))
-
-
-def _channels_first(images: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
