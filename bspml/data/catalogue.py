@@ -73,9 +73,8 @@ def _cifar(name: str, load: Callable[..., Any]) -> Callable[..., RetrievalData]:
         for split in ("train", "test"):
             found = load(root, split)
             labels = np.array(found.classes, dtype=str)[found.labels]
-            splits.append(
-                RetrievalSplit(split, labels, pixels=channels_first(found.images), content="tile")
-            )
+            pixels = channels_first(found.images)
+            splits.append(RetrievalSplit(split, labels, pixels=pixels, content="tile"))
         return RetrievalData.of(name, splits)
 
     return read

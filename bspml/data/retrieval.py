@@ -199,6 +199,10 @@ class RetrievalSplit:
         """
         return replace(self.take(rows), name=name)
 
+    def halves(self, trains: np.ndarray) -> tuple[RetrievalSplit, RetrievalSplit]:
+        """Return the rows that train, called "train", and the others, called "test"."""
+        return self.part("train", trains), self.part("test", ~trains)
+
     def joined(self, other: RetrievalSplit) -> RetrievalSplit:
         """This split and, after it, another of the same root, as one.
 

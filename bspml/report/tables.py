@@ -8,8 +8,6 @@ from bspml.files.run import EpochRecord
 
 Results = dict[str, dict[str, float | None]]
 
-_MISSING = "-"
-
 
 def final_results(records: Sequence[EpochRecord]) -> Results:
     """Return the last evaluation and the last weights of each method: {method: {column: value}}.
@@ -93,7 +91,7 @@ def format_table(
 
 def _number(column: str, value: float | None) -> str:
     if value is None or value != value:
-        return _MISSING
+        return "-"
     digits = 1 if column.endswith("%") else 0 if column == "seconds" else 3
     return f"{value:.{digits}f}"
 
