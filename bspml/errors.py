@@ -27,6 +27,9 @@ Example:
     True unknown key `loss.alhpa`; did you mean `alpha`?
 """
 
+import importlib
+from typing import Any
+
 
 class BspmlError(Exception):
     """Base of every error this package raises on purpose.
@@ -72,6 +75,22 @@ class BusyRunError(RunError):
 
 class MissingDependencyError(UserError, ImportError):
     """An optional package is needed; the message has the line that installs it."""
+
+
+def import_optional(module: str, otherwise: str) -> Any:
+    """Import a module of an optional package.
+
+    Args:
+        module: its dotted name.
+        otherwise: what to tell the user without it: what needs it, and the line that installs it.
+
+    Raises:
+        MissingDependencyError: it is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ImportError as err:
+        raise MissingDependencyError(otherwise) from err
 
 
 class LostRankError(BspmlError, RuntimeError):

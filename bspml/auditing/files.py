@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +21,7 @@ from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
 from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
-from bspml.report.models import PageData, load_page
+from bspml.report.models import load_page
 
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
@@ -76,9 +76,10 @@ def save_report(
         "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
         "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
     }
-    page = _page(data)
-    if page is not None:
-        contents["report.html"] = page
+    from bspml.report.page import render_page  # imports matplotlib, which a look does not need
+
+    with contextlib.suppress(MissingDependencyError):  # of Jinja2
+        contents["report.html"] = render_page(data)
     return write_together(folder, contents, scalars, identity)
 
 
@@ -89,16 +90,6 @@ def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
         content.update(f"{name} {values.dtype} {values.shape}".encode())
         content.update(np.ascontiguousarray(values).tobytes())
     return content.hexdigest()[:16]
-
-
-def _page(data: PageData) -> str | None:
-    """The page, or None without Jinja2."""
-    from bspml.report.page import render_page  # imports matplotlib, which a look does not need
-
-    try:
-        return render_page(data)
-    except MissingDependencyError:
-        return None
 
 
 def _csv(table: pd.DataFrame) -> str:
@@ -132,7 +123,7 @@ def load_fields(folder: Path) -> dict[str, Any]:
         RunError: not an audit's folder, damaged, or an audit was interrupted in it.
     """
     mark = complete_mark(folder)
-    with _reading(folder / MARK):
+    try:
         low, high = map(float, mark["interval"])
         scalars: dict[str, Any] = {
             **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
@@ -140,6 +131,8 @@ def load_fields(folder: Path) -> dict[str, Any]:
             "interval": (low, high),
             "notes": tuple(_text(note) for note in mark["notes"]),
         }
+    except FAULTS as err:
+        raise RunError(f"{folder / MARK}: cannot be read ({reason(err)}). {_AGAIN}") from err
     shown = load_page(folder / "page.json", mark["id"]).pictures()
     with open_regular(
         folder / "audit.npz",
@@ -157,15 +150,6 @@ def load_fields(folder: Path) -> dict[str, Any]:
         for i, image in shown.items()
     }
     return {**scalars, **arrays, "pictures": pictures}
-
-
-@contextlib.contextmanager
-def _reading(path: Path) -> Iterator[None]:
-    """One sentence for whatever damaged or edited contents raise."""
-    try:
-        yield
-    except FAULTS as err:
-        raise RunError(f"{path}: cannot be read ({reason(err)}). {_AGAIN}") from err
 
 
 def _text(value: Any) -> str:

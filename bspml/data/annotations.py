@@ -134,18 +134,14 @@ def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
     found = []
     for fields, line in rows:
         text = fields[at].replace("\\", "/")
-        if _LEAVES.match(text) or not (kept := _plain(text)):
+        kept = "/".join(part for part in text.split("/") if part not in ("", "."))
+        if _LEAVES.match(text) or not kept:
             raise DataError(
                 f"{path}, line {line}: {fields[at][:120]!r} is not a path inside the data set's "
                 "folder; nothing outside it is read. Correct the line."
             )
         found.append(kept)
     return tuple(found)
-
-
-def _plain(path: str) -> str:
-    """`path` without doubled slashes and parts "."."""
-    return "/".join(part for part in path.split("/") if part not in ("", "."))
 
 
 def locate(

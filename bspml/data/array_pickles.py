@@ -97,11 +97,6 @@ def _encode(text: str, encoding: str) -> bytes:
     return text.encode("latin1")
 
 
-def _no_bytes() -> bytes:
-    """Stands for `bytes()`, how Python 3 writes empty bytes in old protocols."""
-    return b""
-
-
 def _bytes(data: Any) -> bytes:
     """Bytes as Python 2 wrote them, which come as text, or as Python 3 does."""
     return data.encode("latin1") if isinstance(data, str) else data
@@ -113,7 +108,7 @@ _STAND_INS: dict[tuple[str, str], Any] = {
     ("numpy", "ndarray"): _ArrayType,
     ("numpy", "dtype"): _Dtype,
     ("_codecs", "encode"): _encode,
-    ("__builtin__", "bytes"): _no_bytes,
+    ("__builtin__", "bytes"): lambda: b"",  # how Python 3 writes empty bytes in old protocols
 }
 
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 
 from bspml.data.completeness import Counts, count_faults, halves, missing_paths, present
+from bspml.data.image_split import channels_first
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.sets import (
     cars196,
@@ -72,8 +72,8 @@ def _cifar(name: str, load: Callable[..., Any]) -> Callable[..., RetrievalData]:
         splits = []
         for split in ("train", "test"):
             found = load(root, split)
-            pixels = torch.from_numpy(np.ascontiguousarray(found.images.transpose(0, 3, 1, 2)))
             labels = np.array(found.classes, dtype=str)[found.labels]
+            pixels = channels_first(found.images)
             splits.append(RetrievalSplit(split, labels, pixels=pixels, content="tile"))
         return RetrievalData.of(name, splits)
 

@@ -110,7 +110,8 @@ def check_dataset(
     try:
         data = read_entry(entry, name, root, options)
     except DataError as err:
-        broken = Problem("lists", _without(str(err), entry.source))
+        # Without where to get the data set, which the report says once.
+        broken = Problem("lists", str(err).replace(entry.source, "").strip())
         return CheckReport(name, entry.title, str(root), {}, (broken,), (), entry.source)
     problems = []
     faults = [] if subset else count_faults(data, entry.counts)
@@ -229,8 +230,3 @@ def _some(files: list[str]) -> str:
 
 def _where(data: RetrievalData) -> str:
     return ", ".join(dict.fromkeys(str(split.root) for split in data.splits if split.root))
-
-
-def _without(text: str, source: str) -> str:
-    """The sentence without where to get the data set, which the report says once."""
-    return text.replace(source, "").strip()

@@ -58,8 +58,12 @@ class ImageSplit:
 
     def float_images(self) -> Float[Tensor, "N channels H W"]:
         """The images as float32 in [0, 1], channels first, in memory of their own."""
-        pixels = np.ascontiguousarray(self.images.transpose(0, 3, 1, 2), dtype=np.float32)
-        return torch.from_numpy(pixels).div_(255)
+        return channels_first(self.images).float().div_(255)
+
+
+def channels_first(images: np.ndarray) -> Tensor:
+    """Return pixels (N, channels, H, W) of images (N, H, W, channels), in their dtype."""
+    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
 
 
 def held_out_rows(labels: Any, share: Any, seed: Any = 0) -> np.ndarray:

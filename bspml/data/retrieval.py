@@ -85,14 +85,11 @@ class RetrievalSplit:
             )
         if self.paths is not None and self.root is None:
             raise InputError("`paths` need a `root`; give the folder that they start in.")
-        held = {"paths": self.paths, "pixels": self.pixels, "features": self.features}
-        parts: dict[str, Any] = {name: part for name, part in held.items() if part is not None}
-        if not parts:
+        held = ("paths", "pixels", "features")
+        entries = {name: getattr(self, name) for name in (*held, "boxes", "given_names")}
+        parts: dict[str, Any] = {name: part for name, part in entries.items() if part is not None}
+        if not parts.keys() & set(held):
             raise InputError("A split needs `paths`, `pixels` or `features`.")
-        if self.boxes is not None:
-            parts["boxes"] = self.boxes
-        if self.given_names is not None:
-            parts["given_names"] = self.given_names
         if self.whole is None:  # frozen
             object.__setattr__(self, "whole", Origin(self.labels, self.names))
             object.__setattr__(self, "whole_rows", np.arange(len(self.labels)))
@@ -201,6 +198,10 @@ class RetrievalSplit:
             rows: as in `take`.
         """
         return replace(self.take(rows), name=name)
+
+    def halves(self, trains: np.ndarray) -> tuple[RetrievalSplit, RetrievalSplit]:
+        """Return the rows that train, called "train", and the others, called "test"."""
+        return self.part("train", trains), self.part("test", ~trains)
 
     def joined(self, other: RetrievalSplit) -> RetrievalSplit:
         """This split and, after it, another of the same root, as one.

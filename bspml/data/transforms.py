@@ -93,7 +93,8 @@ class RandomCrop:
         """One view; the same generator state gives the same one."""
         from torchvision.transforms import functional
 
-        top, left, height, width = self.part(*_width_height(image), rng)
+        height, width = image.shape[-2:] if isinstance(image, Tensor) else image.size[::-1]
+        top, left, height, width = self.part(width, height, rng)
         side = [self.image_size, self.image_size]
         cropped = functional.crop(image, top, left, height, width)
         flipped = self.mirror and rng.random() < 0.5
@@ -150,10 +151,6 @@ def standard_view(image_size: int, content: str = "photo", augment: bool = False
     if content == "tile":
         return RandomCrop(image_size, scale=(0.5, 1.0))
     return RandomCrop(image_size, scale=(0.7, 1.0), ratio=(0.9, 1 / 0.9), mirror=False)
-
-
-def _width_height(image: Any) -> tuple[int, int]:
-    return (image.shape[-1], image.shape[-2]) if isinstance(image, Tensor) else image.size
 
 
 def _resize(image: Any, size: list[int]) -> Any:

@@ -20,8 +20,6 @@ from bspml.experiment.load import Run
 from bspml.experiment.splits import split_features, training_files
 from bspml.files.tables import read_embeddings, read_labels, read_names
 
-__all__ = ["SPLITS", "TRAINED_ON_THEM", "Embedded", "embed_named", "embed_test"]
-
 SPLITS = ("train", "test")
 TRAINED_ON_THEM = (
     "This network was trained on these labels, so it is no honest judge of them: it pulls samples "

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -21,11 +23,21 @@ from bspml.data.labels.decisions import (
 from bspml.data.labels.noise_lists import read_noise_list
 from bspml.data.labels.own_labels import OwnLabels, own_labels
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.sets.cifar import CIFAR10_CONFUSIONS
 from bspml.errors import ConfigError, DataError
-from bspml.experiment.config import Config
+from bspml.experiment.config import ClassificationConfig, Config
 from bspml.files.tables import read_labels
 
-__all__ = ["GivenLabels", "corrected_data", "given_labels"]
+_KINDS: dict[str, Callable[..., noise.NoisyLabels]] = {
+    "symmetric": noise.symmetric,
+    "pair-flip": noise.pair_flip,
+    "cifar10-pairs": partial(noise.asymmetric, mapping=CIFAR10_CONFUSIONS),
+    "sibling-flip": noise.sibling_flip,
+    "sibling-swap": noise.sibling_swap,
+    "open-set": noise.open_set,
+    "small-cluster": noise.small_cluster,
+    "instance-dependent": noise.instance_dependent,
+}
 
 
 @dataclass(frozen=True)
@@ -116,7 +128,12 @@ def _before_decisions(
         return given, given != true_labels, ()
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
-    noisy = _planted(config, true_labels, features)
+    if features is None and settings.kind == "instance-dependent":
+        raise ConfigError(
+            "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
+            "features to look with: set `data.features` to a backbone."
+        )
+    noisy = plant(config, true_labels, per_class=settings.per_class, embeddings=features)
     return np.asarray(noisy.labels).astype(str), np.asarray(noisy.is_noisy), ()
 
 
@@ -140,23 +157,19 @@ def read_given_labels(file: str, data_name: str, count: int) -> np.ndarray:
     return labels
 
 
-def _planted(config: Config, labels: np.ndarray, features: Tensor | None) -> noise.NoisyLabels:
-    settings = config.noise
-    if features is None and settings.kind == "instance-dependent":
-        raise ConfigError(
-            "`noise.kind` instance-dependent mislabels what looks like another class, so it needs "
-            "features to look with: set `data.features` to a backbone."
-        )
-    classes, looks = {"per_class": settings.per_class}, {"embeddings": features}
-    kinds: dict[str, tuple[Callable[..., noise.NoisyLabels], dict[str, Any]]] = {
-        "symmetric": (noise.symmetric, classes),
-        "pair-flip": (noise.pair_flip, classes),
-        "open-set": (noise.open_set, {}),
-        "small-cluster": (noise.small_cluster, looks),
-        "instance-dependent": (noise.instance_dependent, looks),
-    }
-    plant, options = kinds[settings.kind]
-    return plant(labels, settings.rate, seed=config.noise_seed, **options)
+def plant(
+    config: Config | ClassificationConfig, labels: np.ndarray, **options: Any
+) -> noise.NoisyLabels:
+    """Put in the wrong labels of the configuration's kind of noise.
+
+    Args:
+        config: the experiment.
+        labels: (N,) the true ones.
+        options: of any kind; one takes those that are its own.
+    """
+    kind = _KINDS[config.noise.kind]
+    own = {key: options[key] for key in inspect.signature(kind).parameters if key in options}
+    return kind(labels, config.noise.rate, seed=config.noise_seed, **own)
 
 
 def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:

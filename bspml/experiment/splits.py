@@ -13,10 +13,6 @@ from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.experiment.config import Config
 
-__all__ = [
-    "held_out_classes", "hold_out", "load_splits", "read_data", "split_features", "training_files",
-]  # fmt: skip
-
 
 def read_data(config: Config) -> RetrievalData:
     """Read the data set as its files say, neither decoded nor shortened.
@@ -78,19 +74,15 @@ def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = Fal
     Returns:
         (N, D).
     """
-    from bspml.networks.feature_cache import cached_features
+    from bspml.networks.feature_cache.extraction import cached_features
+    from bspml.networks.feature_cache.identity import FeatureSource
 
     settings = config.data
     assert settings.features is not None
-    return cached_features(
-        split,
-        settings.features,
-        weights=settings.features_weights,
-        image_size=settings.image_size,
-        crop_boxes=crop_boxes,
-        cache=settings.cache,
-        num_workers=config.workers,
+    source = FeatureSource(
+        settings.features, settings.features_weights, settings.image_size, crop_boxes
     )
+    return cached_features(split, source, cache=settings.cache, num_workers=config.workers)
 
 
 def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:

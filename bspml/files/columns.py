@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import DataError
-from bspml.files.cells import bare_cell, empty_rows, integers, parse_labels, whole_number
+from bspml.files.cells import bare_cell, empty_rows, integers, whole_number
 from bspml.words import some_of
 
 INDEX = "index"
@@ -125,15 +125,13 @@ def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
     Raises:
         DataError: an empty label, one with NUL, or a column of numbers with something missing.
     """
-    check_texts([bare_cell(cell) for cell in cells] if protected else cells)
-    if protected:
-        labels = parse_labels(cells)
-    else:
-        whole = integers(cells)
-        labels = np.array(cells, dtype=str) if whole is None else whole
-    if labels.dtype.kind == "U":
-        _check_numbers(cells)
-    return labels
+    texts = [bare_cell(cell) for cell in cells] if protected else cells
+    check_texts(texts)
+    whole = integers(cells)
+    if whole is not None:
+        return whole
+    _check_numbers(cells)
+    return np.array(texts, dtype=str)
 
 
 def check_texts(labels: Sequence[str]) -> None:

@@ -23,8 +23,6 @@ from bspml.files.columns import (
 )
 from bspml.files.delimited import read_rows
 
-__all__ = ["csv_rows", "label_column", "lines", "numeric_columns", "text_columns", "text_labels"]
-
 Rows = list[tuple[str, ...]]
 
 

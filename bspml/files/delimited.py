@@ -20,8 +20,6 @@ from bspml.files.columns import column_names, find_column
 from bspml.files.opening import FAULTS, open_regular
 from bspml.words import counted
 
-__all__ = ["Row", "TableRow", "read_rows", "read_table", "write_table"]
-
 
 class Row(NamedTuple):
     """The fields of one row, and the line on which it ends, counted from 1, for messages."""

@@ -16,8 +16,6 @@ from pathlib import Path
 
 from bspml.errors import DataError, UserError
 
-__all__ = ["FAULTS", "is_special", "open_regular", "reason"]
-
 # What the parsers raise on files that are damaged, encrypted, or of another make.
 FAULTS = (
     *(ValueError, TypeError, AttributeError, EOFError, KeyError, OverflowError, RuntimeError),

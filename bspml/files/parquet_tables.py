@@ -19,8 +19,6 @@ from bspml.files.columns import (
     row_order,
 )
 
-__all__ = ["parquet_embeddings", "parquet_labels", "parquet_texts"]
-
 
 def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     """The frame, its rows in the order of a column or an index called `index`, and its names."""
@@ -49,7 +47,7 @@ def parquet_labels(file: BufferedIOBase) -> np.ndarray:
 def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
     """Read (N, D): of one column of lists, or of all columns that are dimensions."""
     frame, names = _frame(file)
-    lists = [n for i, n in enumerate(names) if n in EMBEDDING_NAMES and _is_lists(frame, i)]
+    lists = {n for n, kind in zip(names, frame.dtypes, strict=True) if kind.kind == "O"}
     column = find_column(names, [n for n in EMBEDDING_NAMES if n in lists])
     if column is not None:
         return np.stack(frame.iloc[:, column].to_numpy())
@@ -65,10 +63,6 @@ def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
     table = frame.iloc[:, keep].to_numpy(dtype=np.float64, na_value=np.nan)
     single = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)
     return table.astype(np.float32) if single else as_floats(table)
-
-
-def _is_lists(frame: Any, column: int) -> bool:
-    return frame.dtypes.iloc[column].kind == "O"
 
 
 def parquet_texts(file: BufferedIOBase) -> dict[str, list[str]]:

@@ -80,11 +80,9 @@ class Backbone:
                 "take its place. Leave `pooling` out, or use a backbone that has one, such as a "
                 "ResNet, RegNet, EfficientNet or MobileNetV3."
             )
-        _put(
-            self.net,
-            self.pool,
-            nn.Sequential(replacement, nn.Flatten(1)) if self.flat else replacement,
-        )
+        if self.flat:
+            replacement = nn.Sequential(replacement, nn.Flatten(1))
+        _put(self.net, self.pool, replacement)
         return self
 
     def with_head(self, embedding_size: int) -> PretrainedNet:

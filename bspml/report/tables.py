@@ -8,8 +8,6 @@ from bspml.files.run import EpochRecord
 
 Results = dict[str, dict[str, float | None]]
 
-_MISSING = "-"
-
 
 def final_results(records: Sequence[EpochRecord]) -> Results:
     """Return the last evaluation and the last weights of each method: {method: {column: value}}.
@@ -81,7 +79,9 @@ def format_table(
         [method, *(_number(column, row.get(column)) for column in columns)]
         for method, row in results.items()
     ]
-    cells = [[_one_line(cell) for cell in line] for line in cells]
+    cells = [
+        ["".join(c if c.isprintable() else " " for c in cell) for cell in row] for row in cells
+    ]
     if markdown:
         return _markdown(cells)
     if sum(_widths(cells)) + 2 * (len(columns)) > width:
@@ -91,13 +91,9 @@ def format_table(
 
 def _number(column: str, value: float | None) -> str:
     if value is None or value != value:
-        return _MISSING
+        return "-"
     digits = 1 if column.endswith("%") else 0 if column == "seconds" else 3
     return f"{value:.{digits}f}"
-
-
-def _one_line(cell: str) -> str:
-    return "".join(c if c.isprintable() else " " for c in cell)
 
 
 def _widths(cells: list[list[str]]) -> list[int]:

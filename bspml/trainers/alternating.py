@@ -27,8 +27,6 @@ from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.round_record import Observer, RoundRecord
 from bspml.trainers.state import check_trainer_state, faults_named
 
-__all__ = ["AlternatingTrainer", "Observer", "RoundRecord"]
-
 
 class AlternatingTrainer:
     """Alternate theta-steps of a pml trainer with weight updates of a curriculum.
@@ -374,14 +372,10 @@ def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evalua
     is_trainer = all(hasattr(trainer, name) for name in needed)
     updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
     embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
+    trains = "a pytorch-metric-learning trainer, such as MetricLossOnly"
     embeddings = "a function that returns the (N, D) embeddings of the training set"
     for name, part, fits, wanted in (
-        (
-            "trainer",
-            trainer,
-            is_trainer,
-            "a pytorch-metric-learning trainer, such as MetricLossOnly",
-        ),
+        ("trainer", trainer, is_trainer, trains),
         ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
         ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
         ("embed", embed, embeds, embeddings),

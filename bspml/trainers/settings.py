@@ -257,10 +257,8 @@ def _takes(schema: Mapping[str, Any]) -> str:
     if schema["type"] != "number":
         return {"boolean": "true or false"}.get(schema["type"], f"an {schema['type']}")
     low, high = schema.get("minimum"), schema.get("maximum")
-    above, below = (
-        schema.get("exclusiveMinimum", -math.inf),
-        schema.get("exclusiveMaximum", math.inf),
-    )
+    above = schema.get("exclusiveMinimum", -math.inf)
+    below = schema.get("exclusiveMaximum", math.inf)
     if (low, high, above, below) == (None, None, -math.inf, math.inf):
         return "a finite number"
     left = f"({above:g}" if low is None else f"[{low:g}"

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 import torch
 
-import bspml
 from bspml.cli import main
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
@@ -40,15 +39,6 @@ def check_same_glyphs(folder, checkpoint):
     saved = torch.load(folder / checkpoint, weights_only=True)["fingerprint"]
     if saved != ours:
         pytest.skip("matplotlib here draws the glyphs otherwise than where the run was made")
-
-
-def test_a_finished_run_opens_with_its_weights_and_records(old):
-    run = bspml.load(old / "finished", method="bspml")
-    table = (old / "finished" / "weights.csv").read_text("utf-8").splitlines()
-    assert run.finished
-    assert run.sample_weights.shape == (len(table) - 1,)
-    assert [r.method for r in run.records][-1] == "superloss:contrastive"
-    assert run.embed(torch.rand(3, 1, 24, 24)).shape == (3, 8)
 
 
 @pytest.mark.parametrize("name", ["finished", "classification"])

@@ -9,8 +9,6 @@ import numpy as np
 from bspml.data.labels.decisions import CorrectedLabels
 from bspml.words import counted, did_you_mean
 
-__all__ = ["counts_of_decisions", "note_on_new_classes"]
-
 _SHOWN = 3  # new classes that a sentence names
 _LONGEST = 60  # characters of a name that are shown
 

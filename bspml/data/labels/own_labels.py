@@ -31,8 +31,6 @@ from bspml.errors import DataError
 from bspml.files.tables import fitting_names, read_labels
 from bspml.words import counted
 
-__all__ = ["OwnLabels", "located", "own_labels", "rows_by_name"]
-
 
 @dataclass(frozen=True)
 class OwnLabels:

@@ -88,11 +88,9 @@ def _assemble(root: Path, images: list[_Image], names: list[str] | None) -> Retr
         paths=tuple(image.path for image in images),
         boxes=np.array([image.box for image in images], dtype=np.float64).reshape(-1, 4),
     )
-    train = numbers <= _TRAIN_CLASSES
+    train, test = everything.halves(numbers <= _TRAIN_CLASSES)
     notes = () if names else ("cars_meta.mat is not there: classes are called by their numbers.",)
-    return RetrievalData(
-        "cars196", everything.part("train", train), everything.part("test", ~train), None, KS, notes
-    )
+    return RetrievalData("cars196", train, test, ks=KS, notes=notes)
 
 
 # --- MATLAB files ---------------------------------------------------------------------------------

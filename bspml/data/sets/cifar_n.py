@@ -90,11 +90,14 @@ def cifar_n(
     path = Path(path)
     content = _read(path)
     if isinstance(content, np.ndarray):
-        sets = {"array": content}
-        _refuse_name(label_set, path)
-        label_set = "array"
+        if label_set not in (None, "array"):
+            raise InputError(
+                f"`label_set` is {label_set!r}, but {path.name} is one plain array; leave it out."
+            )
+        sets, label_set = {"array": content}, "array"
     else:
-        sets = _known_sets(content)
+        found = LABEL_SETS.items()
+        sets = {name: content[key] for name, keys in found for key in keys if key in content}
         label_set = _chosen(label_set, sets, path)
     labels = _codes(sets[label_set], path, label_set)
     truth = None if isinstance(content, np.ndarray) else content.get(_TRUTH)
@@ -114,12 +117,6 @@ def cifar_n(
 # --- what is in the file --------------------------------------------------------------------------
 
 
-def _known_sets(content: dict[Any, Any]) -> dict[str, Any]:
-    return {
-        name: content[key] for name, keys in LABEL_SETS.items() for key in keys if key in content
-    }
-
-
 def _chosen(label_set: str | None, sets: dict[str, Any], path: Path) -> str:
     if not sets:
         raise DataError(f"{path}: has none of CIFAR-N's label sets ({', '.join(LABEL_SETS)}).")
@@ -133,13 +130,6 @@ def _chosen(label_set: str | None, sets: dict[str, Any], path: Path) -> str:
         if label_set in keys:
             label_set = name
     return check_choice(label_set, "label_set", tuple(sets))
-
-
-def _refuse_name(label_set: str | None, path: Path) -> None:
-    if label_set not in (None, "array"):
-        raise InputError(
-            f"`label_set` is {label_set!r}, but {path.name} is one plain array; leave it out."
-        )
 
 
 def _codes(values: Any, path: Path, key: str) -> np.ndarray:

@@ -12,13 +12,8 @@ from pathlib import Path
 import numpy as np
 
 from bspml.data.images import find_images
-from bspml.data.retrieval import (
-    COMBINATIONS,
-    NAMES,
-    RetrievalData,
-    RetrievalSplit,
-    half_of_classes,
-)
+from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
+from bspml.data.sets.path_table import by_split
 from bspml.errors import DataError
 from bspml.words import counted
 
@@ -49,10 +44,7 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
                 f"{root}: holds one class, {everything.classes[0]}; retrieval trains on some "
                 "classes and tests on others. Add a folder per class."
             )
-        trains = half_of_classes(everything.labels)
-        return RetrievalData(
-            "folder", everything.part("train", trains), everything.part("test", ~trains)
-        )
+        return by_split("folder", everything, None, base)
     if names not in COMBINATIONS:
         raise DataError(
             f"{root}: has {', '.join(names)}; expected train and test, or train, query and "

@@ -53,11 +53,9 @@ def read_cub(root: str | os.PathLike[str]) -> RetrievalData:
         boxes=_boxes(base / _BOXES, ids),
     )
     _check_names(everything.labels, numbers, base)
-    train = numbers <= _TRAIN_CLASSES
+    train, test = everything.halves(numbers <= _TRAIN_CLASSES)
     notes = () if everything.boxes is not None else (f"{_BOXES} is not there: no boxes.",)
-    return RetrievalData(
-        "cub", everything.part("train", train), everything.part("test", ~train), ks=KS, notes=notes
-    )
+    return RetrievalData("cub", train, test, ks=KS, notes=notes)
 
 
 def _class_names(paths: tuple[str, ...], source: Path) -> np.ndarray:

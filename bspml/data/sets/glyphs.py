@@ -31,24 +31,13 @@ from bspml.files.atomic import atomic_write
 from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice, check_whole
 
-FACES = (
-    "DejaVuSans",
-    "DejaVuSans-Bold",
-    "DejaVuSans-Oblique",
-    "DejaVuSans-BoldOblique",
-    "DejaVuSansMono",
-    "DejaVuSansMono-Bold",
-    "DejaVuSansMono-Oblique",
-    "DejaVuSansMono-BoldOblique",
-    "DejaVuSerif",
-    "DejaVuSerif-Bold",
-    "DejaVuSerif-Italic",
-    "DejaVuSerif-BoldItalic",
-    "STIXGeneral",
-    "STIXGeneralBol",
-    "STIXGeneralItalic",
-    "STIXGeneralBolIta",
-)
+_STYLES = {  # of each family, as its files are called
+    "DejaVuSans": ("", "-Bold", "-Oblique", "-BoldOblique"),
+    "DejaVuSansMono": ("", "-Bold", "-Oblique", "-BoldOblique"),
+    "DejaVuSerif": ("", "-Bold", "-Italic", "-BoldItalic"),
+    "STIXGeneral": ("", "Bol", "Italic", "BolIta"),
+}
+FACES = tuple(f"{family}{style}" for family, styles in _STYLES.items() for style in styles)
 NUM_CLASSES = 513
 
 _SPLIT_SEED = 3  # the first whose halves are equally hard for raw pixels
@@ -166,7 +155,9 @@ def _cached(root: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     points = np.array(_characters(), dtype=np.int64)
     pixels = _draw(points, size)
     try:
-        _write(path, key=np.array(key), points=points, pixels=pixels)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        arrays: Any = {"key": np.array(key), "points": points, "pixels": pixels}
+        atomic_write(path, lambda file: np.savez_compressed(file, **arrays))
     except OSError as err:
         if root is not None:
             raise DataError(
@@ -197,11 +188,6 @@ def _read(path: Path, key: str, size: int) -> tuple[np.ndarray, np.ndarray] | No
         and pixels.dtype == np.uint8
     )
     return (pixels, points) if sound else None
-
-
-def _write(path: Path, **arrays: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write(path, lambda file: np.savez_compressed(file, **arrays))
 
 
 # --- drawing --------------------------------------------------------------------------------------

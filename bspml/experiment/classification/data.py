@@ -6,22 +6,20 @@ keeps the labels it drew.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
 
 from bspml.data import noise
-from bspml.data.image_split import ImageSplit, held_out_rows
-from bspml.data.sets.cifar import CIFAR10_CONFUSIONS, cifar10, cifar100
+from bspml.data.image_split import ImageSplit, channels_first, held_out_rows
+from bspml.data.sets.cifar import cifar10, cifar100
 from bspml.data.sets.cifar_n import cifar_n
 from bspml.data.sets.digits import digits
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.experiment.config import ClassificationConfig
-from bspml.experiment.labels import read_given_labels
+from bspml.experiment.labels import plant, read_given_labels
 from bspml.files.checkpoints import fingerprint
 from bspml.shapes import Tensor
 
@@ -103,7 +101,7 @@ def load_data(config: ClassificationConfig) -> TaskData:
     else:
         test = _split(config, "test")
         test_images, test_labels = test.images, test.labels
-    images = _channels_first(train.images[kept])
+    images = channels_first(train.images[kept])
     targets = _targets(config, given[kept])
     return TaskData(
         images=images,
@@ -111,7 +109,7 @@ def load_data(config: ClassificationConfig) -> TaskData:
         true_targets=_targets(config, true[kept]),
         is_noisy=torch.from_numpy(is_noisy[kept]),
         classes=train.classes if config.task == "classification" else (),
-        test_images=_channels_first(test_images),
+        test_images=channels_first(test_images),
         test_targets=_targets(config, test_labels),
         held_out="validation" if config.data.validation else "test",
         fingerprint=fingerprint(images, targets),
@@ -155,29 +153,14 @@ def _given(config: ClassificationConfig, train: ImageSplit) -> tuple[np.ndarray,
         return given, given != true
     if settings.kind == "none":
         return true, np.zeros(len(true), dtype=bool)
-    return _plant(config, train)
-
-
-def _plant(config: ClassificationConfig, train: ImageSplit) -> tuple[np.ndarray, np.ndarray]:
-    """As `_given`, from the kind of noise by name."""
-    settings, labels = config.noise, train.labels
-    common: dict[str, Any] = {"seed": config.noise_seed, "exact": settings.exact}
-    drawn: dict[str, Any] = {"keep_original": settings.keep_original}
-    classes = {"per_class": settings.per_class}
+    options = settings.model_dump(include={"exact", "keep_original", "per_class"})
     if settings.kind == "uniform":
+        del options["per_class"]
         # As numbers with a fraction: a wrong target is any number between the least and the most.
-        wrong = noise.targets(labels.astype(np.float32), settings.rate, **common, **drawn)
+        values = true.astype(np.float32)
+        wrong = noise.targets(values, settings.rate, seed=config.noise_seed, **options)
         return wrong.targets, wrong.is_noisy
-    groups = {"groups": train.superclass_of}
-    kinds: dict[str, tuple[Callable[..., noise.NoisyLabels], dict[str, Any]]] = {
-        "symmetric": (noise.symmetric, classes | drawn),
-        "pair-flip": (noise.pair_flip, classes),
-        "cifar10-pairs": (noise.asymmetric, {"mapping": CIFAR10_CONFUSIONS}),
-        "sibling-flip": (noise.sibling_flip, classes | groups),
-        "sibling-swap": (noise.sibling_swap, groups),
-    }
-    plant, options = kinds[settings.kind]
-    noisy = plant(labels, settings.rate, **common, **options)
+    noisy = plant(config, true, groups=train.superclass_of, **options)
     return noisy.labels, noisy.is_noisy
 
 
@@ -219,7 +202,3 @@ def _as_codes(given: np.ndarray, classes: tuple[str, ...], file: str) -> np.ndar
 def _targets(config: ClassificationConfig, labels: np.ndarray) -> Tensor:
     dtype = np.int64 if config.task == "classification" else np.float32
     return torch.from_numpy(np.ascontiguousarray(labels, dtype=dtype))
-
-
-def _channels_first(images: np.ndarray) -> Tensor:
-    return torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))

@@ -132,18 +132,15 @@ class SampleLoss(nn.Module):
     def _curve(self, p: Tensor) -> Tensor:
         """The weight of a sample whose label has probability p, for the losses on logits."""
         config = self.config
-        match config.name:
-            case "mae":
-                return gr_weight(p, 4.0, 1.0, "identity")
-            case "gce":
-                return gr_weight(p, 2.0, config.q, "identity")
-            case "truncated-gce":
-                return gr_weight(p, 2.0, config.q, "identity") * (p > config.k)
-            case "imae":
-                return gr_weight(p, config.T, 1.0, "exp")
-            case "gr":
-                return gr_weight(p, config.beta, config.strength, config.g)
-        return gr_weight(p, 2.0, 0.0, "identity")  # cross-entropy
+        curves = {  # of `gr_weight`: beta, lam, g
+            "mae": (4.0, 1.0, "identity"),
+            "gce": (2.0, config.q, "identity"),
+            "truncated-gce": (2.0, config.q, "identity"),
+            "imae": (config.T, 1.0, "exp"),
+            "gr": (config.beta, config.strength, config.g),
+        }
+        weight = gr_weight(p, *curves.get(config.name, (2.0, 0.0, "identity")))  # cross-entropy's
+        return weight * (p > config.k) if config.name == "truncated-gce" else weight
 
 
 def plain_losses(name: str, outputs: Tensor, targets: Tensor) -> Float[Tensor, " B"]:

@@ -11,6 +11,7 @@ from bspml.errors import ConfigError, InputError
 from bspml.experiment.classification.resnet import CifarResNet
 from bspml.experiment.config import ClassificationConfig
 from bspml.networks import MLPHead, build_network
+from bspml.networks.by_name import seeded
 from bspml.shapes import Float, Tensor
 
 
@@ -62,8 +63,7 @@ def make_network(
         ConfigError: no such torchvision model, or one that does not take such images.
     """
     name, channels = config.network.name, image_shape[0]
-    with torch.random.fork_rng(devices=[]):
-        torch.random.default_generator.manual_seed(config.seed)
+    with seeded(config.seed):
         if name == "mlp":
             features = channels * image_shape[1] * image_shape[2]
             head = MLPHead(features, outputs, config.network.hidden)

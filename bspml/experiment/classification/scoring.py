@@ -64,16 +64,8 @@ def score(outputs: Tensor, test_outputs: Tensor, data: TaskData, truncation: flo
         data: which targets they should have.
         truncation: above 0.
     """
-    if outputs.ndim == 2:
-        held_out = (test_outputs.argmax(1) == data.test_targets).double()
-        given, true = (
-            (outputs.argmax(1) == targets).double() for targets in (data.targets, data.true_targets)
-        )
-    else:
-        held_out = (test_outputs - data.test_targets).abs().double()
-        given, true = (
-            (outputs - targets).abs().double() for targets in (data.targets, data.true_targets)
-        )
+    held_out = _per_sample(test_outputs, data.test_targets)
+    given, true = _per_sample(outputs, data.targets), _per_sample(outputs, data.true_targets)
     noisy = data.is_noisy
     found: Scores = {
         "held_out": _mean(held_out),
@@ -87,6 +79,12 @@ def score(outputs: Tensor, test_outputs: Tensor, data: TaskData, truncation: flo
     if outputs.ndim == 1:
         found["truncated"] = _mean(held_out.clamp(max=truncation))
     return found
+
+
+def _per_sample(outputs: Tensor, targets: Tensor) -> Tensor:
+    """1 where the predicted class is the target's, else 0; of a regression, the absolute error."""
+    hits = outputs.argmax(1) == targets if outputs.ndim == 2 else (outputs - targets).abs()
+    return hits.double()
 
 
 def _mean(values: Tensor) -> float | None:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +21,7 @@ from bspml.experiment.build import make_optimizer
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.config import ClassificationConfig
 from bspml.files.checkpoints import State
+from bspml.networks.by_name import seeded
 from bspml.shapes import Tensor
 from bspml.trainers.state import check_position, faults_named
 
@@ -134,7 +134,7 @@ class Trainer:
         if self.config.data.augment:
             images = crop_and_mirror(images, draw)
         self.optimizer.zero_grad(set_to_none=True)
-        with _seeded(int(draw.integers(2**63)), self.device):
+        with seeded(int(draw.integers(2**63)), self.device):  # dropout draws from the global ones
             loss = self.loss(self.network(images), self.targets[rows]).mean()
         loss.backward()
         self.optimizer.step()
@@ -213,13 +213,3 @@ def crop_and_mirror(images: Tensor, draw: np.random.Generator) -> Tensor:
     which = torch.arange(n, device=images.device)[:, None, None]
     # Advanced indices around a slice: the channels come last.
     return padded[which, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-
-
-@contextmanager
-def _seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Dropout draws from the global generators; afterwards they are as before."""
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
-        torch.random.default_generator.manual_seed(seed)
-        if device.type == "cuda":
-            torch.cuda.manual_seed(seed)
-        yield

@@ -25,8 +25,6 @@ from bspml.trainers.settings import (
     section_of,
 )
 
-__all__ = ["CurriculumConfig"]
-
 _AUTO, _PAPER = AutoSettings(), PaperSettings()
 _BY_AUTO, _BY_PAPER = ReadBy("preset", ("auto",)), ReadBy("preset", ("paper",))
 

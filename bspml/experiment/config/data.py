@@ -11,9 +11,6 @@ from bspml.experiment.config.common import AtLeast2, FilePath, PlantedNoise, See
 from bspml.experiment.config.names import DATASETS, NOISE_KINDS, OWN_DATA, check_network
 from bspml.trainers.settings import Fraction, ReadBy, Section
 
-__all__ = ["DataConfig", "NoiseConfig"]
-
-
 Backbone = Annotated[str, AfterValidator(partial(check_network, names=("efficientnet-lite0",)))]
 
 

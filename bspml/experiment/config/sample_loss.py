@@ -11,8 +11,6 @@ from bspml.experiment.config.common import one_of
 from bspml.experiment.config.names import CLASS_LOSSES, VALUE_LOSSES
 from bspml.trainers.settings import Fraction, NotNegative, Positive, ReadBy, Section, Whole
 
-__all__ = ["SampleLossConfig"]
-
 Tau = Literal["ema", "mean", "log-classes"]
 _FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
 _DEFAULT_LAM = {"gr": 0.5, "superloss": 0.25}

@@ -5,7 +5,7 @@ All are `BSPMLLoss` with its miner inside, so that they differ in weights and sc
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from bspml.errors import InputError
 from bspml.experiment.config.schema import LossSettings, PaperLoss
@@ -46,6 +46,16 @@ def multi_similarity_loss(settings: LossSettings, weights: SampleWeights | None)
         base=settings.base,
         weighting=settings.weighting,
         miner=BSPMLMiner(weights, epsilon=settings.epsilon, skip_zero=settings.skip_zero),
+    )
+
+
+def _weighted(
+    settings: _Ours | BSPMLPaper, context: MethodContext, curriculum_kind: str, **more: Any
+) -> MethodParts:
+    """The weighted loss of a method, by the table of weights that its curriculum writes to."""
+    loss = multi_similarity_loss(settings, table_of(context, settings.name))
+    return MethodParts(
+        settings.name, loss, curriculum_kind=curriculum_kind, needs_sample_index=True, **more
     )
 
 
@@ -102,14 +112,8 @@ class BSPMLPaper(Method, PaperLoss, PaperSettings):
                 f"holds MAW at {target:g}, from the known noise rate (at most "
                 f"{_LARGEST_MAW:g}); [Zhang 2023] prints no age"
             )
-        return MethodParts(
-            self.name,
-            multi_similarity_loss(self, table_of(context, self.name)),
-            curriculum_kind="paper",
-            curriculum=curriculum,
-            needs_sample_index=True,
-            notes=(f"{self.name}: {note}",),
-        )
+        note = f"{self.name}: {note}"
+        return _weighted(self, context, "paper", curriculum=curriculum, notes=(note,))
 
     def _target(self, noise_rate: float | None) -> float:
         """The MAW to reach where no age is given; the paper prints neither."""
@@ -141,13 +145,8 @@ class BSPML(_Ours, AutoSettings):
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss under weights that the automatic preset moves."""
-        return MethodParts(
-            self.name,
-            multi_similarity_loss(self, table_of(context, self.name)),
-            curriculum_kind="auto",
-            curriculum={"preset": "auto", **keywords_of(AutoSettings, self)},
-            needs_sample_index=True,
-        )
+        curriculum = {"preset": "auto", **keywords_of(AutoSettings, self)}
+        return _weighted(self, context, "auto", curriculum=curriculum)
 
 
 class PRISM(_Ours):
@@ -197,10 +196,4 @@ class CleanOnly(_Ours):
         note = (
             "clean-only: trained on exactly the samples whose labels are right, which nobody knows"
         )
-        return MethodParts(
-            self.name,
-            multi_similarity_loss(self, table_of(context, self.name)),
-            curriculum_kind="fixed-clean",
-            needs_sample_index=True,
-            notes=(note,),
-        )
+        return _weighted(self, context, "fixed-clean", notes=(note,))

@@ -13,7 +13,6 @@ from bspml.experiment.methods.parts import (
     MethodContext,
     MethodParts,
     checked,
-    table_of,
 )
 from bspml.experiment.methods.wrappers import WRAPPERS, Wrapper
 from bspml.words import did_you_mean
@@ -62,8 +61,6 @@ def build(name: str, context: MethodContext) -> MethodParts:
     wrapper, method = _find(name)
     _check_known(name, context.hyper)
     settings = checked(method, context.hyper)
-    if method.needs_weights:
-        table_of(context, name)
     around = None if wrapper is None else checked(wrapper, context.hyper)
     parts = settings.make(context)
     return parts if around is None else around.wrap(parts, context)

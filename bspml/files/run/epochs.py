@@ -98,9 +98,8 @@ class EpochRecord:
         known = {f.name for f in dataclasses.fields(cls)}
         extra = dict(values.pop("extra", None) or {})
         extra |= {key: values.pop(key) for key in list(values) if key not in known}
-        if not isinstance(values.get("method"), str) or not isinstance(
-            values.get("epoch"), int | float
-        ):
+        method, epoch = values.get("method"), values.get("epoch")
+        if not (isinstance(method, str) and isinstance(epoch, int | float)):
             raise ValueError("no `method` text and `epoch` number")
         recalls = values.pop("recall_at_k", None) or {}
         notes = values.pop("notes", None) or ()

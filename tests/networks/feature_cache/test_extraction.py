@@ -10,6 +10,12 @@ from torch import nn
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError, InputError
 from bspml.networks.feature_cache import cached_features, extraction, feature_network, store
+from bspml.networks.feature_cache.identity import FeatureSource
+
+
+def features_of(split, backbone, weights=None, image_size=None, crop_boxes=False, **options):
+    source = FeatureSource(backbone, weights, image_size, crop_boxes)
+    return cached_features(split, source, **options)
 
 
 class Means(nn.Module):
@@ -63,23 +69,21 @@ def expected():
 
 
 def test_the_second_call_reads_without_the_backbone(net, forbidden, split, expected, tmp_path):
-    first = cached_features(split, "efficientnet-lite0", cache=tmp_path / "cache")
+    first = features_of(split, "efficientnet-lite0", cache=tmp_path / "cache")
     torch.testing.assert_close(first, expected)
     assert first.dtype == torch.float32
     assert not first.requires_grad
     assert net.seen == 7
     forbidden()
-    assert torch.equal(
-        cached_features(split, "efficientnet-lite0", cache=tmp_path / "cache"), first
-    )
+    assert torch.equal(features_of(split, "efficientnet-lite0", cache=tmp_path / "cache"), first)
     # 224 pixels is what None means.
-    again = cached_features(split, "efficientnet-lite0", image_size=224, cache=tmp_path / "cache")
+    again = features_of(split, "efficientnet-lite0", image_size=224, cache=tmp_path / "cache")
     assert torch.equal(again, first)
 
 
 def test_the_environment_names_the_cache(net, split, tmp_path, monkeypatch):
     monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "ours"))
-    cached_features(split, "efficientnet-lite0", image_size=8)
+    features_of(split, "efficientnet-lite0", image_size=8)
     (file,) = (tmp_path / "ours" / "features").iterdir()
     assert file.suffix == ".npy"
 
@@ -87,7 +91,7 @@ def test_the_environment_names_the_cache(net, split, tmp_path, monkeypatch):
 def test_other_images_and_settings_are_extracted_anew(net, split, tmp_path):
     def seen(split, backbone="efficientnet-lite0", size=8):
         before = net.seen
-        cached_features(split, backbone, image_size=size, cache=tmp_path / "cache")
+        features_of(split, backbone, image_size=size, cache=tmp_path / "cache")
         return net.seen - before
 
     assert seen(split) == 7
@@ -112,11 +116,11 @@ def test_an_extraction_that_an_image_stopped_goes_on(net, split, expected, tmp_p
     path.write_bytes(bytes(len(whole)))
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     with pytest.raises(DataError, match=r"5\.png: cannot be read as an image"):
-        cached_features(split, "efficientnet-lite0", cache=tmp_path / "cache")
+        features_of(split, "efficientnet-lite0", cache=tmp_path / "cache")
     path.write_bytes(whole)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     net.seen = 0
-    found = cached_features(split, "efficientnet-lite0", cache=tmp_path / "cache")
+    found = features_of(split, "efficientnet-lite0", cache=tmp_path / "cache")
     torch.testing.assert_close(found, expected)
     assert net.seen == 3
 
@@ -124,7 +128,7 @@ def test_an_extraction_that_an_image_stopped_goes_on(net, split, expected, tmp_p
 def test_pixels_in_memory_boxes_and_grey_images(net, tmp_path, split):
     pixels = torch.rand(3, 1, 8, 8, generator=torch.Generator().manual_seed(0))
     held = RetrievalSplit("test", np.array(["a", "b", "b"]), pixels=pixels, content="tile")
-    found = cached_features(held, "efficientnet-lite0", image_size=8, cache=tmp_path / "cache")
+    found = features_of(held, "efficientnet-lite0", image_size=8, cache=tmp_path / "cache")
     torch.testing.assert_close(found[:, :3], pixels.mean((2, 3)).expand(3, 3))
     left = Image.new("RGB", (12, 10))
     left.paste((255, 255, 255), (0, 0, 6, 10))
@@ -133,20 +137,20 @@ def test_pixels_in_memory_boxes_and_grey_images(net, tmp_path, split):
         "test", np.array(["a"]), tmp_path / "images", ("0.png",), np.array([[0.0, 0, 6, 10]])
     )
     settings = {"image_size": 8, "cache": tmp_path / "cache"}
-    whole = cached_features(boxed, "efficientnet-lite0", **settings)
-    cropped = cached_features(boxed, "efficientnet-lite0", crop_boxes=True, **settings)
+    whole = features_of(boxed, "efficientnet-lite0", **settings)
+    cropped = features_of(boxed, "efficientnet-lite0", crop_boxes=True, **settings)
     assert cropped[0, 0].item() == pytest.approx(1.0)
     assert whole[0, 0].item() < 0.8
 
 
 def test_progress_counts_the_images_on_stderr(net, split, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(store, "PART", 2)
-    cached_features(split, "efficientnet-lite0", cache=tmp_path / "a", progress=True)
+    features_of(split, "efficientnet-lite0", cache=tmp_path / "a", progress=True)
     out, err = capsys.readouterr()
     assert out == ""
     assert "features of train" in err
     assert "7/7" in err
-    cached_features(split, "efficientnet-lite0", cache=tmp_path / "b")  # no terminal
+    features_of(split, "efficientnet-lite0", cache=tmp_path / "b")  # no terminal
     assert capsys.readouterr() == ("", "")
 
 
@@ -156,10 +160,10 @@ def test_a_cache_that_cannot_be_written_is_refused_if_named_and_done_without_if_
     blocked = tmp_path / "file"
     blocked.touch()
     with pytest.raises(DataError, match=r"`cache` must be a folder .*; got .*file"):
-        cached_features(split, "efficientnet-lite0", cache=blocked)
+        features_of(split, "efficientnet-lite0", cache=blocked)
     monkeypatch.setenv("BSPML_CACHE", str(blocked))
     with caplog.at_level(logging.WARNING):
-        found = cached_features(split, "efficientnet-lite0")
+        found = features_of(split, "efficientnet-lite0")
     torch.testing.assert_close(found, expected)
     assert "extracted at each start" in caplog.text
 
@@ -168,20 +172,20 @@ def test_what_cannot_be_extracted_is_refused(net, split, tmp_path):
     cache = tmp_path / "cache"
     held = RetrievalSplit("train", np.array(["a"]), features=torch.ones(1, 2))
     with pytest.raises(InputError, match="holds features, not images"):
-        cached_features(held, "efficientnet-lite0", cache=cache)
+        features_of(held, "efficientnet-lite0", cache=cache)
     with pytest.raises(InputError, match="`split` must hold at least one image"):
-        cached_features(split.take([]), "efficientnet-lite0", cache=cache)
+        features_of(split.take([]), "efficientnet-lite0", cache=cache)
     with pytest.raises(InputError, match="has no boxes"):
-        cached_features(split, "efficientnet-lite0", crop_boxes=True, cache=cache)
+        features_of(split, "efficientnet-lite0", crop_boxes=True, cache=cache)
     with pytest.raises(InputError, match="`image_size` must be a whole number"):
-        cached_features(split, "efficientnet-lite0", image_size=0, cache=cache)
+        features_of(split, "efficientnet-lite0", image_size=0, cache=cache)
     net.size = 96
     with pytest.raises(InputError, match=r"`image_size`: timm:x does not take .*expected 96"):
-        cached_features(split, "timm:x", image_size=64, cache=cache)
+        features_of(split, "timm:x", image_size=64, cache=cache)
     net.size = None
     nn.init.constant_(net.factor, torch.nan)
     with pytest.raises(DataError, match="7 images are not finite, the first is image 0"):
-        cached_features(split, "efficientnet-lite0", cache=cache)
+        features_of(split, "efficientnet-lite0", cache=cache)
     assert not list((cache / "features").glob("*.npy"))
 
 
@@ -189,16 +193,16 @@ def test_unknown_backbones_and_missing_weights_are_refused(split, tmp_path):
     with pytest.raises(
         InputError, match="`backbone` must be efficientnet-lite0, torchvision:MODEL"
     ):
-        cached_features(split, "resnet18", cache=tmp_path)
+        features_of(split, "resnet18", cache=tmp_path)
     with pytest.raises(InputError, match="needs `weights`"):
-        cached_features(split, "torchvision:resnet18", cache=tmp_path)
+        features_of(split, "torchvision:resnet18", cache=tmp_path)
 
 
 def test_the_features_are_those_of_a_real_backbone(split, tmp_path):
     models = pytest.importorskip("torchvision").models
     torch.save(models.get_model("shufflenet_v2_x0_5").state_dict(), tmp_path / "w.pth")
     settings = {"weights": tmp_path / "w.pth", "image_size": 32, "cache": tmp_path / "cache"}
-    found = cached_features(split, "torchvision:shufflenet_v2_x0_5", **settings)
+    found = features_of(split, "torchvision:shufflenet_v2_x0_5", **settings)
     assert found.shape == (7, 1024)
     net = feature_network("torchvision:shufflenet_v2_x0_5", tmp_path / "w.pth")
     images = torch.stack([split.images(32)[i] for i in range(7)])

@@ -8,7 +8,7 @@ from PIL import Image
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
-from bspml.networks.feature_cache.identity import identity_of
+from bspml.networks.feature_cache.identity import FeatureSource, identity_of
 
 BACKBONE = "torchvision:resnet18"
 
@@ -31,8 +31,8 @@ def make(tmp_path, weights):
 
     def call(split=None, **options):
         split = split or files(tmp_path / "images")
-        settings = {"weights": weights, "size": 32, "crop_boxes": False, "backbone": BACKBONE}
-        return identity_of(split, **{**settings, **options})
+        settings = {"weights": weights, "image_size": 32, "crop_boxes": False, "backbone": BACKBONE}
+        return identity_of(split, FeatureSource(**{**settings, **options}))
 
     return call
 
@@ -50,7 +50,7 @@ def test_it_is_plain_and_repeats(make):
 
 @pytest.mark.parametrize(
     "options",
-    [{"backbone": "torchvision:resnet50"}, {"size": 33}, {"weights": None}],
+    [{"backbone": "torchvision:resnet50"}, {"image_size": 33}, {"weights": None}],
 )
 def test_each_setting_counts(make, options):
     assert make(**options) != make()

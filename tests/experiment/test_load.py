@@ -1,0 +1,25 @@
+"""Loading what a run left, here one that version 0.1 wrote (see `test_old_runs`)."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+import bspml
+from bspml.errors import RunError
+
+FINISHED = Path(__file__).parent / "old_runs" / "finished"
+
+
+def test_a_finished_run_opens_with_its_weights_and_records():
+    run = bspml.load(FINISHED, method="bspml")
+    table = (FINISHED / "weights.csv").read_text("utf-8").splitlines()
+    assert run.finished
+    assert run.sample_weights.shape == (len(table) - 1,)
+    assert [r.method for r in run.records][-1] == "superloss:contrastive"
+    assert run.embed(torch.rand(3, 1, 24, 24)).shape == (3, 8)
+
+
+def test_a_method_that_was_not_trained_is_refused_with_those_that_were():
+    with pytest.raises(RunError, match=r"no checkpoint of method 'prism'; it has bspml, bspml-pap"):
+        bspml.load(FINISHED, method="prism")
