@@ -13,8 +13,6 @@ import torch
 
 from bspml.shapes import Float, Int, Tensor
 
-__all__ = ["class_blocks"]
-
 _TOGETHER = 256  # samples of small classes to a block
 _WIDE = 2048  # a larger class is cut into blocks of this many rows and columns
 

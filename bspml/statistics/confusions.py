@@ -40,8 +40,6 @@ from bspml.tensors.precision import full_precision
 from bspml.tensors.row_checks import check_reference_weights
 from bspml.tensors.unit_rows import unit_rows
 
-__all__ = ["PlausibleConfusions", "plausible_confusions"]
-
 _TYPICAL, _BROAD = 0.5, 0.25  # u of the two readings
 _BLOCK_VALUES = 1 << 24  # similarities held at a time
 

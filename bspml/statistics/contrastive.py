@@ -38,8 +38,6 @@ from bspml.tensors.precision import float64_device, full_precision
 from bspml.tensors.row_checks import check_reference_weights, check_rows
 from bspml.tensors.unit_rows import unit_rows
 
-__all__ = ["ContrastiveStatistics", "contrastive_statistics"]
-
 # exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of
 # which a smaller a would leave the rounding only.
 SMALLEST_A, LARGEST_A = 1e-3, 40.0

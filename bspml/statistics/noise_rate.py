@@ -38,16 +38,6 @@ from bspml.statistics.tail_count import TAIL, TailCount
 from bspml.tensors.checks import check_number
 from bspml.words import counted, noise_sentence
 
-__all__ = [
-    "NoiseEstimate",
-    "best_fitting",
-    "estimate_noise",
-    "keep_q_values",
-    "label_p_values",
-    "no_estimate",
-    "why_unjudgeable",
-]
-
 PI_CAP = 0.95  # the rate used in q-values
 FEW_CLASSES = 100  # below it the null's share of true classes (up to 1 %) is taken out for q
 _ALONE = "no class has a second sample of positive weight to compare with."

@@ -44,8 +44,6 @@ from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
 
-__all__ = ["NeighbourStatistics", "neighbour_statistics"]
-
 _FIRST_LISTS = 2  # nearest wide lists visited before anything is decided
 _MEMBERS = 25  # samples of a narrow list
 _PILOT_LISTS = 24  # lists tried before the whole is started

@@ -16,13 +16,6 @@ from bspml.shapes import Tensor
 from bspml.tensors.checks import Labels
 from bspml.tensors.unit_rows import unit_rows
 
-__all__ = [
-    "SUPPORT_EDGES",
-    "References",
-    "check_two_classes",
-    "weight_elsewhere",
-]
-
 # The null is kept apart by the number of references of its class: stratum g holds the classes with
 # SUPPORT_EDGES[g] <= references < SUPPORT_EDGES[g + 1].  A soft mean over 2 references spreads
 # more than one over 30, so small classes need a null of their own.

@@ -45,8 +45,6 @@ import torch
 
 from bspml.shapes import Float, Int, Tensor
 
-__all__ = ["SampleLists", "for_each_list"]
-
 _Result = TypeVar("_Result")
 
 _SAMPLES_PER_LIST = 64  # k-means is trained on

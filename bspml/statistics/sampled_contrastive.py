@@ -39,8 +39,6 @@ from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
 
-__all__ = ["SampledContrastiveStatistics", "sampled_contrastive_statistics"]
-
 _BLOCK = 1 << 22  # similarities of null values held at a time
 
 

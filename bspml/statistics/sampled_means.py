@@ -44,8 +44,6 @@ from bspml.shapes import Float, Tensor
 from bspml.statistics.references import weight_elsewhere
 from bspml.statistics.sample_lists import SampleLists, for_each_list
 
-__all__ = ["SoftMeans", "half_width", "sampled_soft_means"]
-
 _FEWEST_DRAWS = 256
 _ROUNDS = 6
 _STEP = 0.9  # L of the first bound

@@ -15,8 +15,6 @@ from scipy.stats import chi2
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.references import SUPPORT_EDGES
 
-__all__ = ["TAIL", "TailCount"]
-
 TAIL = 0.75  # p-values above it are taken to come from wrong labels
 FEWEST_LABELS = 10  # below it the interval is (0, 1)
 

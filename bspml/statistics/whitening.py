@@ -16,8 +16,6 @@ from bspml.tensors.checks import check_embeddings, check_number
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
 
-__all__ = ["whiten_embeddings"]
-
 
 @full_precision()
 def whiten_embeddings(embeddings: Any, shrink: float = 0.3) -> Float[Tensor, "N D"]:

@@ -11,8 +11,6 @@ from torch import Tensor
 from bspml.errors import InputError, SampleIndexError
 from bspml.tensors.checks import as_numbers, some_of, to_device
 
-__all__ = ["check_reference_weights", "check_rows", "check_sample_index"]
-
 
 def check_sample_index(
     sample_index: Any,

@@ -12,8 +12,6 @@ import torch
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import normalize_rows
 
-__all__ = ["GRID", "grid_unit_rows", "unit_rows"]
-
 GRID = 2.0**24  # a grid row's entries are multiples of 1 / GRID
 _TILE_ROWS = 4096  # rows turned into float64 at a time
 
