@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning.utils.distributed import is_distributed
 
+from bspml.distributed.group import rank, ranks
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.losses.miners.bspml_miner import BSPMLMiner
@@ -269,14 +269,13 @@ def order_on_every_rank(
         (B,) row numbers, on the device of `embeddings`.
     """
     rows = torch.arange(len(embeddings), device=embeddings.device)
-    ranks = torch.distributed.get_world_size() if is_distributed() else 1
-    if ranks == 1 or len(rows) == 0:
+    if ranks() == 1 or len(rows) == 0:
         return rows
     if sample_index is not None:
         content = torch.unique(embeddings, dim=0, return_inverse=True)[1].argsort(stable=True)
         return content[sample_index[content].argsort(stable=True)]
-    if len(rows) % ranks:
+    if len(rows) % ranks():
         return rows  # not the wrapper's: its ranks have batches of one size
-    own = torch.distributed.get_rank()
-    blocks = [*range(1, own + 1), 0, *range(own + 1, ranks)]
-    return rows.view(ranks, -1)[blocks].flatten()
+    own = rank()
+    blocks = [*range(1, own + 1), 0, *range(own + 1, ranks())]
+    return rows.view(ranks(), -1)[blocks].flatten()
