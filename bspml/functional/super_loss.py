@@ -25,7 +25,7 @@ from bspml.functional.lambert import principal_branch
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import refuse_outside, unreduced
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
 from bspml.tensors.kernels.lambert import BRANCH_POINT
 
 
@@ -125,7 +125,8 @@ class _SuperLoss(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, losses: Tensor, tau: float | Tensor, lam: float) -> Tensor:
         if _launches(losses, tau):
-            value, sigma = by_kernel(_launch_value, _value_and_sigma, losses, tau, lam)
+            launch = kernel("super_loss_triton.value_and_sigma")
+            value, sigma = by_kernel(launch, _value_and_sigma, losses, tau, lam)
         else:
             value, sigma = _value_and_sigma(losses, tau, lam)
         ctx.constants = (tau, lam)
@@ -146,7 +147,8 @@ class _Confidence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, losses: Tensor, tau: float | Tensor, lam: float) -> Tensor:
         if _launches(losses, tau):
-            slope, sigma = by_kernel(_launch_slope, _slope_and_sigma, losses, tau, lam)
+            launch = kernel("super_loss_triton.slope_and_sigma")
+            slope, sigma = by_kernel(launch, _slope_and_sigma, losses, tau, lam)
         else:
             slope, sigma = _slope_and_sigma(losses, tau, lam, ctx.needs_input_grad[0])
         ctx.save_for_backward(slope)
@@ -162,22 +164,6 @@ class _Confidence(torch.autograd.Function):
 def _launches(losses: Tensor, tau: float | Tensor) -> bool:
     """Whether the kernel for CUDA is used."""
     return runs_triton(losses, *[t for t in (tau,) if isinstance(t, Tensor)])
-
-
-def _launch_value(
-    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
-) -> tuple[Tensor, Tensor]:
-    from bspml.tensors.kernels import super_loss_triton  # only where Triton is installed
-
-    return super_loss_triton.value_and_sigma(losses, tau, lam)
-
-
-def _launch_slope(
-    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
-) -> tuple[Tensor, Tensor]:
-    from bspml.tensors.kernels import super_loss_triton
-
-    return super_loss_triton.slope_and_sigma(losses, tau, lam)
 
 
 def _value_and_sigma(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from bspml.shapes import Bool, Float, Tensor
-from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_pair_kernels
 
 
 class PairWeights(NamedTuple):
@@ -94,14 +94,9 @@ class MultiSimilarityTerms(torch.autograd.Function):
 def _terms(similarity: Float[Tensor, "B R"], *more: Any) -> tuple[Tensor, Tensor]:
     """`terms_by_operations`, or the same in one launch where Triton runs."""
     if runs_pair_kernels(similarity):
-        return by_kernel(_by_kernel, terms_by_operations, similarity, *more)
+        launch = kernel("pairs.multi_similarity_terms")
+        return by_kernel(launch, terms_by_operations, similarity, *more)
     return terms_by_operations(similarity, *more)
-
-
-def _by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
-    from bspml.tensors.kernels.pairs import multi_similarity_terms
-
-    return multi_similarity_terms(*arguments)
 
 
 def terms_by_operations(

@@ -14,7 +14,7 @@ from bspml.losses.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.losses.similarity import is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import Mining, by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import Mining, by_kernel, kernel, runs_pair_kernels
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
 
 
@@ -128,7 +128,7 @@ class BSPMLMiner(BaseMiner):
         """
         if batch.labels is not None and batch.ref_labels is not None and runs_pair_kernels(matrix):
             positive, negative = by_kernel(
-                lambda: mined_by_kernel(*self.kernel_arguments(batch, known, matrix)),
+                lambda: kernel("pairs.mined_masks")(*self.kernel_arguments(batch, known, matrix)),
                 lambda: self.mined_by_operations(batch, known, matrix),
             )
         else:
@@ -227,13 +227,6 @@ def keep_informative(
     easy_positive = closeness - epsilon >= hardest_negative
     easy_negative = closeness + epsilon <= hardest_positive
     return positive.gt(easy_positive), negative.gt(easy_negative)  # a > b: a and not b
-
-
-def mined_by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """Call `bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton imports."""
-    from bspml.tensors.kernels.pairs import mined_masks
-
-    return mined_masks(*arguments)
 
 
 def _count(found: Tensor | int) -> int:
