@@ -176,9 +176,7 @@ class StochasticRun:
     @property
     def weights(self) -> np.ndarray:
         """(N,) current weights in the caller's order."""
-        weights = np.empty_like(self._w)
-        weights[self.problem.class_sorted.order] = self._w
-        return weights
+        return self.problem.class_sorted.scatter(self._w)
 
     def run_pass(self, steps: int | None = None) -> None:
         """Do `steps` steps, N by default."""
