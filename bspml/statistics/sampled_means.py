@@ -42,7 +42,7 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.references import weight_elsewhere
-from bspml.statistics.sample_lists import SampleLists, for_each_list
+from bspml.statistics.sample_lists import SampleLists, for_each_list, runs
 
 _FEWEST_DRAWS = 256
 _ROUNDS = 6
@@ -206,10 +206,8 @@ class _Sampler:
 
     def _nearest(self, number: int) -> Tensor:
         """(L,) bool, the list itself and the ones nearest to it."""
-        u = torch.mv(self.lists.centroids, self.lists.centroids[number]).cpu()
-        u[number] = 2.0
-        nearest = torch.zeros(len(u), dtype=torch.bool)
-        nearest[u.argsort(descending=True)[:_FIRST_LISTS]] = True
+        nearest = torch.zeros(len(self.lists), dtype=torch.bool)
+        nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
         return nearest
 
     def _mean_of_exponentials(self, queries: Tensor) -> Tensor:
@@ -264,9 +262,7 @@ class _Sampler:
         return place, most / ceilings[number]
 
     def _columns(self, visited: Tensor) -> Tensor:
-        starts = self.lists.starts
-        runs = [torch.arange(int(starts[k]), int(starts[k + 1])) for k in visited.nonzero()[:, 0]]
-        return torch.cat(runs) if runs else torch.empty(0, dtype=torch.int64)
+        return runs(self.lists.starts, visited.nonzero()[:, 0])
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """(B,) float64, sum of w f over the positions `columns`, without the query itself."""
