@@ -196,15 +196,10 @@ class TransformReducer(pml_reducers.MultipleReducers):
         self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any, call: Call
     ) -> list[Term]:
         present = {name: info for name, info in loss_dict.items() if self._is_data(name, info)}
-        if self.sample_weights is None:
-            return [self._term(n, i, embeddings, labels, None, call) for n, i in present.items()]
-        known = look_up(
-            self.sample_weights,
-            embeddings,
-            call.ref_rows,
-            call.sample_index,
-            call.ref_sample_index,
-        )
+        known = None
+        if self.sample_weights is not None:
+            rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
+            known = look_up(self.sample_weights, embeddings, *rows)
         return [self._term(n, i, embeddings, labels, known, call) for n, i in present.items()]
 
     def _is_data(self, name: str, info: dict[str, Any]) -> bool:

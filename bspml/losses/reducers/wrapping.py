@@ -267,8 +267,7 @@ def _wrap(
     for one, reducer in zip(found, reducers, strict=True):
         reducer.train(one.training)
         one.reducer = reducer
-        knows_index = _carries_weights(one) or "BSPMLLoss" in _names(one)
-        watcher = _CallWatcher(reducer, knows_index, num_classes_of(one))
+        watcher = _CallWatcher(reducer, "BSPMLLoss" in _names(one), num_classes_of(one))
         one.register_forward_pre_hook(watcher, with_kwargs=True)
     return loss
 
