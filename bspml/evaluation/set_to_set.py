@@ -17,8 +17,9 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours
+from bspml.evaluation.sides import check_ks, check_reach, encode_jointly
 from bspml.shapes import Bool, Float, Int, Tensor
-from bspml.tensors.checks import check_embeddings, check_whole, encode_labels, normalize_rows
+from bspml.tensors.checks import check_embeddings, encode_labels, normalize_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 
@@ -150,7 +151,8 @@ def evaluate_sets(
             gallery, gallery_labels, gallery_set_ids, gallery_cameras, normalize_frames, "gallery_"
         )
     _check_sides(queries, searched)
-    ks = _check_ks(ks, len(searched.means) - int(alone), alone)
+    ks = check_ks(ks)
+    check_reach(ks, len(searched.means) - int(alone), alone, "sets")
     same_class = _equal(queries.classes, searched.classes, "labels")
     ignored = torch.zeros_like(same_class)
     if queries.cameras is not None and searched.cameras is not None:
@@ -237,32 +239,10 @@ def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
         )
 
 
-def _check_ks(ks: Any, available: int, alone: bool) -> tuple[int, ...]:
-    listed = (ks,) if isinstance(ks, (int, np.integer)) else ks
-    checked = tuple(sorted({check_whole(k, "ks") for k in listed}))
-    if not checked:
-        raise InputError("`ks` must name at least one K; got none. Use ks=(1,).")
-    if checked[-1] > available:
-        less = " (the query itself not counted)" if alone else ""
-        raise InputError(
-            f"`ks` asks for the {checked[-1]} nearest, but the gallery has {available} sets{less}. "
-            f"Use ks up to {available}."
-        )
-    return checked
-
-
 def _equal(ours: np.ndarray, theirs: np.ndarray, name: str) -> Bool[Tensor, "Q G"]:
     """(Q, G) whether the two are the same; no text equals a number."""
-    if (ours.dtype.kind == "U") != (theirs.dtype.kind == "U"):
-        raise InputError(
-            f"`{name}` and `gallery_{name}` must be of one kind; got {ours.dtype} and "
-            f"{theirs.dtype}: no text equals a number. Convert one of them."
-        )
-    codes = np.unique(
-        np.concatenate([ours.astype(object), theirs.astype(object)]), return_inverse=True
-    )[1]
-    found = torch.from_numpy(codes)
-    return found[: len(ours), None] == found[None, len(ours) :]
+    codes, gallery_codes = encode_jointly(ours, len(ours), theirs, len(theirs), name)
+    return codes[:, None] == gallery_codes
 
 
 def _measure(
