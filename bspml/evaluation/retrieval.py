@@ -21,7 +21,7 @@ import torch
 from bspml.errors import InputError
 from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
-from bspml.evaluation.sides import check_ks, check_reach, encode_jointly
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import (
     check_choice,
@@ -261,11 +261,7 @@ def _prepare_sides(
     if gallery is None or gallery_labels is None:
         raise InputError("`gallery` and `gallery_labels` come together; got only one of them.")
     rows, rows_zero = _prepare_rows(gallery, "gallery", queries.device)
-    if rows.shape[1] != queries.shape[1]:
-        raise InputError(
-            f"`gallery` must have the queries' {queries.shape[1]} columns; got "
-            f"{tuple(rows.shape)}. Were both embedded by the same network?"
-        )
+    check_columns(queries, rows)
     codes, rows_codes = encode_jointly(labels, len(queries), gallery_labels, len(rows))
     return _Sides(queries, codes, zero, rows, rows_codes, rows_zero, alone=False)
 

@@ -17,7 +17,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours
-from bspml.evaluation.sides import check_ks, check_reach, encode_jointly
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_embeddings, encode_labels, normalize_rows
 from bspml.tensors.unit_rows import grid_unit_rows
@@ -179,19 +179,17 @@ def group_frames(
     Raises:
         InputError: as for `evaluate_sets`.
     """
-    frames = check_embeddings(embeddings, prefix.rstrip("_") or "embeddings").detach().double()
+    name = prefix.rstrip("_") or "embeddings"
+    frames = check_embeddings(embeddings, name).detach().double()
     if len(frames) == 0:
-        raise InputError(
-            f"`{prefix.rstrip('_') or 'embeddings'}` must have at least one row; got "
-            f"{tuple(frames.shape)}."
-        )
+        raise InputError(f"`{name}` must have at least one row; got {tuple(frames.shape)}.")
     sets = encode_labels(set_ids, len(frames), f"{prefix}set_ids")
     codes = sets.codes.to(frames.device)
     if normalize_frames:
         frames = normalize_rows(frames)
     sizes = torch.bincount(sets.codes, minlength=len(sets.classes))
     sums = frames.new_zeros(len(sizes), frames.shape[1]).index_add_(0, codes, frames)
-    first = _first_rows(sets.codes, len(sizes))
+    first = np.unique(sets.codes.numpy(), return_index=True)[1]  # (S,) the first frame of each
     classes = _of_sets(labels, f"{prefix}labels", sets.codes, first, sets.classes)
     of_cameras = None
     if cameras is not None:
@@ -199,11 +197,6 @@ def group_frames(
     return FrameSets(
         (sums / sizes.to(sums)[:, None]).cpu(), classes, sets.classes, of_cameras, sizes
     )
-
-
-def _first_rows(codes: Int[Tensor, " F"], sets: int) -> np.ndarray:
-    """(S,) the first frame of each set."""
-    return np.unique(codes.numpy(), return_index=True)[1][:sets]
 
 
 def _of_sets(
@@ -226,12 +219,7 @@ def _of_sets(
 
 
 def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
-    columns = queries.means.shape[1], searched.means.shape[1]
-    if columns[0] != columns[1]:
-        raise InputError(
-            f"`gallery` must have the queries' {columns[0]} columns; got {columns[1]}. Were both "
-            "embedded by the same network?"
-        )
+    check_columns(queries.means, searched.means)
     if (queries.cameras is None) != (searched.cameras is None):
         raise InputError(
             "`cameras` and `gallery_cameras` come together; got only one of them. Without both, "

@@ -8,8 +8,25 @@ import numpy as np
 import torch
 
 from bspml.errors import InputError
-from bspml.shapes import Int, Tensor
+from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import check_whole, encode_labels
+
+
+def check_columns(queries: Float[Tensor, "N D"], gallery: Float[Tensor, "R E"]) -> None:
+    """Refuse rows of different lengths.
+
+    Args:
+        queries: (N, D).
+        gallery: (R, E).
+
+    Raises:
+        InputError: E is not D.
+    """
+    if gallery.shape[1] != queries.shape[1]:
+        raise InputError(
+            f"`gallery` must have the queries' {queries.shape[1]} columns; got "
+            f"{gallery.shape[1]}. Were both embedded by the same network?"
+        )
 
 
 def check_ks(ks: Any) -> tuple[int, ...]:
