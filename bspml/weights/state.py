@@ -334,12 +334,20 @@ def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:
     return values.clamp(0, 1)
 
 
-def check_weights(weights: Any) -> SampleWeights | None:
-    """Return `weights` if it is a table or None; a bare tensor would not follow its updates."""
+def check_weights(weights: Any, name: str = "weights") -> SampleWeights | None:
+    """Return `weights` if it is a table or None; a bare tensor would not follow its updates.
+
+    Args:
+        weights: what the user passed.
+        name: the caller's argument name, for the message.
+
+    Raises:
+        InputError: anything else.
+    """
     if weights is None or isinstance(weights, SampleWeights):
         return weights
     raise InputError(
-        f"`weights` must be a SampleWeights or None; got {type(weights).__name__}. "
+        f"`{name}` must be a SampleWeights or None; got {type(weights).__name__}. "
         "Make one with SampleWeights(labels) and set it with `.update(numbers)`."
     )
 
