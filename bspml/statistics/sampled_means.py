@@ -168,7 +168,9 @@ class _Sampler:
         # near_i, exactly: the lists nearest to this one, then those that would make D too large.
         first = self._nearest(number)
         near = self._exact(queries, rows, self._columns(first))
-        guess = float((near + self._mean_of_exponentials(queries)).min())
+        # Below F but for the query's own part: W times the exponential of the mean.
+        others = self.total * torch.mv(queries, self.mean).sub_(1).mul_(a).exp_().double().cpu()
+        guess = float((near + others).min())
         more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
         near += self._exact(queries, rows, self._columns(more & ~first))
         far = ~(first | more)
@@ -209,10 +211,6 @@ class _Sampler:
         nearest = torch.zeros(len(self.lists), dtype=torch.bool)
         nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
         return nearest
-
-    def _mean_of_exponentials(self, queries: Tensor) -> Tensor:
-        """(B,) below F but for the query's own part: W times the exponential of the mean."""
-        return self.total * torch.mv(queries, self.mean).sub_(1).mul_(self.a).exp_().double().cpu()
 
     def _least_far(self, queries: Tensor, far: Tensor) -> Tensor:
         """(B,) Jensen's lower bound of the far sum, rounded down."""
