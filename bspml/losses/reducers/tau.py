@@ -22,7 +22,7 @@ from bspml.distributed.rows import add_over_ranks
 from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
 
 MODES = ("ema", "mean")
 
@@ -134,9 +134,7 @@ class RunningTau(nn.Module):
 
     def _step_in_one_launch(self, batch: Tensor, number: float | None) -> Tensor:
         """`_step` on CUDA."""
-        from bspml.tensors.kernels import tau_triton  # only where Triton is installed
-
-        return tau_triton.learn(
+        return kernel("tau_triton.learn")(
             batch,
             number,
             (self.average, self.total, self.correction, self.count),

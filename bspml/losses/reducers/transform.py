@@ -270,13 +270,12 @@ class TransformReducer(pml_reducers.MultipleReducers):
             else:
                 value = self._reducer_for(name)({name: info}, embeddings, labels)
             parts.append(value.reshape(()))
-        if len(parts) == 1 and not isinstance(self.inner, pml_reducers.MultipleReducers):
+        reducer = self.inner if isinstance(self.inner, pml_reducers.MultipleReducers) else self
+        if len(parts) == 1 and reducer is self:
             return parts[0]
         dtype = max((p.dtype for p in parts), key=lambda d: torch.finfo(d).bits)
         stacked = torch.stack([p.to(dtype) for p in parts])
-        if isinstance(self.inner, pml_reducers.MultipleReducers):
-            return self.inner.sub_loss_reduction(stacked, embeddings, labels)
-        return self.sub_loss_reduction(stacked, embeddings, labels)
+        return reducer.sub_loss_reduction(stacked, embeddings, labels)
 
     # ------------------------------------------------------------------ confidences
 
