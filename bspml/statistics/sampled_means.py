@@ -167,12 +167,12 @@ class _Sampler:
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
         # near_i, exactly: the lists nearest to this one, then those that would make D too large.
         first = self._nearest(number)
-        near = self._exact(queries, rows, self._columns(first))
+        near = self._exact(queries, rows, runs(lists.starts, first.nonzero()[:, 0]))
         # Below F but for the query's own part: W times the exponential of the mean.
         others = self.total * torch.mv(queries, self.mean).sub_(1).mul_(a).exp_().double().cpu()
         guess = float((near + others).min())
         more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
-        near += self._exact(queries, rows, self._columns(more & ~first))
+        near += self._exact(queries, rows, runs(lists.starts, (more & ~first).nonzero()[:, 0]))
         far = ~(first | more)
         held = torch.where(far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
         most = float(held.sum()) * (1 + 1e-9)  # D
@@ -258,9 +258,6 @@ class _Sampler:
         place = torch.maximum(place, self.lists.starts[number])
         place = torch.minimum(place, self.lists.starts[number + 1] - 1)
         return place, most / ceilings[number]
-
-    def _columns(self, visited: Tensor) -> Tensor:
-        return runs(self.lists.starts, visited.nonzero()[:, 0])
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """(B,) float64, sum of w f over the positions `columns`, without the query itself."""
