@@ -21,7 +21,7 @@ import torch
 from bspml.errors import InputError
 from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
-from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import (
     check_choice,
@@ -85,14 +85,7 @@ class RetrievalMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and ready for JSON: "recall_at_1", ..., NaN as None, zero rows as their number."""
-        values: dict[str, Any] = {f"recall_at_{k}": v for k, v in self.recall_at_k.items()}
-        for name in self.__dataclass_fields__:
-            if name != "recall_at_k":
-                value = getattr(self, name)
-                values[f"num_{name}" if isinstance(value, tuple) else name] = (
-                    len(value) if isinstance(value, tuple) else value
-                )
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+        return flat(self, "recall_at_")
 
     def table(self) -> str:
         """One line per number, for a terminal."""

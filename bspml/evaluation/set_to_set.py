@@ -17,7 +17,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours
-from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_embeddings, encode_labels, normalize_rows
 from bspml.tensors.unit_rows import grid_unit_rows
@@ -54,11 +54,7 @@ class SetMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and ready for JSON: "cmc_at_1", ..., zero sets as their number."""
-        values: dict[str, Any] = {f"cmc_at_{k}": v for k, v in self.cmc_at_k.items()}
-        for name in self.__dataclass_fields__:
-            if name not in ("cmc_at_k", "zero_sets"):
-                values[name] = getattr(self, name)
-        return {**values, "num_zero_sets": len(self.zero_sets)}
+        return flat(self, "cmc_at_")
 
     def table(self) -> str:
         """One line per number, for a terminal."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,23 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import check_whole, encode_labels
+
+
+def flat(metrics: Any, at: str) -> dict[str, Any]:
+    """Return metrics ready for JSON: one entry for each K, NaN as None, tuples as their length.
+
+    Args:
+        metrics: a dataclass of them.
+        at: name of the field that holds one for each K, without the final "k": "recall_at_".
+    """
+    values = {f"{at}{k}": v for k, v in getattr(metrics, f"{at}k").items()}
+    for name in metrics.__dataclass_fields__:
+        value = getattr(metrics, name)
+        if isinstance(value, tuple):
+            values[f"num_{name}"] = len(value)
+        elif name != f"{at}k":
+            values[name] = value
+    return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
 
 
 def check_columns(queries: Float[Tensor, "N D"], gallery: Float[Tensor, "R E"]) -> None:
