@@ -62,7 +62,9 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
         (cluster of each row (N,) int64, "faiss" or "sklearn").
     """
     array = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
-    start = array[_start(array, clusters, seed)]
+    drawn, drawn_cost = _plus_plus(array, clusters, seed)
+    far, far_cost = _farthest_first(array, clusters, int(drawn[0]))
+    start = array[far if far_cost < drawn_cost else drawn]
     faiss = find_faiss()
     if faiss is not None:
         # All rows count in every update, and small clusters, normal here, cause no warning.
@@ -82,13 +84,6 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
         # Clusters may end up on one point; `evaluate` reports a collapse in its own words.
         warnings.simplefilter("ignore", ConvergenceWarning)
         return model.fit(array).predict(array).astype(np.int64), "sklearn"
-
-
-def _start(rows: np.ndarray, k: int, seed: int) -> np.ndarray:
-    """The rows to start from."""
-    drawn, drawn_cost = _plus_plus(rows, k, seed)
-    far, far_cost = _farthest_first(rows, k, int(drawn[0]))
-    return far if far_cost < drawn_cost else drawn
 
 
 def _farthest_first(rows: np.ndarray, k: int, first: int) -> tuple[np.ndarray, float]:

@@ -21,6 +21,7 @@ import torch
 from bspml.errors import InputError
 from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import (
     check_choice,
@@ -84,14 +85,7 @@ class RetrievalMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and ready for JSON: "recall_at_1", ..., NaN as None, zero rows as their number."""
-        values: dict[str, Any] = {f"recall_at_{k}": v for k, v in self.recall_at_k.items()}
-        for name in self.__dataclass_fields__:
-            if name != "recall_at_k":
-                value = getattr(self, name)
-                values[f"num_{name}" if isinstance(value, tuple) else name] = (
-                    len(value) if isinstance(value, tuple) else value
-                )
-        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in values.items()}
+        return flat(self, "recall_at_")
 
     def table(self) -> str:
         """One line per number, for a terminal."""
@@ -174,17 +168,12 @@ def evaluate(
     seed = check_whole(seed, "seed", low=0)
     if block_size is not None:
         block_size = check_whole(block_size, "block_size")
-    ks = _check_ks(ks)
+    ks = check_ks(ks)
     sides = _prepare_sides(
         embeddings, labels, gallery, gallery_labels, "cpu" if backend == "faiss" else device
     )
     chosen = choose_backend(backend, sides.queries.device)
-    if max(ks) > sides.available:
-        less = " (the query itself not counted)" if sides.alone else ""
-        raise InputError(
-            f"`ks` asks for the {max(ks)} nearest, but the gallery has {sides.available} "
-            f"rows{less}. Use ks up to {sides.available}."
-        )
+    check_reach(ks, sides.available, sides.alone, "rows")
     matches = sides.matches()
     answerable = (matches > 0).nonzero()[:, 0]
     if not len(answerable):
@@ -265,22 +254,9 @@ def _prepare_sides(
     if gallery is None or gallery_labels is None:
         raise InputError("`gallery` and `gallery_labels` come together; got only one of them.")
     rows, rows_zero = _prepare_rows(gallery, "gallery", queries.device)
-    if rows.shape[1] != queries.shape[1]:
-        raise InputError(
-            f"`gallery` must have the queries' {queries.shape[1]} columns; got "
-            f"{tuple(rows.shape)}. Were both embedded by the same network?"
-        )
-    codes, rows_codes = _encode_jointly(labels, len(queries), gallery_labels, len(rows))
+    check_columns(queries, rows)
+    codes, rows_codes = encode_jointly(labels, len(queries), gallery_labels, len(rows))
     return _Sides(queries, codes, zero, rows, rows_codes, rows_zero, alone=False)
-
-
-def _check_ks(ks: Any) -> tuple[int, ...]:
-    if isinstance(ks, (int, np.integer)):
-        ks = (ks,)
-    checked = sorted({check_whole(k, "ks") for k in ks})
-    if not checked:
-        raise InputError("`ks` must name at least one K; got none. Use ks=(1,).")
-    return tuple(checked)
 
 
 def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[int, ...]]:
@@ -294,26 +270,6 @@ def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[in
             device = torch.device("cpu")
         zero = tuple(zero_rows(checked).tolist())
         return grid_unit_rows(checked.to(device)), zero
-
-
-def _encode_jointly(
-    labels: Any, n: int, gallery_labels: Any, rows: int
-) -> tuple[Int[Tensor, " N"], Int[Tensor, " R"]]:
-    """Codes of both sides over the union of their labels."""
-    ours = encode_labels(labels, n)
-    theirs = encode_labels(gallery_labels, rows, "gallery_labels")
-    kinds = [side.classes.dtype for side in (ours, theirs)]
-    if (kinds[0].kind == "U") != (kinds[1].kind == "U"):
-        raise InputError(
-            f"`labels` and `gallery_labels` must be of one kind; got {kinds[0]} and {kinds[1]}: "
-            "no string equals a number. Convert one of them."
-        )
-    # As Python integers where the types differ: numpy joins int64 and uint64 as float64.
-    same = kinds[0] == kinds[1] or kinds[0].kind == "U"
-    parts = [s.classes if same else s.classes.astype(object) for s in (ours, theirs)]
-    union = np.unique(np.concatenate(parts))
-    place = [torch.from_numpy(np.searchsorted(union, part)) for part in parts]
-    return place[0][ours.codes], place[1][theirs.codes]
 
 
 def _warn_of_degenerate_rows(sides: _Sides) -> bool:

@@ -115,8 +115,9 @@ def selection_columns(
         best epoch, chosen on the test classes (an oracle): Recall@1 % 58.0
     """
     _check_metric(metric)
+    title = _TITLES.get(metric, f"Recall@{metric.rpartition('_')[2]}")
     return {
-        f"{found.chosen_by}: {_title(metric)} %": round(100 * found.value, 10)
+        f"{found.chosen_by}: {title} %": round(100 * found.value, 10)
         for found in selected.values()
         if found is not None
     }
@@ -178,7 +179,3 @@ def _check_metric(metric: str) -> None:
         f"`metric` must be recall_at_K, {', '.join(_PLAIN[:-1])} or {_PLAIN[-1]}; got "
         f"{metric!r:.40}{hint}"
     )
-
-
-def _title(metric: str) -> str:
-    return _TITLES.get(metric, f"Recall@{metric.rpartition('_')[2]}")

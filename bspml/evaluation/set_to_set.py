@@ -17,8 +17,9 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
 from bspml.shapes import Bool, Float, Int, Tensor
-from bspml.tensors.checks import check_embeddings, check_whole, encode_labels, normalize_rows
+from bspml.tensors.checks import check_embeddings, encode_labels, normalize_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 
@@ -53,11 +54,7 @@ class SetMetrics:
 
     def as_dict(self) -> dict[str, Any]:
         """Flat and ready for JSON: "cmc_at_1", ..., zero sets as their number."""
-        values: dict[str, Any] = {f"cmc_at_{k}": v for k, v in self.cmc_at_k.items()}
-        for name in self.__dataclass_fields__:
-            if name not in ("cmc_at_k", "zero_sets"):
-                values[name] = getattr(self, name)
-        return {**values, "num_zero_sets": len(self.zero_sets)}
+        return flat(self, "cmc_at_")
 
     def table(self) -> str:
         """One line per number, for a terminal."""
@@ -150,7 +147,8 @@ def evaluate_sets(
             gallery, gallery_labels, gallery_set_ids, gallery_cameras, normalize_frames, "gallery_"
         )
     _check_sides(queries, searched)
-    ks = _check_ks(ks, len(searched.means) - int(alone), alone)
+    ks = check_ks(ks)
+    check_reach(ks, len(searched.means) - int(alone), alone, "sets")
     same_class = _equal(queries.classes, searched.classes, "labels")
     ignored = torch.zeros_like(same_class)
     if queries.cameras is not None and searched.cameras is not None:
@@ -177,19 +175,17 @@ def group_frames(
     Raises:
         InputError: as for `evaluate_sets`.
     """
-    frames = check_embeddings(embeddings, prefix.rstrip("_") or "embeddings").detach().double()
+    name = prefix.rstrip("_") or "embeddings"
+    frames = check_embeddings(embeddings, name).detach().double()
     if len(frames) == 0:
-        raise InputError(
-            f"`{prefix.rstrip('_') or 'embeddings'}` must have at least one row; got "
-            f"{tuple(frames.shape)}."
-        )
+        raise InputError(f"`{name}` must have at least one row; got {tuple(frames.shape)}.")
     sets = encode_labels(set_ids, len(frames), f"{prefix}set_ids")
     codes = sets.codes.to(frames.device)
     if normalize_frames:
         frames = normalize_rows(frames)
     sizes = torch.bincount(sets.codes, minlength=len(sets.classes))
     sums = frames.new_zeros(len(sizes), frames.shape[1]).index_add_(0, codes, frames)
-    first = _first_rows(sets.codes, len(sizes))
+    first = np.unique(sets.codes.numpy(), return_index=True)[1]  # (S,) the first frame of each
     classes = _of_sets(labels, f"{prefix}labels", sets.codes, first, sets.classes)
     of_cameras = None
     if cameras is not None:
@@ -197,11 +193,6 @@ def group_frames(
     return FrameSets(
         (sums / sizes.to(sums)[:, None]).cpu(), classes, sets.classes, of_cameras, sizes
     )
-
-
-def _first_rows(codes: Int[Tensor, " F"], sets: int) -> np.ndarray:
-    """(S,) the first frame of each set."""
-    return np.unique(codes.numpy(), return_index=True)[1][:sets]
 
 
 def _of_sets(
@@ -224,12 +215,7 @@ def _of_sets(
 
 
 def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
-    columns = queries.means.shape[1], searched.means.shape[1]
-    if columns[0] != columns[1]:
-        raise InputError(
-            f"`gallery` must have the queries' {columns[0]} columns; got {columns[1]}. Were both "
-            "embedded by the same network?"
-        )
+    check_columns(queries.means, searched.means)
     if (queries.cameras is None) != (searched.cameras is None):
         raise InputError(
             "`cameras` and `gallery_cameras` come together; got only one of them. Without both, "
@@ -237,32 +223,10 @@ def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
         )
 
 
-def _check_ks(ks: Any, available: int, alone: bool) -> tuple[int, ...]:
-    listed = (ks,) if isinstance(ks, (int, np.integer)) else ks
-    checked = tuple(sorted({check_whole(k, "ks") for k in listed}))
-    if not checked:
-        raise InputError("`ks` must name at least one K; got none. Use ks=(1,).")
-    if checked[-1] > available:
-        less = " (the query itself not counted)" if alone else ""
-        raise InputError(
-            f"`ks` asks for the {checked[-1]} nearest, but the gallery has {available} sets{less}. "
-            f"Use ks up to {available}."
-        )
-    return checked
-
-
 def _equal(ours: np.ndarray, theirs: np.ndarray, name: str) -> Bool[Tensor, "Q G"]:
     """(Q, G) whether the two are the same; no text equals a number."""
-    if (ours.dtype.kind == "U") != (theirs.dtype.kind == "U"):
-        raise InputError(
-            f"`{name}` and `gallery_{name}` must be of one kind; got {ours.dtype} and "
-            f"{theirs.dtype}: no text equals a number. Convert one of them."
-        )
-    codes = np.unique(
-        np.concatenate([ours.astype(object), theirs.astype(object)]), return_inverse=True
-    )[1]
-    found = torch.from_numpy(codes)
-    return found[: len(ours), None] == found[None, len(ours) :]
+    codes, gallery_codes = encode_jointly(ours, len(ours), theirs, len(theirs), name)
+    return codes[:, None] == gallery_codes
 
 
 def _measure(

@@ -13,7 +13,7 @@ import torch
 from bspml.errors import InputError
 from bspml.functional.label_gap import cross_entropy_of_gap, label_gap
 from bspml.shapes import Float, Tensor
-from bspml.tensors.arguments import at_least_float32, refuse_outside
+from bspml.tensors.arguments import at_least_float32, refuse_negative, refuse_outside
 from bspml.tensors.checks import check_number
 
 _POSITIVE = "Predict its logarithm and take exp."
@@ -42,10 +42,8 @@ def introspection_loss(similarity: Tensor, sign: Tensor, confidence: Tensor) -> 
         >>> introspection_loss(torch.tensor([0.8]), torch.tensor([1.0]), torch.tensor([2.0]))
         tensor([-0.4386])
     """
-    s, sigma = (
-        at_least_float32(similarity, "similarity"),
-        at_least_float32(confidence, "confidence"),
-    )
+    s = at_least_float32(similarity, "similarity")
+    sigma = at_least_float32(confidence, "confidence")
     _check_range(s, "similarity", 0, 1)
     _check_positive(sigma, "confidence")
     if not isinstance(sign, Tensor):
@@ -152,13 +150,7 @@ def multi_task_loss(losses: Tensor, log_variances: Tensor) -> Float[Tensor, ""]:
             f"`losses` and `log_variances` must both be (n,), one per task; got "
             f"{tuple(l.shape)} and {tuple(s.shape)}."
         )
-    refuse_outside(
-        l,
-        lambda given: ~(given < 0),
-        "losses",
-        "be at least 0",
-        "The objective has no minimum otherwise.",
-    )
+    refuse_negative(l, "losses", "The objective has no minimum otherwise.")
     return (l * torch.exp(-s) + s).sum() / 2
 
 

@@ -25,7 +25,7 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import at_least_float32, refuse_outside
-from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
 from bspml.tensors.kernels.lambert import (
     BRANCH_POINT,
     HUGE,
@@ -131,17 +131,8 @@ def principal_branch(
     if x.device.type == "cpu" and type(x) is Tensor:  # not a pretended one, which has no numbers
         return _number_by_number(x, log_x)
     if runs_triton(x):
-        return by_kernel(_in_one_launch, _all_at_once, x, log_x)
+        return by_kernel(kernel("lambert_triton.principal_branch"), _all_at_once, x, log_x)
     return _all_at_once(x, log_x)
-
-
-def _in_one_launch(
-    x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
-) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """`principal_branch` on CUDA."""
-    from bspml.tensors.kernels import lambert_triton  # only where Triton is installed
-
-    return lambert_triton.principal_branch(x, log_x)
 
 
 def _number_by_number(

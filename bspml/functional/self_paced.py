@@ -6,7 +6,7 @@ import math
 
 from bspml.functional.cross_entropies import Tempered
 from bspml.shapes import Float, Tensor
-from bspml.tensors.arguments import at_least_float32, refuse_outside, unreduced
+from bspml.tensors.arguments import at_least_float32, refuse_negative, unreduced
 from bspml.tensors.checks import check_number
 
 
@@ -55,12 +55,6 @@ def rescaled_hinge(hinge: Tensor, eta: float) -> Float[Tensor, "*S"]:
     """
     eta = check_number(eta, "eta", 0)
     hinge = at_least_float32(hinge, "hinge")
-    refuse_outside(
-        hinge,
-        lambda h: ~(h < 0),
-        "hinge",
-        "be at least 0",
-        "Apply relu first: it rescales a hinge.",
-    )
+    refuse_negative(hinge, "hinge", "Apply relu first: it rescales a hinge.")
     at_one = -math.expm1(-eta) / eta if eta > 0 else 1.0  # (1 - e^-eta) / eta
     return Tempered.apply(hinge, eta) / at_one

@@ -16,6 +16,8 @@ sigma is held at e.  By the envelope theorem SL'(l) = sigma.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +27,7 @@ from bspml.functional.lambert import principal_branch
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import refuse_outside, unreduced
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
 from bspml.tensors.kernels.lambert import BRANCH_POINT
 
 
@@ -124,10 +126,7 @@ class _SuperLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, losses: Tensor, tau: float | Tensor, lam: float) -> Tensor:
-        if _launches(losses, tau):
-            value, sigma = by_kernel(_launch_value, _value_and_sigma, losses, tau, lam)
-        else:
-            value, sigma = _value_and_sigma(losses, tau, lam)
+        value, sigma = _computed("value_and_sigma", _value_and_sigma, losses, tau, lam)
         ctx.constants = (tau, lam)
         ctx.save_for_backward(losses, sigma)
         return value
@@ -145,10 +144,8 @@ class _Confidence(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, losses: Tensor, tau: float | Tensor, lam: float) -> Tensor:
-        if _launches(losses, tau):
-            slope, sigma = by_kernel(_launch_slope, _slope_and_sigma, losses, tau, lam)
-        else:
-            slope, sigma = _slope_and_sigma(losses, tau, lam, ctx.needs_input_grad[0])
+        operations = partial(_slope_and_sigma, slope_wanted=ctx.needs_input_grad[0])
+        slope, sigma = _computed("slope_and_sigma", operations, losses, tau, lam)
         ctx.save_for_backward(slope)
         return sigma
 
@@ -159,25 +156,13 @@ class _Confidence(torch.autograd.Function):
         return grad * slope, None, None
 
 
-def _launches(losses: Tensor, tau: float | Tensor) -> bool:
-    """Whether the kernel for CUDA is used."""
-    return runs_triton(losses, *[t for t in (tau,) if isinstance(t, Tensor)])
-
-
-def _launch_value(
-    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
-) -> tuple[Tensor, Tensor]:
-    from bspml.tensors.kernels import super_loss_triton  # only where Triton is installed
-
-    return super_loss_triton.value_and_sigma(losses, tau, lam)
-
-
-def _launch_slope(
-    losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
-) -> tuple[Tensor, Tensor]:
-    from bspml.tensors.kernels import super_loss_triton
-
-    return super_loss_triton.slope_and_sigma(losses, tau, lam)
+def _computed(
+    what: str, operations: Callable[..., Any], losses: Tensor, tau: float | Tensor, lam: float
+) -> tuple[Any, Tensor]:
+    """What `operations` compute, on CUDA by the kernel of the name `what`."""
+    if runs_triton(losses, *[t for t in (tau,) if isinstance(t, Tensor)]):
+        return by_kernel(kernel(f"super_loss_triton.{what}"), operations, losses, tau, lam)
+    return operations(losses, tau, lam)
 
 
 def _value_and_sigma(

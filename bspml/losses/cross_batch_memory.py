@@ -6,12 +6,13 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning.utils.distributed import is_distributed
 
+from bspml.distributed.group import rank, ranks
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
+from bspml.losses.saved_numbers import SavedNumbers
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.state import look_up
@@ -19,7 +20,7 @@ from bspml.weights.state import look_up
 _FIRST_ANONYMOUS = 2**62  # indices of rows whose data-set row nobody told; none is ever that large
 
 
-class CrossBatchMemory(pml_losses.CrossBatchMemory):
+class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     """Anchors of the batch against a queue of earlier embeddings, for `BSPMLLoss`.
 
     pytorch-metric-learning's class of that name, with weights: each embedding is queued with its
@@ -65,6 +66,8 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
     embedding_memory: Tensor
     label_memory: Tensor
     index_memory: Tensor
+    # The parent keeps the first two as plain attributes, which a resumed run would start anew.
+    saved_numbers = ("queue_idx", "has_been_filled", "next_anonymous")
 
     def __init__(
         self,
@@ -205,10 +208,10 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
 
     def _anonymous(self, order: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
         """Fresh indices for rows of unknown origin: equal to none but themselves."""
-        first = self._next_anonymous
-        self._next_anonymous += len(order)
+        first = self.next_anonymous
+        self.next_anonymous += len(order)
         index = torch.empty_like(order)
-        index[order] = torch.arange(first, self._next_anonymous, device=order.device)
+        index[order] = torch.arange(first, self.next_anonymous, device=order.device)
         return index
 
     def _enqueue(self, embeddings: Tensor, labels: Tensor, index: Tensor) -> None:
@@ -224,22 +227,7 @@ class CrossBatchMemory(pml_losses.CrossBatchMemory):
         """Empty the queue."""
         super().reset_queue()
         self.register_buffer("index_memory", torch.full((self.memory_size,), -1))
-        self._next_anonymous = _FIRST_ANONYMOUS
-
-    # The parent keeps these as plain attributes, which a resumed run would start anew.
-    def get_extra_state(self) -> dict[str, int]:
-        """What `state_dict` saves beside the buffers."""
-        return {
-            "queue_idx": self.queue_idx,
-            "has_been_filled": int(self.has_been_filled),
-            "next_anonymous": self._next_anonymous,
-        }
-
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """What `load_state_dict` restores beside the buffers."""
-        self.queue_idx = state["queue_idx"]
-        self.has_been_filled = bool(state["has_been_filled"])
-        self._next_anonymous = state["next_anonymous"]
+        self.next_anonymous = _FIRST_ANONYMOUS
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
@@ -269,14 +257,13 @@ def order_on_every_rank(
         (B,) row numbers, on the device of `embeddings`.
     """
     rows = torch.arange(len(embeddings), device=embeddings.device)
-    ranks = torch.distributed.get_world_size() if is_distributed() else 1
-    if ranks == 1 or len(rows) == 0:
+    if ranks() == 1 or len(rows) == 0:
         return rows
     if sample_index is not None:
         content = torch.unique(embeddings, dim=0, return_inverse=True)[1].argsort(stable=True)
         return content[sample_index[content].argsort(stable=True)]
-    if len(rows) % ranks:
+    if len(rows) % ranks():
         return rows  # not the wrapper's: its ranks have batches of one size
-    own = torch.distributed.get_rank()
-    blocks = [*range(1, own + 1), 0, *range(own + 1, ranks)]
-    return rows.view(ranks, -1)[blocks].flatten()
+    own = rank()
+    blocks = [*range(1, own + 1), 0, *range(own + 1, ranks())]
+    return rows.view(ranks(), -1)[blocks].flatten()

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 
 from bspml.shapes import Bool, Float, Tensor
-from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_pair_kernels
 
 
 class PairWeights(NamedTuple):
@@ -73,7 +73,11 @@ class MultiSimilarityTerms(torch.autograd.Function):
             scales: alpha, beta and base.
         """
         ctx.arguments = (positive, negative, weights, scales)
-        losses, slope = _terms(similarity, *ctx.arguments)
+        if runs_pair_kernels(similarity):
+            launch = kernel("pairs.multi_similarity_terms")
+            losses, slope = by_kernel(launch, terms_by_operations, similarity, *ctx.arguments)
+        else:
+            losses, slope = terms_by_operations(similarity, *ctx.arguments)
         ctx.save_for_backward(similarity, slope)
         return losses
 
@@ -89,19 +93,6 @@ class MultiSimilarityTerms(torch.autograd.Function):
         if torch.is_grad_enabled():  # create_graph: the shares must stay a function of S
             _, slope = terms_by_operations(similarity, *ctx.arguments)
         return grad[:, None] * slope, *[None] * 4
-
-
-def _terms(similarity: Float[Tensor, "B R"], *more: Any) -> tuple[Tensor, Tensor]:
-    """`terms_by_operations`, or the same in one launch where Triton runs."""
-    if runs_pair_kernels(similarity):
-        return by_kernel(_by_kernel, terms_by_operations, similarity, *more)
-    return terms_by_operations(similarity, *more)
-
-
-def _by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
-    from bspml.tensors.kernels.pairs import multi_similarity_terms
-
-    return multi_similarity_terms(*arguments)
 
 
 def terms_by_operations(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -31,7 +31,7 @@ class MinedPairs(tuple):
 
     positive: Tensor | None = None
     negative: Tensor | None = None
-    _lists: _Lists | None = None
+    _lists: Callable[[], tuple[Tensor, ...]] | None = None  # a1, p, a2, n, made once
     _mined_on: tuple[Any, int, Tensor] | None = None
 
     @classmethod
@@ -42,14 +42,16 @@ class MinedPairs(tuple):
             positive: (B, R).
             negative: (B, R).
         """
-        lists = _Lists(positive, negative)
+        lists = functools.cache(
+            lambda: (*positive.nonzero(as_tuple=True), *negative.nonzero(as_tuple=True))
+        )
         pairs = cls(_StandIn.of(lists, place) for place in range(4))
         pairs.positive, pairs.negative, pairs._lists = positive, negative, lists
         return pairs
 
     def listed(self) -> tuple[Tensor, ...]:
         """The index tensors as a plain tuple; waits for the device the first time."""
-        return tuple(super().__iter__()) if self._lists is None else self._lists.made
+        return tuple(super().__iter__()) if self._lists is None else self._lists()
 
     # ------------------------------------------------------------------ the similarities
 
@@ -104,26 +106,14 @@ class MinedPairs(tuple):
         return MinedPairs, (self.listed(),)
 
 
-class _Lists:
-    """The four index tensors of two masks, made once, when asked for."""
-
-    def __init__(self, positive: Tensor, negative: Tensor) -> None:
-        self.positive, self.negative = positive, negative
-
-    @functools.cached_property
-    def made(self) -> tuple[Tensor, ...]:
-        """a1, p, a2, n."""
-        return *self.positive.nonzero(as_tuple=True), *self.negative.nonzero(as_tuple=True)
-
-
 class _StandIn(torch.Tensor):
     """A tensor without data in the place of a list; any function of torch gets the list instead."""
 
-    lists: _Lists
+    lists: Callable[[], tuple[Tensor, ...]]
     place: int
 
     @classmethod
-    def of(cls, lists: _Lists, place: int) -> _StandIn:
+    def of(cls, lists: Callable[[], tuple[Tensor, ...]], place: int) -> _StandIn:
         """Without memory."""
         stand_in = torch.Tensor._make_wrapper_subclass(cls, (0,))
         stand_in.lists, stand_in.place = lists, place
@@ -146,7 +136,7 @@ class _StandIn(torch.Tensor):
 def _lists_in(value: Any) -> Any:
     """`value` with lists for their stand-ins, in tuples, lists and dicts too."""
     if isinstance(value, _StandIn):
-        return value.lists.made[value.place]
+        return value.lists()[value.place]
     if isinstance(value, tuple | list):
         return [_lists_in(item) for item in value]
     if isinstance(value, dict):

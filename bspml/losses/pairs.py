@@ -87,10 +87,7 @@ def prepare_batch(
     emb = widen(embeddings, dtype)
     refs = emb if within else widen(ref_emb, dtype).to(emb.device)  # type: ignore[arg-type]
     codes = _labels_like(labels, emb, "labels", "embeddings")
-    if within:
-        ref_codes = codes
-    else:
-        ref_codes = _labels_like(ref_labels, refs, "ref_labels", "ref_emb")
+    ref_codes = codes if within else _labels_like(ref_labels, refs, "ref_labels", "ref_emb")
     return PairBatch(emb, codes, refs, ref_codes, within, same_rows, embeddings)
 
 

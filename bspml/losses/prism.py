@@ -18,13 +18,14 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.pairs import prepare_batch
+from bspml.losses.saved_numbers import SavedNumbers
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_number, check_whole
 
 _ROUNDING = 1e-6  # relative; a mean of equal numbers may end one rounding above them
 
 
-class PRISMFilter(nn.Module):
+class PRISMFilter(SavedNumbers, nn.Module):
     """Judge the labels of each batch by the rows remembered of earlier batches.
 
     With v the normalised rows in the memory and M_k those of class k, the score of sample i is
@@ -75,6 +76,7 @@ class PRISMFilter(nn.Module):
     memory: Tensor
     memory_labels: Tensor
     quantiles: Tensor
+    saved_numbers = ("rows_remembered", "batches_judged", "warm")
 
     def __init__(
         self,
@@ -185,21 +187,6 @@ class PRISMFilter(nn.Module):
             held = self.memory_labels[: self.rows_remembered]
             every_class = len(held.unique()) == self.num_classes
             self.warm = every_class or self.rows_remembered >= size
-
-    # Plain numbers beside the buffers, which a resumed run would otherwise start anew.
-    def get_extra_state(self) -> dict[str, int]:
-        """What `state_dict` saves beside the buffers."""
-        return {
-            "rows_remembered": self.rows_remembered,
-            "batches_judged": self.batches_judged,
-            "warm": int(self.warm),
-        }
-
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """What `load_state_dict` restores beside the buffers."""
-        self.rows_remembered = int(state["rows_remembered"])
-        self.batches_judged = int(state["batches_judged"])
-        self.warm = bool(state["warm"])
 
     def extra_repr(self) -> str:
         """Sizes, for `print(loss)`."""

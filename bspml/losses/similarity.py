@@ -9,7 +9,7 @@ import torch
 from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity
 
 from bspml.shapes import Float, Tensor
-from bspml.tensors.kernels.device import by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_pair_kernels
 
 _SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric-learning uses
 
@@ -202,9 +202,7 @@ class _DeviceGram(torch.autograd.Function):
             embeddings: (B, D).
             known: (B, B), or None.
         """
-        from bspml.tensors.kernels.pairs import unit_rows_norms
-
-        x, norm, divisor = unit_rows_norms(embeddings)
+        x, norm, divisor = kernel("pairs.unit_rows_norms")(embeddings)
         ctx.save_for_backward(embeddings, x, norm, divisor)
         return x @ x.T if known is None else known.view_as(known)
 
@@ -222,10 +220,8 @@ class _DeviceGram(torch.autograd.Function):
                 gram = _gram(embeddings, None)
             (pull,) = torch.autograd.grad(gram, embeddings, grad, create_graph=True)
             return pull, None
-        from bspml.tensors.kernels.pairs import turned
-
         with torch.autocast(x.device.type, enabled=False):
-            return turned((grad + grad.T) @ x, x, norm, divisor), None
+            return kernel("pairs.turned")((grad + grad.T) @ x, x, norm, divisor), None
 
 
 def _normalize(embeddings: Tensor) -> tuple[Tensor, Tensor]:

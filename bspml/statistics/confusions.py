@@ -35,6 +35,7 @@ from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.references import References
+from bspml.statistics.tail_count import cluster_variance
 from bspml.tensors.checks import Labels, check_embeddings
 from bspml.tensors.precision import full_precision
 from bspml.tensors.row_checks import check_reference_weights
@@ -166,9 +167,7 @@ def _kappa(p: np.ndarray, codes: np.ndarray, u: float) -> tuple[float, float]:
     is the sum over classes of squared residuals, and at least that of a Poisson count.
     """
     above = p > u
-    per_class = np.bincount(codes)
-    classes = max(2, int((per_class > 0).sum()))
-    residual = np.bincount(codes, above) - per_class * above.mean()
-    variance = max((residual**2).sum() * classes / (classes - 1), above.sum(), 1)
+    clustered = cluster_variance(codes, above, np.bincount(codes) * above.mean())
+    variance = max(clustered, above.sum(), 1)
     scale = (1 - u) * len(p)
     return float(above.sum() / scale), float((above.sum() + 1.96 * np.sqrt(variance)) / scale)

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import combinations_with_replacement
 from typing import Any, NamedTuple
 
 import torch
@@ -180,11 +180,15 @@ def exact_statistics(
     order = torch.argsort(task.codes, stable=True)
     by_class = task._replace(codes=task.codes[order], weights=task.weights[order])
     sums = _PairSums(E[order.to(E.device)], by_class)
-    block = _default_block(E) if block_size is None else check_whole(block_size, "block_size")
     across_ranks = across_ranks and ranks() > 1
-    if across_ranks and block_size is None:
+    # Large enough that the products run at full speed, 16 MiB in float32.
+    block = 2048 if E.device.type == "cpu" else 8192
+    if block_size is not None:
+        block = check_whole(block_size, "block_size")
+    elif across_ranks:
         block = min(block, max(1, len(E) // (_BLOCKS_PER_RANK * ranks())))
-    pairs = list(_block_pairs(len(E), block))
+    blocks = [slice(i, min(i + block, len(E))) for i in range(0, len(E), block)]
+    pairs = list(combinations_with_replacement(blocks, 2))  # on and above the diagonal
     # Every W-th: neighbours in the list cost about the same.
     for rows, columns in pairs[rank() :: ranks()] if across_ranks else pairs:
         sums.add(rows, columns)
@@ -195,20 +199,6 @@ def exact_statistics(
     xi_pos[order] = log_pos / task.alpha
     xi_neg[order] = log_neg / task.beta
     return PairStatistics(xi_pos, xi_neg, task.zero_rows)
-
-
-def _default_block(E: Tensor) -> int:
-    # Large enough that the products run at full speed, 16 MiB in float32.
-    return 2048 if E.device.type == "cpu" else 8192
-
-
-def _block_pairs(n: int, block: int) -> Iterator[tuple[slice, slice]]:
-    """The blocks on and above the diagonal."""
-    starts = range(0, n, block)
-    for i in starts:
-        for j in starts:
-            if j >= i:
-                yield slice(i, min(i + block, n)), slice(j, min(j + block, n))
 
 
 class _PairSums:

@@ -39,7 +39,7 @@ import torch
 from bspml.shapes import ArrayLike, Float, Int, Tensor
 from bspml.statistics.class_pairs import class_blocks
 from bspml.statistics.pair import LARGEST_EXPONENT, PairStatistics, PairTask, exact_statistics
-from bspml.statistics.sample_lists import SampleLists, for_each_list
+from bspml.statistics.sample_lists import SampleLists, for_each_list, runs
 from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
@@ -226,7 +226,7 @@ class _Search:
         """Lowest and highest possible xi_neg of the members of a wide list, (B,) float64 each."""
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
-        nearest = self._by_distance(number)
+        nearest = self.wide.by_distance(number)
         found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
         tail = torch.zeros_like(found)
         for low, high in pairwise(self.lists.starts[first : last + 1].tolist()):
@@ -252,7 +252,7 @@ class _Search:
             wide_terms[nearest[:done]] = 0  # visited: nothing is left of them
             allowed = self.allowed * (1 + float((found + more).min()))
             open_wide = _needed(wide_terms, allowed * _FAR_SHARE)
-            near = _runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
+            near = runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
             cosines = self.lists.largest_cosines(queries, near)  # (K,)
             terms = self._terms(self.lists, cosines, near)
             needed = _needed(terms, allowed * (1 - _FAR_SHARE))
@@ -264,12 +264,6 @@ class _Search:
             done *= 2
         more += self._visit(rows, self.lists, near[needed])
         return more, float(wide_terms[~open_wide].sum() + terms[~needed].sum())
-
-    def _by_distance(self, number: int) -> Tensor:
-        """(G,) wide lists by distance from one; it comes first itself."""
-        closeness = torch.mv(self.wide.centroids, self.wide.centroids[number])
-        closeness[number] = 2.0
-        return closeness.argsort(descending=True)
 
     def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
         """(K,) float64, bounds of what some of `lists`, or all, hold for any of some samples.
@@ -291,7 +285,7 @@ class _Search:
         """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
         found = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
-        columns = _runs(lists.starts, numbers.cpu()).to(self.codes.device)
+        columns = runs(lists.starts, numbers.cpu()).to(self.codes.device)
         self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             S = queries @ self.lists.rows[part].T  # (B, k)
@@ -309,12 +303,3 @@ def _needed(terms: Tensor, limit: float) -> Tensor:
     left_out = terms[~needed].sum() + costs.cumsum(0) <= limit * (1 - 1e-3)
     needed[candidates[ascending[left_out]]] = False
     return needed
-
-
-def _runs(starts: Tensor, numbers: Tensor) -> Tensor:
-    """All k with starts[l] <= k < starts[l + 1] for an l of `numbers`."""
-    first, sizes = starts[numbers], starts[numbers + 1] - starts[numbers]
-    within = torch.arange(int(sizes.sum())) - torch.repeat_interleave(
-        sizes.cumsum(0) - sizes, sizes
-    )
-    return torch.repeat_interleave(first, sizes) + within

@@ -213,12 +213,30 @@ class SampleLists:
         bound = (cosines * cosine).add_(sine.mul_(sine_r)).add_(self.slack)
         return bound.masked_fill_(cosines >= cosine, 1.0 + self.slack)
 
+    def by_distance(self, number: int) -> Int[Tensor, " L"]:
+        """(L,) all lists by the distance of their centroids from one's; it comes first itself."""
+        closeness = torch.mv(self.centroids, self.centroids[number])
+        closeness[number] = 2.0
+        return closeness.argsort(descending=True)
+
     def log_spread(self, t: float) -> Float[Tensor, " L"]:
         """(L,) float64, log(1 + t d_l + v_l g): t q.p_l and this bound log mean_x exp(t S_qx)."""
         reach = self.reach.clamp_min(1e-3)  # g grows with it: rounded up
         g = ((t * reach).exp() - 1 - t * reach) / reach.square()
         # The rounding of q.p_l is below a slack.
         return (t * self.drift + self.variance * g).log1p() + t * self.slack
+
+
+def runs(starts: Int[Tensor, " M"], numbers: Int[Tensor, " K"]) -> Int[Tensor, " R"]:
+    """All k with starts[l] <= k < starts[l + 1] for an l of `numbers`.
+
+    Args:
+        starts: (L + 1,) on the CPU, where each list begins.
+        numbers: (K,) of the lists, on the CPU.
+    """
+    first, sizes = starts[numbers], starts[numbers + 1] - starts[numbers]
+    before = torch.repeat_interleave(sizes.cumsum(0) - sizes, sizes)
+    return torch.repeat_interleave(first, sizes) + (torch.arange(len(before)) - before)
 
 
 def for_each_list(

@@ -42,7 +42,7 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.references import weight_elsewhere
-from bspml.statistics.sample_lists import SampleLists, for_each_list
+from bspml.statistics.sample_lists import SampleLists, for_each_list, runs
 
 _FEWEST_DRAWS = 256
 _ROUNDS = 6
@@ -167,10 +167,12 @@ class _Sampler:
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
         # near_i, exactly: the lists nearest to this one, then those that would make D too large.
         first = self._nearest(number)
-        near = self._exact(queries, rows, self._columns(first))
-        guess = float((near + self._mean_of_exponentials(queries)).min())
+        near = self._exact(queries, rows, runs(lists.starts, first.nonzero()[:, 0]))
+        # Below F but for the query's own part: W times the exponential of the mean.
+        others = self.total * torch.mv(queries, self.mean).sub_(1).mul_(a).exp_().double().cpu()
+        guess = float((near + others).min())
         more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
-        near += self._exact(queries, rows, self._columns(more & ~first))
+        near += self._exact(queries, rows, runs(lists.starts, (more & ~first).nonzero()[:, 0]))
         far = ~(first | more)
         held = torch.where(far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
         most = float(held.sum()) * (1 + 1e-9)  # D
@@ -206,15 +208,9 @@ class _Sampler:
 
     def _nearest(self, number: int) -> Tensor:
         """(L,) bool, the list itself and the ones nearest to it."""
-        u = torch.mv(self.lists.centroids, self.lists.centroids[number]).cpu()
-        u[number] = 2.0
-        nearest = torch.zeros(len(u), dtype=torch.bool)
-        nearest[u.argsort(descending=True)[:_FIRST_LISTS]] = True
+        nearest = torch.zeros(len(self.lists), dtype=torch.bool)
+        nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
         return nearest
-
-    def _mean_of_exponentials(self, queries: Tensor) -> Tensor:
-        """(B,) below F but for the query's own part: W times the exponential of the mean."""
-        return self.total * torch.mv(queries, self.mean).sub_(1).mul_(self.a).exp_().double().cpu()
 
     def _least_far(self, queries: Tensor, far: Tensor) -> Tensor:
         """(B,) Jensen's lower bound of the far sum, rounded down."""
@@ -262,11 +258,6 @@ class _Sampler:
         place = torch.maximum(place, self.lists.starts[number])
         place = torch.minimum(place, self.lists.starts[number + 1] - 1)
         return place, most / ceilings[number]
-
-    def _columns(self, visited: Tensor) -> Tensor:
-        starts = self.lists.starts
-        runs = [torch.arange(int(starts[k]), int(starts[k + 1])) for k in visited.nonzero()[:, 0]]
-        return torch.cat(runs) if runs else torch.empty(0, dtype=torch.int64)
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
         """(B,) float64, sum of w f over the positions `columns`, without the query itself."""

@@ -45,14 +45,8 @@ def sharded_contrastive_statistics(
     part = contrastive_statistics(embeddings, labels, sample_weights, rows=mine)
     whole: dict[str, Any] = {}
     for name in _JUDGED:
-        whole[name] = _scattered(getattr(part, name), mine, judged)
+        whole[name] = values = getattr(part, name).clone()
+        values[judged] = gather_rows(values[mine])  # the others are as this rank has them
     null = torch.from_numpy(part.null_by_support.copy())
     whole["null_by_support"] = add_over_ranks(null).numpy()
     return replace(part, **whole)
-
-
-def _scattered(values: Tensor, mine: Tensor, judged: Tensor) -> Tensor:
-    """(N,) with the judged rows of every rank; the others as this rank has them: not judged."""
-    values = values.clone()
-    values[judged] = gather_rows(values[mine])
-    return values

@@ -112,6 +112,18 @@ def _support_matched_p_values(stats: ContrastiveStatistics) -> np.ndarray:
     return np.where(bins >= 0, p, np.nan)
 
 
+def cluster_variance(codes: np.ndarray, hits: np.ndarray, expected: np.ndarray) -> float:
+    """Variance of a count whose hits come together within a class: sum of squared residuals.
+
+    Args:
+        codes: (n,) class of each.
+        hits: (n,) bool, what is counted.
+        expected: (C,) hits of each class, if all classes were alike.
+    """
+    classes = max(2, int((np.bincount(codes) > 0).sum()))
+    return ((np.bincount(codes, hits) - expected) ** 2).sum() * classes / (classes - 1)
+
+
 def _dispersion(codes: np.ndarray, in_tail: np.ndarray, sizes: np.ndarray) -> float:
     """How much more the tail count varies than a Poisson count, at least 1.
 
@@ -120,10 +132,7 @@ def _dispersion(codes: np.ndarray, in_tail: np.ndarray, sizes: np.ndarray) -> fl
     adds up to three times the rate over C - 1, and tiny classes vary by another 1 / size.
     """
     tail = in_tail.sum()
-    per_class = np.bincount(codes)
-    expected = per_class * tail / len(codes)
-    clusters = max(2, (per_class > 0).sum())
-    variance = ((np.bincount(codes, in_tail) - expected) ** 2).sum() * clusters / (clusters - 1)
+    variance = cluster_variance(codes, in_tail, np.bincount(codes) * tail / len(codes))
     ratio = tail / ((1 - TAIL) * len(codes))
     rate = min(1.0, ratio / (1 + ratio / (len(sizes) - 1)))
     null_noise = 1 + 3 * rate / (len(sizes) - 1)

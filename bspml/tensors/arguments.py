@@ -58,6 +58,17 @@ def unreduced(losses: Any, name: str = "losses") -> Float[Tensor, "*S"]:
     return losses
 
 
+def refuse_negative(values: Tensor, name: str, remedy: str) -> None:
+    """Raise, on the CPU, if a value lies below 0; NaN passes.
+
+    Args:
+        values: what was given.
+        name: the caller's argument name.
+        remedy: one sentence.
+    """
+    refuse_outside(values, lambda v: ~(v < 0), name, "be at least 0", remedy)
+
+
 def refuse_outside(
     values: Tensor, inside: Callable[[Tensor], Tensor], name: str, expected: str, remedy: str
 ) -> None:

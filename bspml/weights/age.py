@@ -106,7 +106,8 @@ def age_for_maw(
     max_evaluations = check_whole(max_evaluations, "max_evaluations")
     problem = WeightProblem(xi_pos, xi_neg, labels, age=0.0, balance=balance)
     if tolerance is None:
-        tolerance = _default_tolerance(problem)
+        continuous = problem.balance > 0 and problem.num_classes > 1
+        tolerance = 1e-3 if continuous else 1 / (problem.num_classes * problem.sizes.min())
     tolerance = check_number(tolerance, "tolerance", low=0.0)
     low, bottom, top = _bracket(problem)
     search = _Search(problem, target, tolerance, max_evaluations)
@@ -163,12 +164,6 @@ class _Search:
 
     def _reached(self) -> bool:
         return self.best is not None and abs(self.best[1] - self.target) <= self.tolerance
-
-
-def _default_tolerance(problem: WeightProblem) -> float:
-    if problem.balance > 0 and problem.num_classes > 1:
-        return 1e-3
-    return float(1 / (problem.num_classes * problem.sizes.min()))
 
 
 def _bracket(problem: WeightProblem) -> tuple[float, float, float]:

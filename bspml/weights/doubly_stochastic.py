@@ -132,16 +132,14 @@ def first_step_size(problem: WeightProblem, gamma: float | int | None) -> float:
         InputError: gamma >= 2/L_max, or not given where L_max = 0.
     """
     lipschitz = problem.lipschitz_max
-    if lipschitz == 0:
-        if gamma is None:
+    if gamma is None:
+        if lipschitz == 0:
             raise InputError(
                 "`gamma` must be given when the balance term is absent (balance = 0 or one class): "
                 "the curvature along a weight is 0, so Theorem 1 sets no scale. Try 1.0."
             )
-        return float(gamma)
-    if gamma is None:
         return 1 / lipschitz
-    if gamma >= 2 / lipschitz:
+    if lipschitz > 0 and gamma >= 2 / lipschitz:
         raise InputError(
             f"`gamma` must be below 2/L_max = {2 / lipschitz:g} (L_max = 2 balance / min N_c^2); "
             f"got {gamma:g}. Lower it, or leave it out for 1/L_max."
@@ -176,9 +174,7 @@ class StochasticRun:
     @property
     def weights(self) -> np.ndarray:
         """(N,) current weights in the caller's order."""
-        weights = np.empty_like(self._w)
-        weights[self.problem.class_sorted.order] = self._w
-        return weights
+        return self.problem.class_sorted.scatter(self._w)
 
     def run_pass(self, steps: int | None = None) -> None:
         """Do `steps` steps, N by default."""

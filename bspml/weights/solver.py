@@ -13,7 +13,7 @@ from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.weights.coordinate import minimise_by_coordinates
 from bspml.weights.doubly_stochastic import StochasticOptions, minimise_stochastically
-from bspml.weights.problem import Outcome, WeightProblem
+from bspml.weights.problem import WeightProblem
 
 METHODS = ("coordinate", "doubly-stochastic")
 
@@ -95,7 +95,6 @@ def solve_weights(
     max_sweeps = check_whole(max_sweeps, "max_sweeps")
     w = np.ones(problem.n) if start is None else problem.check_feasible(start, "start")
     check_options(method, options)
-    outcome: Outcome
     if method == "coordinate":
         outcome = minimise_by_coordinates(problem, w, tol, max_sweeps)
     else:

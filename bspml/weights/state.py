@@ -83,14 +83,12 @@ class SampleWeights(nn.Module):
         index = as_numbers(
             sample_index, "sample_index", "integers, (B,)", "Pass the data-set row of each sample."
         )
-        rows = check_sample_index(
-            index.reshape(-1) if index.ndim == 0 else index,
-            len(self),
-            None,
-            "sample_index",
-            self.weights.device,
-        )
+        rows = self._rows(index.reshape(-1) if index.ndim == 0 else index)
         return self.weights[rows].reshape(index.shape)
+
+    def _rows(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
+        """Checked data-set rows, (B,) int64 on the table's device."""
+        return check_sample_index(index, len(self), rows, name, self.weights.device)
 
     def extra_repr(self) -> str:
         """Sizes, for `print(loss)`."""
@@ -141,9 +139,7 @@ class SampleWeights(nn.Module):
                 "the batch's sample indices are missing. Pass `sample_index=` (data-set rows, "
                 "(B,)) to the call, or announce them with `weights.set_batch(sample_index)`."
             )
-        return check_sample_index(
-            sample_index, len(self), rows, "sample_index", self.weights.device
-        )
+        return self._rows(sample_index, rows)
 
     def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
         """Return the weights of a batch, (B,); raises as `index_for_batch` does.
@@ -194,9 +190,7 @@ class SampleWeights(nn.Module):
             >>> weights.weights.tolist()
             [0.5, 0.5, 0.0]
         """
-        rows = check_sample_index(
-            sample_index, len(self), None, "sample_index", self.weights.device
-        )
+        rows = self._rows(sample_index)
         values = _in_unit_interval(weights, "weights", len(rows), "row").to(self.weights)
         twice = rows.bincount(minlength=len(self)) > 1
         if twice.any():
@@ -311,9 +305,7 @@ def look_up(
         ref_sample_index = weights.ref_batch_index
     if ref_sample_index is None:
         return BatchWeights(anchors, None, index, None)
-    ref_index = check_sample_index(
-        ref_sample_index, len(weights), ref_rows, "ref_sample_index", weights.weights.device
-    )
+    ref_index = weights._rows(ref_sample_index, ref_rows, "ref_sample_index")
     references = _like(weights.weights[ref_index], like)
     return BatchWeights(anchors, references, index, to_device(ref_index, like.device))
 
@@ -342,12 +334,20 @@ def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:
     return values.clamp(0, 1)
 
 
-def check_weights(weights: Any) -> SampleWeights | None:
-    """Return `weights` if it is a table or None; a bare tensor would not follow its updates."""
+def check_weights(weights: Any, name: str = "weights") -> SampleWeights | None:
+    """Return `weights` if it is a table or None; a bare tensor would not follow its updates.
+
+    Args:
+        weights: what the user passed.
+        name: the caller's argument name, for the message.
+
+    Raises:
+        InputError: anything else.
+    """
     if weights is None or isinstance(weights, SampleWeights):
         return weights
     raise InputError(
-        f"`weights` must be a SampleWeights or None; got {type(weights).__name__}. "
+        f"`{name}` must be a SampleWeights or None; got {type(weights).__name__}. "
         "Make one with SampleWeights(labels) and set it with `.update(numbers)`."
     )
 

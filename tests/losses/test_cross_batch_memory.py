@@ -375,7 +375,7 @@ def test_the_order_among_ranks_does_not_depend_on_the_rank(monkeypatch):
     emb = torch.randn(6, 2, generator=torch.Generator().manual_seed(0))
     index = torch.tensor([5, 3, 3, 3, 9, 0])
     assert order_on_every_rank(emb, index).tolist() == list(range(6))  # alone: as they came
-    monkeypatch.setattr("bspml.losses.cross_batch_memory.is_distributed", lambda: True)
+    monkeypatch.setattr("bspml.distributed.group._started", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 3)
     whole = torch.arange(6).view(3, 2)
     for rank in range(3):

@@ -14,8 +14,19 @@ from bspml.losses.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.losses.similarity import is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import Mining, by_kernel, runs_pair_kernels
+from bspml.tensors.kernels.device import Mining, by_kernel, kernel, runs_pair_kernels
 from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
+
+
+def _counted(mask: str) -> property:
+    """The pairs of the last batch by the name of their mask; the parent sets their number to 0."""
+
+    def count(miner: Any) -> int:
+        """Pairs of the last batch, counted when asked for; waits for the device."""
+        last = getattr(miner, mask)
+        return int(last.sum()) if isinstance(last, Tensor) else last
+
+    return property(count, lambda miner, number: setattr(miner, mask, number))
 
 
 class BSPMLMiner(BaseMiner):
@@ -128,7 +139,7 @@ class BSPMLMiner(BaseMiner):
         """
         if batch.labels is not None and batch.ref_labels is not None and runs_pair_kernels(matrix):
             positive, negative = by_kernel(
-                lambda: mined_by_kernel(*self.kernel_arguments(batch, known, matrix)),
+                lambda: kernel("pairs.mined_masks")(*self.kernel_arguments(batch, known, matrix)),
                 lambda: self.mined_by_operations(batch, known, matrix),
             )
         else:
@@ -182,23 +193,8 @@ class BSPMLMiner(BaseMiner):
             return anchors, anchors
         return anchors, None if known.references is None else known.references > 0
 
-    @property
-    def num_pos_pairs(self) -> int:
-        """Positive pairs of the last batch, counted when asked for; waits for the device."""
-        return _count(self._last_positive)
-
-    @num_pos_pairs.setter
-    def num_pos_pairs(self, found: Tensor | int) -> None:
-        self._last_positive = found
-
-    @property
-    def num_neg_pairs(self) -> int:
-        """Negative pairs of the last batch, counted when asked for; waits for the device."""
-        return _count(self._last_negative)
-
-    @num_neg_pairs.setter
-    def num_neg_pairs(self, found: Tensor | int) -> None:
-        self._last_negative = found
+    num_pos_pairs = _counted("_last_positive")
+    num_neg_pairs = _counted("_last_negative")
 
     def get_default_distance(self) -> CosineSimilarity:
         """Cosine similarity, as in the paper."""
@@ -227,14 +223,3 @@ def keep_informative(
     easy_positive = closeness - epsilon >= hardest_negative
     easy_negative = closeness + epsilon <= hardest_positive
     return positive.gt(easy_positive), negative.gt(easy_negative)  # a > b: a and not b
-
-
-def mined_by_kernel(*arguments: Any) -> tuple[Tensor, Tensor]:
-    """Call `bspml.tensors.kernels.pairs.mined_masks`, which only a machine with Triton imports."""
-    from bspml.tensors.kernels.pairs import mined_masks
-
-    return mined_masks(*arguments)
-
-
-def _count(found: Tensor | int) -> int:
-    return int(found.sum()) if isinstance(found, Tensor) else found

@@ -132,6 +132,5 @@ def kind_of(loss: Any, entry: LossEntry) -> str | None:
         loss: the loss object.
         entry: its entry, from `entry_of`.
     """
-    if entry is CATALOGUE["TripletMarginLoss"] or entry is _HINGE:
-        return "softplus" if getattr(loss, "smooth_loss", False) else entry.kind
-    return entry.kind
+    smooth = entry is _HINGE and getattr(loss, "smooth_loss", False)
+    return "softplus" if smooth else entry.kind

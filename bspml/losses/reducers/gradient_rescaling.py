@@ -62,7 +62,8 @@ class GradientRescalingReducer(TransformReducer):
         self.beta, self.lam, self.g = check_emphasis(beta, lam, g)
         self.kind = check_choice(kind, "kind", KINDS)
         self.delta = check_number(delta, "delta", low=0.0, high=1.0, open_low=True)
-        self.peak = peak_weight(self.beta, self.lam, self.g) or 1.0
+        largest = self.beta * _largest_emphasis(self.lam)
+        self.peak = (math.exp(largest) if self.g == "exp" else largest) or 1.0
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
         """Rescaled losses (n,) and w (n,) of each term.
@@ -113,18 +114,6 @@ def check_emphasis(
             f"{given}it must be at most {_LARGEST_EXPONENT / exponent * beta:.4g}."
         )
     return beta, lam, g
-
-
-def peak_weight(beta: float, lam: float, g: str) -> float:
-    """The largest w(p) over p in [0, 1].
-
-    Args:
-        beta: size of the emphasis.
-        lam: its focus.
-        g: "exp" or "identity".
-    """
-    exponent = beta * _largest_emphasis(lam)
-    return math.exp(exponent) if g == "exp" else exponent
 
 
 def _largest_emphasis(lam: float) -> float:

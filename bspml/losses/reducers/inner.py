@@ -108,32 +108,30 @@ def make_plan(
     Raises:
         InputError: on the CPU: a reducer that is not linear in the losses it picks.
     """
-    plan = _plan(reducer, name, info, raw, embeddings, labels, active_only)
+
+    def call(losses: Tensor) -> Any:
+        return reducer({name: {**info, "losses": losses}}, embeddings, labels)
+
+    # The divisor counts the losses above 0; any other reducer counts all of them.
+    divides = isinstance(reducer, pml_reducers.DivisorReducer)
+    keep = raw > 0 if active_only and divides else None
+    plan = _plan(reducer, info, raw, keep, call)
     if raw.device.type != "cpu" or isinstance(reducer, pml_reducers.DoNothingReducer):
         return plan
     nothing = plan.keep is not None and not bool(plan.keep.any())
-    if isinstance(reducer, pml_reducers.DivisorReducer):
+    if divides:
         nothing = nothing or not bool(info["divisor"] != 0)
     return replace(plan, empty=nothing)
 
 
 def _plan(
     reducer: Any,
-    name: str,
     info: dict[str, Any],
     raw: Float[Tensor, " n"],
-    embeddings: Tensor,
-    labels: Any,
-    active_only: bool,
+    keep: Bool[Tensor, " n"] | None,
+    call: Callable[[Tensor], Any],
 ) -> Plan:
     kind = type(reducer)
-    # The divisor counts the losses above 0; any other reducer counts all of them.
-    divides = isinstance(reducer, pml_reducers.DivisorReducer)
-    keep = raw > 0 if active_only and divides else None
-
-    def call(losses: Tensor) -> Any:
-        return reducer({name: {**info, "losses": losses}}, embeddings, labels)
-
     if kind in (pml_reducers.ThresholdReducer, pml_reducers.AvgNonZeroReducer):
         keep = _within(raw, reducer.low, reducer.high)
         return Plan(keep, lambda losses: _mean(losses, keep))

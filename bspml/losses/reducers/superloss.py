@@ -66,8 +66,8 @@ class SuperLossReducer(TransformReducer):
         super().__init__(inner, installed, sample_weights)
         self.lam = check_number(lam, "lam", low=0.0, open_low=True)
         self.smoothing = check_choice(smoothing, "smoothing", SMOOTHINGS)
-        one = shared_tau or len(installed.sub_losses) == 1
-        names = (_SHARED,) if one else installed.sub_losses
+        sub_losses = installed.entry.sub_losses
+        names = (_SHARED,) if shared_tau or len(sub_losses) == 1 else sub_losses
         self.taus = nn.ModuleDict({name: RunningTau(tau, momentum) for name in names})
         self.smoothed = None
         if smoothing != "none":
@@ -130,10 +130,8 @@ class SuperLossReducer(TransformReducer):
 
     def _update_taus(self, terms: list[Term], like: Tensor) -> dict[str, Tensor]:
         """Every tau is updated once per batch, whatever it holds: other ranks wait for it."""
-        if _SHARED in self.taus:
-            return {_SHARED: self._update_tau(self.taus[_SHARED], terms, like)}
         return {
-            name: self._update_tau(tau, [t for t in terms if t.name == name], like)
+            name: self._update_tau(tau, [t for t in terms if name in (t.name, _SHARED)], like)
             for name, tau in self.taus.items()
         }
 

@@ -13,10 +13,10 @@ import math
 import torch
 from torch import nn
 
-from bspml.errors import InputError
-from bspml.losses.reducers.tau import over_all_ranks
+from bspml.distributed.rows import add_over_ranks
+from bspml.losses.reducers.tau import check_momentum
 from bspml.shapes import Float, Int, Tensor
-from bspml.tensors.checks import check_number, check_whole
+from bspml.tensors.checks import check_whole
 
 
 class KeyedAverage(nn.Module):
@@ -37,9 +37,7 @@ class KeyedAverage(nn.Module):
     def __init__(self, rows: int, momentum: float | int) -> None:
         super().__init__()
         self.joint_batches = False  # whether every rank already sees the batch of all
-        self.momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
-        if self.momentum == 1:
-            raise InputError("`momentum` must be in [0, 1); got 1, which would never learn.")
+        self.momentum = check_momentum(momentum)
         self.register_buffer("average", torch.zeros(check_whole(rows, "rows")))
         self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
 
@@ -62,7 +60,7 @@ class KeyedAverage(nn.Module):
         rows = keys.clamp(min=0)
         sums[0].index_add_(0, rows, torch.where(known, values, 0).double())
         sums[1].index_add_(0, rows, known.double())
-        total, count = sums if self.joint_batches else over_all_ranks(sums)
+        total, count = sums if self.joint_batches else add_over_ranks(sums)
         mean = total / count.clamp(min=1)  # (K,)
         counts = (count > 0) & torch.isfinite(mean)
         kept = self.momentum * self.seen.to(mean)  # (K,)

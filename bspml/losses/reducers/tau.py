@@ -15,13 +15,14 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from pytorch_metric_learning.utils.distributed import is_distributed
 from torch import nn
 
+from bspml.distributed.group import ranks
+from bspml.distributed.rows import add_over_ranks
 from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_number
-from bspml.tensors.kernels.device import by_kernel, runs_triton
+from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
 
 MODES = ("ema", "mean")
 
@@ -72,9 +73,7 @@ class RunningTau(nn.Module):
             raise InputError(f"`tau` must be a number, {' or '.join(MODES)}; got {tau!r}.")
         self.joint_batches = False
         self.mode = tau if isinstance(tau, str) else "constant"
-        self.momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
-        if self.momentum == 1:
-            raise InputError("`momentum` must be in [0, 1); got 1, which would never learn.")
+        self.momentum = check_momentum(momentum)
         constant = 0.0 if isinstance(tau, str) else check_number(tau, "tau")
         self.register_buffer("average", torch.tensor(constant, dtype=torch.float64))
         for name in ("total", "correction", "count"):
@@ -109,8 +108,8 @@ class RunningTau(nn.Module):
         if self.count.device != losses.device:
             self.to(losses.device)
         batch, number = self._sum_and_count(losses.detach(), weights)
-        if self.training and not self.joint_batches and several_ranks():
-            batch, number = over_all_ranks(_both(batch, number)), None
+        if self.training and not self.joint_batches and ranks() > 1:
+            batch, number = add_over_ranks(_both(batch, number)), None
         if runs_triton(batch, self.count):
             return by_kernel(self._step_in_one_launch, self._step, batch, number)
         return self._step(batch, number)
@@ -135,9 +134,7 @@ class RunningTau(nn.Module):
 
     def _step_in_one_launch(self, batch: Tensor, number: float | None) -> Tensor:
         """`_step` on CUDA."""
-        from bspml.tensors.kernels import tau_triton  # only where Triton is installed
-
-        return tau_triton.learn(
+        return kernel("tau_triton.learn")(
             batch,
             number,
             (self.average, self.total, self.correction, self.count),
@@ -179,13 +176,9 @@ def _both(batch: Tensor, number: float | None) -> Tensor:
     return batch if number is None else torch.stack([batch, torch.full_like(batch, number)])
 
 
-def several_ranks() -> bool:
-    """Whether there is another rank."""
-    return is_distributed() and torch.distributed.get_world_size() > 1
-
-
-def over_all_ranks(sums: Tensor) -> Tensor:
-    """The sums of every rank added up; unchanged without other ranks."""
-    if several_ranks():
-        torch.distributed.all_reduce(sums)
-    return sums
+def check_momentum(momentum: float | int) -> float:
+    """Return a share of the old average to keep, in [0, 1), or refuse it."""
+    momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
+    if momentum == 1:
+        raise InputError("`momentum` must be in [0, 1); got 1, which would never learn.")
+    return momentum

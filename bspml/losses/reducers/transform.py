@@ -19,13 +19,14 @@ the loss and not the weight, and multiplied in once.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from pytorch_metric_learning import reducers as pml_reducers
 
 from bspml.errors import InputError
+from bspml.losses.reducers.catalogue import LossEntry
 from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
 from bspml.losses.reducers.tables import KeyedAverage
 from bspml.shapes import Float, Int, Tensor
@@ -105,14 +106,12 @@ class Installed:
 
     Attributes:
         loss_name: for messages.
-        sub_losses: keys of the loss dictionary that hold data losses.
-        active_only: see `catalogue.LossEntry`.
+        entry: what the catalogue says of its class.
         carries_weights: the loss multiplies by the anchors' weights itself.
     """
 
     loss_name: str
-    sub_losses: tuple[str, ...] = ("loss",)
-    active_only: bool = False
+    entry: LossEntry = field(default_factory=LossEntry)
     carries_weights: bool = False
 
 
@@ -196,15 +195,10 @@ class TransformReducer(pml_reducers.MultipleReducers):
         self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any, call: Call
     ) -> list[Term]:
         present = {name: info for name, info in loss_dict.items() if self._is_data(name, info)}
-        if self.sample_weights is None:
-            return [self._term(n, i, embeddings, labels, None, call) for n, i in present.items()]
-        known = look_up(
-            self.sample_weights,
-            embeddings,
-            call.ref_rows,
-            call.sample_index,
-            call.ref_sample_index,
-        )
+        known = None
+        if self.sample_weights is not None:
+            rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
+            known = look_up(self.sample_weights, embeddings, *rows)
         return [self._term(n, i, embeddings, labels, known, call) for n, i in present.items()]
 
     def _is_data(self, name: str, info: dict[str, Any]) -> bool:
@@ -212,11 +206,11 @@ class TransformReducer(pml_reducers.MultipleReducers):
         losses = info["losses"]
         if not isinstance(losses, Tensor) or name.endswith("reg_loss"):
             return False
-        if name not in self.installed.sub_losses or info["reduction_type"] not in _REDUCTIONS:
+        if name not in self.installed.entry.sub_losses or info["reduction_type"] not in _REDUCTIONS:
             raise InputError(
                 f"`loss` ({self.installed.loss_name}) returned {name!r} as "
                 f"{info['reduction_type']!r}: it must be one value per element, pair or triplet "
-                f"under {' or '.join(map(repr, self.installed.sub_losses))}. "
+                f"under {' or '.join(map(repr, self.installed.entry.sub_losses))}. "
                 "A loss that is already reduced cannot be transformed."
             )
         return losses.numel() > 0
@@ -246,7 +240,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             raw,
             embeddings,
             labels,
-            self.installed.active_only,
+            self.installed.entry.active_only,
         )
         weights, keys = _of_rows(indices, known, call.ref_rows)
         if self.installed.carries_weights and weights is not None:
@@ -257,7 +251,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         return Term(name, info, raw, weights, indices, keys, plan)
 
     def _reducer_for(self, name: str) -> Any:
-        return reducer_for(self.inner, name, self.installed.sub_losses)
+        return reducer_for(self.inner, name, self.installed.entry.sub_losses)
 
     def _finish(self, term: Term, losses: Tensor, embeddings: Tensor) -> Any:
         if term.plan.empty:
@@ -276,13 +270,12 @@ class TransformReducer(pml_reducers.MultipleReducers):
             else:
                 value = self._reducer_for(name)({name: info}, embeddings, labels)
             parts.append(value.reshape(()))
-        if len(parts) == 1 and not isinstance(self.inner, pml_reducers.MultipleReducers):
+        reducer = self.inner if isinstance(self.inner, pml_reducers.MultipleReducers) else self
+        if len(parts) == 1 and reducer is self:
             return parts[0]
         dtype = max((p.dtype for p in parts), key=lambda d: torch.finfo(d).bits)
         stacked = torch.stack([p.to(dtype) for p in parts])
-        if isinstance(self.inner, pml_reducers.MultipleReducers):
-            return self.inner.sub_loss_reduction(stacked, embeddings, labels)
-        return self.sub_loss_reduction(stacked, embeddings, labels)
+        return reducer.sub_loss_reduction(stacked, embeddings, labels)
 
     # ------------------------------------------------------------------ confidences
 

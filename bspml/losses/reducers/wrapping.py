@@ -26,7 +26,7 @@ from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restor
 from bspml.losses.reducers.superloss import SuperLossReducer
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.tensors.arguments import refuse_outside
-from bspml.weights.state import SampleWeights
+from bspml.weights.state import SampleWeights, check_weights
 
 LossT = TypeVar("LossT")
 
@@ -247,11 +247,7 @@ def _wrap(
     sample_weights: Any,
 ) -> LossT:
     """Check every loss inside `loss`, then install on each."""
-    if sample_weights is not None and not isinstance(sample_weights, SampleWeights):
-        raise InputError(
-            f"`sample_weights` must be a SampleWeights or None; got "
-            f"{type(sample_weights).__name__}. Make one with SampleWeights(labels)."
-        )
+    check_weights(sample_weights, "sample_weights")
     found = list(dict.fromkeys(_inside(loss)))  # a loss may stand in a container twice
     entries = [_check(one, wrapper) for one in found]
     for one in found:
@@ -267,8 +263,7 @@ def _wrap(
     for one, reducer in zip(found, reducers, strict=True):
         reducer.train(one.training)
         one.reducer = reducer
-        knows_index = _carries_weights(one) or "BSPMLLoss" in _names(one)
-        watcher = _CallWatcher(reducer, knows_index, num_classes_of(one))
+        watcher = _CallWatcher(reducer, "BSPMLLoss" in _names(one), num_classes_of(one))
         one.register_forward_pre_hook(watcher, with_kwargs=True)
     return loss
 
@@ -347,9 +342,7 @@ def _weights_for(loss: Any, sample_weights: SampleWeights | None) -> SampleWeigh
 
 
 def _facts(loss: Any, entry: LossEntry) -> Installed:
-    return Installed(
-        type(loss).__name__, entry.sub_losses, entry.active_only, _carries_weights(loss)
-    )
+    return Installed(type(loss).__name__, entry, _carries_weights(loss))
 
 
 assert "BSPMLLoss" in CATALOGUE  # the name `_names` looks for

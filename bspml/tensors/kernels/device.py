@@ -11,6 +11,7 @@ Triton's interpreter, but have not yet run on a device.
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import os
 import warnings
@@ -61,6 +62,22 @@ def _usable() -> bool:
         wanted = os.environ.get(SWITCH) == "1"
         _state["usable"] = wanted and importlib.util.find_spec("triton") is not None
     return _state["usable"]
+
+
+def kernel(name: str) -> Callable[..., Any]:
+    """Return a function of a module of kernels, which is imported at the first call only.
+
+    Those modules need Triton; `by_kernel` is told where they do not import.
+
+    Args:
+        name: "module.function" within `bspml.tensors.kernels`.
+    """
+    module, function = name.split(".")
+
+    def launch(*args: Any) -> Any:
+        return getattr(importlib.import_module(f"{__package__}.{module}"), function)(*args)
+
+    return launch
 
 
 def by_kernel(

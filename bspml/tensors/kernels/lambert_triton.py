@@ -22,6 +22,7 @@ from bspml.shapes import Float, Tensor
 from bspml.tensors.kernels.lambert import BRANCH_POINT, HUGE, NEAR, SERIES, STEPS
 
 BLOCK = 256
+_SIZE = tl.constexpr(BLOCK)
 HIGH = tl.constexpr(BRANCH_POINT[torch.float64][0])  # -1/e
 _LOW = tl.constexpr(BRANCH_POINT[torch.float64][1])
 _NEAR, _HUGE, _STEPS = tl.constexpr(NEAR), tl.constexpr(HUGE), tl.constexpr(STEPS)
@@ -50,7 +51,6 @@ def principal_branch(
                 x.numel(),
                 BRANCH_POINT[x.dtype][0],
                 GIVEN=log_x is not None,
-                SIZE=BLOCK,
             )
     return w, one_plus_w
 
@@ -65,10 +65,9 @@ def _fill(
     n,
     lowest: tl.float64,
     GIVEN: tl.constexpr,
-    SIZE: tl.constexpr,
 ):
     """Write W(x) and 1 + W(x) of n numbers; `lowest` counts as -1/e.  GIVEN: log x is."""
-    at = tl.program_id(0).to(tl.int64) * SIZE + tl.arange(0, SIZE)
+    at = tl.program_id(0).to(tl.int64) * _SIZE + tl.arange(0, _SIZE)
     inside = at < n
     x = tl.load(x_ptr + at, mask=inside, other=0).to(tl.float64)
     if GIVEN:

@@ -20,7 +20,7 @@ from torch import Tensor
 from bspml.tensors.kernels.device import Mining
 
 _BLOCK = 1024
-_SMALLEST_NORM = 1e-12
+_SMALLEST = tl.constexpr(1e-12)  # norm
 _INFINITY = tl.constexpr(float("inf"))
 _NAN = tl.constexpr(float("nan"))
 
@@ -36,7 +36,7 @@ def unit_rows_norms(embeddings: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     x = torch.empty_like(embeddings)
     norm, divisor = embeddings.new_empty(2, rows, 1).unbind()
     with torch.cuda.device_of(embeddings):
-        _unit_rows[(rows,)](embeddings, x, norm, divisor, dim, _SMALLEST_NORM, *_cut(dim))
+        _unit_rows[(rows,)](embeddings, x, norm, divisor, dim, *_cut(dim))
     return x, norm, divisor
 
 
@@ -58,7 +58,7 @@ def turned(pull: Tensor, x: Tensor, norm: Tensor, divisor: Tensor) -> Tensor:
     rows, dim = pull.shape
     out = torch.empty_like(pull)
     with torch.cuda.device_of(pull):
-        _turned[(rows,)](pull, x, norm, divisor, out, dim, _SMALLEST_NORM, *_cut(dim))
+        _turned[(rows,)](pull, x, norm, divisor, out, dim, *_cut(dim))
     return out
 
 
@@ -149,7 +149,7 @@ def _or(given: Tensor | None, instead: Tensor) -> Tensor:
 
 @triton.jit
 @no_type_check
-def _unit_rows(e, x, norm, divisor, dim, smallest, block: tl.constexpr, parts: tl.constexpr):
+def _unit_rows(e, x, norm, divisor, dim, block: tl.constexpr, parts: tl.constexpr):
     row = tl.program_id(0)
     start = row.to(tl.int64) * dim
     each = tl.arange(0, block)
@@ -163,7 +163,7 @@ def _unit_rows(e, x, norm, divisor, dim, smallest, block: tl.constexpr, parts: t
         peaks = tl.where(tl.abs(values) > peaks, tl.abs(values), peaks)
     length = tl.sqrt(tl.sum(squares, 0))
     peak = tl.max(peaks, 0)
-    odd = ((length < smallest) | (length == _INFINITY)) & (peak > 0)
+    odd = ((length < _SMALLEST) | (length == _INFINITY)) & (peak > 0)
     scale = tl.where(odd, peak, 1.0)
     squares = tl.zeros((block,), tl.float32)
     for part in range(parts):
@@ -173,7 +173,7 @@ def _unit_rows(e, x, norm, divisor, dim, smallest, block: tl.constexpr, parts: t
         squares += values * values
     length = tl.sqrt(tl.sum(squares, 0))
     # Written so that a NaN stays one.
-    length = tl.where(length < smallest, smallest, length)
+    length = tl.where(length < _SMALLEST, _SMALLEST, length)
     for part in range(parts):
         first = part * block
         inside = first + each < dim
@@ -185,7 +185,7 @@ def _unit_rows(e, x, norm, divisor, dim, smallest, block: tl.constexpr, parts: t
 
 @triton.jit
 @no_type_check
-def _turned(pull, x, norm, divisor, out, dim, smallest, block: tl.constexpr, parts: tl.constexpr):
+def _turned(pull, x, norm, divisor, out, dim, block: tl.constexpr, parts: tl.constexpr):
     row = tl.program_id(0)
     start = row.to(tl.int64) * dim
     each = tl.arange(0, block)
@@ -197,9 +197,9 @@ def _turned(pull, x, norm, divisor, out, dim, smallest, block: tl.constexpr, par
         products += g * tl.load(x + start + first + each, mask=inside, other=0.0)
     length = tl.load(norm + row)
     scale = tl.load(divisor + row)
-    scale = tl.where(scale < smallest, smallest, scale)
+    scale = tl.where(scale < _SMALLEST, _SMALLEST, scale)
     # Rows shorter than the smallest norm were divided by that constant: no second term.
-    along = tl.where(length <= smallest, 0.0, tl.sum(products, 0))
+    along = tl.where(length <= _SMALLEST, 0.0, tl.sum(products, 0))
     for part in range(parts):
         first = part * block
         inside = first + each < dim

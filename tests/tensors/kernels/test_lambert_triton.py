@@ -34,7 +34,7 @@ def test_in_the_interpreter():
 def test_it_compiles_for_a_gpu_with_numbers_in_float64(pointer, tmp_path, monkeypatch):
     from bspml.tensors.kernels import lambert_triton
 
-    constants = {"GIVEN": False, "SIZE": 256}
+    constants = {"GIVEN": False}
     compiles(lambert_triton._fill, constants, pointer, tmp_path, monkeypatch)
 
 

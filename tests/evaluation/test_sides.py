@@ -1,0 +1,54 @@
+"""What queries and gallery must agree on, and how metrics become one flat table."""
+
+import math
+from dataclasses import dataclass
+
+import pytest
+import torch
+
+from bspml.errors import InputError
+from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
+
+
+def test_ks_are_sorted_and_named_once():
+    assert check_ks(3) == (3,)
+    assert check_ks([4, 1, 4]) == (1, 4)
+    with pytest.raises(InputError, match="`ks` must name at least one K"):
+        check_ks([])
+
+
+@pytest.mark.parametrize(
+    ("alone", "less"), [(True, r" \(the query itself not counted\)"), (False, "")]
+)
+def test_a_k_beyond_the_gallery_is_refused(alone, less):
+    check_reach((1, 5), 5, alone, "rows")
+    with pytest.raises(InputError, match=rf"the 5 nearest, but the gallery has 4 sets{less}\. Use"):
+        check_reach((1, 5), 4, alone, "sets")
+
+
+def test_rows_of_another_length_are_refused():
+    check_columns(torch.ones(2, 3), torch.ones(4, 3))
+    with pytest.raises(InputError, match="the queries' 3 columns; got 2"):
+        check_columns(torch.ones(2, 3), torch.ones(4, 2))
+
+
+def test_codes_are_those_of_the_union_of_both_sides():
+    ours, theirs = encode_jointly(["b", "c"], 2, ["a", "c", "b"], 3)
+    assert (ours.tolist(), theirs.tolist()) == ([1, 2], [0, 2, 1])
+
+
+def test_text_and_numbers_are_refused_by_the_name_of_the_argument():
+    with pytest.raises(InputError, match="`cameras` and `gallery_cameras` must be of one kind"):
+        encode_jointly(["1"], 1, [1], 1, "cameras")
+
+
+@dataclass
+class Metrics:
+    hits_at_k: dict
+    score: float
+    zero_rows: tuple = ()
+
+
+def test_metrics_become_one_table_for_json():
+    expected = {"hits_at_1": 0.5, "hits_at_2": 1.0, "score": None, "num_zero_rows": 2}
+    assert flat(Metrics({1: 0.5, 2: 1.0}, math.nan, (3, 4)), "hits_at_") == expected
