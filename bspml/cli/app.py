@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import inspect
 import io
 import sys
 import warnings
-from collections.abc import Sequence
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from functools import wraps
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 import typer
 
 from bspml import __version__
 from bspml.cli.exit_codes import INTERRUPTED, complain, exit_code, show_warning
+from bspml.cli.options import (
+    AuditOptions,
+    EvaluateOptions,
+    Json,
+    NoiseOptions,
+    Output,
+    Quiet,
+    TrainOptions,
+)
+
+Options = TypeVar("Options")
 
 app = typer.Typer(
     name="bspml",
@@ -27,16 +40,13 @@ data_app = typer.Typer(
 )
 app.add_typer(data_app, name="data")
 
-Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
-Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
-Workers = Annotated[int | None, typer.Option(help="Processes that load images.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-Output = Annotated[str | None, typer.Option("--output", "-o", help="File to write.")]
-
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: the arguments; None: those of this process.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names of files need not be text, nor the terminal UTF-8: what cannot be shown is
@@ -71,64 +81,42 @@ def _options(
     pass
 
 
+def taking(record: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Make the fields of a record the parameters of a command, which gets the record.
+
+    Example:
+        >>> list(inspect.signature(taking(NoiseOptions)(print)).parameters)[:2]
+        ['labels', 'kind']
+    """
+
+    def decorated(command: Callable[[Options], None]) -> Callable[..., None]:
+        @wraps(command)
+        def called(**values: Any) -> None:
+            command(record(**values))
+
+        called.__signature__ = inspect.signature(record, eval_str=True)  # type: ignore[attr-defined]
+        called.__annotations__ = get_type_hints(record, include_extras=True)
+        return called
+
+    return decorated
+
+
 @app.command()
-def train(
-    config: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[CONFIG.yaml] [key=value ...]",
-            help="Experiment file and settings over it; without any, the main job: glyphs with "
-            "30 % wrong labels, plain multi-similarity beside BSPML.",
-        ),
-    ] = None,
-    resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Go on with an interrupted run."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", help="Run folder to make [default: runs/NAME]."),
-    ] = None,
-    seed: Seed = None,
-    device: Device = None,
-    workers: Workers = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@taking(TrainOptions)
+def train(options: TrainOptions) -> None:
     """Train an embedding while noisy samples lose their weight."""
-    from bspml.cli.train import TrainOptions, run_train
+    from bspml.cli.train import run_train
 
-    common = {"seed": seed, "device": device, "workers": workers}
-    settings = [f"{key}={value}" for key, value in common.items() if value is not None]
-    run_train(TrainOptions(config or [], settings, resume, output, json, quiet))
+    run_train(options)
 
 
 @app.command()
-def evaluate(
-    what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")],
-    labels: Annotated[
-        str | None,
-        typer.Argument(help="Their labels (.npy, .npz, .csv, .parquet, .txt), if not inside."),
-    ] = None,
-    gallery: Annotated[
-        str | None,
-        typer.Option(help="Embeddings to search in; default: the queries without themselves."),
-    ] = None,
-    gallery_labels: Annotated[str | None, typer.Option(help="Labels of the gallery.")] = None,
-    ks: Annotated[
-        str | None,
-        typer.Option(help="The K of Recall@K; default: the run's own, of files 1,2,4,8,16,32."),
-    ] = None,
-    method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml",
-    seed: Seed = None,
-    device: Device = None,
-    json: Json = False,
-) -> None:
+@taking(EvaluateOptions)
+def evaluate(options: EvaluateOptions) -> None:
     """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""
-    from bspml.cli.evaluate import EvaluateOptions, run_evaluate
+    from bspml.cli.evaluate import run_evaluate
 
-    files = (labels, gallery, gallery_labels)
-    run_evaluate(EvaluateOptions(what, *files, ks, method, seed or 0, device, json))
+    run_evaluate(options)
 
 
 @app.command()
@@ -152,26 +140,12 @@ def embed(
 
 
 @app.command()
-def noise(
-    labels: Annotated[str, typer.Argument(help="File of labels.")],
-    kind: Annotated[str, typer.Option(help="Kind of noise.")] = "symmetric",
-    rate: Annotated[float, typer.Option(help="Share of labels to change.")] = 0.3,
-    per_class: Annotated[bool, typer.Option(help="The same share of every class.")] = False,
-    keep_original: Annotated[
-        bool, typer.Option("--keep-original", help="A drawn label may come out as it was.")
-    ] = False,
-    by_chance: Annotated[
-        bool, typer.Option("--by-chance", help="Draw each sample with probability RATE.")
-    ] = False,
-    output: Output = None,
-    seed: Seed = None,
-    json: Json = False,
-) -> None:
+@taking(NoiseOptions)
+def noise(options: NoiseOptions) -> None:
     """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
-    from bspml.cli.noise import NoiseOptions, run_noise
+    from bspml.cli.noise import run_noise
 
-    flags = (per_class, keep_original, by_chance)
-    run_noise(NoiseOptions(labels, kind, rate, *flags, output, seed or 0, json))
+    run_noise(options)
 
 
 @app.command()
@@ -186,66 +160,12 @@ def report(
 
 
 @app.command()
-def audit(
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="EMBEDDINGS",
-            help="Embeddings (.npy, .npz, .csv, .parquet), a folder of images with --backbone, a "
-            "run folder, or the folder of an earlier audit.",
-        ),
-    ],
-    labels: Annotated[
-        str | None,
-        typer.Argument(help="Labels (.npy, .npz, .csv, .parquet, .txt), if not in EMBEDDINGS."),
-    ] = None,
-    output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", help="Folder to write [default: NAME-audit]."),
-    ] = None,
-    apply: Annotated[
-        str | None,
-        typer.Option(metavar="DECISIONS.csv", help="Put the page's decisions into the labels."),
-    ] = None,
-    fail_above: Annotated[
-        float | None,
-        typer.Option(
-            metavar="RATE",
-            help="Exit with 3 if the best estimate is above this, with 2 if nothing can be judged.",
-        ),
-    ] = None,
-    images: Annotated[
-        str | None,
-        typer.Option(metavar="FOLDER", help="Images for the page; names are files in it."),
-    ] = None,
-    names: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="Names, and texts, of the samples (.txt, .csv, .npz)."),
-    ] = None,
-    backbone: Annotated[
-        str | None,
-        typer.Option(help="For images: efficientnet-lite0, torchvision:MODEL or timm:MODEL."),
-    ] = None,
-    weights: Annotated[
-        str | None,
-        typer.Option(metavar="FILE", help="State dict of a torchvision or timm backbone."),
-    ] = None,
-    seed: Seed = None,
-    device: Device = None,
-    workers: Workers = None,
-    json: Json = False,
-    quiet: Quiet = False,
-) -> None:
+@taking(AuditOptions)
+def audit(options: AuditOptions) -> None:
     """How many labels are wrong, which, and what they should be; needs no training."""
     from bspml.cli.audit import run_audit
-    from bspml.cli.audit_source import AuditOptions
 
-    run_audit(
-        AuditOptions(
-            what, labels, output, apply, fail_above, images, names, backbone, weights, seed,
-            device, workers, json, quiet,
-        )
-    )  # fmt: skip
+    run_audit(options)
 
 
 @data_app.command("check")

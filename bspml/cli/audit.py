@@ -14,8 +14,9 @@ from bspml.auditing import AuditReport, audit
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
 from bspml.auditing.pictures import check_pictures
-from bspml.cli.audit_source import AuditOptions, AuditSource, read_source
+from bspml.cli.audit_source import AuditSource, read_source
 from bspml.cli.exit_codes import EXCEEDED
+from bspml.cli.options import AuditOptions
 from bspml.cli.terminal import note, put
 from bspml.data.labels.decision_words import counts_of_decisions, note_on_new_classes
 from bspml.data.labels.decisions import (

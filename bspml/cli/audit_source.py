@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from bspml.cli.labels import labels_of
+from bspml.cli.options import AuditOptions
 from bspml.cli.terminal import note
 from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError, InputError
@@ -23,42 +24,7 @@ from bspml.networks.backbone import IMAGE_SIZE
 from bspml.tensors.checks import check_device
 from bspml.words import counted
 
-__all__ = ["AuditOptions", "AuditSource", "feature_network", "read_source"]
-
-
-@dataclass(frozen=True)
-class AuditOptions:
-    """The options of `bspml audit`, in its order; None where one was left out.
-
-    Attributes:
-        what: what to audit: file of embeddings, folder of images, of a run, or of an audit.
-        labels, names: files.
-        output: folder to write.
-        apply: file of decisions.
-        fail_above: noise rate in [0, 1].
-        images: folder of the page's images.
-        backbone, weights: what embeds a folder of images.
-    """
-
-    what: str
-    labels: str | None = None
-    output: str | None = None
-    apply: str | None = None
-    fail_above: float | None = None
-    images: str | None = None
-    names: str | None = None
-    backbone: str | None = None
-    weights: str | None = None
-    seed: int | None = None
-    device: str | None = None
-    workers: int | None = None
-    json: bool = False
-    quiet: bool = False
-
-    @property
-    def hushed(self) -> bool:
-        """Whether stderr shows no progress."""
-        return self.quiet or self.json
+__all__ = ["AuditSource", "feature_network", "read_source"]
 
 
 @dataclass(frozen=True)

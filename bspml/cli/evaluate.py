@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bspml.cli.labels import labels_of
+from bspml.cli.options import EvaluateOptions
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 from bspml.experiment.words import in_lines, seen_and_used, versions
 from bspml.files.tables import read_embeddings
 
 _FILES_KS = (1, 2, 4, 8, 16, 32)
-
-
-@dataclass(frozen=True)
-class EvaluateOptions:
-    """The options of `bspml evaluate`, in its order; None where one was left out."""
-
-    what: str
-    labels: str | None
-    gallery: str | None
-    gallery_labels: str | None
-    ks: str | None
-    method: str
-    seed: int
-    device: str | None
-    json: bool
 
 
 def run_evaluate(options: EvaluateOptions) -> None:
@@ -96,7 +81,8 @@ def _evaluated(
 ) -> RetrievalMetrics:
     """`evaluate`, whose messages about `ks` name the option of the command line."""
     try:
-        return evaluate(embeddings, labels, seed=options.seed, device=options.device, **searched)
+        seed = options.seed or 0
+        return evaluate(embeddings, labels, seed=seed, device=options.device, **searched)
     except InputError as err:
         text = str(err)
         if not text.startswith("`ks`"):

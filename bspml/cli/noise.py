@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
+from bspml.cli.options import NoiseOptions
 from bspml.data import noise
 from bspml.errors import InputError
 from bspml.files.tables import read_labels, write_labels
@@ -27,21 +27,6 @@ _READ_BY = {
 }
 
 
-@dataclass(frozen=True)
-class NoiseOptions:
-    """The options of `bspml noise`, in its order; `labels` and `output` are files."""
-
-    labels: str
-    kind: str
-    rate: float
-    per_class: bool
-    keep_original: bool
-    by_chance: bool
-    output: str | None
-    seed: int
-    json: bool
-
-
 def run_noise(options: NoiseOptions) -> None:
     """Write index, label, true_label, is_noisy as CSV; as .npz with the matrix."""
     kind, rate = options.kind, options.rate
@@ -58,7 +43,7 @@ def run_noise(options: NoiseOptions) -> None:
         if on:
             settings[name] = value
     true_labels = read_labels(options.labels)
-    noisy = KINDS[kind](true_labels, rate, seed=options.seed, **settings)
+    noisy = KINDS[kind](true_labels, rate, seed=options.seed or 0, **settings)
     path = Path(options.output or f"{Path(options.labels).stem}-{kind}-{rate:g}.csv")
     if path.suffix.lower() == ".npz":
         noisy.save(path)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bspml.cli.exit_codes import InterruptedRun
+from bspml.cli.options import TrainOptions
 from bspml.cli.terminal import ClassifierTerminal, Terminal
 from bspml.distributed import from_main, is_main, joined
 from bspml.errors import ConfigError
@@ -20,26 +19,6 @@ from bspml.experiment.run import experiment_of
 from bspml.files.run import RunFolder
 from bspml.report.tables import format_table
 from bspml.tensors.checks import check_device
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """The options of `bspml train`.
-
-    Attributes:
-        arguments: a configuration file, and `key=value` settings over it.
-        settings: `key=value` texts of the options that stand for a setting (--seed, ...).
-        resume: the run folder to go on with, or None.
-        output: the run folder to make, or None for runs/NAME.
-        json, quiet: what to print.
-    """
-
-    arguments: Sequence[str]
-    settings: Sequence[str]
-    resume: str | None
-    output: str | None
-    json: bool
-    quiet: bool
 
 
 def run_train(options: TrainOptions) -> None:
@@ -52,7 +31,7 @@ def _run(options: TrainOptions) -> None:
     """On every rank; the first one prints and writes."""
     resume = options.resume
     if resume is not None:
-        if options.arguments or options.settings or options.output is not None:
+        if options.config or options.settings or options.output is not None:
             raise ConfigError(
                 "--resume goes on with the run's own configuration; drop the other arguments, or "
                 "start a new run without --resume."
@@ -90,12 +69,13 @@ def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:
 
 
 def _read_arguments(options: TrainOptions) -> Config | ClassificationConfig:
-    files = [a for a in options.arguments if "=" not in a or Path(a).is_file()]
+    arguments = options.config or []
+    files = [a for a in arguments if "=" not in a or Path(a).is_file()]
     if len(files) > 1:
         raise ConfigError(
             f"one configuration file at most; got {', '.join(files)}. Settings are key=value."
         )
-    overrides = [a for a in options.arguments if a not in files]
+    overrides = [a for a in arguments if a not in files]
     return load_experiment(files[0] if files else None, [*overrides, *options.settings])
 
 

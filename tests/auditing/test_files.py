@@ -124,7 +124,9 @@ def test_arrays_of_another_make_are_one_line(hostile_report, tmp_path, name, val
     with np.load(tmp_path / "audit.npz") as archive:
         arrays = {key: archive[key] for key in archive.files if key != name or value is not None}
     np.savez(tmp_path / "audit.npz", **arrays | ({name: value} if value is not None else {}))
-    with pytest.raises(RunError, match=rf"audit\.npz: cannot be read as the arrays of an audit \(.*{message}"):
+    with pytest.raises(
+        RunError, match=rf"audit\.npz: cannot be read as the arrays of an audit \(.*{message}"
+    ):
         AuditReport.load(tmp_path)
 
 

@@ -18,7 +18,8 @@ from PIL import Image
 
 import bspml
 from bspml.cli import main
-from bspml.cli.audit_source import AuditOptions, read_source
+from bspml.cli.audit_source import read_source
+from bspml.cli.options import AuditOptions
 from bspml.errors import InputError
 from bspml.networks import feature_network
 from helpers.commands import run as run_command

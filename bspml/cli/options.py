@@ -1,0 +1,154 @@
+"""The options of the commands with most of them: names, types and help, once for all.
+
+Typer reads the records as the signature of a command, which gets one of them filled in; see
+`bspml.cli.app.taking`.  Nothing here imports torch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import typer
+
+Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
+Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
+Workers = Annotated[int | None, typer.Option(help="Processes that load images.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
+Output = Annotated[str | None, typer.Option("--output", "-o", help="File to write.")]
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """The options of `bspml train`, in its order; None where one was left out."""
+
+    config: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[CONFIG.yaml] [key=value ...]",
+            help="Experiment file and settings over it; without any, the main job: glyphs with "
+            "30 % wrong labels, plain multi-similarity beside BSPML.",
+        ),
+    ] = None
+    resume: Annotated[
+        str | None,
+        typer.Option(metavar="RUN", help="Go on with an interrupted run."),
+    ] = None
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Run folder to make [default: runs/NAME]."),
+    ] = None
+    seed: Seed = None
+    device: Device = None
+    workers: Workers = None
+    json: Json = False
+    quiet: Quiet = False
+
+    @property
+    def settings(self) -> list[str]:
+        """The options that stand for a setting, as `key=value` texts."""
+        common = {"seed": self.seed, "device": self.device, "workers": self.workers}
+        return [f"{key}={value}" for key, value in common.items() if value is not None]
+
+
+@dataclass(frozen=True)
+class EvaluateOptions:
+    """The options of `bspml evaluate`, in its order; None where one was left out."""
+
+    what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")]
+    labels: Annotated[
+        str | None,
+        typer.Argument(help="Their labels (.npy, .npz, .csv, .parquet, .txt), if not inside."),
+    ] = None
+    gallery: Annotated[
+        str | None,
+        typer.Option(help="Embeddings to search in; default: the queries without themselves."),
+    ] = None
+    gallery_labels: Annotated[str | None, typer.Option(help="Labels of the gallery.")] = None
+    ks: Annotated[
+        str | None,
+        typer.Option(help="The K of Recall@K; default: the run's own, of files 1,2,4,8,16,32."),
+    ] = None
+    method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml"
+    seed: Seed = None
+    device: Device = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class NoiseOptions:
+    """The options of `bspml noise`, in its order; None where one was left out."""
+
+    labels: Annotated[str, typer.Argument(help="File of labels.")]
+    kind: Annotated[str, typer.Option(help="Kind of noise.")] = "symmetric"
+    rate: Annotated[float, typer.Option(help="Share of labels to change.")] = 0.3
+    per_class: Annotated[bool, typer.Option(help="The same share of every class.")] = False
+    keep_original: Annotated[
+        bool, typer.Option("--keep-original", help="A drawn label may come out as it was.")
+    ] = False
+    by_chance: Annotated[
+        bool, typer.Option("--by-chance", help="Draw each sample with probability RATE.")
+    ] = False
+    output: Output = None
+    seed: Seed = None
+    json: Json = False
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """The options of `bspml audit`, in its order; None where one was left out."""
+
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="EMBEDDINGS",
+            help="Embeddings (.npy, .npz, .csv, .parquet), a folder of images with --backbone, a "
+            "run folder, or the folder of an earlier audit.",
+        ),
+    ]
+    labels: Annotated[
+        str | None,
+        typer.Argument(help="Labels (.npy, .npz, .csv, .parquet, .txt), if not in EMBEDDINGS."),
+    ] = None
+    output: Annotated[
+        str | None,
+        typer.Option("--output", "-o", help="Folder to write [default: NAME-audit]."),
+    ] = None
+    apply: Annotated[
+        str | None,
+        typer.Option(metavar="DECISIONS.csv", help="Put the page's decisions into the labels."),
+    ] = None
+    fail_above: Annotated[
+        float | None,
+        typer.Option(
+            metavar="RATE",
+            help="Exit with 3 if the best estimate is above this, with 2 if nothing can be judged.",
+        ),
+    ] = None
+    images: Annotated[
+        str | None,
+        typer.Option(metavar="FOLDER", help="Images for the page; names are files in it."),
+    ] = None
+    names: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="Names, and texts, of the samples (.txt, .csv, .npz)."),
+    ] = None
+    backbone: Annotated[
+        str | None,
+        typer.Option(help="For images: efficientnet-lite0, torchvision:MODEL or timm:MODEL."),
+    ] = None
+    weights: Annotated[
+        str | None,
+        typer.Option(metavar="FILE", help="State dict of a torchvision or timm backbone."),
+    ] = None
+    seed: Seed = None
+    device: Device = None
+    workers: Workers = None
+    json: Json = False
+    quiet: Quiet = False
+
+    @property
+    def hushed(self) -> bool:
+        """Whether stderr shows no progress."""
+        return self.quiet or self.json
