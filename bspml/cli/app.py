@@ -8,7 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import wraps
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -23,8 +23,6 @@ from bspml.cli.options import (
     Quiet,
     TrainOptions,
 )
-
-Options = TypeVar("Options")
 
 app = typer.Typer(
     name="bspml",
@@ -81,31 +79,26 @@ def _options(
     pass
 
 
-def taking(record: type[Options]) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
-    """Make the fields of a record the parameters of a command, which gets the record.
-
-    Args:
-        record: a dataclass whose annotations are those of a typer command.
+def taking(command: Callable[[Any], None]) -> Callable[..., None]:
+    """Make the fields of the record that a command takes, its `options`, its parameters.
 
     Example:
-        >>> list(inspect.signature(taking(NoiseOptions)(print)).parameters)[:2]
+        >>> list(inspect.signature(noise).parameters)[:2]
         ['labels', 'kind']
     """
+    record = get_type_hints(command)["options"]
 
-    def decorated(command: Callable[[Options], None]) -> Callable[..., None]:
-        @wraps(command)
-        def called(**values: Any) -> None:
-            command(record(**values))
+    @wraps(command)
+    def called(**values: Any) -> None:
+        command(record(**values))
 
-        called.__signature__ = inspect.signature(record, eval_str=True)  # type: ignore[attr-defined]
-        called.__annotations__ = get_type_hints(record, include_extras=True)
-        return called
-
-    return decorated
+    called.__signature__ = inspect.signature(record, eval_str=True)  # type: ignore[attr-defined]
+    called.__annotations__ = get_type_hints(record, include_extras=True)
+    return called
 
 
 @app.command()
-@taking(TrainOptions)
+@taking
 def train(options: TrainOptions) -> None:
     """Train an embedding while noisy samples lose their weight."""
     from bspml.cli.train import run_train
@@ -114,7 +107,7 @@ def train(options: TrainOptions) -> None:
 
 
 @app.command()
-@taking(EvaluateOptions)
+@taking
 def evaluate(options: EvaluateOptions) -> None:
     """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""
     from bspml.cli.evaluate import run_evaluate
@@ -143,7 +136,7 @@ def embed(
 
 
 @app.command()
-@taking(NoiseOptions)
+@taking
 def noise(options: NoiseOptions) -> None:
     """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
     from bspml.cli.noise import run_noise
@@ -163,7 +156,7 @@ def report(
 
 
 @app.command()
-@taking(AuditOptions)
+@taking
 def audit(options: AuditOptions) -> None:
     """How many labels are wrong, which, and what they should be; needs no training."""
     from bspml.cli.audit import run_audit

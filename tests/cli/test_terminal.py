@@ -1,6 +1,7 @@
 """What the commands print of a training."""
 
 import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -43,7 +44,7 @@ def test_a_line_of_a_classification_opens_with_its_task(capsys):
         name="mine", task="classification", seed=3,
         data=SimpleNamespace(name="cifar10"), noise=SimpleNamespace(labels_file=None, kind="none"),
     )  # fmt: skip
-    ClassifierTerminal(quiet=False).begin(config, RunFolder("runs/mine"))
+    ClassifierTerminal(quiet=False).begin(config, RunFolder(Path("runs/mine")))
     said = "mine: classification of cifar10, labels as they are, seed 3; runs/mine\n"
     assert capsys.readouterr().err == said
 
