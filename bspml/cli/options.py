@@ -152,3 +152,18 @@ class AuditOptions:
     def hushed(self) -> bool:
         """Whether stderr shows no progress."""
         return self.quiet or self.json
+
+
+def flags_of(options: EvaluateOptions | AuditOptions, *names: str) -> list[str]:
+    """Return how the command line calls those of the options that it was given.
+
+    Args:
+        options: of a command.
+        names: their fields; 0 counts as left out.
+
+    Example:
+        >>> flags_of(AuditOptions("x.npy", "y.npy", workers=2), "labels", "workers", "seed")
+        ['LABELS', '--workers']
+    """
+    used = [name for name in names if getattr(options, name) not in (None, 0)]
+    return ["LABELS" if name == "labels" else f"--{name.replace('_', '-')}" for name in used]
