@@ -25,33 +25,102 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from data_folders import data_folder
+from pydantic import Field, model_validator
 
 from bspml import methods
 from bspml.data.labels.noise_lists import nominal_rate
 from bspml.errors import ConfigError, InputError
 from bspml.experiment.config import Config
+from bspml.experiment.config.common import RunName, Seed, one_of
 from bspml.experiment.config.names import OWN_DATA
-from bspml.experiment.config.reading import config_from_mapping, parse_yaml
+from bspml.experiment.config.reading import config_from_mapping, read_tree, validated
+from bspml.trainers.settings import Fraction, Section
 
 UNTRAINED = "untrained"
 TABLES = ("table1", "table2", "varied", "choice")
 
-_KEYS = ("name", "seeds", "common", "datasets", "methods", "noise", "vary", "untrained", "tables")
-_DATASET_KEYS = ("title", "root", "config", "chosen_by")
-_METHOD_KEYS = ("name", "hyperparameters", "config", "vary")
-_NOISE_KEYS = ("kind", "rates", "per_class", "list_file")
 # What a result does not depend on, or by rounding only: it may change without a new run.
 _NOT_LEARNED = (
     ("name",), ("device",), ("workers",), ("threads",), ("data", "root"), ("data", "cache"),
     ("data", "features_weights"), ("training", "checkpoint_every"),
 )  # fmt: skip
+
+
+Tree = dict[Any, Any]  # part of an experiment, checked with the cell
+NotEmpty = Field(min_length=1, strict=False)
+Values = Annotated[tuple[Any, ...], NotEmpty]
+Listed = Field((), strict=False)  # YAML has lists, the models tuples
+
+
+class GridSection(Section):
+    """A part of a grid file; a key without a value is at its default."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_empty(cls, tree: Any) -> Any:
+        if not isinstance(tree, Mapping):
+            return tree
+        return {key: value for key, value in tree.items() if value is not None}
+
+
+class DatasetEntry(GridSection):
+    """A data set, and the settings of its cells."""
+
+    title: str | None = None
+    root: str | None = None
+    config: Tree = Field({})
+    chosen_by: str | None = None
+
+
+class MethodEntry(GridSection):
+    """A method of bspml.methods; its name alone is an entry too."""
+
+    name: str
+    hyperparameters: Tree = Field({})
+    config: Tree = Field({})
+    vary: dict[str, Values] = Field({})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _name_alone(cls, tree: Any) -> Any:
+        return {"name": tree} if isinstance(tree, str) else tree
+
+
+class NoiseEntry(GridSection):
+    """A kind of noise at every rate."""
+
+    kind: str
+    rates: Annotated[tuple[Fraction, ...], NotEmpty] = (0,)
+    per_class: bool = False
+    list_file: str | None = None
+
+    def sections(self) -> Iterator[Tree]:
+        """Yield the section `noise` of an experiment for each rate."""
+        for rate in self.rates:
+            if rate:
+                yield {**self.model_dump(exclude={"rates"}, exclude_unset=True), "rate": rate}
+            else:  # no noise is no noise, of whatever kind
+                yield {"kind": "none", **self.model_dump(include={"list_file"}, exclude_unset=True)}
+
+
+class GridFile(GridSection):
+    """A grid file as it is written."""
+
+    name: RunName
+    seeds: tuple[Seed, ...] = Listed
+    common: Tree = Field({})
+    datasets: Annotated[dict[RunName, DatasetEntry], Field(min_length=1)]
+    methods: tuple[MethodEntry, ...] = Listed
+    noise: tuple[NoiseEntry, ...] = Listed
+    vary: dict[str, Values] = Field({})
+    untrained: bool = False
+    tables: tuple[Annotated[str, one_of(*TABLES)], ...] = Listed
 
 
 @dataclass(frozen=True)
@@ -139,177 +208,77 @@ def read_grid(
     Raises:
         ConfigError: keys or values that are no grid's, or no experiment's; names the file.
     """
-    try:
-        tree = parse_yaml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as err:
-        raise ConfigError(f"{path}: cannot be read ({err})") from None
-    return expand(tree, str(path), root, overrides)
+    return expand(read_tree(path), str(path), root, overrides)
 
 
 def expand(
     tree: Any, source: str, root: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Grid:
     """The grid that the tree of a grid file stands for; see `read_grid`."""
-    _check_tree(tree, source)
-    tables = tuple(tree.get("tables") or ())
-    found: dict[str, Cell] = {}
-    for cell in _cells(tree, source, root, overrides or {}):
-        found.setdefault(cell.name, cell)
-    chosen = {
-        key: entry["chosen_by"] for key, entry in tree["datasets"].items() if "chosen_by" in entry
-    }
-    return Grid(str(tree["name"]), tuple(found.values()), tables, chosen)
+    file = validated(GridFile, tree, source)
+    cells: dict[str, Cell] = {}
+    for cell in _cells(file, source, root, overrides or {}):
+        cells.setdefault(cell.name, cell)
+    chosen = {key: entry.chosen_by for key, entry in file.datasets.items() if entry.chosen_by}
+    return Grid(file.name, tuple(cells.values()), file.tables, chosen)
 
 
 def _cells(
-    tree: Mapping[str, Any], source: str, root: Path | None, overrides: Mapping[str, Any]
+    file: GridFile, source: str, root: Path | None, overrides: Mapping[str, Any]
 ) -> Iterator[Cell]:
-    noises = [n for entry in tree.get("noise") or [{"kind": "none"}] for n in _noise(entry, source)]
-    entries = [_method(entry, source) for entry in tree.get("methods") or ()]
-    axes = _combinations(tree.get("vary") or {})
-    seeds = tree.get("seeds") or [0]
-    for key, dataset in tree["datasets"].items():
-        start = _merged(tree.get("common") or {}, dataset.get("config") or {})
-        if dataset.get("root") is not None and root is not None:
-            start = _merged(start, {"data": {"root": str(data_folder(root, dataset["root"]))}})
-        for dotted, value in overrides.items():
-            start = _merged(start, _nested(dotted, value))
-        title = str(dataset.get("title", key))
-
-        def cell(method: str, noise: Any, seed: int, settings: Any, varied: Any) -> Cell:
-            kind, rate = _said(noise)
-            trained = "multi-similarity" if method == UNTRAINED else method  # any: it is not read
-            whole = _merged(
-                settings, {"seed": seed, "noise": noise, "training": {"methods": [trained]}}
-            )
-            if method != UNTRAINED and noise == {"kind": "none"} and _is_own(whole):
-                # A benchmark takes the labels of a table for right, which a person's need not be.
-                whole["noise"] = {"kind": "symmetric", "rate": 0.0}
-            # Common hyper-parameters of other methods are for other cells.
-            hyper = whole.get("hyperparameters") or {}
-            whole["hyperparameters"] = {k: v for k, v in hyper.items() if k == method}
-            config = _config(whole, f"{source}: {key}, {method}")  # noqa: B023  # called at once
-            return Cell(key, title, method, kind, rate, seed, config, varied)  # noqa: B023
-
-        if tree.get("untrained"):
-            yield cell(UNTRAINED, {"kind": "none"}, seeds[0], start, {})
-        for noise, seed, entry, axis in itertools.product(noises, seeds, entries, axes):
-            for own in _combinations(entry.get("vary") or {}):
-                name = entry["name"]
-                hyper = {**(entry.get("hyperparameters") or {}), **own}
-                settings = _merged(start, entry.get("config") or {})
-                if hyper:
-                    settings = _merged(settings, {"hyperparameters": {name: hyper}})
-                for dotted, value in axis.items():
-                    settings = _merged(settings, _nested(dotted, value))
-                varied = {f"hyperparameters.{name}.{k}": v for k, v in own.items()}
-                yield cell(name, noise, seed, settings, {**axis, **varied})
+    noises = [noise for entry in file.noise for noise in entry.sections()] or [{"kind": "none"}]
+    axes = _combinations(file.vary)
+    seeds = file.seeds or (0,)
+    for key, dataset in file.datasets.items():
+        start = _merged(file.common, dataset.config)
+        if dataset.root is not None and root is not None:
+            start = _merged(start, {"data": {"root": str(data_folder(root, dataset.root))}})
+        start = _with_dotted(start, overrides)
+        where, title = f"{source}: {key}", dataset.title or key
+        if file.untrained:
+            # Any method: it is not read.
+            clean = {"kind": "none"}
+            config = _config(start, "multi-similarity", clean, seeds[0], f"{where}, {UNTRAINED}")
+            yield Cell(key, title, UNTRAINED, "none", 0.0, seeds[0], config)
+        for noise, seed, entry, axis in itertools.product(noises, seeds, file.methods, axes):
+            for own in _combinations(entry.vary):
+                name = entry.name
+                hyper = {name: {**entry.hyperparameters, **own}}
+                settings = _merged(_merged(start, entry.config), {"hyperparameters": hyper})
+                settings = _with_dotted(settings, axis)
+                varied = {**axis, **{f"hyperparameters.{name}.{k}": v for k, v in own.items()}}
+                # A benchmark takes the labels of a table for right, which a user's need not be.
+                own_data = (settings.get("data") or {}).get("name") in OWN_DATA
+                right = own_data and noise == {"kind": "none"}
+                planted = {"kind": "symmetric", "rate": 0.0} if right else noise
+                config = _config(settings, name, planted, seed, f"{where}, {name}")
+                yield Cell(key, title, name, *_noise_in_words(noise), seed, config, varied)
 
 
-def _is_own(tree: Mapping[str, Any]) -> bool:
-    return (tree.get("data") or {}).get("name") in OWN_DATA
-
-
-def _said(noise: Mapping[str, Any]) -> tuple[str, float]:
+def _noise_in_words(noise: Mapping[str, Any]) -> tuple[str, float]:
     """What a table calls the noise, and its rate: of a list, the one in its name, or 0."""
     if noise.get("list_file") is None:
-        return noise["kind"], float(noise.get("rate", 0.0))
-    file = Path(str(noise["list_file"])).name
+        return noise["kind"], noise.get("rate", 0.0)
+    file = Path(noise["list_file"]).name
     return f"list {file.split('.csv')[0]}", nominal_rate(file) or 0.0
 
 
-def _config(tree: Mapping[str, Any], source: str) -> Config:
-    config = config_from_mapping({**tree, "name": "cell"}, source)
-    for method in config.training.methods:
-        try:
-            methods.check_method(method, config.hyperparameters.get(method))
-        except InputError as err:
-            raise ConfigError(f"{source}: {err}") from None
+def _config(tree: Tree, method: str, noise: Tree, seed: int, source: str) -> Config:
+    """The experiment of one cell; `source` stands before what is wrong with it."""
+    cell = {"name": "cell", "seed": seed, "noise": noise, "training": {"methods": [method]}}
+    whole = _merged(tree, cell)
+    # Common hyper-parameters of other methods are for other cells.
+    hyper = (whole.get("hyperparameters") or {}).get(method)
+    whole["hyperparameters"] = {method: hyper} if hyper else {}
+    config = config_from_mapping(whole, source)
+    try:
+        methods.check_method(method, config.hyperparameters.get(method))
+    except InputError as err:
+        raise ConfigError(f"{source}: {err}") from None
     return config
 
 
-def _noise(entry: Any, source: str) -> Iterator[dict[str, Any]]:
-    _check_keys(entry, _NOISE_KEYS, source, "an entry of `noise`")
-    rest = {key: value for key, value in entry.items() if key != "rates"}
-    if not isinstance(entry.get("kind"), str):
-        raise ConfigError(f"{source}: an entry of `noise` needs `kind`, in a word")
-    rates = entry.get("rates", [None])
-    if "rates" in entry:
-        _check_kind(rates, list, source, "`rates`", empty=False)
-    for rate in rates:
-        number = isinstance(rate, int | float) and not isinstance(rate, bool)
-        if rate is not None and not (number and 0 <= rate <= 1):
-            raise ConfigError(f"{source}: `rates` must be in [0, 1]; got {rate!r:.40}")
-        if not rate:  # no noise is no noise, of whatever kind
-            yield {"kind": "none", **{k: v for k, v in rest.items() if k == "list_file"}}
-        else:
-            yield {**rest, "rate": rate}
-
-
-def _method(entry: Any, source: str) -> dict[str, Any]:
-    if isinstance(entry, str):
-        return {"name": entry}
-    _check_keys(entry, _METHOD_KEYS, source, "an entry of `methods`")
-    if not isinstance(entry.get("name"), str):
-        raise ConfigError(f"{source}: an entry of `methods` needs `name`, in a word")
-    for key in ("hyperparameters", "config"):
-        _check_kind(entry.get(key), Mapping, source, f"`{key}` of {entry['name']}")
-    _check_axes(entry.get("vary"), source, f"`vary` of {entry['name']}")
-    return dict(entry)
-
-
-def _check_tree(tree: Any, source: str) -> None:
-    """Keys and kinds of a grid file, down to what the configuration of a cell checks."""
-    _check_keys(tree, _KEYS, source, "the grid")
-    for key in ("name", "datasets"):
-        if not tree.get(key):
-            raise ConfigError(f"{source}: a grid needs `{key}`")
-    _check_name(tree["name"], source, "`name`")
-    _check_kind(tree.get("common"), Mapping, source, "`common`")
-    for key in ("seeds", "methods", "noise", "tables"):
-        _check_kind(tree.get(key), list, source, f"`{key}`")
-    for seed in tree.get("seeds") or ():
-        if not isinstance(seed, int) or isinstance(seed, bool):
-            raise ConfigError(f"{source}: `seeds` must be whole numbers; got {seed!r:.40}")
-    _check_axes(tree.get("vary"), source, "`vary`")
-    for table in tree.get("tables") or ():
-        if table not in TABLES:
-            raise ConfigError(f"{source}: `tables` has {table!r}; there are {', '.join(TABLES)}")
-    _check_kind(tree["datasets"], Mapping, source, "`datasets`")
-    for key, entry in tree["datasets"].items():
-        _check_name(key, source, "a key of `datasets`")
-        _check_keys(entry, _DATASET_KEYS, source, f"`datasets.{key}`")
-        _check_kind(entry.get("config"), Mapping, source, f"`datasets.{key}.config`")
-        for word in ("title", "root", "chosen_by"):
-            _check_kind(entry.get(word), str, source, f"`datasets.{key}.{word}`")
-
-
-def _check_name(name: Any, source: str, what: str) -> None:
-    """Files and folders are called after it."""
-    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.+-]{0,60}", name):
-        raise ConfigError(
-            f"{source}: {what} must be letters, digits and _ . + -, since files are called after "
-            f"it; got {name!r:.40}"
-        )
-
-
-def _check_kind(value: Any, kind: Any, source: str, what: str, empty: bool = True) -> None:
-    """Refuse what is there and of another kind; None is not there."""
-    if value is None and empty:
-        return
-    if not isinstance(value, kind) or not (empty or value):
-        words = {list: "a list", str: "a text", Mapping: "`key: value` lines"}[kind]
-        raise ConfigError(f"{source}: {what} must be {words}; got {value!r:.40}")
-
-
-def _check_axes(axes: Any, source: str, what: str) -> None:
-    _check_kind(axes, Mapping, source, what)
-    for key, values in (axes or {}).items():
-        _check_kind(key, str, source, f"a key of {what}")
-        _check_kind(values, list, source, f"{what}, {key},", empty=False)
-
-
-def _combinations(axes: Mapping[str, list[Any]]) -> list[dict[str, Any]]:
+def _combinations(axes: Mapping[str, tuple[Any, ...]]) -> list[dict[str, Any]]:
     """Every choice of a value for each key; one empty choice where there are no keys."""
     return [dict(zip(axes, values, strict=True)) for values in itertools.product(*axes.values())]
 
@@ -325,16 +294,11 @@ def _merged(under: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
     return merged
 
 
-def _nested(dotted: str, value: Any) -> dict[str, Any]:
-    tree: Any = value
-    for key in reversed(dotted.split(".")):
-        tree = {key: tree}
+def _with_dotted(tree: Tree, settings: Mapping[str, Any]) -> Tree:
+    """`tree` with each `section.key: value` of the settings in its place."""
+    for dotted, value in settings.items():
+        nested: Any = value
+        for key in reversed(dotted.split(".")):
+            nested = {key: nested}
+        tree = _merged(tree, nested)
     return tree
-
-
-def _check_keys(tree: Any, known: tuple[str, ...], source: str, what: str) -> None:
-    if not isinstance(tree, Mapping):
-        raise ConfigError(f"{source}: {what} must be `key: value` lines; got {tree!r:.40}")
-    for key in tree:
-        if key not in known:
-            raise ConfigError(f"{source}: {what} has no key `{key}`; it has {', '.join(known)}")

@@ -1,20 +1,28 @@
-"""The commands of `bspml`: each is a record of options and imports its work when it is called."""
+"""The commands of `bspml` with their options; each imports its work, and torch, when called."""
 
 from __future__ import annotations
 
-import importlib
 import inspect
 import io
 import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Annotated, Any, get_type_hints
 
 import typer
 
 from bspml import __version__
-from bspml.cli import options
 from bspml.cli.exit_codes import INTERRUPTED, complain, exit_code, show_warning
+from bspml.cli.options import (
+    AuditOptions,
+    EvaluateOptions,
+    Json,
+    NoiseOptions,
+    Output,
+    Quiet,
+    TrainOptions,
+)
 
 app = typer.Typer(
     name="bspml",
@@ -32,7 +40,11 @@ app.add_typer(data_app, name="data")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line; returns the exit code."""
+    """Run the command line and return its exit code.
+
+    Args:
+        argv: the arguments; None: those of this process.
+    """
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names of files need not be text, nor the terminal UTF-8: what cannot be shown is
@@ -67,33 +79,114 @@ def _options(
     pass
 
 
-def _add(to: typer.Typer, name: str, options: type, work: str) -> None:
-    """Make a command of a record of options and of the function that does its work.
+def taking(command: Callable[[Any], None]) -> Callable[..., None]:
+    """Make the fields of the record that a command takes, its `options`, its parameters.
 
-    Args:
-        to: the group of commands.
-        name: of the command.
-        options: a record of `bspml.cli.options`.
-        work: MODULE:FUNCTION, imported when the command is called.
+    Example:
+        >>> list(inspect.signature(noise).parameters)[:2]
+        ['labels', 'kind']
     """
+    record = get_type_hints(command)["options"]
 
-    def command(**values: Any) -> None:
-        module, _, function = work.partition(":")
-        getattr(importlib.import_module(module), function)(options(**values))
+    @wraps(command)
+    def called(**values: Any) -> None:
+        command(record(**values))
 
-    # What typer reads of a function: here it is what the record says.
-    fields = inspect.signature(options).parameters.values()
-    hints = get_type_hints(options, include_extras=True)
-    shown = [parameter.replace(annotation=hints[parameter.name]) for parameter in fields]
-    command.__doc__, command.__annotations__ = options.__doc__, hints
-    command.__signature__ = inspect.Signature(shown)  # type: ignore[attr-defined]
-    to.command(name)(command)
+    called.__signature__ = inspect.signature(record, eval_str=True)  # type: ignore[attr-defined]
+    called.__annotations__ = get_type_hints(record, include_extras=True)
+    return called
 
 
-_add(app, "train", options.TrainOptions, "bspml.cli.train:run_train")
-_add(app, "evaluate", options.EvaluateOptions, "bspml.cli.evaluate:run_evaluate")
-_add(app, "embed", options.EmbedOptions, "bspml.cli.embed:run_embed")
-_add(app, "noise", options.NoiseOptions, "bspml.cli.noise:run_noise")
-_add(app, "report", options.ReportOptions, "bspml.cli.report:run_report")
-_add(app, "audit", options.AuditOptions, "bspml.cli.audit:run_audit")
-_add(data_app, "check", options.CheckOptions, "bspml.cli.data:run_check")
+@app.command()
+@taking
+def train(options: TrainOptions) -> None:
+    """Train an embedding while noisy samples lose their weight."""
+    from bspml.cli.train import run_train
+
+    run_train(options)
+
+
+@app.command()
+@taking
+def evaluate(options: EvaluateOptions) -> None:
+    """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""
+    from bspml.cli.evaluate import run_evaluate
+
+    run_evaluate(options)
+
+
+@app.command()
+def embed(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")],
+    what: Annotated[
+        str,
+        typer.Argument(
+            metavar="WHAT",
+            help="Folder of images, train or test, or features for a run that takes them.",
+        ),
+    ] = "test",
+    output: Output = None,
+    method: Annotated[str, typer.Option(help="bspml or multi-similarity.")] = "bspml",
+    json: Json = False,
+) -> None:
+    """Embed images or features with a trained network; writes .npz: embeddings, labels, names."""
+    from bspml.cli.embed import run_embed
+
+    run_embed(run, what, output, method, json)
+
+
+@app.command()
+@taking
+def noise(options: NoiseOptions) -> None:
+    """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
+    from bspml.cli.noise import run_noise
+
+    run_noise(options)
+
+
+@app.command()
+def report(
+    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run or of an audit.")],
+    json: Json = False,
+) -> None:
+    """Make report.html again from what a run or an audit left behind."""
+    from bspml.cli.report import run_report
+
+    run_report(run, json)
+
+
+@app.command()
+@taking
+def audit(options: AuditOptions) -> None:
+    """How many labels are wrong, which, and what they should be; needs no training."""
+    from bspml.cli.audit import run_audit
+
+    run_audit(options)
+
+
+@data_app.command("check")
+def data_check(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table "
+            "or features."
+        ),
+    ],
+    root: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Folder of the data set; of a table, the file."),
+    ] = None,
+    decode_all: Annotated[
+        bool, typer.Option("--decode-all", help="Decode every image, not only its header.")
+    ] = False,
+    subset: Annotated[
+        bool, typer.Option("--subset", help="Fewer images than published are no problem.")
+    ] = False,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Say what is missing, damaged or miscounted, and where to get the data set."""
+    from bspml.cli.data import run_check
+
+    run_check(name, root, decode_all, subset, json, quiet)

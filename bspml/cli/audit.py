@@ -16,7 +16,7 @@ from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder
 from bspml.auditing.pictures import check_pictures
 from bspml.cli.audit_source import AuditSource, read_source
 from bspml.cli.exit_codes import EXCEEDED
-from bspml.cli.options import AuditOptions
+from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note, put
 from bspml.data.labels.decision_words import counts_of_decisions, note_on_new_classes
 from bspml.data.labels.decisions import (
@@ -83,12 +83,8 @@ def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
     """An earlier audit, and the files written anew."""
-    useless = {
-        "LABELS": options.labels, "--names": options.names, "--backbone": options.backbone,
-        "--weights": options.weights, "--seed": options.seed or None, "--device": options.device,
-        "--workers": options.workers or None,
-    }  # fmt: skip
-    refused = [name for name, value in useless.items() if value is not None]
+    useless = ("labels", "names", "backbone", "weights", "seed", "device", "workers")
+    refused = flags_of(options, *useless)
     if refused:
         raise InputError(
             f"{options.what} is the folder of an earlier audit, which has labels, names and "

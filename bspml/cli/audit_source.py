@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from bspml.cli.labels import labels_of
-from bspml.cli.options import AuditOptions
+from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.sets.folder import ImageFolder
 from bspml.errors import DataError, InputError
@@ -23,6 +23,8 @@ from bspml.networks import embed, feature_network
 from bspml.networks.backbone import IMAGE_SIZE
 from bspml.tensors.checks import check_device
 from bspml.words import counted
+
+__all__ = ["AuditSource", "feature_network", "read_source"]
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,8 @@ def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
 
 
 def _refuse(options: AuditOptions, kind: str, *refused: str) -> None:
-    for name in refused:
-        if getattr(options, name) not in (None, 0):
-            shown = "LABELS" if name == "labels" else f"--{name}"
-            raise InputError(
-                f"{options.what} is {kind}: it does not go with {shown}. Leave it out."
-            )
+    for flag in flags_of(options, *refused):
+        raise InputError(f"{options.what} is {kind}: it does not go with {flag}. Leave it out.")
     if options.weights is not None and options.backbone is None:
         raise InputError("--weights are the weights of a --backbone; name that too.")
 

@@ -10,17 +10,26 @@ from typing import Any
 import typer
 
 from bspml.cli.exit_codes import MISTAKE
-from bspml.cli.options import CheckOptions
 from bspml.data.checking import CheckReport, check_dataset
 from bspml.words import counted
 
 
-def run_check(options: CheckOptions) -> None:
-    """Print a sentence for each fault; `typer.Exit(2)` if there is one."""
-    shown = None if options.quiet or not sys.stderr.isatty() else _bar
-    decode_all = options.decode_all
-    report = check_dataset(options.name, options.root, decode_all, options.subset, shown)
-    print(json.dumps(report.as_dict()) if options.json else _text(report, decode_all))
+def run_check(
+    name: str, root: str | None, decode_all: bool, subset: bool, as_json: bool, quiet: bool
+) -> None:
+    """Print a sentence for each fault; `typer.Exit(2)` if there is one.
+
+    Args:
+        name: of the data set.
+        root: its folder, or a table's file; None for the usual one.
+        decode_all: decode every image, not only its header.
+        subset: fewer images than published are no problem.
+        as_json: print JSON.
+        quiet: show no progress.
+    """
+    shown = None if quiet or not sys.stderr.isatty() else _bar
+    report = check_dataset(name, root, decode_all, subset, shown)
+    print(json.dumps(report.as_dict()) if as_json else _text(report, decode_all))
     if not report.ok:
         raise typer.Exit(MISTAKE)
 

@@ -9,26 +9,31 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cli.options import EmbedOptions
 from bspml.experiment.embed import SPLITS, TRAINED_ON_THEM, embed_named
 from bspml.experiment.load import load
 from bspml.files.atomic import atomic_write
 
 
-def run_embed(options: EmbedOptions) -> None:
+def run_embed(run: str, what: str, output: str | None, method: str, as_json: bool) -> None:
     """Write `embeddings`, `labels` (where known) and `names` into one .npz file.
 
     Where the network was trained on these samples, `trained_on` says so to `bspml audit`.
+
+    Args:
+        run: the run folder.
+        what: folder of images, a split of the run, or a file of features.
+        output: the file to write; None is WHAT-embeddings.npz.
+        method: of the run.
+        as_json: print JSON.
     """
-    what = options.what
     if what in SPLITS and Path(what).is_dir():
         print(
             f"bspml: note: {what} is the run's own {what} split; for the folder write ./{what}",
             file=sys.stderr,
         )
-    found = embed_named(load(options.run, options.method), what)
+    found = embed_named(load(run, method), what)
     named = Path(what).stem if Path(what).is_file() else Path(what).name
-    path = Path(options.output or f"{named or 'images'}-embeddings.npz")
+    path = Path(output or f"{named or 'images'}-embeddings.npz")
     columns: dict[str, Any] = {"embeddings": found.embeddings.numpy()}
     if found.labels is not None:
         columns["labels"] = found.labels.astype(str)
@@ -39,7 +44,7 @@ def run_embed(options: EmbedOptions) -> None:
         print(f"bspml: note: {TRAINED_ON_THEM}", file=sys.stderr)
     atomic_write(path, lambda file: np.savez(file, **columns))
     shape = list(found.embeddings.shape)
-    if options.json:
+    if as_json:
         print(json.dumps({"file": str(path), "shape": shape, "trained_on": found.trained_on}))
     else:
         print(f"{path}: {shown.replace('embeddings', f'embeddings {tuple(shape)}', 1)}")

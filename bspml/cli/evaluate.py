@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.cli.labels import labels_of
-from bspml.cli.options import EvaluateOptions
+from bspml.cli.options import EvaluateOptions, flags_of
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 from bspml.experiment.words import in_lines, seen_and_used, versions
@@ -35,12 +35,7 @@ def _of_run(
     options: EvaluateOptions, ks: tuple[int, ...] | None
 ) -> tuple[RetrievalMetrics, dict[str, Any]]:
     """The metrics of a run's test split, and what the run has seen and used."""
-    files = {
-        "LABELS": options.labels,
-        "--gallery": options.gallery,
-        "--gallery-labels": options.gallery_labels,
-    }
-    ignored = [name for name, value in files.items() if value is not None]
+    ignored = flags_of(options, "labels", "gallery", "gallery_labels")
     if ignored:
         raise InputError(
             f"{options.what} is a run folder, which has its own test split: it does not go with "
@@ -80,8 +75,8 @@ def _evaluated(
     options: EvaluateOptions, embeddings: Any, labels: Any, **searched: Any
 ) -> RetrievalMetrics:
     """`evaluate`, whose messages about `ks` name the option of the command line."""
-    seed = options.seed or 0
     try:
+        seed = options.seed or 0
         return evaluate(embeddings, labels, seed=seed, device=options.device, **searched)
     except InputError as err:
         text = str(err)

@@ -79,6 +79,11 @@ def _one_line(text: str) -> str:
 
 
 def show_warning(message: Warning | str, *_where: Any) -> None:
-    """Print a warning for the user: no file, no line of ours, and from one process of many."""
+    """Print a warning for the user: no file, no line of ours, and from one process of many.
+
+    Args:
+        message: the warning.
+        _where: what `warnings.showwarning` gets beside it; not shown.
+    """
     if _is_main_process():
         print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)

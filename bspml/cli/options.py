@@ -1,8 +1,7 @@
-"""The options of every command, told once: their types, names, defaults and helps.
+"""The options of the commands with most of them: names, types and help, once for all.
 
-A command of `bspml` is one of these records: its docstring is the help of the command, its fields
-are the arguments and options, and an instance is what the command's work is handed.  Nothing here
-imports torch.
+Typer reads the records as the signature of a command, which gets one of them filled in; see
+`bspml.cli.app.taking`.  Nothing here imports torch.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ Output = Annotated[str | None, typer.Option("--output", "-o", help="File to writ
 
 @dataclass(frozen=True)
 class TrainOptions:
-    """Train an embedding while noisy samples lose their weight."""
+    """The options of `bspml train`, in its order; None where one was left out."""
 
     config: Annotated[
         list[str] | None,
@@ -46,10 +45,16 @@ class TrainOptions:
     json: Json = False
     quiet: Quiet = False
 
+    @property
+    def settings(self) -> list[str]:
+        """The options that stand for a setting, as `key=value` texts."""
+        common = {"seed": self.seed, "device": self.device, "workers": self.workers}
+        return [f"{key}={value}" for key, value in common.items() if value is not None]
+
 
 @dataclass(frozen=True)
 class EvaluateOptions:
-    """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""
+    """The options of `bspml evaluate`, in its order; None where one was left out."""
 
     what: Annotated[str, typer.Argument(metavar="RUN_OR_EMBEDDINGS", help="Run folder, or file.")]
     labels: Annotated[
@@ -72,25 +77,8 @@ class EvaluateOptions:
 
 
 @dataclass(frozen=True)
-class EmbedOptions:
-    """Embed images or features with a trained network; writes .npz: embeddings, labels, names."""
-
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Run folder.")]
-    what: Annotated[
-        str,
-        typer.Argument(
-            metavar="WHAT",
-            help="Folder of images, train or test, or features for a run that takes them.",
-        ),
-    ] = "test"
-    output: Output = None
-    method: Annotated[str, typer.Option(help="bspml or multi-similarity.")] = "bspml"
-    json: Json = False
-
-
-@dataclass(frozen=True)
 class NoiseOptions:
-    """Put wrong labels into a label file; the true ones and the flags are kept beside them."""
+    """The options of `bspml noise`, in its order; None where one was left out."""
 
     labels: Annotated[str, typer.Argument(help="File of labels.")]
     kind: Annotated[str, typer.Option(help="Kind of noise.")] = "symmetric"
@@ -108,16 +96,8 @@ class NoiseOptions:
 
 
 @dataclass(frozen=True)
-class ReportOptions:
-    """Make report.html again from what a run or an audit left behind."""
-
-    run: Annotated[str, typer.Argument(metavar="RUN", help="Folder of a run or of an audit.")]
-    json: Json = False
-
-
-@dataclass(frozen=True)
 class AuditOptions:
-    """How many labels are wrong, which, and what they should be; needs no training."""
+    """The options of `bspml audit`, in its order; None where one was left out."""
 
     what: Annotated[
         str,
@@ -174,26 +154,16 @@ class AuditOptions:
         return self.quiet or self.json
 
 
-@dataclass(frozen=True)
-class CheckOptions:
-    """Say what is missing, damaged or miscounted, and where to get the data set."""
+def flags_of(options: EvaluateOptions | AuditOptions, *names: str) -> list[str]:
+    """Return how the command line calls those of the options that it was given.
 
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table "
-            "or features."
-        ),
-    ]
-    root: Annotated[
-        str | None,
-        typer.Option(metavar="DIR", help="Folder of the data set; of a table, the file."),
-    ] = None
-    decode_all: Annotated[
-        bool, typer.Option("--decode-all", help="Decode every image, not only its header.")
-    ] = False
-    subset: Annotated[
-        bool, typer.Option("--subset", help="Fewer images than published are no problem.")
-    ] = False
-    json: Json = False
-    quiet: Quiet = False
+    Args:
+        options: of a command.
+        names: their fields; 0 counts as left out.
+
+    Example:
+        >>> flags_of(AuditOptions("x.npy", "y.npy", workers=2), "labels", "workers", "seed")
+        ['LABELS', '--workers']
+    """
+    used = [name for name in names if getattr(options, name) not in (None, 0)]
+    return ["LABELS" if name == "labels" else f"--{name.replace('_', '-')}" for name in used]

@@ -6,7 +6,6 @@ import json
 import os
 from pathlib import Path
 
-from bspml.cli.options import ReportOptions
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder
@@ -18,16 +17,21 @@ _SAVED = "page.json"
 _PAGE = "report.html"
 
 
-def run_report(options: ReportOptions) -> None:
-    """Write report.html into the folder and print its path."""
-    folder = Path(options.run)
+def run_report(what: str, as_json: bool) -> None:
+    """Write report.html into the folder and print its path.
+
+    Args:
+        what: folder of a run or of an audit.
+        as_json: print JSON.
+    """
+    folder = Path(what)
     data = _read(folder)
     if os.path.lexists(folder / _PAGE) and not is_page(folder / _PAGE):
         raise RunError(
             f"{folder / _PAGE}: exists already and is not a page that bspml made; move it away."
         )
     path = atomic_write(folder / _PAGE, render_page(data))
-    if options.json:
+    if as_json:
         print(json.dumps({"file": str(path), "suspects": len(data.suspects)}))
     else:
         print(f"{path}: {data.sentence}")

@@ -29,11 +29,9 @@ def run_train(options: TrainOptions) -> None:
 
 def _run(options: TrainOptions) -> None:
     """On every rank; the first one prints and writes."""
-    resume, arguments = options.resume, options.config or []
-    common = {"seed": options.seed, "device": options.device, "workers": options.workers}
-    settings = [f"{key}={value}" for key, value in common.items() if value is not None]
+    resume = options.resume
     if resume is not None:
-        if arguments or settings or options.output is not None:
+        if options.config or options.settings or options.output is not None:
             raise ConfigError(
                 "--resume goes on with the run's own configuration; drop the other arguments, or "
                 "start a new run without --resume."
@@ -41,7 +39,7 @@ def _run(options: TrainOptions) -> None:
         folder, config = from_main(lambda: _read_run(resume))
         experiment = experiment_of(config)
     else:
-        config = _read_arguments(arguments, settings)
+        config = _read_arguments(options)
         check_device(config.device)
         experiment = experiment_of(config)
         experiment.check()
@@ -70,14 +68,15 @@ def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:
     return folder, load_experiment(folder.config)
 
 
-def _read_arguments(arguments: list[str], settings: list[str]) -> Config | ClassificationConfig:
+def _read_arguments(options: TrainOptions) -> Config | ClassificationConfig:
+    arguments = options.config or []
     files = [a for a in arguments if "=" not in a or Path(a).is_file()]
     if len(files) > 1:
         raise ConfigError(
             f"one configuration file at most; got {', '.join(files)}. Settings are key=value."
         )
     overrides = [a for a in arguments if a not in files]
-    return load_experiment(files[0] if files else None, [*overrides, *settings])
+    return load_experiment(files[0] if files else None, [*overrides, *options.settings])
 
 
 def _print_result(result: Any, as_json: bool, files: str) -> None:

@@ -12,30 +12,8 @@ import pytest
 
 import bspml
 from bspml import noise
-from bspml.cli.terminal import labels_in_words
-from bspml.experiment.config import config_from_mapping
-from bspml.files.tables import read_embeddings, read_labels
+from bspml.files.tables import read_labels
 from helpers.commands import run
-
-# A run of seconds.
-SMALL = [
-    "data.subset=20",
-    "training.epochs=2",
-    "curriculum.warmup_epochs=1",
-    "sampler.classes_per_batch=8",
-    "evaluation.ks=[1]",
-    "training.methods=[bspml]",
-]
-
-
-@pytest.fixture
-def points(tmp_path):
-    rng = np.random.default_rng(0)
-    labels = np.repeat(["a", "b", "c"], 10)
-    embeddings = np.eye(3)[np.repeat(np.arange(3), 10)] + 0.1 * rng.standard_normal((30, 3))
-    np.save(tmp_path / "e.npy", embeddings.astype(np.float32))
-    (tmp_path / "y.csv").write_text("label\n" + "\n".join(labels) + "\n")
-    return tmp_path
 
 
 def test_help_and_version_never_import_torch():
@@ -162,64 +140,6 @@ def test_a_fault_of_ours_shows_its_traceback_and_exits_1(capsys, monkeypatch, po
     assert "please report" in err
 
 
-def test_evaluate_prints_what_the_function_computes(capsys, points):
-    code, out, _ = run(
-        capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1,2", "--json"
-    )
-    found = json.loads(out)
-    same = bspml.evaluate(
-        read_embeddings(points / "e.npy"), read_labels(points / "y.csv"), ks=[1, 2]
-    )
-    assert code == 0
-    assert found.pop("versions")["bspml"] == bspml.__version__
-    assert found == json.loads(json.dumps(same.as_dict()))
-    _, table, _ = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1,2")
-    assert "Recall@1" in table
-    assert f"searched by:    {same.backend}\nversions:       bspml {bspml.__version__}, " in table
-    assert "backbone" not in table  # nobody knows what made these embeddings
-
-
-def test_evaluate_refuses_k_beyond_the_gallery(capsys, points):
-    code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "64")
-    assert code == 2
-    assert err.startswith("bspml: `--ks` asks for the 64 nearest")
-    assert err.endswith("Use --ks up to 29.\n")
-    code, _, err = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "0")
-    assert (code, "`--ks` must be" in err) == (2, True)
-
-
-def test_evaluate_against_a_gallery(capsys, points):
-    files = [points / "e.npy", points / "y.csv"]
-    code, out, _ = run(
-        capsys,
-        "evaluate",
-        *files,
-        "--gallery",
-        files[0],
-        "--gallery-labels",
-        files[1],
-        "--ks",
-        "1",
-        "--json",
-    )
-    assert code == 0
-    assert json.loads(out)["recall_at_1"] == 1.0  # nothing is removed: each finds itself
-    code, _, err = run(capsys, "evaluate", *files, "--gallery", files[0])
-    assert (code, "--gallery-labels is missing" in err) == (2, True)
-    code, _, err = run(capsys, "evaluate", *files, "--gallery-labels", files[1])
-    assert (code, "are the labels of --gallery" in err) == (2, True)
-
-
-def test_evaluate_finds_the_labels_inside_the_file(capsys, points):
-    embeddings, labels = read_embeddings(points / "e.npy"), read_labels(points / "y.csv")
-    np.savez(points / "both.npz", embeddings=embeddings, labels=labels)
-    apart = run(capsys, "evaluate", points / "e.npy", points / "y.csv", "--ks", "1")
-    assert run(capsys, "evaluate", points / "both.npz", "--ks", "1") == apart
-    gallery = ["--gallery", points / "both.npz"]
-    code, out, _ = run(capsys, "evaluate", points / "both.npz", *gallery, "--ks", "1", "--json")
-    assert (code, json.loads(out)["recall_at_1"]) == (0, 1.0)
-
-
 @pytest.mark.parametrize("kind", ["symmetric", "pair-flip", "small-cluster", "open-set"])
 def test_noise_writes_labels_the_truth_and_the_flags(capsys, points, kind):
     target = points / "noisy.csv"
@@ -254,81 +174,3 @@ def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
     assert run(capsys, "noise", points / "y.csv", "--kind", "loud")[0] == 2
     code, _, err = run(capsys, "noise", points / "y.csv", "--rate", "1.5")
     assert (code, "`rate`" in err) == (2, True)
-
-
-@pytest.mark.parametrize(
-    ("section", "said"),
-    [
-        ({"kind": "none"}, "labels as they are"),
-        ({}, "30% symmetric label noise planted"),
-        ({"labels_file": "l.txt"}, "labels of l.txt"),
-        ({"list_file": "list.csv"}, "labels of list.csv"),
-        (
-            {"kind": "none", "decisions_file": "d.csv"},
-            "labels as given, with the decisions of d.csv",
-        ),
-        (
-            {"decisions_file": "d.csv"},
-            "30% symmetric label noise planted, with the decisions of d.csv",
-        ),
-    ],
-)
-def test_the_line_that_opens_a_run_says_where_its_labels_are_from(section, said):
-    noise = config_from_mapping({"noise": section}).noise
-    assert labels_in_words(noise, "label noise") == said
-
-
-def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, "train", *SMALL, "--seed", 3, "--json")
-    assert code == 0, err
-    result = json.loads(out)
-    assert result["run"] == "runs/glyphs"
-    assert "recall" not in err.lower()
-    code, out, _ = run(capsys, "evaluate", "runs/glyphs", "--ks", "1", "--json")
-    assert 100 * json.loads(out)["recall_at_1"] == pytest.approx(
-        result["results"]["bspml"]["Recall@1 %"]
-    )
-    _, out, _ = run(capsys, "evaluate", "runs/glyphs", "--json")  # the K of the run's own table
-    found = {name.rpartition("_")[2] for name in json.loads(out) if name.startswith("recall_at")}
-    columns = result["results"]["bspml"]
-    assert found == {c[7:-2] for c in columns if c.startswith("Recall@")}
-    Path("train").mkdir()
-    code, _, err = run(capsys, "embed", "runs/glyphs", "train", "-o", "out.npz")
-    assert code == 0
-    assert "train is the run's own train split; for the folder write ./train" in err
-    code, _, err = run(capsys, "embed", "runs/glyphs", "./train")
-    assert (code, "train: holds no image" in err) == (2, True)
-    with np.load("out.npz", allow_pickle=False) as archive:
-        assert archive["embeddings"].shape == (320, 128)
-    assert read_embeddings("out.npz").shape == (320, 128)
-    assert len(read_labels("out.npz")) == 320
-    code, _, err = run(capsys, "train", *SMALL)
-    assert (code, "exists already" in err, "such as name=glyphs-2, or" in err) == (2, True, True)
-    code, _, err = run(capsys, "evaluate", "runs/glyphs", "--method", "clean-only")
-    assert (code, "it has bspml" in err) == (2, True)
-
-
-def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):
-    from PIL import Image
-
-    monkeypatch.chdir(tmp_path)
-    settings = [*SMALL, "evaluation.clustering=false"]
-    assert run(capsys, "train", *settings, "-q")[0] == 0
-    rng = np.random.default_rng(0)
-    for name in ("cat/1.PNG", "cat/2.jpg", "dog/1.png", ".hidden/1.png", "cat/._2.jpg"):
-        path = tmp_path / "pets" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        mode = "L" if name.endswith("2.jpg") else "RGB"
-        shape = (30, 40) if mode == "L" else (30, 40, 3)
-        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(path, format="PNG")
-    code, out, err = run(capsys, "embed", "runs/glyphs", "pets")
-    assert code == 0, err
-    with np.load("pets-embeddings.npz") as archive:
-        assert archive["names"].tolist() == ["cat/1.PNG", "cat/2.jpg", "dog/1.png"]
-        assert archive["labels"].tolist() == ["cat", "cat", "dog"]
-    (tmp_path / "pets" / "dog" / "1.png").write_bytes(b"\x89PNG truncated")
-    code, out, err = run(capsys, "embed", "runs/glyphs", "pets", "-o", "again.npz")
-    assert (code, out) == (2, "")
-    assert "pets/dog/1.png: cannot be read as an image" in err
-    assert not (tmp_path / "again.npz").exists()

@@ -8,36 +8,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 from PIL import Image
 
 import bspml
 from bspml.cli import main
-from bspml.cli.audit_source import read_source
-from bspml.cli.options import AuditOptions
-from bspml.errors import InputError
-from bspml.networks import feature_network
-from helpers.commands import run as run_command
-
-
-@pytest.fixture
-def case(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    rng = np.random.default_rng(0)
-    x = np.repeat(np.eye(5), 12, 0) + 0.15 * rng.standard_normal((60, 5))
-    labels = np.repeat([f"class {c}" for c in "abcde"], 12)
-    for i in range(0, 60, 5):
-        labels[i] = f"class {'abcde'[(i // 12 + 1 + i % 4) % 5]}"
-    return x.astype(np.float32), labels
-
-
-def run(capsys, *arguments):
-    return run_command(capsys, "audit", *arguments)
+from helpers.commands import run_audit as run
 
 
 def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):
@@ -55,23 +34,6 @@ def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):
     assert "auditing 60 labels" in err
     table = pd.read_parquet("data-audit/audit.parquet")
     assert table["name"][0] == f"n{table['index'][0]}"
-
-
-def test_every_kind_of_file_gives_the_same_embeddings_and_labels(case):
-    x, labels = case
-    frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(5)]).assign(label=labels)
-    frame.to_csv("data.csv", index=False, float_format="%.9g")
-    frame.to_parquet("data.parquet")
-    np.savez("data.npz", embeddings=x, labels=labels)
-    np.save("x.npy", x)
-    np.save("y.npy", labels)
-    pd.DataFrame({"label": labels}).to_csv("y.csv")
-    sources = [("data.npz", None), ("data.csv", None), ("data.parquet", None)]
-    for what, given in [*sources, ("x.npy", "y.npy"), ("x.npy", "y.csv")]:
-        source = read_source(AuditOptions(what, labels=given))
-        assert (source.embeddings.numpy() == x).all()
-        assert source.labels.tolist() == labels.tolist()
-        assert (source.names, source.texts, source.caution) == (None, None, "")
 
 
 def test_json_is_the_summary_and_the_only_output(case, capsys):
@@ -216,16 +178,6 @@ def test_decisions_find_their_samples_by_name_in_data_that_grew(case, capsys):
     assert [i for i, row in enumerate(rows) if row["decision"]] == [5]
 
 
-def test_splits_are_no_classes(case, capsys):
-    for name in ("train/cat", "test/dog"):
-        Path("pets", name).mkdir(parents=True)
-        Image.new("L", (8, 8)).save(f"pets/{name}/1.png")
-    code, _, err = run(capsys, "pets", "--backbone", "efficientnet-lite0")
-    assert code == 2
-    assert "test and train are splits, not classes" in err
-    assert "Audit one of them, such as pets/train" in err
-
-
 def test_terminal_escapes_in_labels_are_shown_and_not_obeyed(case, capsys):
     x, labels = case
     labels = np.char.add(labels, "\x1b[2J\n")
@@ -234,95 +186,6 @@ def test_terminal_escapes_in_labels_are_shown_and_not_obeyed(case, capsys):
     assert code == 0
     assert "\x1b" not in out
     assert "\\x1b[2J\\n" in out
-
-
-def test_a_folder_of_images_is_embedded_by_a_backbone(case, capsys, tmp_path):
-    from torchvision import models
-
-    rng = np.random.default_rng(0)
-    for colour in ("red", "green"):
-        (tmp_path / "pictures" / colour).mkdir(parents=True)
-        for i in range(3):
-            pixels = rng.integers(0, 60, (16, 16, 3)).astype(np.uint8)
-            pixels[..., 0 if colour == "red" else 1] += 180
-            Image.fromarray(pixels).save(tmp_path / "pictures" / colour / f"{i}.png")
-    torch.save({"x": torch.zeros(1)}, "other.pt")
-    torch.save(models.get_model("shufflenet_v2_x0_5").state_dict(), "weights.pt")
-    backbone = ["--backbone", "torchvision:shufflenet_v2_x0_5"]
-    code, _, err = run(capsys, "pictures", *backbone, "--weights", "other.pt")
-    assert code == 2
-    assert "does not fit" in err
-    code, out, _ = run(capsys, "pictures", *backbone, "--weights", "weights.pt", "--json")
-    assert code == 0
-    found = json.loads(out)
-    assert (found["samples"], found["classes"]) == (6, 2)
-    table = pd.read_parquet("pictures-audit/audit.parquet")
-    assert set(table["name"]) == {f"{c}/{i}.png" for c in ("red", "green") for i in range(3)}
-    Image.new("L", (8, 8)).save("pictures/loose.png")
-    code, _, err = run(capsys, "pictures", *backbone, "--weights", "weights.pt")
-    assert code == 2
-    assert "1 image lies in no sub-folder" in err
-
-
-def test_features_are_those_before_the_last_layer(case, tmp_path):
-    from torchvision import models
-
-    torch.manual_seed(0)
-    model = models.get_model("shufflenet_v2_x0_5").eval()
-    torch.save(model.state_dict(), "w.pt")
-    network = feature_network("torchvision:shufflenet_v2_x0_5", "w.pt")
-    with torch.no_grad():
-        features = network(torch.rand(2, 3, 64, 64))
-        assert features.shape == (2, 1024)
-
-
-def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypatch):
-    x, labels = case
-    Path("run").mkdir()
-    Path("run/config.yaml").touch()
-    images = torch.from_numpy(x).reshape(60, 1, 1, 5).clamp(0, 1)
-    run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
-    monkeypatch.setattr("bspml.experiment.load.load", lambda path: run_)
-    data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
-    monkeypatch.setattr("bspml.experiment.data.load_data", lambda config: data)
-    code, out, _ = run(capsys, "run")
-    assert code == 0
-    assert "note: This network was trained on these labels, so it is no honest judge" in out
-    summary = json.loads(Path("run-audit/summary.json").read_text())
-    assert "no honest judge" in summary["notes"][0]
-    assert "data:image/png" in Path("run-audit/report.html").read_text("utf-8")
-    code, _, err = run(capsys, "run", "labels.npy")
-    assert code == 2
-    assert "run is a run folder: it does not go with LABELS" in err
-
-
-def test_texts_come_with_the_names(case, tmp_path):
-    x, labels = case
-    np.savez("data.npz", embeddings=x, labels=labels)
-    frame = pd.DataFrame({"path": [f"{i}.png" for i in range(60)], "text": "hello"})
-    frame.to_csv("names.csv", index=False)
-    source = read_source(AuditOptions("data.npz", names="names.csv"))
-    assert source.names[3] == "3.png"
-    assert source.texts[3] == "hello"
-    with pytest.raises(InputError, match="is a folder of images: say what shall embed"):
-        read_source(AuditOptions(str(tmp_path)))
-
-
-@pytest.mark.parametrize("suffix", ["csv", "parquet"])
-def test_names_follow_their_index_column(case, suffix):
-    x, labels = case
-    np.savez("data.npz", embeddings=x, labels=labels)
-    frame = pd.DataFrame({"index": range(60), "name": [f"n{i}" for i in range(60)]})
-    getattr(frame[::-1], f"to_{suffix}")(f"names.{suffix}", index=False)
-    assert read_source(AuditOptions("data.npz", names=f"names.{suffix}")).names[3] == "n3"
-
-
-def test_a_name_may_hold_any_line_mark_but_the_line_feed(case):
-    x, labels = case
-    np.savez("data.npz", embeddings=x, labels=labels)
-    names = ["a\u2028b", "c\x0cd", *(f"n{i}" for i in range(58))]
-    Path("names.txt").write_text("\n".join(names), "utf-8")
-    assert list(read_source(AuditOptions("data.npz", names="names.txt")).names) == names
 
 
 @pytest.mark.parametrize("name", ["names.csv", "summary.json", "audit.json", "audit.npz"])

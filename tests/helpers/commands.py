@@ -8,3 +8,8 @@ def run(capsys, *argv):
     code = main([str(a) for a in argv])
     out, err = capsys.readouterr()
     return code, out, err
+
+
+def run_audit(capsys, *arguments):
+    """Exit code, output and errors of `bspml audit ARGUMENTS...`."""
+    return run(capsys, "audit", *arguments)

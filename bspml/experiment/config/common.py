@@ -17,7 +17,7 @@ def _folder_name(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.+=-]{0,99}", value):
         raise ValueError(
             "must be letters, digits and _ . + = - (at most 100, no leading dot or hyphen), "
-            f"since it names the run's folder; got {value[:40]!r}"
+            f"since folders and files are called after it; got {value[:40]!r}"
         )
     return value
 

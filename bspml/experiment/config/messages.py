@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import reprlib
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
@@ -37,6 +37,7 @@ _EXPECTED = {
     "greater_than_equal": "at least {ge}",
     "less_than": "less than {lt}",
     "less_than_equal": "at most {le}",
+    "dict_type": "`key: value` lines",
     "model_type": "a section of `key: value` lines",
     "model_attributes_type": "a section of `key: value` lines",
 }
@@ -72,9 +73,13 @@ def describe(
 def _sentence(finding: Any, root: type[BaseModel]) -> str:
     location: Location = finding["loc"]
     key = f"`{_dotted(location)}`"
+    if location[-1:] == ("[key]",):  # pydantic's mark: not the value there, but its key
+        key = f"a key of `{_dotted(location[:-2])}`"
     kind, context, value = finding["type"], finding.get("ctx", {}), finding["input"]
     if kind == "extra_forbidden":
         return unknown_key(location, root)
+    if kind == "missing":
+        return f"{key} is missing; got {shown(value)}"
     if kind == "value_error":
         cause, text = context["error"], str(context["error"]).removesuffix(".")
         section = _model([str(part) for part in location], root)
@@ -153,12 +158,19 @@ def _dotted(location: Sequence[int | str]) -> str:
 
 
 def _model(parents: Sequence[str], root: type[BaseModel]) -> type[BaseModel] | None:
-    """The section named by `parents`; the whole experiment for none."""
+    """The section at a path; `root` for none.  Of many sections, one is at its number or name."""
     if not parents:
         return root
-    field = root.model_fields.get(parents[0])
-    default = None if field is None or len(parents) > 1 else field.default
-    return type(default) if isinstance(default, BaseModel) else None
+    field, *below = parents
+    if field not in root.model_fields:
+        return None
+    info = root.model_fields[field]
+    if isinstance(info.default, BaseModel):
+        return None if below else type(info.default)
+    for kind in get_args(info.annotation):  # of a tuple or a mapping
+        if below and isinstance(kind, type) and issubclass(kind, BaseModel):
+            return _model(below[1:], kind)
+    return None
 
 
 def valid_keys(parents: Sequence[str], root: type[BaseModel] = Config) -> Sequence[str]:

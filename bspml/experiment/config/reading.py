@@ -78,7 +78,7 @@ def load_experiment(
         'uniform'
     """
     source = "defaults" if path is None else str(path)
-    tree: dict[Any, Any] = {} if path is None else _read_file(Path(path))
+    tree: dict[Any, Any] = {} if path is None else read_tree(Path(path))
     origin: dict[str, str] = {}
     parsed = [(*_parse_override(text), text) for text in overrides]
     # The kind of experiment first: it decides which keys there are.
@@ -91,7 +91,7 @@ def load_experiment(
         if keys != ["task"]:
             _assign(tree, keys, value, text, root)
             origin[".".join(keys)] = COMMAND_LINE
-    return _validated(root, tree, source, origin)
+    return validated(root, tree, source, origin)
 
 
 def config_from_mapping(
@@ -111,7 +111,7 @@ def config_from_mapping(
         >>> config_from_mapping({"noise": {"rate": 0.1}}).noise.rate
         0.1
     """
-    return _validated(Config, tree, source, origin or {})
+    return validated(Config, tree, source, origin)
 
 
 def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[ClassificationConfig]:
@@ -129,13 +129,27 @@ def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[Classifi
     return ClassificationConfig
 
 
-def _validated(
-    root: type[Experiment], tree: Mapping[Any, Any], source: str, origin: Mapping[str, str]
+def validated(
+    root: type[Experiment],
+    tree: Mapping[Any, Any],
+    source: str,
+    origin: Mapping[str, str] | None = None,
 ) -> Experiment:
+    """Build the model that a nested mapping describes.
+
+    Args:
+        root: the model.
+        tree: its keys.
+        source: where the tree comes from, for messages.
+        origin: {dotted key: source} of keys that come from elsewhere.
+
+    Raises:
+        ConfigError: one line with the source, the key, what was expected and what came.
+    """
     try:
         return root.model_validate(tree)
     except ValidationError as err:
-        raise ConfigError(describe(err, source, origin, root)) from None
+        raise ConfigError(describe(err, source, origin or {}, root)) from None
 
 
 def dump_config(config: BaseModel) -> str:
@@ -154,7 +168,12 @@ def dump_config(config: BaseModel) -> str:
     return text.getvalue()
 
 
-def _read_file(path: Path) -> dict[Any, Any]:
+def read_tree(path: Path) -> dict[Any, Any]:
+    """Read the keys of a YAML file, unchecked.
+
+    Raises:
+        ConfigError: the file cannot be read, or holds no `key: value` lines.
+    """
     missing = f"no such file{_near_file(path)}"
     with open_regular(path, "a YAML file", ConfigError, missing=missing) as file:
         raw = file.read(_MAX_BYTES + 1)

@@ -152,7 +152,7 @@ def test_lambda_has_a_default_for_each_loss():
         ([CLASSES, "evaluation.truncation=2"], "cuts the errors of a regression"),
         ([VALUES, "training.relabel=true"], "replaces labels by predicted classes"),
         ([CLASSES, "training.batch_size=1"], "`training.batch_size`: expected at least 2; got 1"),
-        ([CLASSES, "name=a/b"], "since it names the run's folder"),
+        ([CLASSES, "name=a/b"], "since folders and files are called after it"),
         ([CLASSES, "device=gpu"], "must be auto, cpu, cuda, cuda:N or mps"),
         ([CLASSES, "optimizer.momentum=.9"], "or set `optimizer.name` to sgd"),
     ],

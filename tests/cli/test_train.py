@@ -1,0 +1,76 @@
+"""`bspml train` and what evaluates and embeds with its run."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from bspml.files.tables import read_embeddings, read_labels
+from helpers.commands import run
+
+# A run of seconds.
+SMALL = [
+    "data.subset=20",
+    "training.epochs=2",
+    "curriculum.warmup_epochs=1",
+    "sampler.classes_per_batch=8",
+    "evaluation.ks=[1]",
+    "training.methods=[bspml]",
+]
+
+
+def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    code, out, err = run(capsys, "train", *SMALL, "--seed", 3, "--json")
+    assert code == 0, err
+    result = json.loads(out)
+    assert result["run"] == "runs/glyphs"
+    assert "recall" not in err.lower()
+    code, out, _ = run(capsys, "evaluate", "runs/glyphs", "--ks", "1", "--json")
+    assert 100 * json.loads(out)["recall_at_1"] == pytest.approx(
+        result["results"]["bspml"]["Recall@1 %"]
+    )
+    _, out, _ = run(capsys, "evaluate", "runs/glyphs", "--json")  # the K of the run's own table
+    found = {name.rpartition("_")[2] for name in json.loads(out) if name.startswith("recall_at")}
+    columns = result["results"]["bspml"]
+    assert found == {c[7:-2] for c in columns if c.startswith("Recall@")}
+    Path("train").mkdir()
+    code, _, err = run(capsys, "embed", "runs/glyphs", "train", "-o", "out.npz")
+    assert code == 0
+    assert "train is the run's own train split; for the folder write ./train" in err
+    code, _, err = run(capsys, "embed", "runs/glyphs", "./train")
+    assert (code, "train: holds no image" in err) == (2, True)
+    with np.load("out.npz", allow_pickle=False) as archive:
+        assert archive["embeddings"].shape == (320, 128)
+    assert read_embeddings("out.npz").shape == (320, 128)
+    assert len(read_labels("out.npz")) == 320
+    code, _, err = run(capsys, "train", *SMALL)
+    assert (code, "exists already" in err, "such as name=glyphs-2, or" in err) == (2, True, True)
+    code, _, err = run(capsys, "evaluate", "runs/glyphs", "--method", "clean-only")
+    assert (code, "it has bspml" in err) == (2, True)
+
+
+def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.chdir(tmp_path)
+    settings = [*SMALL, "evaluation.clustering=false"]
+    assert run(capsys, "train", *settings, "-q")[0] == 0
+    rng = np.random.default_rng(0)
+    for name in ("cat/1.PNG", "cat/2.jpg", "dog/1.png", ".hidden/1.png", "cat/._2.jpg"):
+        path = tmp_path / "pets" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        mode = "L" if name.endswith("2.jpg") else "RGB"
+        shape = (30, 40) if mode == "L" else (30, 40, 3)
+        Image.fromarray(rng.integers(0, 255, shape, dtype=np.uint8)).save(path, format="PNG")
+    code, out, err = run(capsys, "embed", "runs/glyphs", "pets")
+    assert code == 0, err
+    with np.load("pets-embeddings.npz") as archive:
+        assert archive["names"].tolist() == ["cat/1.PNG", "cat/2.jpg", "dog/1.png"]
+        assert archive["labels"].tolist() == ["cat", "cat", "dog"]
+    (tmp_path / "pets" / "dog" / "1.png").write_bytes(b"\x89PNG truncated")
+    code, out, err = run(capsys, "embed", "runs/glyphs", "pets", "-o", "again.npz")
+    assert (code, out) == (2, "")
+    assert "pets/dog/1.png: cannot be read as an image" in err
+    assert not (tmp_path / "again.npz").exists()
