@@ -14,41 +14,29 @@ Example:
 """
 
 from bspml.functional.confidence import (
-    data_parameters_loss,
-    introspection_loss,
-    multi_task_loss,
-    reliability_loss,
+    data_parameters_loss as data_parameters_loss,
+    introspection_loss as introspection_loss,
+    multi_task_loss as multi_task_loss,
+    reliability_loss as reliability_loss,
 )
-from bspml.functional.cross_entropies import gce, mae, truncated_gce
+from bspml.functional.cross_entropies import gce as gce, mae as mae, truncated_gce as truncated_gce
 from bspml.functional.emphasis import (
-    WeightCurve,
-    emphasis_focus,
-    emphasis_spread,
-    imae_variance,
+    WeightCurve as WeightCurve,
+    emphasis_focus as emphasis_focus,
+    emphasis_spread as emphasis_spread,
+    imae_variance as imae_variance,
 )
-from bspml.functional.gradient_rescaling import gr_cross_entropy, gr_weight, imae
-from bspml.functional.lambert import lambertw
-from bspml.functional.self_paced import rescaled_hinge, self_paced_weights
-from bspml.functional.super_loss import superloss, superloss_confidence
-
-__all__ = [
-    "WeightCurve",
-    "data_parameters_loss",
-    "emphasis_focus",
-    "emphasis_spread",
-    "gce",
-    "gr_cross_entropy",
-    "gr_weight",
-    "imae",
-    "imae_variance",
-    "introspection_loss",
-    "lambertw",
-    "mae",
-    "multi_task_loss",
-    "reliability_loss",
-    "rescaled_hinge",
-    "self_paced_weights",
-    "superloss",
-    "superloss_confidence",
-    "truncated_gce",
-]
+from bspml.functional.gradient_rescaling import (
+    gr_cross_entropy as gr_cross_entropy,
+    gr_weight as gr_weight,
+    imae as imae,
+)
+from bspml.functional.lambert import lambertw as lambertw
+from bspml.functional.self_paced import (
+    rescaled_hinge as rescaled_hinge,
+    self_paced_weights as self_paced_weights,
+)
+from bspml.functional.super_loss import (
+    superloss as superloss,
+    superloss_confidence as superloss_confidence,
+)

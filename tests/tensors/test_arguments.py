@@ -63,7 +63,8 @@ def test_the_meta_device_would_notice():
 
 def test_every_public_function_is_tried_on_the_meta_device():
     tried = {name.split(",")[0] for name in CALLS}
-    assert tried | NUMBERS_ONLY == set(bspml.functional.__all__)
+    offered = {n for n, value in vars(bspml.functional).items() if callable(value)}
+    assert tried | NUMBERS_ONLY == offered
 
 
 def test_inputs_are_left_as_they_were():
