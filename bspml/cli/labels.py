@@ -11,7 +11,7 @@ from bspml.files.tables import read_labels
 
 
 def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:
-    """(N,) labels of the embeddings in the file `what`.
+    """Return (N,) labels of the embeddings in the file `what`.
 
     Args:
         what: the file of embeddings.

@@ -37,7 +37,7 @@ def note(text: str) -> None:
 
 
 def labels_in_words(noise: Any, what: str) -> str:
-    """Where a section of noise takes its labels from: '30% symmetric label noise planted'.
+    """Return where a section of noise takes its labels from: '30% symmetric label noise planted'.
 
     Args:
         noise: that section of a configuration.
@@ -75,7 +75,7 @@ class Terminal:
         self.say(f"{config.name}: {config.data.name}, {labels}, seed {config.seed}; {folder.path}")
 
     def say(self, line: str) -> None:
-        """A line that stays."""
+        """Print a line that stays."""
         if not self.quiet:
             self.close()
             print(line, file=sys.stderr, flush=True)
@@ -108,7 +108,7 @@ class Terminal:
         self.bar.update(done - self.bar.n)
 
     def record(self, record: EpochRecord) -> None:
-        """The round's line."""
+        """Print the round's line."""
         cells = [f"{record.method:>16}", f"epoch {record.epoch:5.2f}", f"loss {record.loss:6.3f}"]
         if record.recall_at_k:
             k, recall = next(iter(record.recall_at_k.items()))
@@ -152,7 +152,7 @@ class ClassifierTerminal(Terminal):
         )
 
     def record(self, record: EpochRecord) -> None:
-        """The epoch's line: held-out samples, then the clean and the noisy subset of training."""
+        """Print the epoch's line: held-out samples, then the clean and the noisy subset of training."""
         cells = [f"{record.method:>18}", f"epoch {record.epoch:3g}", f"loss {record.loss:7.4f}"]
         scores: dict[str, Any] = dict(record.extra.get("scores", {}))
         error = "truncated" in scores

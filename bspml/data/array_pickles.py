@@ -19,7 +19,7 @@ import numpy as np
 
 
 def loads(data: bytes) -> Any:
-    """The value that is pickled in `data`; text of Python 2 as latin-1.
+    """Return the value that is pickled in `data`; text of Python 2 as latin-1.
 
     Arrays may be of integers, floats or bools; an array of objects comes as a list.
 
@@ -122,7 +122,7 @@ TORCH_STAND_INS: list[Any] = [
 
 
 def finished(value: Any) -> Any:
-    """`value` with arrays in place of what stood for them; tuples become lists."""
+    """Return `value` with arrays in place of what stood for them; tuples become lists."""
     if isinstance(value, _Array | _Scalar | _Dtype):
         return finished(value.value)
     if isinstance(value, dict):

@@ -49,7 +49,7 @@ class ImageSplit:
         return self.superclass_of[self.labels]
 
     def take(self, rows: Any) -> ImageSplit:
-        """The samples of these rows: (R,) integers, in their order, or an (N,) bool mask.
+        """Return the samples of these rows: (R,) integers, in their order, or an (N,) bool mask.
 
         `classes` stay as they are, also those of which no sample is left.
         """
@@ -57,7 +57,7 @@ class ImageSplit:
         return replace(self, images=self.images[index], labels=self.labels[index])
 
     def float_images(self) -> Float[Tensor, "N channels H W"]:
-        """The images as float32 in [0, 1], channels first, in memory of their own."""
+        """Return the images as float32 in [0, 1], channels first, in memory of their own."""
         return channels_first(self.images).float().div_(255)
 
 
@@ -67,7 +67,7 @@ def channels_first(images: np.ndarray) -> Tensor:
 
 
 def held_out_rows(labels: Any, share: Any, seed: Any = 0) -> np.ndarray:
-    """A stratified random part of a data set: round(share * N_c) samples of each class.
+    """Return a stratified random part of a data set: round(share * N_c) samples of each class.
 
     Rows are ordered by a hash of the seed and their number, so that no library's shuffle can
     change the split, and a larger share holds out the rows of a smaller one and more.

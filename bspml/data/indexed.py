@@ -79,7 +79,7 @@ class IndexedDataset(Dataset):
 
 
 def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]:
-    """A `data_and_label_getter` for pytorch-metric-learning's trainers.
+    """Return a `data_and_label_getter` for pytorch-metric-learning's trainers.
 
     It runs in the main process, batch by batch, before the miner and the loss: they then find
     their rows with `weights`.  A `subset_batch_miner` drops rows behind its back; the loss notices
@@ -101,7 +101,7 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
 
 
 def drop_sample_index(batch: Any) -> tuple[Any, Any]:
-    """The `data_and_label_getter` for testers: (x, y, i) to (x, y), the weights left alone."""
+    """Return the `data_and_label_getter` for testers: (x, y, i) to (x, y), the weights left alone."""
     x, y, _ = _three(batch)
     return x, y
 

@@ -139,7 +139,8 @@ class RetrievalSplit:
         seed: int = 0,
         view: View | None = None,
     ) -> SplitImages:
-        """The images as tensors (channels, S, S) in [0, 1]; not normalised, networks do that.
+        """Return the images as tensors (channels, S, S) in [0, 1]; not normalised, networks do
+        that.
 
         Files are decoded when they are asked for.  Pixels in memory that have the size already are
         shown as they are, unless `augment`.
@@ -204,7 +205,7 @@ class RetrievalSplit:
         return self.part("train", trains), self.part("test", ~trains)
 
     def joined(self, other: RetrievalSplit) -> RetrievalSplit:
-        """This split and, after it, another of the same root, as one.
+        """Return this split and, after it, another of the same root, as one.
 
         Where both are parts of one origin, so is the whole; else it is its own origin.
         """
@@ -226,7 +227,7 @@ class RetrievalSplit:
     def decoded(
         self, image_size: int, channels: int = 3, crop_boxes: bool = False, whole: bool = False
     ) -> RetrievalSplit:
-        """The same split with all images decoded into memory as uint8.
+        """Return the same split with all images decoded into memory as uint8.
 
         For sets that fit: repeated epochs then cost no decoding.
 
@@ -321,7 +322,7 @@ class RetrievalData:
 
 
 def half_of_classes(labels: np.ndarray) -> np.ndarray:
-    """(N,) bool: the samples of the first half of the classes, sorted by name.
+    """Return (N,) bool: the samples of the first half of the classes, sorted by name.
 
     An odd class out goes to the other half, as in [Musgrave 2020].
 

@@ -223,7 +223,7 @@ class PKSampler(BatchSampler):
     # --- state ------------------------------------------------------------------------------------
 
     def state_dict(self, position: int | None = None) -> dict[str, Any]:
-        """What `load_state_dict` needs to go on with exactly the batches that remain.
+        """Return what `load_state_dict` needs to go on with exactly the batches that remain.
 
         Args:
             position: batches of this epoch really used, when a prefetching loader ran ahead;

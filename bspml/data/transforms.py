@@ -126,7 +126,7 @@ class RandomCrop:
 
 
 def standard_view(image_size: int, content: str = "photo", augment: bool = False) -> View:
-    """The view that a data set is trained with (`augment`) or tested with.
+    """Return the view that a data set is trained with (`augment`) or tested with.
 
     | content | to train | to test |
     |---|---|---|

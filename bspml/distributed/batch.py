@@ -24,7 +24,7 @@ from bspml.distributed.rows import gather_parts
 
 
 def gather_batch(part: Tensor, sizes: list[int] | None = None) -> Tensor:
-    """The batch of all ranks, in the order of the ranks: the same on each.
+    """Return the batch of all ranks, in the order of the ranks: the same on each.
 
     Args:
         part: (B_r, ...) this rank's rows; B_r may differ between ranks.
@@ -41,7 +41,7 @@ def gather_batch(part: Tensor, sizes: list[int] | None = None) -> Tensor:
 
 
 def gather_own_first(part: Tensor) -> Tensor:
-    """The batch of all ranks as pytorch-metric-learning's DistributedLossWrapper orders it.
+    """Return the batch of all ranks as pytorch-metric-learning's DistributedLossWrapper orders it.
 
     This rank's rows come first, then the others' in the order of the ranks: another order on
     every rank.  With `part` the batch's sample indices, these are the rows to announce to

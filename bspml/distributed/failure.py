@@ -141,7 +141,7 @@ class Failures:
 
 
 def portable(err: BaseException) -> BaseException:
-    """The error if it can travel between processes, else its text."""
+    """Return the error if it can travel between processes, else its text."""
     try:
         pickle.loads(pickle.dumps(err))
     except Exception:  # whatever a foreign exception's constructor does

@@ -24,17 +24,17 @@ _current: list[Failures] = []  # of the `joined` block this process is in
 
 
 def ranks() -> int:
-    """How many processes work together; 1 without a process group."""
+    """Return how many processes work together; 1 without a process group."""
     return distributed.get_world_size() if _started() else 1
 
 
 def rank() -> int:
-    """Which of them this one is, 0 to `ranks()` - 1."""
+    """Return which of them this one is, 0 to `ranks()` - 1."""
     return distributed.get_rank() if _started() else 0
 
 
 def is_main() -> bool:
-    """Whether this is rank 0, the one that prints and writes."""
+    """Return whether this is rank 0, the one that prints and writes."""
     return rank() == 0
 
 
@@ -88,13 +88,14 @@ def wait_for_all() -> None:
 
 
 def message_device() -> torch.device:
-    """Where small tensors must lie to be exchanged: the CPU unless the group only knows GPUs."""
+    """Return where small tensors must lie to be exchanged: the CPU unless the group only knows
+    GPUs."""
     only_gpus = _started() and distributed.get_backend() == "nccl"
     return torch.device("cuda" if only_gpus else "cpu")
 
 
 def check_rank_device(device: torch.device) -> None:
-    """Each rank of a machine needs a GPU of its own, if it needs one.
+    """Refuse a GPU that another rank of this machine uses: each needs one of its own.
 
     Raises:
         ConfigError: two ranks would share a GPU.

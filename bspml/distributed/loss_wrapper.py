@@ -52,7 +52,7 @@ class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
         sample_index: Any = None,
         ref_sample_index: Any = None,
     ) -> Any:
-        """The loss of all ranks' rows, times the number of ranks.
+        """Return the loss of all ranks' rows, times the number of ranks.
 
         Args:
             embeddings: (B_r, D) this rank's.

@@ -24,7 +24,7 @@ _TRAVELS_AS = {
 
 
 def share_of(n: int, block: int = 1, *, of_rank: int | None = None) -> slice:
-    """This rank's run of n rows.
+    """Return this rank's run of n rows.
 
     Args:
         n: rows in all, at least 0.
@@ -60,7 +60,7 @@ def nth_share(n: int, number: int, shares: int, block: int = 1) -> slice:
 
 
 def gather_rows(part: Tensor) -> Tensor:
-    """The rows of every rank, one rank after the other, on every rank.
+    """Return the rows of every rank, one rank after the other, on every rank.
 
     Args:
         part: (n_r, ...) this rank's; n_r may differ between ranks and be 0, the rest may not.
@@ -72,7 +72,7 @@ def gather_rows(part: Tensor) -> Tensor:
 
 
 def gather_parts(part: Tensor, sizes: list[int] | None = None) -> list[Tensor]:
-    """The rows of each rank, [(n_0, ...), (n_1, ...), ...], without gradient.
+    """Return the rows of each rank, [(n_0, ...), (n_1, ...), ...], without gradient.
 
     Args:
         part: (n_r, ...).
@@ -94,7 +94,7 @@ def gather_parts(part: Tensor, sizes: list[int] | None = None) -> list[Tensor]:
 
 
 def gather_sizes(n: int) -> list[int]:
-    """Each rank's n."""
+    """Return each rank's n."""
     if ranks() == 1:
         return [n]
     own = torch.tensor([n], device=message_device())
@@ -109,7 +109,7 @@ def computed_by_rows(
     block: int = 1,
     device: torch.device | str = "cpu",
 ) -> Tensor:
-    """`compute(slice(0, n))`, each rank computing its share of the rows.
+    """Return `compute(slice(0, n))`, each rank computing its share of the rows.
 
     Args:
         n: rows, at least 1.
@@ -136,7 +136,7 @@ def computed_by_rows(
 
 
 def add_over_ranks(values: Tensor) -> Tensor:
-    """The sum over the ranks of a tensor of the same shape on each, in place."""
+    """Return the sum over the ranks of a tensor of the same shape on each, in place."""
     if ranks() == 1:
         return values
     if values.device.type == "cpu" and message_device().type != "cpu":

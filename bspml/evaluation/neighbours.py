@@ -36,7 +36,7 @@ _FAISS_MAX_K = 1024  # above this, a full row is cheaper than faiss's heap
 
 
 def find_faiss() -> Any | None:
-    """The faiss module, or None where it is not installed."""
+    """Return the faiss module, or None where it is not installed."""
     try:
         import faiss
     except ImportError:
@@ -74,7 +74,7 @@ def ranked_neighbours(
     backend: str = "torch",
     block_size: int | None = None,
 ) -> Iterator[tuple[slice, Tensor]]:
-    """The k most similar gallery rows of each query, best first, block of queries by block.
+    """Return the k most similar gallery rows of each query, best first, block of queries by block.
 
     Equal similarities are ordered by gallery index.  Memory is bounded by the block, not by
     Q x R or Q x k.

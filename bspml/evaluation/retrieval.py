@@ -88,7 +88,7 @@ class RetrievalMetrics:
         return flat(self, "recall_at_")
 
     def table(self) -> str:
-        """One line per number, for a terminal."""
+        """Return one line per number, for a terminal."""
         lines = [f"Recall@{k:<8d}{100 * v:6.2f} %" for k, v in self.recall_at_k.items()]
         lines += [
             f"{'MAP@R':<15}{100 * self.map_at_r:6.2f} %",

@@ -50,7 +50,7 @@ def select_epochs(
     metric: str = "recall_at_1",
     validation: Sequence[EpochRecord] | Mapping[float, float] | None = None,
 ) -> dict[str, SelectedEpoch | None]:
-    """The test metric at the last epoch, at its best one, and at the one validation selects.
+    """Return the test metric at the last epoch, at its best one, and at the one validation selects.
 
     Only epochs at which the metric was measured count; of equal ones the earliest is taken.
 
@@ -99,7 +99,7 @@ def select_epochs(
 def selection_columns(
     selected: Mapping[str, SelectedEpoch | None], metric: str = "recall_at_1"
 ) -> dict[str, float | None]:
-    """Columns of a results table, in %: each names how its epoch was chosen.
+    """Return columns of a results table, in %: each names how its epoch was chosen.
 
     Without validation the table has two columns, not an empty third.
 

@@ -57,7 +57,7 @@ class SetMetrics:
         return flat(self, "cmc_at_")
 
     def table(self) -> str:
-        """One line per number, for a terminal."""
+        """Return one line per number, for a terminal."""
         lines = [f"CMC@{k:<11d}{100 * v:6.2f} %" for k, v in self.cmc_at_k.items()]
         lines += [
             f"{'mAP':<15}{100 * self.mean_average_precision:6.2f} %",

@@ -206,7 +206,7 @@ def image_shape(config: Config) -> tuple[int, int]:
 
 
 def image_content(config: Config) -> str:
-    """What the images show: "photo", "tile" or "character"."""
+    """Return what the images show: "photo", "tile" or "character"."""
     return config.data.content or _CONTENTS.get(config.data.name, "photo")
 
 

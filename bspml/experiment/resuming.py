@@ -89,7 +89,7 @@ def load_method(folder: RunFolder, method: str, fingerprint: str | None = None) 
 
 
 def has_checkpoint(folder: RunFolder, method: str) -> bool:
-    """Whether there is anything under the name of the checkpoint.
+    """Return whether there is anything under the name of the checkpoint.
 
     Args:
         folder: of the run.

@@ -36,7 +36,7 @@ _INT64, _UINT64 = np.iinfo(np.int64), np.iinfo(np.uint64)
 
 
 def protected_cell(text: str) -> str:
-    """`text`, after an apostrophe if a spreadsheet would run or rewrite it.
+    """Return `text`, after an apostrophe if a spreadsheet would run or rewrite it.
 
     Example:
         >>> protected_cell("=1+1"), protected_cell("007"), protected_cell("sparrow")
@@ -46,7 +46,7 @@ def protected_cell(text: str) -> str:
 
 
 def bare_cell(cell: str) -> str:
-    """The text behind `protected_cell`.
+    """Return the text behind `protected_cell`.
 
     Example:
         >>> bare_cell("'=1+1"), bare_cell("'tis"), bare_cell("''tis")
@@ -60,7 +60,7 @@ def _is_risky(text: str) -> bool:
 
 
 def label_cells(labels: np.ndarray) -> list[str]:
-    """(N,) labels as CSV cells; text that a spreadsheet would not leave alone is protected."""
+    """Return (N,) labels as CSV cells; text that a spreadsheet would not leave alone is protected."""
     if labels.dtype.kind in "iub":
         return [str(int(label)) for label in labels]
     if labels.dtype.kind == "f":  # of a regression: numbers, and to remain numbers
@@ -69,7 +69,7 @@ def label_cells(labels: np.ndarray) -> list[str]:
 
 
 def plain_labels(labels: np.ndarray) -> np.ndarray:
-    """(N,) labels in the one form that files hold: int64, uint64 beyond it, or text.
+    """Return (N,) labels in the one form that files hold: int64, uint64 beyond it, or text.
 
     Booleans become 0 and 1; every other kind is returned as it is.
     """
@@ -80,13 +80,13 @@ def plain_labels(labels: np.ndarray) -> np.ndarray:
 
 
 def parse_labels(cells: Sequence[str]) -> np.ndarray:
-    """(N,) integers if every cell is a whole number as Python writes it, else text, bare."""
+    """Return (N,) integers if every cell is a whole number as Python writes it, else text, bare."""
     whole = integers(cells)
     return np.array([bare_cell(cell) for cell in cells], dtype=str) if whole is None else whole
 
 
 def integers(cells: Sequence[str]) -> np.ndarray | None:
-    """(N,) int64 if every cell, spaces around it aside, is a whole number; else None.
+    """Return (N,) int64 if every cell, spaces around it aside, is a whole number; else None.
 
     uint64 where a number is beyond int64 and none is negative.
     """
@@ -96,13 +96,13 @@ def integers(cells: Sequence[str]) -> np.ndarray | None:
 
 
 def whole_number(cell: str) -> int | None:
-    """The whole number in a cell, spaces and tabs around it aside; None if it holds another."""
+    """Return the whole number in a cell, spaces and tabs around it aside; None if it holds another."""
     bare = cell.strip(" \t")
     return int(bare) if len(bare) <= _MOST_DIGITS and _INTEGER.fullmatch(bare) else None
 
 
 def fitting_integers(numbers: Sequence[Any]) -> np.ndarray | None:
-    """(N,) int64, uint64 if only that holds all of `numbers`, None if neither does."""
+    """Return (N,) int64, uint64 if only that holds all of `numbers`, None if neither does."""
     low, high = min(numbers, default=0), max(numbers, default=0)
     if low >= _INT64.min and high <= _INT64.max:
         return np.array(numbers, dtype=np.int64)
@@ -110,5 +110,5 @@ def fitting_integers(numbers: Sequence[Any]) -> np.ndarray | None:
 
 
 def empty_rows(labels: Sequence[str]) -> list[int]:
-    """Rows whose label is no text at all: empty, or white space."""
+    """Return rows whose label is no text at all: empty, or white space."""
     return [i for i, label in enumerate(labels) if not label.strip()]

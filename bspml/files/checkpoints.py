@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str], expect_fingerprint: str | None = None) ->
 
 
 def fingerprint(items: Any, labels: Any) -> str:
-    """A hex digest that changes when the data set does.
+    """Return a hex digest that changes when the data set does.
 
     Args:
         items: the samples: an array or tensor (hashed by shape, type and content); or a sequence
@@ -104,7 +104,7 @@ def fingerprint(items: Any, labels: Any) -> str:
 
 
 def generator_states() -> State:
-    """The global random generators, ready for `save`: torch (CPU, CUDA), numpy and python.
+    """Return the global random generators, ready for `save`: torch (CPU, CUDA), numpy and python.
 
     Our own code draws from local generators only; layers (dropout) and other people's transforms
     draw from these.

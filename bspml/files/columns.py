@@ -154,7 +154,7 @@ def _check_numbers(cells: Sequence[str]) -> None:
 
 
 def is_number(cell: str) -> bool:
-    """Whether Python reads it as a float."""
+    """Return whether Python reads it as a float."""
     try:
         float(cell)
     except ValueError:

@@ -90,7 +90,7 @@ def open_regular(
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:
-    """Whether `path` is a pipe, a socket or a device.  Links are followed."""
+    """Return whether `path` is a pipe, a socket or a device.  Links are followed."""
     try:
         mode = Path(path).stat().st_mode
     except (OSError, ValueError):  # ValueError: a name with NUL in it

@@ -9,7 +9,7 @@ from bspml import __version__
 
 
 def versions_of(libraries: Sequence[str]) -> dict[str, str]:
-    """{name: version} of bspml and of these installed distributions, in this order.
+    """Return {name: version} of bspml and of these installed distributions, in this order.
 
     Example:
         >>> list(versions_of(("torch", "numpy")))

@@ -24,7 +24,7 @@ _SERIES = tuple(b / (2 * k * math.factorial(2 * k)) for k, b in enumerate(_BERNO
 
 
 def introspection_loss(similarity: Tensor, sign: Tensor, confidence: Tensor) -> Float[Tensor, "*S"]:
-    r"""log((e^sigma - 1) / sigma) - sigma y s,  per pair.
+    r"""Compute log((e^sigma - 1) / sigma) - sigma y s,  per pair.
 
     The negative log-density, at y s, of an exponential distribution on [0, 1] with rate -sigma.
     Right to the last digits for small and for large sigma, as is its gradient.
@@ -68,7 +68,7 @@ def _log_mean_exp(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
 
 
 def reliability_loss(average_precision: Tensor, reliability: Tensor) -> Float[Tensor, "*S"]:
-    r"""sigma (1 - AP) + (1 - sigma) / 2,  per patch.
+    r"""Compute sigma (1 - AP) + (1 - sigma) / 2,  per patch.
 
     Linear in sigma with slope 1/2 - AP: the best reliability is 1 for AP > 1/2 and 0 below.
 
@@ -94,7 +94,8 @@ def reliability_loss(average_precision: Tensor, reliability: Tensor) -> Float[Te
 def data_parameters_loss(
     logits: Tensor, labels: Tensor, confidence: Tensor, lam: float = 0.0
 ) -> Float[Tensor, " B"]:
-    r"""-log softmax(sigma z)_y + lam (log sigma)^2,  per sample: a temperature of its own for each.
+    r"""Compute -log softmax(sigma z)_y + lam (log sigma)^2,  per sample: a temperature of its own
+    for each.
 
     As sigma grows it becomes a step: 0 where the label's logit is the largest, else infinite.
     (The print of that limit, supplement eq. (4), takes the maximum over all classes; the label's
@@ -128,7 +129,7 @@ def data_parameters_loss(
 
 
 def multi_task_loss(losses: Tensor, log_variances: Tensor) -> Float[Tensor, ""]:
-    r"""sum_i l_i / (2 sigma_i^2) + log sigma_i  with  s_i = log sigma_i^2:  one number.
+    r"""Compute sum_i l_i / (2 sigma_i^2) + log sigma_i  with  s_i = log sigma_i^2:  one number.
 
     That is  1/2 sum_i (l_i e^{-s_i} + s_i), whose best s_i is log l_i.
 

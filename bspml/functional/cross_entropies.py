@@ -58,7 +58,8 @@ def gce(logits: Tensor, labels: Tensor, q: float = 0.7) -> Float[Tensor, " B"]:
 def truncated_gce(
     logits: Tensor, labels: Tensor, q: float = 0.7, k: float = 0.5
 ) -> Float[Tensor, " B"]:
-    """L_q(p) for p > k; for p <= k the constant L_q(k), without a gradient.  Never negative.
+    """Compute L_q(p) for p > k; for p <= k the constant L_q(k), without a gradient.  Never
+    negative.
 
     Source: [Wang GR 2019, eq. (5)], where k = 0.5; [Zhang & Sabuncu 2018].
     Args:

@@ -54,22 +54,22 @@ class WeightCurve:
 
     @classmethod
     def cross_entropy(cls) -> WeightCurve:
-        """2 (1 - p) [Wang GR 2019, eq. (2)]."""
+        """Compute 2 (1 - p) [Wang GR 2019, eq. (2)]."""
         return cls(2, 0, "identity")
 
     @classmethod
     def mae(cls) -> WeightCurve:
-        """4 p (1 - p) [Wang GR 2019, eq. (3)]."""
+        """Compute 4 p (1 - p) [Wang GR 2019, eq. (3)]."""
         return cls(4, 1, "identity")
 
     @classmethod
     def gce(cls, q: float = 0.7) -> WeightCurve:
-        """2 p^q (1 - p), q in [0, 1] [Wang GR 2019, eq. (4)]."""
+        """Compute 2 p^q (1 - p), q in [0, 1] [Wang GR 2019, eq. (4)]."""
         return cls(2, check_number(q, "q", 0, 1), "identity")
 
     @classmethod
     def imae(cls, T: float = 8.0) -> WeightCurve:
-        """e^{T p (1 - p)} [Wang IMAE 2019, eq. (10)]."""
+        """Compute e^{T p (1 - p)} [Wang IMAE 2019, eq. (10)]."""
         return cls(check_rescaling(T, 1, "exp", torch.float64, beta_name="T")[0], 1, "exp")
 
     def __call__(self, p: float | Tensor) -> Float[Tensor, "*S"]:
@@ -100,7 +100,8 @@ class WeightCurve:
 
 
 def emphasis_focus(beta: float, lam: float) -> float | None:
-    """The p with the largest weight, argmax p^lam (1 - p) = lam / (1 + lam), whatever beta > 0.
+    """Compute the p with the largest weight, argmax p^lam (1 - p) = lam / (1 + lam), whatever beta
+    > 0.
 
     Source: [Wang GR 2019, definition 1]: 0 for cross-entropy, 0.5 for MAE, between for GCE.
     Args:

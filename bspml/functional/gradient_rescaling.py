@@ -29,7 +29,7 @@ MAPPINGS = ("exp", "identity")  # the names of g
 def gr_weight(
     p: float | Tensor, beta: float, lam: float = 0.0, g: str = "exp"
 ) -> Float[Tensor, "*S"]:
-    """w(p) = g(beta p^lam (1 - p)), without a gradient: a weight is not to be followed.
+    """Compute w(p) = g(beta p^lam (1 - p)), without a gradient: a weight is not to be followed.
 
     Source: [Wang GR 2019, eq. (6)].
     Args:
@@ -58,7 +58,7 @@ def gr_weight(
 def gr_cross_entropy(
     logits: Tensor, labels: Tensor, beta: float, lam: float = 0.0, g: str = "exp"
 ) -> Float[Tensor, " B"]:
-    r"""Cross-entropy whose gradient at the logits is rescaled to L1 norm w(p), per sample.
+    r"""Compute cross-entropy whose gradient at the logits is rescaled to L1 norm w(p), per sample.
 
     The value is -log p.  The gradient is (w/2) (-1 at y, q_j elsewhere), q the softmax over the
     other classes: that of cross-entropy times w / (2 (1 - p)), without the division of 0 by 0 that

@@ -25,7 +25,7 @@ from bspml.tensors.checks import some_of
 
 
 def label_gap(logits: Tensor, labels: Tensor) -> Float[Tensor, " B"]:
-    """delta of each sample, differentiable twice by the logits.
+    """Compute delta of each sample, differentiable twice by the logits.
 
     Its gradient is finite for every finite logits, also where the difference of two logits
     overflows and delta itself is infinite.
@@ -104,10 +104,11 @@ def _without_label(logits: Float[Tensor, "B C"], labels: Int[Tensor, " B"]) -> T
 
 
 def cross_entropy_of_gap(gap: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """-log p."""
+    """Compute -log p."""
     return 0.0 - logsigmoid(-gap)  # not -logsigmoid, which is -0 for p = 1
 
 
 def error_of_gap(gap: Float[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """1 - p.  Through its logarithm: the derivative of a sigmoid near 1 has lost its digits."""
+    """Compute 1 - p.  Through its logarithm: the derivative of a sigmoid near 1 has lost its
+    digits."""
     return logsigmoid(gap).exp()

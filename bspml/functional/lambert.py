@@ -38,7 +38,7 @@ from bspml.tensors.kernels.lambert import (
 
 
 def lambertw(x: Tensor) -> Float[Tensor, "*S"]:
-    r"""W(x), the w >= -1 with  w e^w = x, elementwise and differentiable twice.
+    r"""Compute W(x), the w >= -1 with  w e^w = x, elementwise and differentiable twice.
 
     Within 4 units in the last place in float32 and 1e-14 (relative) in float64, also at the branch
     point.  W'(x) = W / (x (1 + W)) is infinite at -1/e, as it must be: clamp before calling, or
@@ -121,7 +121,7 @@ def _slope(
 def principal_branch(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None = None
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """W(x) and 1 + W(x), each to its own last digits; NaN below -1/e.
+    """Compute W(x) and 1 + W(x), each to its own last digits; NaN below -1/e.
 
     Args:
         x: float32 or float64.

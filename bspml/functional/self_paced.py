@@ -11,7 +11,7 @@ from bspml.tensors.checks import check_number
 
 
 def self_paced_weights(losses: Tensor, age: float) -> Float[Tensor, "*S"]:
-    """1 for each element whose loss is at most `age`, else 0, without a gradient.
+    """Return 1 for each element whose loss is at most `age`, else 0, without a gradient.
 
     These minimise  sum_i w_i l_i - age sum_i w_i  over w in [0, 1]^N.  A loss that is NaN gets 0.
 
@@ -34,7 +34,7 @@ def self_paced_weights(losses: Tensor, age: float) -> Float[Tensor, "*S"]:
 
 
 def rescaled_hinge(hinge: Tensor, eta: float) -> Float[Tensor, "*S"]:
-    """(1 - e^{-eta h}) / (1 - e^{-eta}):  the hinge h itself at eta = 0, bounded otherwise.
+    """Compute (1 - e^{-eta h}) / (1 - e^{-eta}):  the hinge h itself at eta = 0, bounded otherwise.
 
     0 at h = 0 and 1 at h = 1 whatever eta; at most 1 / (1 - e^-eta).  The larger eta, the less a
     far outlier pulls: the gradient decays as e^{-eta h}.

@@ -59,7 +59,8 @@ def superloss(losses: Tensor, tau: float | Tensor, lam: float) -> Float[Tensor, 
 
 
 def superloss_confidence(losses: Tensor, tau: float | Tensor, lam: float) -> Float[Tensor, "*S"]:
-    r"""The confidence sigma of each element: e for losses far below `tau`, 1 at `tau`, then to 0.
+    r"""Compute the confidence sigma of each element: e for losses far below `tau`, 1 at `tau`, then
+    to 0.
 
     It carries no gradient: sigma is the weight with which the loss enters, not a function to
     follow.

@@ -40,7 +40,7 @@ class WeightedMeanReducer(DivisorReducer):
     def sum_and_divide(
         self, losses: Float[Tensor, " B"], embeddings: Tensor, divisor: Float[Tensor, ""]
     ) -> Float[Tensor, ""]:
-        """Scalar; the last operation keeps no output, so trainers may scale it in place.
+        """Return a scalar; the last operation keeps no output, so trainers may scale it in place.
 
         Args:
             losses: (B,).
@@ -139,7 +139,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         sample_index: Any = None,
         ref_sample_index: Any = None,
     ) -> Any:
-        """The loss of one batch.
+        """Return the loss of one batch.
 
         Args:
             embeddings: (B, D) floats.
@@ -199,7 +199,8 @@ class BSPMLLoss(BaseMetricLossFunction):
         ref_emb: Tensor,
         ref_labels: Any,
     ) -> dict[str, dict[str, Any]]:
-        """pytorch-metric-learning's inner method, with the announced batch: unreduced losses.
+        """Run as pytorch-metric-learning's inner method, with the announced batch: unreduced
+        losses.
 
         Args:
             embeddings: (B, D).
@@ -215,7 +216,7 @@ class BSPMLLoss(BaseMetricLossFunction):
     def element_losses(
         self, batch: PairBatch, indices_tuple: Any, known: BatchWeights
     ) -> dict[str, dict[str, Any]]:
-        """The (B,) elements, as the dictionary reducers take.
+        """Return the (B,) elements, as the dictionary reducers take.
 
         Args:
             batch: checked rows and references.
@@ -258,7 +259,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         known: BatchWeights,
         matrix: Float[Tensor, "B R"],
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """Positives and negatives: as listed, else as our own miner says, else all.
+        """Return positives and negatives: as listed, else as our own miner says, else all.
 
         Args:
             batch: checked rows and references.
@@ -298,7 +299,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         )
 
     def get_default_reducer(self) -> BaseReducer:
-        """The mean over the weight in the batch; over the batch for the paper's loss."""
+        """Return the mean over the weight in the batch; over the batch for the paper's loss."""
         return WeightedMeanReducer() if self.weighting == "inside" else MeanReducer()
 
     def get_default_distance(self) -> CosineSimilarity:
@@ -307,7 +308,8 @@ class BSPMLLoss(BaseMetricLossFunction):
 
 
 def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPMLMiner | None:
-    """The loss mines on its own weights and similarities: a miner with others would be ignored.
+    """Return the loss mines on its own weights and similarities: a miner with others would be
+    ignored.
 
     Args:
         miner: what the user passed.

@@ -84,7 +84,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     @staticmethod
     def supported_losses() -> list[str]:
-        """Names of loss classes, as the parent wants them."""
+        """Return names of loss classes, as the parent wants them."""
         return [*pml_losses.CrossBatchMemory.supported_losses(), "BSPMLLoss"]
 
     @classmethod
@@ -241,7 +241,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 def order_on_every_rank(
     embeddings: Float[Tensor, "B D"], sample_index: Int[Tensor, " B"] | None
 ) -> Int[Tensor, " B"]:
-    """The order to queue the rows in, so that all ranks queue the same rows in the same order.
+    """Return the order to queue the rows in, so that all ranks queue the same rows in the same
+    order.
 
     Without other ranks the rows stay as they are.  With them a call without index can only come
     from pytorch-metric-learning's DistributedLossWrapper (or is about this rank's rows alone, and

@@ -72,7 +72,7 @@ class FilteredLoss(ModuleWithRecords):
         *,
         sample_index: Any = None,
     ) -> Tensor:
-        """The loss of the kept rows; 0, with a gradient of 0, if none is kept.
+        """Return the loss of the kept rows; 0, with a gradient of 0, if none is kept.
 
         Args:
             embeddings: (B, D) floats.
@@ -112,7 +112,7 @@ class FilteredLoss(ModuleWithRecords):
         return self.loss(rows, codes, pairs, **known)
 
     def as_weights(self) -> Float[Tensor, " N"]:
-        """(N,) 1 where the sample was kept the last time it came, or never came, else 0.
+        """Return (N,) 1 where the sample was kept the last time it came, or never came, else 0.
 
         Raises:
             InputError: made without `weights`, so samples have no names.

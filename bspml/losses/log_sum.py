@@ -149,7 +149,7 @@ def _exponents(
 def log_one_plus_sum(
     x: Float[Tensor, "B R"],
 ) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
-    """log(1 + sum_j e^{x_ij}) and each term's share; overwrites x.
+    """Return log(1 + sum_j e^{x_ij}) and each term's share; overwrites x.
 
     Returns:
         The logarithms (B,), 0 for a row of -inf, and e^{x_ij} / (1 + sum) (B, R).

@@ -36,7 +36,7 @@ class MinedPairs(tuple):
 
     @classmethod
     def of(cls, positive: Bool[Tensor, "B R"], negative: Bool[Tensor, "B R"]) -> MinedPairs:
-        """The pairs of two masks.
+        """Return the pairs of two masks.
 
         Args:
             positive: (B, R).
@@ -50,7 +50,7 @@ class MinedPairs(tuple):
         return pairs
 
     def listed(self) -> tuple[Tensor, ...]:
-        """The index tensors as a plain tuple; waits for the device the first time."""
+        """Return the index tensors as a plain tuple; waits for the device the first time."""
         return tuple(super().__iter__()) if self._lists is None else self._lists()
 
     # ------------------------------------------------------------------ the similarities

@@ -94,7 +94,8 @@ def prepare_batch(
 def self_pairs(
     batch: PairBatch, sample_index: Tensor | None, ref_sample_index: Tensor | None
 ) -> Bool[Tensor, "B R"] | None:
-    """Pairs of a sample with itself among foreign references; None if only the diagonal can be.
+    """Return pairs of a sample with itself among foreign references; None if only the diagonal can
+    be.
 
     Against references (a memory of earlier batches) the data-set index tells: an old embedding
     of the same image is no positive.  Within a batch the row tells, as in
@@ -116,7 +117,7 @@ def label_masks(
     anchors: Bool[Tensor, " B"] | None = None,
     references: Bool[Tensor, " R"] | None = None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """All positive and all negative pairs by label, without self pairs.
+    """Return all positive and all negative pairs by label, without self pairs.
 
     Args:
         batch: what is paired.
@@ -170,7 +171,7 @@ def drop_self_pairs(
 def indices_to_masks(
     indices_tuple: Any, matrix: Float[Tensor, "B R"]
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
+    """Return pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
 
     A pair listed twice counts once.
 
@@ -212,7 +213,8 @@ def indices_to_masks(
 
 
 def not_finite_marker(batch: PairBatch) -> Float[Tensor, ""] | None:
-    """A scalar 0, or NaN if any embedding is not finite; None where `prepare_batch` has checked.
+    """Return a scalar 0, or NaN if any embedding is not finite; None where `prepare_batch` has
+    checked.
 
     Added to a loss it makes a diverged network visible although mining compares NaN away, and
     lets a gradient scaler skip the step, without waiting for the device.
@@ -224,7 +226,7 @@ def not_finite_marker(batch: PairBatch) -> Float[Tensor, ""] | None:
 
 
 def finite_or_nan(*embeddings: Float[Tensor, "_ D"]) -> Float[Tensor, ""]:
-    """0 if every entry is finite, else NaN: infinity times 0 is NaN."""
+    """Return 0 if every entry is finite, else NaN: infinity times 0 is NaN."""
     marks = [(e.detach() * 0).sum() for e in embeddings]
     return marks[0] if len(marks) == 1 else torch.stack(marks).sum()
 

@@ -100,7 +100,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
 
     @torch.no_grad()
     def forward(self, embeddings: Tensor, labels: Any) -> Bool[Tensor, " B"]:
-        """Which rows to keep.
+        """Return which rows to keep.
 
         Args:
             embeddings: (B, D) floats, normalised here.
@@ -189,7 +189,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
             self.warm = every_class or self.rows_remembered >= size
 
     def extra_repr(self) -> str:
-        """Sizes, for `print(loss)`."""
+        """Return sizes, for `print(loss)`."""
         return (
             f"noise_rate={self.noise_rate:g}, {len(self.memory)} rows, {self.num_classes} classes, "
             f"window of {len(self.quantiles)} batches"
@@ -197,7 +197,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
 
 
 def check_noise_rate(noise_rate: Any) -> float:
-    """The rate in [0, 1), or a refusal that says where it comes from."""
+    """Return the rate in [0, 1), or a refusal that says where it comes from."""
     if noise_rate is None:
         raise InputError(
             "`noise_rate` must be given: PRISM drops that share of the labels; got None. Pass the "

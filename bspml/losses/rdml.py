@@ -50,7 +50,7 @@ class RDMLLoss(TripletMarginLoss):
     def compute_loss(
         self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Any, ref_labels: Any
     ) -> dict[str, dict[str, Any]]:
-        """The hinges of the triplets, rescaled.
+        """Return the hinges of the triplets, rescaled.
 
         Args:
             embeddings: (B, D).

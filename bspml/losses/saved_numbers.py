@@ -13,10 +13,10 @@ class SavedNumbers:
     saved_numbers: tuple[str, ...]
 
     def get_extra_state(self) -> dict[str, int]:
-        """What `state_dict` saves beside the buffers."""
+        """Return what `state_dict` saves beside the buffers."""
         return {name: int(getattr(self, name)) for name in self.saved_numbers}
 
     def set_extra_state(self, state: dict[str, int]) -> None:
-        """What `load_state_dict` restores beside the buffers."""
+        """Restore what `state_dict` saved beside the buffers."""
         for name in self.saved_numbers:
             setattr(self, name, type(getattr(self, name))(state[name]))

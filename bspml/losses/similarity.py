@@ -20,7 +20,8 @@ def similarity_matrix(
     distance: Any,
     known: Float[Tensor, "B R"] | None = None,
 ) -> Float[Tensor, "B R"]:
-    """The matrix of a pytorch-metric-learning distance; no `ref_emb`: of the batch with itself.
+    """Return the matrix of a pytorch-metric-learning distance; no `ref_emb`: of the batch with
+    itself.
 
     `known` may be the cosines of these embeddings, should somebody have multiplied them already:
     then the product is not taken again, only differentiated.
@@ -51,7 +52,7 @@ def _gram(embeddings: Float[Tensor, "B D"], known: Float[Tensor, "B B"] | None) 
 
 
 def is_cosine(distance: Any) -> bool:
-    """Whether `distance` is plain cosine similarity, not subclassed and without statistics."""
+    """Return whether `distance` is plain cosine similarity, not subclassed and without statistics."""
     return (
         type(distance) in (CosineSimilarity, DotProductSimilarity)
         and distance.normalize_embeddings
@@ -62,7 +63,7 @@ def is_cosine(distance: Any) -> bool:
 
 
 def within_range(embeddings: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
-    """Rows as they are, but those too short or too long to be normalised scaled to peak 1.
+    """Return rows as they are, but those too short or too long to be normalised scaled to peak 1.
 
     The square of 1e-23 or of 2e19 leaves float32, and pytorch-metric-learning divides rows shorter
     than 1e-12 by 1e-12: cosines of such rows come out as 0.  A direction has no scale, so scaling
@@ -82,7 +83,8 @@ def within_range(embeddings: Float[Tensor, "B D"]) -> Float[Tensor, "B D"]:
 
 
 def widen(embeddings: Float[Tensor, "B D"], dtype: torch.dtype) -> Float[Tensor, "B D"]:
-    """The rows in a wider dtype; what they are computed with may leave the range of their own.
+    """Return the rows in a wider dtype; what they are computed with may leave the range of their
+    own.
 
     The gradient of a cosine is of the order 1 / |e|: at a row of zeros, 1e12, which float16 does
     not hold, and infinity times the zeros upstream makes a whole layer's gradient NaN.  Rows whose
@@ -160,7 +162,7 @@ class CosineGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
-        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied.
+        """Map (B, D) to (B, B); `known` is the result where it is at hand, and is not copied.
 
         Args:
             ctx: of autograd.
@@ -173,7 +175,7 @@ class CosineGram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, B) to (B, D).
+        """Return (B, B) to (B, D).
 
         Args:
             ctx: of autograd.

@@ -39,7 +39,7 @@ class PretrainedNet(nn.Module):
         self.register_buffer("std", torch.tensor(std).view(1, 3, 1, 1), persistent=False)
 
     def forward(self, images: Float[Tensor, "B channels height width"]) -> Float[Tensor, "B D"]:
-        """Embeddings of images in [0, 1], grey or RGB."""
+        """Return embeddings of images in [0, 1], grey or RGB."""
         return self.backbone((images - self.mean) / self.std)
 
 
@@ -68,7 +68,7 @@ class Backbone:
     flat: bool = False
 
     def with_pooling(self, pooling: str) -> Backbone:
-        """With "avg" or "gem" in the place of its own pooling; changes `net`.
+        """Put "avg" or "gem" in the place of its own pooling; changes `net`.
 
         Raises:
             InputError: another pooling, or none to replace.
@@ -86,12 +86,12 @@ class Backbone:
         return self
 
     def with_head(self, embedding_size: int) -> PretrainedNet:
-        """With a new linear layer from features to embeddings (B, D); changes `net`."""
+        """Add a new linear layer from features to embeddings (B, D); changes `net`."""
         _put(self.net, self.last, nn.Linear(self.width, embedding_size))
         return PretrainedNet(self.net, self.mean, self.std)
 
     def without_head(self) -> PretrainedNet:
-        """Its features (B, F), nothing to train, in evaluation mode; changes `net`."""
+        """Return its features (B, F), nothing to train, in evaluation mode; changes `net`."""
         _put(self.net, self.last, nn.Flatten(1))
         return PretrainedNet(self.net, self.mean, self.std).requires_grad_(False).eval()
 

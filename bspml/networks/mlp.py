@@ -28,5 +28,5 @@ class MLPHead(nn.Module):
         self.layers = nn.Sequential(*layers)
 
     def forward(self, features: Float[Tensor, "B F"]) -> Float[Tensor, "B D"]:
-        """Embeddings of feature rows."""
+        """Return embeddings of feature rows."""
         return self.layers(features)

@@ -41,7 +41,7 @@ class GeM(nn.Module):
     def forward(
         self, maps: Float[Tensor, "B channels height width"]
     ) -> Float[Tensor, "B channels 1 1"]:
-        """The mean of each map."""
+        """Return the mean of each map."""
         maps, p = maps.clamp(min=_EPS), self.p.clamp(min=1.0)
         # f does not depend on m, so m is a constant to the gradient as well.
         top = maps.detach().amax((2, 3), keepdim=True)
@@ -49,12 +49,12 @@ class GeM(nn.Module):
         return (top * powers.pow(1 / p)).to(maps.dtype)
 
     def extra_repr(self) -> str:
-        """The exponent, for `print`."""
+        """Return the exponent, for `print`."""
         return f"p={self.p.item():g}"
 
 
 def make_pooling(name: str) -> nn.Module:
-    """The pooling of that name, (B, C, H, W) to (B, C, 1, 1).
+    """Return the pooling of that name, (B, C, H, W) to (B, C, 1, 1).
 
     Args:
         name: "avg", or "gem" starting from p = 3.

@@ -44,7 +44,7 @@ class SmallConvNet(nn.Module):
         self.to(memory_format=torch.channels_last)
 
     def forward(self, images: Float[Tensor, "B channels height width"]) -> Float[Tensor, "B D"]:
-        """Embeddings of images in [0, 1]."""
+        """Return embeddings of images in [0, 1]."""
         if min(images.shape[-2:]) < 8:
             raise InputError(
                 f"`images` must be at least 8 x 8 pixels, three poolings halve them; got "

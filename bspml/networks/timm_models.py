@@ -14,7 +14,7 @@ from bspml.networks.weights_file import load_weights
 
 
 def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
-    """The model `model`, such as "resnet50" or "resnet50.a1_in1k"; random weights if None.
+    """Return the model `model`, such as "resnet50" or "resnet50.a1_in1k"; random weights if None.
 
     The tag after the dot says which published weights the file holds: how many classes their
     classifier has, and on which pixels they were trained.

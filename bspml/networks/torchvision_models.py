@@ -14,7 +14,7 @@ _MEAN, _STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)  # of all their weigh
 
 
 def load_torchvision(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
-    """The classifier `model`, such as "resnet50"; random weights if `weights` is None.
+    """Return the classifier `model`, such as "resnet50"; random weights if `weights` is None.
 
     Args:
         model: name of a torchvision classifier.

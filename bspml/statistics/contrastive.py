@@ -162,7 +162,7 @@ def contrastive_statistics(
     block_size: int | None = None,
     null_bins: int = 1 << 18,
 ) -> ContrastiveStatistics:
-    """Soft-mean statistics of every label, and the null histogram, in one streamed pass.
+    """Return soft-mean statistics of every label, and the null histogram, in one streamed pass.
 
     Memory beside the embeddings: one normalised copy, O(N x block + C x block) and the histograms.
     Similarities and exponentials are computed in the precision of the embeddings (half precisions

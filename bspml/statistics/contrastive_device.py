@@ -56,7 +56,7 @@ class DeviceRows(JudgedRows):
         return max(1, min(len(self.judged), _BLOCK_BYTES // row))
 
     def judge(self, first: int, rows: Tensor) -> None:
-        """Class sums by runs of references, then everything else on (C, B).
+        """Judge a block: class sums by runs of references, then everything else on (C, B).
 
         Args:
             first: place of the block's first row among the judged.

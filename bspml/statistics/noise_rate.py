@@ -151,7 +151,7 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
 
 
 def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
-    """The answer where no label can be judged: any rate is possible, and the notes say why.
+    """Return the answer where no label can be judged: any rate is possible, and the notes say why.
 
     Args:
         stats: of any labels.
@@ -173,7 +173,7 @@ def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
 
 
 def label_p_values(stats: ContrastiveStatistics) -> Float[Tensor, " N"]:
-    """p_i = (1 + #{null <= d_i}) / (1 + |null|), (N,) float64; NaN where not testable.
+    """Return p_i = (1 + #{null <= d_i}) / (1 + |null|), (N,) float64; NaN where not testable.
 
     Null values in the bin of d_i count as at or below it, so p errs upwards by at most the share
     of that bin.
@@ -182,7 +182,8 @@ def label_p_values(stats: ContrastiveStatistics) -> Float[Tensor, " N"]:
 
 
 def keep_q_values(p_values: Float[Tensor, " N"], noise_rate: float) -> Float[Tensor, " N"]:
-    """q_(r) = min over this and later ranks of pi p_(r) N / r; NaN p-values are left out of N.
+    """Return q_(r) = min over this and later ranks of pi p_(r) N / r; NaN p-values are left out of
+    N.
 
     Args:
         p_values: (N,), small for labels that fit.

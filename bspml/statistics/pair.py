@@ -126,7 +126,7 @@ def pair_statistics(
     block_size: int | None = None,
     across_ranks: bool = False,
 ) -> PairStatistics:
-    """xi_pos and xi_neg of every sample against the whole training set, exactly.
+    """Return xi_pos and xi_neg of every sample against the whole training set, exactly.
 
     Source: [Zhang 2023], eq. (3); the paper sets alpha 2, beta 50, base (its rho) 1.
     Differs: `base` defaults to 0.5, because at 1 the negative term is nearly switched off;

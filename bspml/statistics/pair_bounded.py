@@ -92,7 +92,7 @@ def neighbour_statistics(
     lists: int | None = None,
     seed: int = 0,
 ) -> NeighbourStatistics:
-    """xi_pos exactly and xi_neg within `error` for every sample, by near neighbours.
+    """Return xi_pos exactly and xi_neg within `error` for every sample, by near neighbours.
 
     Source: [Zhang 2023], eq. (3), as in `bspml.pair_statistics`; the bound is ours and is derived
     at the top of this module.

@@ -65,7 +65,8 @@ class References:
 
 
 def weight_elsewhere(weights: np.ndarray) -> np.ndarray:
-    """(n,) sum of all entries but each one, from both ends: nothing cancels beside a large one."""
+    """Return (n,) sum of all entries but each one, from both ends: nothing cancels beside a large
+    one."""
     before = np.concatenate([[0.0], np.cumsum(weights)[:-1]])
     after = np.concatenate([np.cumsum(weights[::-1])[::-1][1:], [0.0]])
     return before + after

@@ -165,7 +165,8 @@ class SampleLists:
         return self.starts.diff()
 
     def upper(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
-        """(B, K) the largest similarity any member of each of `lists` can have to each query.
+        """Return (B, K) the largest similarity any member of each of `lists` can have to each
+        query.
 
         Args:
             queries: (B, D) unit rows.
@@ -174,7 +175,7 @@ class SampleLists:
         return self.ceiling(self.cosines(queries, lists), lists)
 
     def cosines(self, queries: Float[Tensor, "B D"], lists: Tensor | None = None) -> Tensor:
-        """(B, K) similarities of queries and centroids, of all lists if None, rounded up.
+        """Return (B, K) similarities of queries and centroids, of all lists if None, rounded up.
 
         Args:
             queries: (B, D) unit rows.
@@ -186,7 +187,8 @@ class SampleLists:
     def largest_cosines(
         self, queries: Float[Tensor, "B D"], lists: Tensor | None = None
     ) -> Float[Tensor, " K"]:
-        """(K,) the largest of `cosines` over the queries, at least one; not all held at a time.
+        """Return (K,) the largest of `cosines` over the queries, at least one; not all held at a
+        time.
 
         Args:
             queries: (B, D) unit rows.
@@ -197,7 +199,7 @@ class SampleLists:
         return torch.stack(parts).amax(0)
 
     def ceiling(self, cosines: Tensor, lists: Tensor | None = None) -> Tensor:
-        """(..., K) `upper` from what `cosines` gave, or from the largest of several queries.
+        """Return (..., K) `upper` from what `cosines` gave, or from the largest of several queries.
 
         With u = cos angle(q, c) the bound is cos(angle - r) = u cos r + sqrt(1 - u^2) sin r where
         angle > r, that is u < cos r, and 1 elsewhere.  It grows with u.
@@ -214,13 +216,15 @@ class SampleLists:
         return bound.masked_fill_(cosines >= cosine, 1.0 + self.slack)
 
     def by_distance(self, number: int) -> Int[Tensor, " L"]:
-        """(L,) all lists by the distance of their centroids from one's; it comes first itself."""
+        """Return (L,) all lists by the distance of their centroids from one's; it comes first
+        itself."""
         closeness = torch.mv(self.centroids, self.centroids[number])
         closeness[number] = 2.0
         return closeness.argsort(descending=True)
 
     def log_spread(self, t: float) -> Float[Tensor, " L"]:
-        """(L,) float64, log(1 + t d_l + v_l g): t q.p_l and this bound log mean_x exp(t S_qx)."""
+        """Return (L,) float64, log(1 + t d_l + v_l g): t q.p_l and this bound log mean_x exp(t
+        S_qx)."""
         reach = self.reach.clamp_min(1e-3)  # g grows with it: rounded up
         g = ((t * reach).exp() - 1 - t * reach) / reach.square()
         # The rounding of q.p_l is below a slack.
@@ -228,7 +232,7 @@ class SampleLists:
 
 
 def runs(starts: Int[Tensor, " M"], numbers: Int[Tensor, " K"]) -> Int[Tensor, " R"]:
-    """All k with starts[l] <= k < starts[l + 1] for an l of `numbers`.
+    """Return all k with starts[l] <= k < starts[l + 1] for an l of `numbers`.
 
     Args:
         starts: (L + 1,) on the CPU, where each list begins.
@@ -242,7 +246,7 @@ def runs(starts: Int[Tensor, " M"], numbers: Int[Tensor, " K"]) -> Int[Tensor, "
 def for_each_list(
     work: Callable[[int], _Result], numbers: Iterable[int], device: torch.device
 ) -> Iterator[_Result]:
-    """work(l) for each list, in order; on the CPU as many at a time as torch has threads.
+    """Return work(l) for each list, in order; on the CPU as many at a time as torch has threads.
 
     A list's products are too small to be worth sharing among threads, so each thread takes whole
     lists.  The numbers do not depend on how many there are.

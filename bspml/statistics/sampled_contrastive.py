@@ -87,7 +87,8 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
         return int(judged.sum()) * int(referenced.sum()) - int(own)
 
     def storey_bounds(self, tail: float = 0.75) -> tuple[float, float]:
-        """Ends between which Storey's plain noise rate lies that all N (C - 1) values would give.
+        """Return ends between which Storey's plain noise rate lies that all N (C - 1) values would
+        give.
 
         #{p > tail} / ((1 - tail) N), from the lowest and from the highest p-values.
         """
@@ -110,7 +111,7 @@ def sampled_contrastive_statistics(
     seed: int = 0,
     null_bins: int = 1 << 18,
 ) -> SampledContrastiveStatistics:
-    """Statistics of every label with the errors of what was sampled, for large data sets.
+    """Return statistics of every label with the errors of what was sampled, for large data sets.
 
     Args:
         embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.

@@ -68,7 +68,7 @@ class SoftMeans:
 
 
 def half_width(square: Tensor, variance: Tensor, draws: int, chance: float) -> Tensor:
-    """How far the mean of independent values in [0, 1] may lie from its expectation.
+    """Return how far the mean of independent values in [0, 1] may lie from its expectation.
 
     Args:
         square: (B,) means of the squares of the values.
@@ -94,7 +94,7 @@ def sampled_soft_means(
     confidence: float,
     seed: int,
 ) -> SoftMeans:
-    """t_i of the judged samples, each within `error`, all together with `confidence`.
+    """Return t_i of the judged samples, each within `error`, all together with `confidence`.
 
     Args:
         lists: of all N samples.

@@ -26,7 +26,8 @@ def sharded_contrastive_statistics(
     sample_weights: Any = None,
     rows: Tensor | None = None,
 ) -> ContrastiveStatistics:
-    """`contrastive_statistics`, each rank judging its share of the rows against all references.
+    """Return `contrastive_statistics`, each rank judging its share of the rows against all
+    references.
 
     Args:
         embeddings: (N, D), the same on every rank, as everything else.

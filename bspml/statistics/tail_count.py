@@ -62,7 +62,7 @@ class TailCount:
         )
 
     def rate(self) -> float:
-        """The corrected estimate, in [0, 1]."""
+        """Return the corrected estimate, in [0, 1]."""
         return self._solve(self.tail)
 
     def interval(self) -> tuple[float, float]:

@@ -79,7 +79,7 @@ class StepTrainer(MetricLossOnly):
     # -- accumulation ------------------------------------------------------------------------
 
     def forward_and_backward(self) -> None:
-        """One optimiser step."""
+        """Take one optimiser step."""
         if self.micro_batches == 1:
             super().forward_and_backward()
             return
@@ -100,7 +100,7 @@ class StepTrainer(MetricLossOnly):
         self.step_optimizers()
 
     def get_batch(self) -> tuple[Any, Any]:
-        """The parent's, its labels on the device."""
+        """Return the parent's, its labels on the device."""
         return self._prepared(self._next_batch())
 
     def _next_batch(self) -> Any:
@@ -135,7 +135,7 @@ class StepTrainer(MetricLossOnly):
     # -- precision and layout ----------------------------------------------------------------
 
     def compute_embeddings(self, data: Any) -> Tensor:
-        """(B, D), float32 whatever the network computed in."""
+        """Return (B, D), float32 whatever the network computed in."""
         if self.precision == "float32":
             return super().compute_embeddings(data)
         with torch.autocast(torch.device(self.data_device).type, dtype=torch.bfloat16):
@@ -143,7 +143,7 @@ class StepTrainer(MetricLossOnly):
         return embeddings.float()
 
     def get_trunk_output(self, data: Any) -> Any:
-        """What the trunk makes of a batch, moved to its device without waiting."""
+        """Return what the trunk makes of a batch, moved to its device without waiting."""
         if isinstance(data, Tensor):
             pinned = self._on_cuda and data.is_pinned()
             data = data.to(self.data_device, non_blocking=pinned)
@@ -154,7 +154,7 @@ class StepTrainer(MetricLossOnly):
     # -- the loader --------------------------------------------------------------------------
 
     def initialize_dataloader(self) -> None:
-        """The parent's loader, pinned on CUDA and `prefetch` batches ahead with workers."""
+        """Make the parent's loader, pinned on CUDA and `prefetch` batches ahead with workers."""
         loader = c_f.get_train_dataloader(
             self.dataset,
             self.batch_size,

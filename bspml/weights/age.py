@@ -44,7 +44,7 @@ class AgeSchedule:
             )
 
     def next(self, age: float | int) -> float:
-        """The age that follows `age`."""
+        """Return the age that follows `age`."""
         return float(min(self.growth * age, self.maximum))
 
 

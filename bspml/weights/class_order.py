@@ -27,7 +27,7 @@ class ClassSorted(NamedTuple):
     xi_neg: np.ndarray
 
     def scatter(self, values: np.ndarray) -> np.ndarray:
-        """(N,) values of the positions, in the order of the data."""
+        """Return (N,) values of the positions, in the order of the data."""
         scattered = np.empty_like(values)
         scattered[self.order] = values
         return scattered

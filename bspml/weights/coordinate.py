@@ -73,7 +73,7 @@ class Point(NamedTuple):
         return self.first_order.residual
 
     def ties(self, tol: float) -> int:
-        """Weights at a bound with a derivative of 0, to the tolerance."""
+        """Return weights at a bound with a derivative of 0, to the tolerance."""
         w, slope = self.first_order.w, self.first_order.slope
         flat = np.abs(slope) <= tol
         return int((flat & ((w == 0) | (w == 1))).sum())

@@ -65,7 +65,7 @@ class Face:
         return self._diagonal * u + pulled / (self.num_classes - 1)
 
     def newton_direction(self) -> np.ndarray:
-        """-E^-1 g by Woodbury; may point at a saddle, which `step` turns downhill."""
+        """Return -E^-1 g by Woodbury; may point at a saddle, which `step` turns downhill."""
         if len(self.free) < 2:  # the sweep has already minimised along a single weight
             return np.zeros(len(self.free))
         D = np.where(np.abs(self._diagonal) > _SINGULAR, self._diagonal, _SINGULAR)
@@ -78,7 +78,7 @@ class Face:
         return ((d * p - b * q) + (a * q - b * p) * self.x) / det / D - self.slope / D
 
     def is_semidefinite(self) -> bool:
-        """Whether E has no negative eigenvalue.
+        """Return whether E has no negative eigenvalue.
 
         Inertia of the block matrix [[D, U], [U', -S^-1]], counted from either corner:
         neg(E) = neg(D) + pos(S^-1 + U'D^-1 U) - 1, because S has one eigenvalue of each sign.
@@ -96,7 +96,7 @@ class Face:
         return int((self._diagonal < 0).sum()) + positive - 1 <= 0
 
     def negative_direction(self) -> np.ndarray | None:
-        """A direction u with u'E u < 0, or None if none was found."""
+        """Return a direction u with u'E u < 0, or None if none was found."""
         F = len(self.free)
         if F <= _DENSE:
             u = np.linalg.eigh(self._dense())[1][:, 0]

@@ -179,12 +179,12 @@ class WeightProblem:
         return here.residual if scaled else here.stationarity()
 
     def is_feasible(self, weights: Any) -> bool:
-        """Whether every weight lies in [0, 1], without any slack."""
+        """Return whether every weight lies in [0, 1], without any slack."""
         w = self._check_weights(weights)
         return bool(w.min() >= 0 and w.max() <= 1)
 
     def class_means(self, weights: Any) -> Float[Tensor, " C"]:
-        """m_c, the mean weight of each class; their mean is MAW, [Zhang 2023] eq. (14).
+        """Return m_c, the mean weight of each class; their mean is MAW, [Zhang 2023] eq. (14).
 
         In the order of `codes`.
         """

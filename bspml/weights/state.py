@@ -91,7 +91,7 @@ class SampleWeights(nn.Module):
         return check_sample_index(index, len(self), rows, name, self.weights.device)
 
     def extra_repr(self) -> str:
-        """Sizes, for `print(loss)`."""
+        """Return sizes, for `print(loss)`."""
         return f"{len(self)} samples, {len(self.classes)} classes"
 
     # ------------------------------------------------------------------ the batch's rows
@@ -201,7 +201,7 @@ class SampleWeights(nn.Module):
         self.weights[rows], self.fixed[rows] = values, True
 
     def reset(self) -> None:
-        """All weights but the fixed ones 1 again, in place."""
+        """Set all weights but the fixed ones to 1 again, in place."""
         self.weights[~self.fixed] = 1
 
     def class_means(self) -> Float[Tensor, " C"]:
@@ -273,7 +273,8 @@ def look_up(
     sample_index: Any = None,
     ref_sample_index: Any = None,
 ) -> BatchWeights:
-    """Weights and indices of a batch and of its references, on the device and dtype of `like`.
+    """Return weights and indices of a batch and of its references, on the device and dtype of
+    `like`.
 
     Args:
         weights: the table; None looks nothing up and keeps the indices only to tell self pairs.

@@ -14,7 +14,8 @@ _LONGEST = 60  # characters of a name that are shown
 
 
 def counts_of_decisions(decided: CorrectedLabels) -> str:
-    """'3 labels kept as right, 2 relabelled, 1 dropped'; the unsure only where there are any."""
+    """Return '3 labels kept as right, 2 relabelled, 1 dropped'; the unsure only where there are
+    any."""
     right, unsure = (int((decided.decisions == word).sum()) for word in ("right", "unsure"))
     wrong = decided.decisions == "wrong"
     renamed = int((wrong & (decided.weights > 0)).sum())
@@ -27,7 +28,7 @@ def counts_of_decisions(decided: CorrectedLabels) -> str:
 
 
 def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[str, ...]:
-    """A sentence where samples were moved to classes that no given label has, else nothing.
+    """Return a sentence where samples were moved to classes that no given label has, else nothing.
 
     A class may be new on purpose, but a misspelt one is a class of a single sample, which no loss
     can pull anywhere and which nobody misses.

@@ -257,6 +257,7 @@ def _oddities(
 
 
 def nominal_rate(path: str | os.PathLike[str]) -> float | None:
-    """0.25 of CUB_0.25smallclusternoised_train.csv; None of a name without a rate."""
+    """Read the rate in a name: 0.25 of CUB_0.25smallclusternoised_train.csv; None of a name without
+    a rate."""
     found = _NOMINAL.search(Path(path).name)
     return float(found[1]) if found else None

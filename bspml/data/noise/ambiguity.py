@@ -47,7 +47,7 @@ def instance_dependent(
 
 
 def margins(embeddings: Tensor, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How much nearer each sample is to its own class than to another, and to which other.
+    """Return how much nearer each sample is to its own class than to another, and to which other.
 
     Args:
         embeddings: (N, D), normalised here.

@@ -96,7 +96,8 @@ class NoisyLabels:
 
 
 def from_labels(labels: Any, true_labels: Any) -> NoisyLabels:
-    """`NoisyLabels` of labels whose truth is known, such as those that people gave [Wei 2022].
+    """Return `NoisyLabels` of labels whose truth is known, such as those that people gave [Wei
+    2022].
 
     Args:
         labels: (N,) as given.

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def as_decimal(rate: Any) -> Fraction:
-    """The rate as the decimal it prints as: float32's .1 is 1/10, not .100000001."""
+    """Return the rate as the decimal it prints as: float32's .1 is 1/10, not .100000001."""
     if isinstance(rate, Tensor):
         rate = rate.detach().cpu()
         if rate.dtype == torch.bfloat16 or rate.element_size() == 1:

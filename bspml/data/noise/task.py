@@ -66,11 +66,11 @@ class NoiseTask:
         return len(self.classes)
 
     def members(self, c: int) -> np.ndarray:
-        """The rows of class c."""
+        """Return the rows of class c."""
         return np.flatnonzero(self.codes == c)
 
     def count(self) -> int:
-        """round(rate * N)."""
+        """Return round(rate * N)."""
         return round(self.exact_rate * len(self.codes))
 
     def draw_rows(self, per_class: bool = False, exact: bool = True) -> np.ndarray:
@@ -156,7 +156,7 @@ class NoiseTask:
         )
 
     def check_rows(self, embeddings: Any) -> Tensor:
-        """(N, D) embeddings of the same samples, detached."""
+        """Return (N, D) embeddings of the same samples, detached."""
         rows = check_embeddings(embeddings)
         if len(rows) != len(self.codes):
             raise InputError(

@@ -48,7 +48,7 @@ class _Image(NamedTuple):
 
 
 def read_cars196(root: str | os.PathLike[str], layout: str = "auto") -> RetrievalData:
-    """Annotations in any of the three layouts; counts and images are not checked.
+    """Read the annotations in any of the three layouts; counts and images are not checked.
 
     Args:
         root: the folder.

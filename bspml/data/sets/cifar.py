@@ -143,7 +143,7 @@ CIFAR100_VERSIONS = (
 
 
 def cifar10(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
-    """CIFAR-10 [Krizhevsky 2009]: 50,000 training and 10,000 test images of 10 classes.
+    """Read CIFAR-10 [Krizhevsky 2009]: 50,000 training and 10,000 test images of 10 classes.
 
     Args:
         root: the unpacked folder, or the one that holds it.
@@ -162,7 +162,7 @@ def cifar10(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
 
 
 def cifar100(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
-    """CIFAR-100 [Krizhevsky 2009]: 100 classes in 20 superclasses of five.
+    """Read CIFAR-100 [Krizhevsky 2009]: 100 classes in 20 superclasses of five.
 
     `superclass_of` is what `bspml.noise.sibling_flip` and `sibling_swap` take as groups.
 

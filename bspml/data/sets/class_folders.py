@@ -21,7 +21,7 @@ SOURCE = "Name the folder of your images with --root."
 
 
 def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> RetrievalData:
-    """Images and the names of their class folders; hidden files are passed over.
+    """Find images and the names of their class folders; hidden files are passed over.
 
     A class may have sub-folders of its own: the folder right below the split's is the class.
 

@@ -29,7 +29,7 @@ _BOXES = "bounding_boxes.txt"
 
 
 def read_cub(root: str | os.PathLike[str]) -> RetrievalData:
-    """The lists under `root` or `root`/CUB_200_2011; counts and images are not checked.
+    """Read the lists under `root` or `root`/CUB_200_2011; counts and images are not checked.
 
     Boxes are read if `bounding_boxes.txt` is there.
 

@@ -32,7 +32,7 @@ _LABELS = (".npy", ".csv", ".txt")
 
 
 def read_features(root: str | os.PathLike[str]) -> RetrievalData:
-    """Features, labels and splits as the head of this module says.
+    """Read features, labels and splits as the head of this module says.
 
     Returns:
         `RetrievalData` whose splits have `features` (N, F), and no images.

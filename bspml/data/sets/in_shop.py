@@ -40,7 +40,7 @@ _STATUSES = ("train", "query", "gallery")
 
 
 def read_in_shop(root: str | os.PathLike[str]) -> RetrievalData:
-    """The lists under `root`, its Eval/ and Anno/; counts and images are not checked.
+    """Read the lists under `root`, its Eval/ and Anno/; counts and images are not checked.
 
     Images lie in `root`/img or `root`/Img/img.  Boxes are read if `list_bbox_inshop.txt` is there.
 

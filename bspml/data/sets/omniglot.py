@@ -34,7 +34,8 @@ _NESTED = (
 
 
 def read_omniglot(root: str | os.PathLike[str]) -> RetrievalData:
-    """The two unpacked folders, or a `labels.csv` (path, class, split); counts are not checked.
+    """Read the two unpacked folders, or a `labels.csv` (path, class, split); counts are not
+    checked.
 
     `root` holds them, or a folder `omniglot` that does.
     In the folders a class is alphabet/character, in the table what its column of classes says.

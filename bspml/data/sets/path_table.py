@@ -43,7 +43,7 @@ def read_path_table(
     split_column: str = "split",
     content: str = "photo",
 ) -> RetrievalData:
-    """The table `root`, or the `labels.csv`, `.tsv` or `.parquet` in the folder `root`.
+    """Read the table `root`, or the `labels.csv`, `.tsv` or `.parquet` in the folder `root`.
 
     Args:
         root: table, or folder of it.

@@ -29,7 +29,7 @@ _LISTS = {"train": "Ebay_train.txt", "test": "Ebay_test.txt"}
 
 
 def read_sop(root: str | os.PathLike[str]) -> RetrievalData:
-    """The lists under `root` or `root`/Stanford_Online_Products; images are not checked.
+    """Read the lists under `root` or `root`/Stanford_Online_Products; images are not checked.
 
     Raises:
         DataError: lists missing or damaged, an image or a class in both.

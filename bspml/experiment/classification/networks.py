@@ -38,7 +38,7 @@ class Standardised(nn.Module):
         self.register_buffer("deviation", torch.tensor(deviation).view(shape), persistent=False)
 
     def forward(self, images: Float[Tensor, "B channels height width"]) -> Tensor:
-        """(B, C) logits, or (B,) numbers of a network with one output."""
+        """Return (B, C) logits, or (B,) numbers of a network with one output."""
         outputs = self.network((images - self.mean) / self.deviation)
         return outputs.squeeze(1) if outputs.shape[1] == 1 else outputs
 
@@ -50,7 +50,7 @@ def make_network(
     mean: Sequence[float],
     deviation: Sequence[float],
 ) -> nn.Module:
-    """The network that `config.network` names, initialised from `config.seed`.
+    """Return the network that `config.network` names, initialised from `config.seed`.
 
     Args:
         config: the experiment.

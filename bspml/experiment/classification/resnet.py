@@ -50,7 +50,7 @@ class CifarResNet(nn.Module):
                 nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
 
     def forward(self, images: Float[Tensor, "B channels height width"]) -> Float[Tensor, "B C"]:
-        """Logits of standardised images."""
+        """Return logits of standardised images."""
         maps = self.blocks(torch.relu(self.stem(images)))
         return self.head(maps.mean((2, 3)))
 

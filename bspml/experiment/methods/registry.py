@@ -96,7 +96,8 @@ def _check_known(name: str, given: Mapping[str, Any]) -> None:
 
 
 def names(wrapped: bool = False) -> tuple[str, ...]:
-    """Every name, in the order of a table; with `wrapped`, every legal WRAPPER:NAME after them."""
+    """Return every name, in the order of a table; with `wrapped`, every legal WRAPPER:NAME after
+    them."""
     plain = tuple(METHODS)
     if not wrapped:
         return plain

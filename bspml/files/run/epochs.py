@@ -78,7 +78,7 @@ class EpochRecord:
     extra: Mapping[str, Any] = field(default_factory=dict)
 
     def to_line(self) -> str:
-        """The record as one line of JSON, without its line end; NaN and infinity as null."""
+        """Return the record as one line of JSON, without its line end; NaN and infinity as null."""
         return to_json(dataclasses.asdict(self))
 
     @classmethod
@@ -167,7 +167,7 @@ class RecordLog:
             ) from err
 
     def read(self) -> list[EpochRecord]:
-        """All whole records, oldest first; none if there is no file.
+        """Return all whole records, oldest first; none if there is no file.
 
         Raises:
             RunError: a line in the middle is not a record; names its number.
@@ -207,7 +207,7 @@ class RecordLog:
                 ) from err
 
     def first(self, keep: int) -> list[EpochRecord]:
-        """The first `keep` records.
+        """Return the first `keep` records.
 
         Raises:
             RunError: fewer are there, or one of them is damaged.

@@ -60,7 +60,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str]) -> RunFolder:
-        """The folder of a run that was started before.
+        """Return the folder of a run that was started before.
 
         Raises:
             RunError: no such folder, not a run's, or not readable.
@@ -115,7 +115,7 @@ class RunFolder:
         return self.path / "records.jsonl"
 
     def checkpoint(self, method: str) -> Path:
-        """The latest state of one method, enough to resume it."""
+        """Return the latest state of one method, enough to resume it."""
         return self.path / f"checkpoint-{method.replace(':', '+')}.pt"
 
     @property
@@ -124,7 +124,7 @@ class RunFolder:
         return self.path / "weights.csv"
 
     def weights_of(self, method: str) -> Path:
-        """The sample weights of a further method."""
+        """Return the sample weights of a further method."""
         return self.path / f"weights-{method.replace(':', '+')}.csv"
 
     @property

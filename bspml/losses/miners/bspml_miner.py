@@ -117,7 +117,7 @@ class BSPMLMiner(BaseMiner):
         return pairs
 
     def mine(self, embeddings: Tensor, labels: Any, ref_emb: Tensor, ref_labels: Any) -> MinedPairs:
-        """pytorch-metric-learning's inner method: the same, with the announced batch.
+        """Run as pytorch-metric-learning's inner method: the same, with the announced batch.
 
         Args:
             embeddings: (B, D).
@@ -130,7 +130,7 @@ class BSPMLMiner(BaseMiner):
     def mine_masks(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """The kept pairs as masks (B, R), given the similarities or distances (B, R).
+        """Return the kept pairs as masks (B, R), given the similarities or distances (B, R).
 
         Args:
             batch: checked rows and references.
@@ -151,7 +151,7 @@ class BSPMLMiner(BaseMiner):
     def kernel_arguments(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Any, ...]:
-        """What `bspml.tensors.kernels.pairs.mined_masks` takes.
+        """Return what `bspml.tensors.kernels.pairs.mined_masks` takes.
 
         Args:
             batch: checked rows and references.
@@ -172,7 +172,7 @@ class BSPMLMiner(BaseMiner):
     def mined_by_operations(
         self, batch: PairBatch, known: BatchWeights, matrix: Float[Tensor, "B R"]
     ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-        """The masks by torch's operations, on any device.
+        """Return the masks by torch's operations, on any device.
 
         Args:
             batch: checked rows and references.
@@ -207,7 +207,7 @@ def keep_informative(
     negative: Bool[Tensor, "B R"],
     epsilon: float,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Of these pairs, those that violate the margin [Zhang 2023, eq. (4) and (5)].
+    """Keep of these pairs those that violate the margin [Zhang 2023, eq. (4) and (5)].
 
     Args:
         closeness: (B, R), larger is closer.

@@ -59,7 +59,7 @@ class DistanceWeightedMiner(pml_miners.DistanceWeightedMiner):
     def mine(
         self, embeddings: Tensor, labels: Tensor, ref_emb: Tensor, ref_labels: Tensor
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Triplets (a, p, n) of rows, int64, on the device of `embeddings`.
+        """Return triplets (a, p, n) of rows, int64, on the device of `embeddings`.
 
         Args:
             embeddings: (B, D).

@@ -114,7 +114,7 @@ _HOMES = ("pytorch_metric_learning", "bspml")
 
 
 def entry_of(loss: Any) -> LossEntry | None:
-    """The entry of the loss's class or its nearest ancestor; None if there is none.
+    """Return the entry of the loss's class or its nearest ancestor; None if there is none.
 
     Only classes of this package and of pytorch-metric-learning are looked up: a stranger's
     class of the same name says nothing.
@@ -126,7 +126,8 @@ def entry_of(loss: Any) -> LossEntry | None:
 
 
 def kind_of(loss: Any, entry: LossEntry) -> str | None:
-    """How gradient rescaling is done on this loss object; a smooth triplet loss is a softplus.
+    """Return how gradient rescaling is done on this loss object; a smooth triplet loss is a
+    softplus.
 
     Args:
         loss: the loss object.

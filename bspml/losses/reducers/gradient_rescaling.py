@@ -87,14 +87,14 @@ class GradientRescalingReducer(TransformReducer):
         return factor * losses, weight
 
     def extra_repr(self) -> str:
-        """Settings, for `print(loss)`."""
+        """Return settings, for `print(loss)`."""
         return f"beta={self.beta:g}, lam={self.lam:g}, g={self.g}, kind={self.kind}"
 
 
 def check_emphasis(
     beta: Any, lam: Any, g: Any, beta_name: str = "beta"
 ) -> tuple[float, float, str]:
-    """beta, lam and g if their weights are finite numbers in float32.
+    """Return beta, lam and g if their weights are finite numbers in float32.
 
     Args:
         beta, lam, g: as for the reducer.

@@ -44,7 +44,7 @@ class Plan:
 
 
 def reducer_for(reducer: Any, name: str, sub_losses: tuple[str, ...] = ()) -> Any:
-    """The reducer that handles the sub-loss `name`.
+    """Return the reducer that handles the sub-loss `name`.
 
     Args:
         reducer: the loss's own.
@@ -93,7 +93,7 @@ def make_plan(
     labels: Any,
     active_only: bool = False,
 ) -> Plan:
-    """How `reducer` treats the sub-loss `name` with raw losses `raw`.
+    """Return how `reducer` treats the sub-loss `name` with raw losses `raw`.
 
     Args:
         reducer: the loss's own, for this sub-loss.

@@ -37,7 +37,7 @@ class RescaledCrossEntropy(nn.Module):
         self.beta, self.lam, self.g = beta, lam, g
 
     def forward(self, logits: Float[Tensor, "B C"], labels: Int[Tensor, " B"]) -> Tensor:
-        """(B,) losses.
+        """Return (B,) losses.
 
         Args:
             logits: (B, C).
@@ -111,7 +111,7 @@ _WRITTEN_OUT = (
 
 
 def num_classes_of(loss: Any) -> int | None:
-    """How many classes a softmax loss has logits for; None: it is another loss, or unknown."""
+    """Return how many classes a softmax loss has logits for; None: it is another loss, or unknown."""
     entry = entry_of(loss)
     if entry is None or entry.kind != "logits":
         return None

@@ -90,7 +90,7 @@ class SuperLossReducer(TransformReducer):
         return {name: tau.value for name, tau in self.taus.items()}
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
-        """SuperLoss (n,) and sigma (n,) of each term.
+        """Return SuperLoss (n,) and sigma (n,) of each term.
 
         Args:
             terms: the sub-losses.
@@ -174,7 +174,7 @@ class SuperLossReducer(TransformReducer):
         return self.sample_weights.codes.to(samples.device)[samples]
 
     def extra_repr(self) -> str:
-        """Settings, for `print(loss)`."""
+        """Return settings, for `print(loss)`."""
         return f"lam={self.lam:g}, smoothing={self.smoothing}"
 
 

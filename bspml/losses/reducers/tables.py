@@ -69,7 +69,7 @@ class KeyedAverage(nn.Module):
         self.seen.logical_or_(counts)
 
     def look_up(self, keys: Int[Tensor, " M"], fallback: Float[Tensor, " M"]) -> Tensor:
-        """(M,) the averages of these keys; `fallback` where there is none yet.
+        """Return (M,) the averages of these keys; `fallback` where there is none yet.
 
         Args:
             keys: (M,) rows of the table.
@@ -81,7 +81,7 @@ class KeyedAverage(nn.Module):
         return torch.where(seen[rows] & (keys >= 0), average[rows], fallback)
 
     def filled(self) -> Float[Tensor, " K"]:
-        """(K,) the averages, NaN where no batch has named the key; a copy."""
+        """Return (K,) the averages, NaN where no batch has named the key; a copy."""
         return torch.where(self.seen, self.average, math.nan)
 
     def extra_repr(self) -> str:

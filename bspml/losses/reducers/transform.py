@@ -84,7 +84,7 @@ class Term:
     plan: Plan
 
     def counted(self) -> Float[Tensor, " n"] | None:
-        """(n,) how much each loss counts in averages; None: one each."""
+        """Return (n,) how much each loss counts in averages; None: one each."""
         if self.plan.keep is None:
             return self.weights
         kept = self.plan.keep.to(self.losses)
@@ -151,7 +151,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         self.call = Call()
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
-        """The losses of each term transformed (n,), and their confidences (n,), detached.
+        """Return the losses of each term transformed (n,), and their confidences (n,), detached.
 
         Called once per batch, with no term if the batch has no pair.
 
@@ -304,7 +304,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         )
 
     def sample_confidences(self) -> Float[Tensor, " N"]:
-        """(N,) the mean confidence each sample had in the last batch that met it.
+        """Return (N,) the mean confidence each sample had in the last batch that met it.
 
         Pairs and triplets count for each of their samples.  NaN: no batch has met it.
 
@@ -319,7 +319,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
         return self.table.filled()
 
     def as_weights(self) -> Float[Tensor, " N"]:
-        """(N,) the same as numbers in [0, 1], which audit and report take like sample weights.
+        """Return (N,) the same as numbers in [0, 1], which audit and report take like sample
+        weights.
 
         Divided by the largest confidence the transform can give; 1 where no batch met the sample.
         """

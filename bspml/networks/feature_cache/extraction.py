@@ -37,7 +37,7 @@ def cached_features(
     num_workers: int = 0,
     progress: bool | None = None,
 ) -> Float[Tensor, "N F"]:
-    """What a frozen backbone says of the images of a split, from the cache or extracted now.
+    """Return what a frozen backbone says of the images of a split, from the cache or extracted now.
 
     The images are shown as at test time, without random views, and the backbone is in evaluation
     mode.  Features are extracted again when any of these changes: the list of images, the size or

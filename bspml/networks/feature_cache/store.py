@@ -59,7 +59,7 @@ class FeatureStore:
         self.path, self.parts = folder / f"{name}.npy", folder / f"{name}.parts"
 
     def read(self) -> Tensor | None:
-        """(N, F), or None if the file is absent, damaged or another one's.
+        """Return (N, F), or None if the file is absent, damaged or another one's.
 
         From 1 GiB on the numbers stay on the disk; writing to them does not change the file.
         """

@@ -33,7 +33,7 @@ class FixedCurriculum:
         return self.weights.weights.cpu() > 0
 
     def allowed_rows(self) -> None:
-        """Every row, where those of positive weight are of too few classes for a batch."""
+        """Return every row, where those of positive weight are of too few classes for a batch."""
 
     def update(self, embeddings: Any) -> CurriculumRecord:
         """Change nothing."""

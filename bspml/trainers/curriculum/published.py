@@ -42,10 +42,10 @@ class PublishedUpdate:
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
 
     def training_rows(self) -> None:
-        """Every row takes part."""
+        """Return None: every row takes part."""
 
     def allowed_rows(self) -> None:
-        """Every row may be visited."""
+        """Return None: every row may be visited."""
 
     def update(self, embeddings: Tensor) -> dict[str, Any]:
         """Solve for the weights on these embeddings and return the record's fields."""
@@ -91,7 +91,7 @@ class PublishedUpdate:
         }
 
     def scores(self) -> Tensor | None:
-        """No score finer than the weights."""
+        """Return None: there is no score finer than the weights."""
         return None
 
     def state_dict(self) -> dict[str, Any]:
