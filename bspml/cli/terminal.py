@@ -152,7 +152,7 @@ class ClassifierTerminal(Terminal):
         )
 
     def record(self, record: EpochRecord) -> None:
-        """Print the epoch's line: held-out samples, then the clean and the noisy subset of training."""
+        """Print the epoch's line: held-out samples, then clean and noisy ones of the training."""
         cells = [f"{record.method:>18}", f"epoch {record.epoch:3g}", f"loss {record.loss:7.4f}"]
         scores: dict[str, Any] = dict(record.extra.get("scores", {}))
         error = "truncated" in scores

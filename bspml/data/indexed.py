@@ -101,7 +101,7 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
 
 
 def drop_sample_index(batch: Any) -> tuple[Any, Any]:
-    """Return the `data_and_label_getter` for testers: (x, y, i) to (x, y), the weights left alone."""
+    """Return (x, y) of (x, y, i), as the `data_and_label_getter` of testers; no weights."""
     x, y, _ = _three(batch)
     return x, y
 

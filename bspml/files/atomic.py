@@ -67,7 +67,7 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
 
 
 def is_leftover(path: Path) -> bool:
-    """Return whether `path` is a hidden file that `atomic_write` left when the process was killed."""
+    """Return whether `path` is what `atomic_write` left behind when the process was killed."""
     return re.fullmatch(r"\.[0-9a-f]{16}\.tmp", path.name) is not None
 
 

@@ -60,7 +60,7 @@ def _is_risky(text: str) -> bool:
 
 
 def label_cells(labels: np.ndarray) -> list[str]:
-    """Return (N,) labels as CSV cells; text that a spreadsheet would not leave alone is protected."""
+    """Return (N,) labels as CSV cells, protected where a spreadsheet would change the text."""
     if labels.dtype.kind in "iub":
         return [str(int(label)) for label in labels]
     if labels.dtype.kind == "f":  # of a regression: numbers, and to remain numbers
@@ -96,7 +96,7 @@ def integers(cells: Sequence[str]) -> np.ndarray | None:
 
 
 def whole_number(cell: str) -> int | None:
-    """Return the whole number in a cell, spaces and tabs around it aside; None if it holds another."""
+    """Return the whole number in a cell, spaces and tabs around it aside; None if there is none."""
     bare = cell.strip(" \t")
     return int(bare) if len(bare) <= _MOST_DIGITS and _INTEGER.fullmatch(bare) else None
 

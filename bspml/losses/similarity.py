@@ -52,7 +52,7 @@ def _gram(embeddings: Float[Tensor, "B D"], known: Float[Tensor, "B B"] | None) 
 
 
 def is_cosine(distance: Any) -> bool:
-    """Return whether `distance` is plain cosine similarity, not subclassed and without statistics."""
+    """Return whether `distance` is plain cosine similarity: no subclass, without statistics."""
     return (
         type(distance) in (CosineSimilarity, DotProductSimilarity)
         and distance.normalize_embeddings

@@ -111,7 +111,7 @@ _WRITTEN_OUT = (
 
 
 def num_classes_of(loss: Any) -> int | None:
-    """Return how many classes a softmax loss has logits for; None: it is another loss, or unknown."""
+    """Return how many classes a softmax loss has logits for; None of another or unknown loss."""
     entry = entry_of(loss)
     if entry is None or entry.kind != "logits":
         return None
