@@ -281,8 +281,8 @@ def train_experiment(
     experiment.check(pretrained=not resume)
     narrator = narrator if narrator is not None and is_main() else Silent()
     place = Workplace(folder, RecordLog(folder.records), narrator)
-    held = run_folder(folder, experiment.config, experiment.methods, resume)
-    with held if is_main() else nullcontext(), explained():
+    folder_lock = run_folder(folder, experiment.config, experiment.methods, resume)
+    with folder_lock if is_main() else nullcontext(), explained():
         runs = _train(experiment, place, resume)
         results = from_main(lambda: _finish(experiment, place, runs, figures))
     return ExperimentResult(results, folder, experiment.data.noise_rate)
