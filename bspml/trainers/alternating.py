@@ -216,11 +216,11 @@ class AlternatingTrainer:
         rows = None if self.curriculum is None else self.curriculum.training_rows()
         if self.curriculum is not None and rows is not None:
             classes = len(self.curriculum.weights.codes.cpu()[rows].unique())
-            wanted = self.sampler.classes_per_batch
-            if classes < wanted:
+            batch_classes = self.sampler.classes_per_batch
+            if classes < batch_classes:
                 self.notes = (
                     f"the weights keep {int(rows.sum())} rows of {classes} classes, fewer than the "
-                    f"{wanted} classes of a batch; rows of weight 0 were sampled too",
+                    f"{batch_classes} classes of a batch; rows of weight 0 were sampled too",
                 )
                 rows = self.curriculum.allowed_rows()
         self.sampler.set_rows(rows)
@@ -368,13 +368,13 @@ def _states(holders: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:
     """Refuse what would fail in the middle of a round only."""
-    needed = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
-    is_trainer = all(hasattr(trainer, name) for name in needed)
+    names = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
+    is_trainer = all(hasattr(trainer, name) for name in names)
     updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
     embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
     trains = "a pytorch-metric-learning trainer, such as MetricLossOnly"
     embeddings = "a function that returns the (N, D) embeddings of the training set"
-    for name, part, fits, wanted in (
+    for name, part, fits, requirement in (
         ("trainer", trainer, is_trainer, trains),
         ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
         ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
@@ -382,4 +382,4 @@ def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evalua
         ("evaluate", evaluate, evaluates, "a function or None"),
     ):
         if not fits:
-            raise InputError(f"`{name}` must be {wanted}; got {type(part).__name__}.")
+            raise InputError(f"`{name}` must be {requirement}; got {type(part).__name__}.")

@@ -32,11 +32,11 @@ def start_reading(loss: Any) -> Read | None:
         return None
     copied = torch.empty_like(loss, device="cpu", pin_memory=True, requires_grad=False)
     copied.copy_(loss.detach(), non_blocking=True)
-    done = torch.cuda.Event()
-    done.record(torch.cuda.current_stream(loss.device))
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(loss.device))
 
     def read() -> float:
-        done.synchronize()
+        event.synchronize()
         return float(copied)
 
     return read

@@ -93,11 +93,11 @@ def check_position(position: Mapping[str, Any], full_round: int, unit: str = "ro
             f"the checkpoint's `loss_sum` must be a finite number; got {loss_sum!r:.40}. Start the "
             "run anew."
         )
-    done, step, steps = position["round"], position["step"], position["steps"]
-    possible = step <= full_round and done + step <= steps <= done * full_round + step
+    rounds, step, steps = position["round"], position["step"], position["steps"]
+    possible = step <= full_round and rounds + step <= steps <= rounds * full_round + step
     if position["full_round"] != full_round or not possible:
         raise CheckpointError(
-            f"the checkpoint's position ({unit} {done}, step {step}, {steps} steps in all, "
+            f"the checkpoint's position ({unit} {rounds}, step {step}, {steps} steps in all, "
             f"{position['full_round']} to the {unit}) is impossible where a full {unit} has "
             f"{full_round} steps. Resume with the configuration and data of the run, or start it "
             "anew."
