@@ -128,12 +128,12 @@ def neighbour_statistics(
     # Sums that overflow are kept as logarithms by the exact statistics only.
     largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base))
     if largest <= LARGEST_EXPONENT and len(task.codes) >= (_SMALL if lists is None else 1):
-        bounded = _searched(task, error, lists, seed)
-        if bounded is not None:
-            return bounded
+        statistics = _searched(task, error, lists, seed)
+        if statistics is not None:
+            return statistics
     exact = exact_statistics(task)
-    nothing = torch.zeros_like(exact.xi_neg)
-    return NeighbourStatistics(exact.xi_pos, exact.xi_neg, exact.zero_rows, nothing, 1.0, True, 0)
+    zeros = torch.zeros_like(exact.xi_neg)
+    return NeighbourStatistics(exact.xi_pos, exact.xi_neg, exact.zero_rows, zeros, 1.0, True, 0)
 
 
 def _searched(
@@ -202,10 +202,10 @@ class _Search:
     def pilot(self, seed: int) -> float:
         """Share of the pairs that a few wide lists drawn at random want to visit."""
         generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randperm(len(self.wide), generator=generator)[:_PILOT_LISTS].tolist()
-        for _ in for_each_list(self.statistic, drawn, self.codes.device):
+        numbers = torch.randperm(len(self.wide), generator=generator)[:_PILOT_LISTS].tolist()
+        for _ in for_each_list(self.statistic, numbers, self.codes.device):
             pass
-        share = sum(self.pairs) / (int(self.wide.sizes[drawn].sum()) * len(self.codes))
+        share = sum(self.pairs) / (int(self.wide.sizes[numbers].sum()) * len(self.codes))
         self.pairs.clear()
         return share
 
@@ -214,8 +214,8 @@ class _Search:
         n, device = len(self.codes), self.codes.device
         xi_neg, bound = (torch.empty(n, dtype=torch.float64, device=device) for _ in range(2))
         numbers = range(len(self.wide))
-        found = for_each_list(self.statistic, numbers, device)
-        for number, (low, high) in zip(numbers, found, strict=True):
+        intervals = for_each_list(self.statistic, numbers, device)
+        for number, (low, high) in zip(numbers, intervals, strict=True):
             start, stop = self.wide.starts[number : number + 2].tolist()
             samples = self.wide.order[start:stop]
             xi_neg[samples] = (low + high) / 2
@@ -227,43 +227,43 @@ class _Search:
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
         nearest = self.wide.by_distance(number)
-        found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
-        tail = torch.zeros_like(found)
+        sums = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
+        tail = torch.zeros_like(sums)
         for low, high in pairwise(self.lists.starts[first : last + 1].tolist()):
             # Few samples at a time: lists are visited for all of them if one needs it.
             inside = slice(low - start, high - start)
-            more, rest = self._deeper(slice(low, high), found[inside], nearest)
-            found[inside] += more
-            tail[inside] = rest
-        return found.log1p() / self.beta, (found + tail).log1p() / self.beta
+            extra, bound = self._deeper(slice(low, high), sums[inside], nearest)
+            sums[inside] += extra
+            tail[inside] = bound
+        return sums.log1p() / self.beta, (sums + tail).log1p() / self.beta
 
-    def _deeper(self, rows: slice, found: Tensor, nearest: Tensor) -> tuple[Tensor, float]:
+    def _deeper(self, rows: slice, sums: Tensor, nearest: Tensor) -> tuple[Tensor, float]:
         """What else is found for a narrow list's members, (B,), and a bound of all that is left.
 
         Args:
             rows: the members' rows.
-            found: (B,) from the first of the lists `nearest`.
+            sums: (B,) from the first of the lists `nearest`.
             nearest: (G,) wide lists by distance.
         """
         queries = self.lists.rows[rows]
         wide_terms = self._terms(self.wide, self.wide.largest_cosines(queries))  # (G,)
-        more, done = torch.zeros_like(found), _FIRST_LISTS
+        extra, num_visited = torch.zeros_like(sums), _FIRST_LISTS
         while True:
-            wide_terms[nearest[:done]] = 0  # visited: nothing is left of them
-            allowed = self.allowed * (1 + float((found + more).min()))
+            wide_terms[nearest[:num_visited]] = 0  # visited: nothing is left of them
+            allowed = self.allowed * (1 + float((sums + extra).min()))
             open_wide = _needed(wide_terms, allowed * _FAR_SHARE)
-            near = runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
-            cosines = self.lists.largest_cosines(queries, near)  # (K,)
-            terms = self._terms(self.lists, cosines, near)
-            needed = _needed(terms, allowed * (1 - _FAR_SHARE))
-            size = int(self.lists.sizes[near[needed].cpu()].sum())
-            seen = int(self.wide.sizes[nearest[:done].cpu()].sum())
-            if size <= 4 * seen or done >= len(nearest):
+            children = runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
+            cosines = self.lists.largest_cosines(queries, children)  # (K,)
+            terms = self._terms(self.lists, cosines, children)
+            is_needed = _needed(terms, allowed * (1 - _FAR_SHARE))
+            size = int(self.lists.sizes[children[is_needed].cpu()].sum())
+            visited_size = int(self.wide.sizes[nearest[:num_visited].cpu()].sum())
+            if size <= 4 * visited_size or num_visited >= len(nearest):
                 break  # what is left is little, or everything has been seen
-            more += self._visit(rows, self.wide, nearest[done : 2 * done])
-            done *= 2
-        more += self._visit(rows, self.lists, near[needed])
-        return more, float(wide_terms[~open_wide].sum() + terms[~needed].sum())
+            extra += self._visit(rows, self.wide, nearest[num_visited : 2 * num_visited])
+            num_visited *= 2
+        extra += self._visit(rows, self.lists, children[is_needed])
+        return extra, float(wide_terms[~open_wide].sum() + terms[~is_needed].sum())
 
     def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
         """(K,) float64, bounds of what some of `lists`, or all, hold for any of some samples.
@@ -284,22 +284,22 @@ class _Search:
     def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
         """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
-        found = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
+        sums = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
         columns = runs(lists.starts, numbers.cpu()).to(self.codes.device)
         self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             S = queries @ self.lists.rows[part].T  # (B, k)
             terms = S.sub_(self.base).mul_(self.beta).exp_()
             terms.masked_fill_(codes == self.codes[part], 0)
-            found += torch.mv(terms, self.weights[part])
-        return found
+            sums += torch.mv(terms, self.weights[part])
+        return sums
 
 
 def _needed(terms: Tensor, limit: float) -> Tensor:
     """(K,) bool, what is left of the lists when the cheapest, up to `limit` together, are not."""
-    needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
-    candidates = needed.nonzero()[:, 0]
+    is_needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
+    candidates = is_needed.nonzero()[:, 0]
     costs, ascending = terms[candidates].sort()
-    left_out = terms[~needed].sum() + costs.cumsum(0) <= limit * (1 - 1e-3)
-    needed[candidates[ascending[left_out]]] = False
-    return needed
+    left_out = terms[~is_needed].sum() + costs.cumsum(0) <= limit * (1 - 1e-3)
+    is_needed[candidates[ascending[left_out]]] = False
+    return is_needed

@@ -299,8 +299,8 @@ def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
     """(N,) the centroid of largest similarity."""
     member = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
     # Written in place: results kept between the products would leave holes in the memory.
-    for part, found in zip(rows.split(_BLOCK), member.split(_BLOCK), strict=True):
-        torch.argmax(part @ centroids.T, 1, out=found)
+    for part, block in zip(rows.split(_BLOCK), member.split(_BLOCK), strict=True):
+        torch.argmax(part @ centroids.T, 1, out=block)
     return member
 
 

@@ -149,10 +149,10 @@ def _looks_wrong(pi: float, count: TailCount) -> float:
     n = _true_sizes(count.sizes.astype(float), pi)
     share = n / n.sum()
     no_strangers = np.exp(-n * pi)
-    alone = pi ** np.maximum(n - count.judged_are_references, 0)
-    clean_testable = 1 - alone * no_strangers
+    no_classmates = pi ** np.maximum(n - count.judged_are_references, 0)
+    clean_testable = 1 - no_classmates * no_strangers
     wrong_testable = 1 - pi**n * no_strangers
-    lonely = alone * (1 - no_strangers)
+    lonely = no_classmates * (1 - no_strangers)
     looks_wrong = share @ ((1 - pi) * lonely + pi * wrong_testable)
     return float(
         looks_wrong / max(share @ ((1 - pi) * clean_testable + pi * wrong_testable), 1e-12)
