@@ -128,13 +128,13 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
         self._check_fits(batch.embeddings)
-        known = look_up(self._table(), batch.embeddings, None, sample_index)
+        batch_weights = look_up(self._table(), batch.embeddings, None, sample_index)
         queued, anchors = self._split(enqueue_mask, len(embeddings), batch.embeddings.device)
         order = torch.arange(len(embeddings), device=batch.embeddings.device)
         if not self.joint_batches:
-            given = None if sample_index is None else known.sample_index
-            order = order_on_every_rank(batch.embeddings.detach(), given)
-        index = known.sample_index
+            order_index = None if sample_index is None else batch_weights.sample_index
+            order = order_on_every_rank(batch.embeddings.detach(), order_index)
+        index = batch_weights.sample_index
         if index is None:
             index = self._anonymous(order)
 
@@ -198,11 +198,11 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
                 f"`embeddings` must have the memory's {self.embedding_size} columns; "
                 f"got {embeddings.shape[1]}. Make it with embedding_size={embeddings.shape[1]}."
             )
-        held = self.embedding_memory.dtype
+        dtype = self.embedding_memory.dtype
         filled = self.has_been_filled or self.queue_idx > 0
-        if filled and embeddings.dtype != held:
+        if filled and embeddings.dtype != dtype:
             raise InputError(
-                f"`embeddings` must be {held} like those in the memory; got {embeddings.dtype}. "
+                f"`embeddings` must be {dtype} like those in the memory; got {embeddings.dtype}. "
                 "Convert them, or forget the others with `reset_queue()`."
             )
 
@@ -232,9 +232,9 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
         for name in ("embedding_memory", "label_memory"):
-            held = state_dict.get(prefix + name)
-            if held is not None and held.shape == getattr(self, name).shape:
-                setattr(self, name, getattr(self, name).to(held.dtype))
+            buffer = state_dict.get(prefix + name)
+            if buffer is not None and buffer.shape == getattr(self, name).shape:
+                setattr(self, name, getattr(self, name).to(buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

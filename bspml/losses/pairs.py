@@ -192,10 +192,10 @@ def indices_to_masks(
             )
         return indices_tuple.positive, indices_tuple.negative
     if not isinstance(indices_tuple, list | tuple) or len(indices_tuple) not in (3, 4):
-        listed = isinstance(indices_tuple, list | tuple)
+        is_sequence = isinstance(indices_tuple, list | tuple)
         raise InputError(
             "`indices_tuple` must hold 3 (a, p, n) or 4 (a1, p, a2, n) index tensors; "
-            f"got {len(indices_tuple) if listed else type(indices_tuple).__name__}. "
+            f"got {len(indices_tuple) if is_sequence else type(indices_tuple).__name__}. "
             "Pass what a miner returns."
         )
     a1, p, n = indices_tuple[0], indices_tuple[1], indices_tuple[-1]

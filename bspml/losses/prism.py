@@ -159,11 +159,11 @@ class PRISMFilter(SavedNumbers, nn.Module):
 
     def centres(self) -> tuple[Int[Tensor, " C"], Float[Tensor, "C D"]]:
         """Remembered rows of each class, and their mean (0 for a class without)."""
-        held = min(self.rows_remembered, len(self.memory))
-        labels = self.memory_labels[:held]
+        count = min(self.rows_remembered, len(self.memory))
+        labels = self.memory_labels[:count]
         counts = torch.bincount(labels, minlength=self.num_classes)
         sums = self.memory.new_zeros(self.num_classes, self.memory.shape[1])
-        sums.index_add_(0, labels, self.memory[:held])
+        sums.index_add_(0, labels, self.memory[:count])
         return counts, sums / counts.clamp(min=1)[:, None]
 
     def _threshold(self, scores: Float[Tensor, " J"]) -> Float[Tensor, ""]:
@@ -184,8 +184,8 @@ class PRISMFilter(SavedNumbers, nn.Module):
         self.memory[places], self.memory_labels[places] = rows, codes
         self.rows_remembered += len(rows)
         if not self.warm:
-            held = self.memory_labels[: self.rows_remembered]
-            every_class = len(held.unique()) == self.num_classes
+            labels = self.memory_labels[: self.rows_remembered]
+            every_class = len(labels.unique()) == self.num_classes
             self.warm = every_class or self.rows_remembered >= size
 
     def extra_repr(self) -> str:

@@ -47,8 +47,8 @@ def similarity_matrix(
         return distance(embeddings, ref_emb)
 
 
-def _gram(embeddings: Float[Tensor, "B D"], known: Float[Tensor, "B B"] | None) -> Tensor:
-    return CosineGram.apply(within_range(embeddings), known)
+def _gram(embeddings: Float[Tensor, "B D"], cosines: Float[Tensor, "B B"] | None) -> Tensor:
+    return CosineGram.apply(within_range(embeddings), cosines)
 
 
 def is_cosine(distance: Any) -> bool:
