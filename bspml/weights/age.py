@@ -152,8 +152,8 @@ class _Search:
     def result(self) -> AgeSearch:
         assert self.best is not None
         age, maw, solution = self.best
-        asked = f"asked {self.target:.4f} to within {self.tolerance:.1e}"
-        message = f"MAW {maw:.4f} at age {age:.6g}; {asked}."
+        request = f"asked {self.target:.4f} to within {self.tolerance:.1e}"
+        message = f"MAW {maw:.4f} at age {age:.6g}; {request}."
         if not self._reached():
             message += (
                 " MAW jumps over the target there; take another target or a larger `balance`."

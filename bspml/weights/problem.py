@@ -175,8 +175,8 @@ class WeightProblem:
         Raises:
             InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
         """
-        here = self._at(self.check_feasible(weights, "weights"))
-        return here.residual if scaled else here.stationarity()
+        first_order = self._at(self.check_feasible(weights, "weights"))
+        return first_order.residual if scaled else first_order.stationarity()
 
     def is_feasible(self, weights: Any) -> bool:
         """Return whether every weight lies in [0, 1], without any slack."""
