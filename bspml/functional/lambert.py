@@ -59,12 +59,12 @@ def lambertw(x: Tensor) -> Float[Tensor, "*S"]:
         >>> lambertw(torch.tensor([0.0, 1.0, math.e]))
         tensor([0.0000, 0.5671, 1.0000])
     """
-    given = x
+    values = x
     x = at_least_float32(x, "x")
-    lowest = float(torch.tensor(-1 / math.e, dtype=given.dtype))  # in the caller's type
+    lowest = float(torch.tensor(-1 / math.e, dtype=values.dtype))  # in the caller's type
     refuse_outside(
         x,
-        lambda given: ~(given < lowest),
+        lambda values: ~(values < lowest),
         "x",
         "be at least -1/e = -0.367879...",
         "W is not real below it.",

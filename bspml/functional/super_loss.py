@@ -158,11 +158,11 @@ class _Confidence(torch.autograd.Function):
 
 
 def _computed(
-    what: str, operations: Callable[..., Any], losses: Tensor, tau: float | Tensor, lam: float
+    name: str, operations: Callable[..., Any], losses: Tensor, tau: float | Tensor, lam: float
 ) -> tuple[Any, Tensor]:
-    """What `operations` compute, on CUDA by the kernel of the name `what`."""
+    """What `operations` compute, on CUDA by the kernel of the name `name`."""
     if runs_triton(losses, *[t for t in (tau,) if isinstance(t, Tensor)]):
-        return by_kernel(kernel(f"super_loss_triton.{what}"), operations, losses, tau, lam)
+        return by_kernel(kernel(f"super_loss_triton.{name}"), operations, losses, tau, lam)
     return operations(losses, tau, lam)
 
 
