@@ -62,9 +62,9 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
         (cluster of each row (N,) int64, "faiss" or "sklearn").
     """
     array = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
-    drawn, drawn_cost = _plus_plus(array, clusters, seed)
-    far, far_cost = _farthest_first(array, clusters, int(drawn[0]))
-    start = array[far if far_cost < drawn_cost else drawn]
+    drawn_rows, drawn_cost = _plus_plus(array, clusters, seed)
+    far_rows, far_cost = _farthest_first(array, clusters, int(drawn_rows[0]))
+    start = array[far_rows if far_cost < drawn_cost else drawn_rows]
     faiss = find_faiss()
     if faiss is not None:
         # All rows count in every update, and small clusters, normal here, cause no warning.

@@ -198,18 +198,18 @@ def _search_proposed(
     faiss = find_faiss()
     assert faiss is not None
     reach = k + int(self_rows is not None)
-    wanted = min(reach + max(16, k // 4), len(gallery))
-    rough, found = faiss.knn(
-        queries.numpy(), gallery.numpy(), wanted, metric=faiss.METRIC_INNER_PRODUCT
+    num_proposals = min(reach + max(16, k // 4), len(gallery))
+    rough, indices = faiss.knn(
+        queries.numpy(), gallery.numpy(), num_proposals, metric=faiss.METRIC_INNER_PRODUCT
     )
-    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(found)
+    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(indices)
     last = scores[:, -1].clone()
     error = 1.01 * queries.shape[1] / GRID
     _settle(scores, columns, queries, gallery, reach, error)
     if self_rows is not None:
         scores.masked_fill_(columns == self_rows[:, None], -torch.inf)
     ranked = _by_score_then_index(scores, columns)[:, :k].contiguous()
-    if wanted == len(gallery):
+    if num_proposals == len(gallery):
         return ranked
     kth = scores.topk(k).values[:, -1]
     doubtful = (kth <= last + 2 * error).nonzero()[:, 0]

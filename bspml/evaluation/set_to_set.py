@@ -247,14 +247,14 @@ def _measure(
     rows, gallery = grid_unit_rows(queries.means)[answerable], grid_unit_rows(searched.means)
     first = torch.empty(len(answerable), dtype=torch.int64)
     precision, trapezoid = torch.empty(2, len(answerable), dtype=torch.float64)
-    for part, found in ranked_neighbours(rows, gallery, len(gallery)):
-        asked = answerable[part]
-        hit = (same_class & ~ignored)[asked].gather(1, found)  # (b, G) by rank
+    for part, neighbours in ranked_neighbours(rows, gallery, len(gallery)):
+        query_sets = answerable[part]
+        hit = (same_class & ~ignored)[query_sets].gather(1, neighbours)  # (b, G) by rank
         # Ignored sets take no rank: those behind them move up.
-        counted = (~ignored[asked]).gather(1, found)
-        rank = counted.cumsum(1).double()  # from 1, where counted
+        is_counted = (~ignored[query_sets]).gather(1, neighbours)
+        rank = is_counted.cumsum(1).double()  # from 1, where counted
         hits = hit.cumsum(1).double()
-        total = matches[asked].double()
+        total = matches[query_sets].double()
         first[part] = rank.gather(1, hit.byte().argmax(1, keepdim=True))[:, 0].long() - 1
         precision[part] = (hits / rank.clamp(min=1) * hit).sum(1) / total
         # One rank earlier: hits - 1 of rank - 1 sets, taken as 1 before the first set.
