@@ -115,13 +115,13 @@ class Failures:
             missing = []
         if missing:
             names = ", ".join(str(r) for r in missing)
-            what = f"rank {names} of {self.size} is gone (killed, or out of memory?)"
+            cause = f"rank {names} of {self.size} is gone (killed, or out of memory?)"
         elif stopped:
-            what = "the run was stopped from outside (SIGTERM)"
+            cause = "the run was stopped from outside (SIGTERM)"
         else:
-            what = f"the {self.size} ranks lost each other, or one did not come in time"
+            cause = f"the {self.size} ranks lost each other, or one did not come in time"
         err = LostRankError(
-            f"{what}. A run that was training goes on with --resume, on any number of processes."
+            f"{cause}. A run that was training goes on with --resume, on any number of processes."
         )
         speaker = min((r for r in range(self.size) if r not in missing), default=0)
         err.said_elsewhere = self.rank != speaker

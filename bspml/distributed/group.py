@@ -102,16 +102,16 @@ def check_rank_device(device: torch.device) -> None:
     """
     if ranks() == 1 or device.type != "cuda":
         return
-    local, there = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    local, num_gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
     if device.index is not None and local > 1:
         raise ConfigError(
             f"`device` is {device}, the same GPU for all {local} processes of this machine. Use "
             "device=cuda: each then takes its own."
         )
-    if local > there:
+    if local > num_gpus:
         raise ConfigError(
-            f"{local} processes on this machine, but {there} GPU(s). Start torchrun with "
-            f"--nproc-per-node {there}, or use device=cpu."
+            f"{local} processes on this machine, but {num_gpus} GPU(s). Start torchrun with "
+            f"--nproc-per-node {num_gpus}, or use device=cpu."
         )
 
 
