@@ -45,18 +45,18 @@ def _raised() -> list[Any]:
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         return [before]
-    kept = [place.fp32_precision for place in places]
+    values = [place.fp32_precision for place in places]
     for place in places:
         place.fp32_precision = "ieee"
-    return kept
+    return values
 
 
-def _put_back(kept: list[Any]) -> None:
+def _put_back(values: list[Any]) -> None:
     places = _settings()
     if not places:
-        torch.set_float32_matmul_precision(*kept)
+        torch.set_float32_matmul_precision(*values)
         return
-    for place, value in zip(places, kept, strict=True):
+    for place, value in zip(places, values, strict=True):
         place.fp32_precision = value
 
 
