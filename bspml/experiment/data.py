@@ -108,7 +108,7 @@ class ExperimentData:
         )
 
     def pictures(self) -> Thumbnails | None:
-        """Small pictures of the training samples, row by row; None for features without files."""
+        """Return small pictures of the training samples by row; None for features without files."""
         if self.split is None or (self.split.paths is None and self.split.pixels is None):
             return None
         return Thumbnails(self.split, self.width)
@@ -178,7 +178,7 @@ def load_data(config: Config) -> ExperimentData:
 
 
 def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
-    """What the network sees of a split: features, pixels in memory, or images from files."""
+    """Return what the network sees of a split: features, pixels in memory, or images from files."""
     settings = config.data
     if split is None:
         return None
@@ -198,7 +198,7 @@ def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
 
 
 def image_shape(config: Config) -> tuple[int, int]:
-    """Side in pixels and channels of the images the network sees."""
+    """Return the side in pixels and the channels of the images the network sees."""
     settings = config.data
     content = image_content(config)
     usual = 24 if settings.name == "glyphs" else _SIZES[content]
@@ -225,7 +225,7 @@ def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:
 
 
 def _identity(split: RetrievalSplit, inputs: Inputs) -> Any:
-    """What the fingerprint is made of: the inputs in memory, or the files."""
+    """Return what the fingerprint is made of: the inputs in memory, or the files."""
     if isinstance(inputs, Tensor):
         return inputs
     assert split.root is not None

@@ -127,7 +127,7 @@ def _file_of_features(run: Run, file: str) -> Embedded:
 
 
 def _holds_training(run: Run, file: Path) -> bool:
-    """Whether a file of features is the one, or the part of it, that the run was trained on."""
+    """Return whether a file of features is, or is part of, what the run was trained on."""
     root = run.config.data.root
     if run.config.data.name != "features" or root is None:
         return False

@@ -117,7 +117,7 @@ def given_labels(
 def _before_decisions(
     config: Config, split: RetrievalSplit, features: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The labels before the user's decisions, which of them are wrong, and notes about them."""
+    """Return the labels before the user's decisions, (N,) bool of the wrong ones, and notes."""
     settings, true_labels = config.noise, split.labels
     if settings.list_file is not None:
         noise_list = read_noise_list(settings.list_file, split)
@@ -173,7 +173,7 @@ def plant(
 
 
 def _decisions(config: Config, labels: np.ndarray) -> CorrectedLabels | None:
-    """The user's verdicts: in a file of their own, or in the corrected labels made from one."""
+    """Read the user's verdicts from their own file, or from corrected labels made from one."""
     settings = config.noise
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:
@@ -182,7 +182,7 @@ def _decisions(config: Config, labels: np.ndarray) -> CorrectedLabels | None:
 
 
 def _check_one_source(config: Config) -> str | None:
-    """The file of corrected labels, if there is one; it must be the only file with decisions."""
+    """Return the file of corrected labels, if any; refuse a second file with decisions."""
     settings = config.noise
     file = settings.labels_file
     corrected = file if file is not None and is_corrected(file) else None

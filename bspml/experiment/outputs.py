@@ -120,7 +120,7 @@ def write_outputs(
 
 
 def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:
-    """One way to choose an epoch, for the summary."""
+    """Return one choice of an epoch as an entry of summary.json."""
     values = {"chosen_by": selected.chosen_by, "epoch": selected.epoch, "metric": metric}
     by = {} if selected.validation is None else {"validation": selected.validation}
     return {**values, "value": selected.value, **by}
@@ -156,7 +156,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
 
 
 def _decided(data: ExperimentData) -> np.ndarray:
-    """(N,) bool, the samples whose weight the user decided."""
+    """Return (N,) bool, the samples whose weight the user decided."""
     if data.decided is None:
         return np.zeros(len(data.labels), dtype=bool)
     return data.decided.fixed
@@ -180,7 +180,7 @@ def _write_suspects(
     folder: RunFolder,
     quality: LabelQuality,
 ) -> None:
-    """Suggested labels and neighbours of the samples of low weight, for the page."""
+    """Write suggested labels and neighbours of the samples of low weight, for the page."""
     size, workers = config.evaluation.batch_size, config.workers
     embeddings = embed(quality.network, data.images, size, num_workers=workers)
     weights = quality.weights

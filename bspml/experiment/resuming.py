@@ -186,7 +186,7 @@ def restore_records(
 
 
 def _check_complete(file: Path, config: BaseModel) -> None:
-    """A run writes every key; one that is missing would silently be at its default."""
+    """Refuse a written configuration without some key: it would silently take its default."""
     content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
     keys = {key for key, _ in _flat(content)} if isinstance(content, dict) else set()
     for key, _ in _flat(config.model_dump(mode="json")):

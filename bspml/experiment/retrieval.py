@@ -309,7 +309,7 @@ class _Pairs(torch.utils.data.Dataset):
         self.views, self.codes = data.views, data.codes
 
     def set_epoch(self, epoch: int) -> None:
-        """Other random views each epoch."""
+        """Draw other random views in this epoch."""
         if hasattr(self.views, "set_epoch"):
             self.views.set_epoch(epoch)
 
@@ -321,12 +321,12 @@ class _Pairs(torch.utils.data.Dataset):
 
 
 def _on_cpu(numbers: Tensor) -> Tensor:
-    """A float64 copy."""
+    """Return a float64 copy on the CPU."""
     return numbers.detach().cpu().double().clone()
 
 
 def _rows(inputs: Any, rows: slice | Tensor) -> Inputs:
-    """Rows of a tensor, or of a data set."""
+    """Return some rows of a tensor, or of a data set."""
     if isinstance(inputs, Tensor):
         return inputs[rows]
     numbers = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
