@@ -175,7 +175,7 @@ class AlternatingTrainer:
         self.initial_record = self.curriculum.update(embeddings)
 
     def _theta_step(self, target: int) -> None:
-        """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
+        """Run line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
         self._choose_rows()
         if hasattr(self.trainer.dataset, "set_epoch"):
@@ -241,7 +241,7 @@ class AlternatingTrainer:
             restore_generators(saved)
 
     def _weight_step(self, last: bool) -> RoundRecord:
-        """Lines 4 and 5 of Algorithm 1, then the record."""
+        """Run lines 4 and 5 of Algorithm 1, then make the record."""
         steps = self.step
         self.round, self.step = self.round + 1, 0
         loss = self.loss_reader.total() / steps
@@ -289,7 +289,7 @@ class AlternatingTrainer:
                 holder.load_state_dict(state[kind][name])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs: networks, optimisers, weights, age, position, generators.
+        """Return all a resumed run needs: networks, optimisers, weights, age, position, generators.
 
         Plain tensors, numbers, strings, lists and dicts only, so that it loads with
         `weights_only=True`.
@@ -320,7 +320,7 @@ class AlternatingTrainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`: the next `train` goes on exactly there.
+        """Take what `state_dict` returned: the next `train` goes on exactly there.
 
         Raises:
             CheckpointError: not the state of such a trainer, or its sampler drew other batches

@@ -125,7 +125,7 @@ def _check_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer,
 
 
 def _same_kinds(saved: Any, own: Any) -> bool:
-    """Whether two option trees have the same keys and kinds of values; None fits any."""
+    """Return whether two option trees have the same keys and kinds of values; None fits any."""
     if isinstance(own, Mapping):
         return saved.keys() == own.keys() and all(_same_kinds(saved[k], own[k]) for k in own)
     if isinstance(own, list | tuple):

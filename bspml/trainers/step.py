@@ -112,7 +112,7 @@ class StepTrainer(MetricLossOnly):
         return batch
 
     def _parts(self, batch: Any) -> list[tuple[Tensor, ...]]:
-        """The tensors of a batch, each cut into `micro_batches` equal parts."""
+        """Cut each tensor of a batch into `micro_batches` equal parts."""
         rows, k = len(batch[0]), self.micro_batches
         if rows % k:
             raise InputError(
@@ -174,5 +174,5 @@ class StepTrainer(MetricLossOnly):
 
 
 def _pinned(part: Any) -> Any:
-    """A tensor of the CPU in pinned memory, as it is if it lies there; anything else as it is."""
+    """Copy a CPU tensor to pinned memory, unless it lies there; return anything else as it is."""
     return part.pin_memory() if isinstance(part, Tensor) and part.device.type == "cpu" else part
