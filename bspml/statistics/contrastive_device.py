@@ -51,7 +51,7 @@ class DeviceRows(JudgedRows):
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def default_block(self) -> int:
-        """About 1 GiB."""
+        """Return the rows whose block takes about 1 GiB."""
         row = _PER_REFERENCE * len(self.weights) + _PER_CLASS * len(self.totals)
         return max(1, min(len(self.judged), _BLOCK_BYTES // row))
 
@@ -89,7 +89,7 @@ class DeviceRows(JudgedRows):
         self.numbers[:, part] = torch.stack([other_class, own_bin])
 
     def _class_sums(self, rows: Tensor, place: Tensor, sample: Tensor) -> Tensor:
-        """(C, B) sum of w_j exp(a S_ij) over the references of a class, without i itself."""
+        """Return (C, B), sum of w_j exp(a S_ij) over a class's references, without i itself."""
         terms = torch.mm(self.reference.embeddings, rows.T).exp_()  # (R, B)
         # A row's own term becomes 0; one that is no reference writes back what stands at place 0.
         is_reference = place >= 0
@@ -114,7 +114,7 @@ class DeviceRows(JudgedRows):
 @numba.njit(cache=True)
 @no_type_check
 def _weight_of_others(weights, starts, codes, position):
-    """(M,) weight of the class of each row without the row, summed anew: no cancellation."""
+    """Sum the weight of each row's class without the row, (M,), anew: no cancellation."""
     out = np.zeros(len(codes))
     for r in range(len(codes)):
         for j in range(starts[codes[r]], starts[codes[r] + 1]):

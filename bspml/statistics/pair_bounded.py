@@ -139,7 +139,7 @@ def neighbour_statistics(
 def _searched(
     task: PairTask, error: float, lists: int | None, seed: int
 ) -> NeighbourStatistics | None:
-    """The statistics by lists; None where the exact ones cost less."""
+    """Compute the statistics by lists; None where the exact ones cost less."""
     E = unit_rows(task.embeddings)
     search = _Search(E, task, error, lists, seed)
     if search.pilot(seed) >= _EXACT_FROM:
@@ -150,7 +150,7 @@ def _searched(
 
 
 def _own_class_statistic(E: Tensor, task: PairTask) -> Tensor:
-    """(N,) float64 on the CPU, xi_pos of unit rows."""
+    """Compute xi_pos of unit rows, (N,) float64 on the CPU."""
     sums = torch.zeros(len(E), dtype=torch.float64, device=E.device)
     weights = task.weights.to(E)
     for rows, columns, S, pair in class_blocks(E, task.codes.to(E.device)):
@@ -179,7 +179,7 @@ class _Search:
         self.pairs: list[int] = []  # computed by each visit; threads may append
 
     def _log_scales(self, lists: SampleLists) -> tuple[Tensor, Tensor]:
-        """(L,) logarithms of what the two bounds of each list are multiplied by, rounded up.
+        """Return (L,) logarithms of the factors of each list's two bounds, rounded up.
 
         The first has the members' weight, the second n_l times the largest of them.
         """
@@ -200,7 +200,7 @@ class _Search:
         return sum(self.pairs) / len(self.codes) ** 2
 
     def pilot(self, seed: int) -> float:
-        """Share of the pairs that a few wide lists drawn at random want to visit."""
+        """Measure the share of the pairs that a few wide lists drawn at random visit."""
         generator = torch.Generator().manual_seed(seed)
         numbers = torch.randperm(len(self.wide), generator=generator)[:_PILOT_LISTS].tolist()
         for _ in for_each_list(self.statistic, numbers, self.codes.device):
@@ -210,7 +210,7 @@ class _Search:
         return share
 
     def run(self) -> tuple[Tensor, Tensor]:
-        """(N,) xi_neg and (N,) its error bound, float64 on the CPU in the samples' order."""
+        """Return (N,) xi_neg and (N,) its error bound, float64 on the CPU in the samples' order."""
         n, device = len(self.codes), self.codes.device
         xi_neg, bound = (torch.empty(n, dtype=torch.float64, device=device) for _ in range(2))
         numbers = range(len(self.wide))
@@ -223,7 +223,7 @@ class _Search:
         return xi_neg.cpu(), bound.cpu()
 
     def statistic(self, number: int) -> tuple[Tensor, Tensor]:
-        """Lowest and highest possible xi_neg of the members of a wide list, (B,) float64 each."""
+        """Bound xi_neg of the members of a wide list from below and above, (B,) float64 each."""
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
         nearest = self.wide.by_distance(number)
@@ -238,7 +238,7 @@ class _Search:
         return sums.log1p() / self.beta, (sums + tail).log1p() / self.beta
 
     def _deeper(self, rows: slice, sums: Tensor, nearest: Tensor) -> tuple[Tensor, float]:
-        """What else is found for a narrow list's members, (B,), and a bound of all that is left.
+        """Return what more a narrow list's members get, (B,), and a bound of the unvisited rest.
 
         Args:
             rows: the members' rows.
@@ -266,7 +266,7 @@ class _Search:
         return extra, float(wide_terms[~open_wide].sum() + terms[~is_needed].sum())
 
     def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """(K,) float64, bounds of what some of `lists`, or all, hold for any of some samples.
+        """Bound what each of some `lists`, or all, adds for any of some samples, (K,) float64.
 
         Args:
             lists: wide or narrow ones.
@@ -282,7 +282,7 @@ class _Search:
         return torch.minimum(largest, mean).exp_()
 
     def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
-        """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
+        """Sum exp(beta (S - base)) over other classes in some of `lists`, (B,) float64."""
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
         sums = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
         columns = runs(lists.starts, numbers.cpu()).to(self.codes.device)
@@ -296,7 +296,7 @@ class _Search:
 
 
 def _needed(terms: Tensor, limit: float) -> Tensor:
-    """(K,) bool, what is left of the lists when the cheapest, up to `limit` together, are not."""
+    """Return (K,) bool, the lists to visit: all but the cheapest, up to `limit` together."""
     is_needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
     candidates = is_needed.nonzero()[:, 0]
     costs, ascending = terms[candidates].sort()

@@ -107,7 +107,7 @@ class SampleLists:
     def nested(
         cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int, members: int
     ) -> tuple[SampleLists, SampleLists, Tensor]:
-        """Wide lists as by `of`, and narrow ones of about `members` samples inside them.
+        """Cut wide lists as `of` does, and narrow ones of about `members` samples inside them.
 
         Args:
             unit_rows: (N, D).
@@ -281,7 +281,7 @@ def _centre(rows: Tensor) -> Tensor:
 
 
 def _shape(rows: Tensor, centroid: Tensor) -> Tensor:
-    """(5,) of a list: cosine of its radius, |p|, R, d and tr(M^8)^(1/8)."""
+    """Measure a list, (5,): cosine of its radius, |p|, R, d and tr(M^8)^(1/8)."""
     along = rows @ centroid
     foot = along.mean().clamp_min(0)
     away = rows - foot * centroid  # (n, D)
@@ -296,7 +296,7 @@ def _shape(rows: Tensor, centroid: Tensor) -> Tensor:
 
 
 def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
-    """(N,) the centroid of largest similarity."""
+    """Return (N,) the centroid of largest similarity."""
     member = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
     # Written in place: results kept between the products would leave holes in the memory.
     for part, block in zip(rows.split(_BLOCK), member.split(_BLOCK), strict=True):
@@ -305,7 +305,7 @@ def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
 
 
 def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
-    """(k, D) unit centroids of a random part of the rows, by spherical Lloyd steps."""
+    """Return (k, D) unit centroids of a random part of the rows, by spherical Lloyd steps."""
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(rows), generator=generator)[: k * _SAMPLES_PER_LIST]
     sample = rows[chosen.to(rows.device)]
@@ -316,7 +316,7 @@ def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
 
 
 def _lloyd(rows: Tensor, centroids: Tensor) -> Tensor:
-    """(k, D) the unit means of the rows nearest to each centroid."""
+    """Return (k, D) the unit means of the rows nearest to each centroid."""
     # index_add_ on one thread or a sorted sum: the order is fixed on the CPU.
     sums = torch.zeros_like(centroids).index_add_(0, _nearest(rows, centroids), rows)
     norms = sums.norm(dim=1, keepdim=True)
@@ -325,14 +325,14 @@ def _lloyd(rows: Tensor, centroids: Tensor) -> Tensor:
 
 
 def _parts(rows: Tensor, centroids: Tensor) -> list[Tensor]:
-    """Row numbers nearest to each centroid, empty ones left out."""
+    """Return the row numbers nearest to each centroid, empty lists left out."""
     member = _nearest(rows, centroids)
     sizes = torch.bincount(member, minlength=len(centroids)).tolist()
     return [part for part in torch.argsort(member, stable=True).split(sizes) if len(part)]
 
 
 def _cut(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
-    """Sample indices of each list: k-means, then the widest are split."""
+    """Return the sample indices of each list: k-means, then the widest are split."""
     n = len(rows)
     k = max(1, round(math.sqrt(n))) if lists is None else min(lists, n)
     cells = _parts(rows, _k_means(rows, k, seed))
@@ -372,7 +372,7 @@ def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> list[Tensor]:
 
 
 def _cut_narrow(rows: Tensor, members: int) -> list[Tensor]:
-    """Row numbers of lists of about `members`: seeds far from each other, then a Lloyd step.
+    """Cut rows into lists of about `members`: seeds far from each other, then a Lloyd step.
 
     Each new seed is the row farthest from the seeds before it.
     """

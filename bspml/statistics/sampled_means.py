@@ -151,12 +151,12 @@ class _Sampler:
         self.pairs: list[int] = []  # computed; threads may append
 
     def members(self, number: int) -> Tensor:
-        """Positions of a list's judged members in list order."""
+        """Return positions of a list's judged members in list order."""
         start, stop = self.lists.starts[number : number + 2].tolist()
         return start + self.judged[start:stop].nonzero()[:, 0]
 
     def log_sums(self, number: int) -> tuple[Tensor, Tensor]:
-        """Low and high ends of log F of the judged members of one list, (B,) float64."""
+        """Return low and high ends of log F of the judged members of one list, (B,) float64."""
         lists, a = self.lists, self.a
         rows = self.members(number)
         if len(rows) == 0:
@@ -207,13 +207,13 @@ class _Sampler:
         return low, high
 
     def _nearest(self, number: int) -> Tensor:
-        """(L,) bool, the list itself and the ones nearest to it."""
+        """Return (L,) bool, the list itself and the ones nearest to it."""
         nearest = torch.zeros(len(self.lists), dtype=torch.bool)
         nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
         return nearest
 
     def _least_far(self, queries: Tensor, is_far: Tensor) -> Tensor:
-        """(B,) Jensen's lower bound of the far sum, rounded down."""
+        """Compute Jensen's lower bound of the far sum, (B,), rounded down."""
         total = float(self.list_weights[is_far].sum())
         if total == 0:
             return torch.zeros(len(queries), dtype=torch.float64)
@@ -222,7 +222,7 @@ class _Sampler:
         return closeness.sub_(1).mul_(self.a).exp_().mul_(total * (1 - 1e-6))
 
     def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
-        """(L,) bool, more lists to compute exactly, and how many draws to begin with.
+        """Choose more lists to compute exactly, (L,) bool, and how many draws to begin with.
 
         The upper end lies some D x / (L m) above the far sum, which may be .8 of what is allowed;
         for that F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
@@ -244,7 +244,7 @@ class _Sampler:
     def _draw(
         self, mass: Tensor, ceilings: Tensor, most: float, draws: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """(m,) positions drawn as the module says, and (m,) D / C_l."""
+        """Draw (m,) positions as the module says, and return them with (m,) D / C_l."""
         uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
         edges = mass.cumsum(0)
         number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
@@ -260,7 +260,7 @@ class _Sampler:
         return place, most / ceilings[number]
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """(B,) float64, sum of w f over the positions `columns`, without the query itself."""
+        """Sum w f over the positions `columns`, without the query itself: (B,) float64."""
         sums = torch.zeros(len(queries), dtype=torch.float64)
         self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
@@ -270,7 +270,7 @@ class _Sampler:
         return sums
 
     def _sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,) sums of `scale` f and of its square over draws."""
+        """Sum `scale` f, and its square, over draws, (B,) each."""
         sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
         self.pairs.append(len(queries) * len(columns))
         at_a_time = max(1, _BLOCK // len(queries))
