@@ -246,7 +246,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         }
 
     def _similarities(self, batch: PairBatch, indices_tuple: Any) -> Float[Tensor, "B R"]:
-        """The matrix of the distance, without a product where our miner has taken it already."""
+        """Compute the matrix of the distance; reuse the product that our miner took already."""
         cosines = None
         if isinstance(indices_tuple, MinedPairs) and batch.within:
             cosines = indices_tuple.similarity_of(batch.given)
@@ -303,7 +303,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         return WeightedMeanReducer() if self.weighting == "inside" else MeanReducer()
 
     def get_default_distance(self) -> CosineSimilarity:
-        """Cosine similarity, as in the paper."""
+        """Return cosine similarity, as in the paper."""
         return CosineSimilarity()
 
 
@@ -343,7 +343,7 @@ def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPM
 
 
 def mean_weight(keep: Bool[Tensor, "B R"], weights: Float[Tensor, " R"]) -> Float[Tensor, " B"]:
-    """Mean weight of the kept pairs of each row; 0 for a row that keeps nothing.
+    """Return the mean weight of the kept pairs of each row; 0 for a row that keeps none.
 
     Args:
         keep: (B, R), the kept pairs.

@@ -151,7 +151,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         return self.loss(*call, pairs, *memory, **indices)
 
     def _mines_inside(self) -> bool:
-        """Whether the loss may mine by our miner itself: one product for both, without lists."""
+        """Return whether the loss may call our miner: one product for both, without lists."""
         if type(self.miner) is not BSPMLMiner:
             return False
         try:
@@ -169,7 +169,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     def _split(
         self, enqueue_mask: Any, rows: int, device: torch.device
     ) -> tuple[Bool[Tensor, " B"], Bool[Tensor, " B"] | slice]:
-        """Which rows are queued and which are anchors; raises before anything is."""
+        """Choose the rows to queue and the anchors; refuse a wrong mask before any is queued."""
         queued = torch.ones(rows, dtype=torch.bool, device=device)
         anchors: Tensor | slice = slice(None)  # a mask of all rows would wait for the device
         if enqueue_mask is not None:
@@ -192,7 +192,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         return queued, anchors
 
     def _check_fits(self, embeddings: Tensor) -> None:
-        """The rows go beside those in the queue."""
+        """Check that the rows fit those in the queue."""
         if embeddings.shape[1] != self.embedding_size:
             raise InputError(
                 f"`embeddings` must have the memory's {self.embedding_size} columns; "
@@ -207,7 +207,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             )
 
     def _anonymous(self, order: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Fresh indices for rows of unknown origin: equal to none but themselves."""
+        """Return new indices for rows of unknown origin: equal to none but themselves."""
         first = self.next_anonymous
         self.next_anonymous += len(order)
         index = torch.empty_like(order)

@@ -66,7 +66,7 @@ class MinedPairs(tuple):
             self._mined_on = (weakref.ref(embeddings), embeddings._version, similarity)
 
     def similarity_of(self, embeddings: Tensor) -> Float[Tensor, "B R"] | None:
-        """Those cosines, if they are of this very tensor and it has not been written to since."""
+        """Return the miner's cosines, if they are of this very tensor, not written to since."""
         if self._mined_on is None:
             return None
         reference, version, similarity = self._mined_on
@@ -134,7 +134,7 @@ class _StandIn(torch.Tensor):
 
 
 def _lists_in(value: Any) -> Any:
-    """`value` with lists for their stand-ins, in tuples, lists and dicts too."""
+    """Replace stand-ins in `value` by their lists, in tuples, lists and dicts too."""
     if isinstance(value, _StandIn):
         return value.lists()[value.place]
     if isinstance(value, tuple | list):

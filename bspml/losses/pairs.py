@@ -152,7 +152,7 @@ def drop_self_pairs(
     negative: Bool[Tensor, "B R"],
     same_sample: Tensor | None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Both masks without the self pairs, as new masks or, where there are none, as they came.
+    """Return both masks without the self pairs, new masks unless there are none.
 
     Args:
         batch: checked rows and references.
@@ -293,7 +293,7 @@ def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:
 
 
 def _indices(values: Any, device: torch.device) -> Tensor:
-    """One part of an index tuple as int64; bytes and bools would select as a mask does."""
+    """Return a part of an index tuple as int64: bytes and bools would select as a mask does."""
     index = as_numbers(
         values, "indices_tuple", "index tensors of integers", "Pass what a miner returns."
     )

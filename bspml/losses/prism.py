@@ -123,7 +123,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return keep
 
     def _prepare(self, embeddings: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        """Normalised float32 rows and their codes."""
+        """Return normalised float32 rows and their codes."""
         batch = prepare_batch(embeddings, labels)
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The filter judges them.")
@@ -144,7 +144,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return nn.functional.normalize(batch.embeddings.float()), batch.labels
 
     def score(self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
-        """P of normalised rows under their labels; NaN where the class has no remembered row.
+        """Compute P of normalised rows under their labels; NaN for a class without remembered rows.
 
         Args:
             rows: (B, D) normalised.
@@ -158,7 +158,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return own.masked_fill(counts[codes] == 0, float("nan"))
 
     def centres(self) -> tuple[Int[Tensor, " C"], Float[Tensor, "C D"]]:
-        """Remembered rows of each class, and their mean (0 for a class without)."""
+        """Count the remembered rows of each class, and average them (0 for a class without)."""
         count = min(self.rows_remembered, len(self.memory))
         labels = self.memory_labels[:count]
         counts = torch.bincount(labels, minlength=self.num_classes)
