@@ -167,7 +167,7 @@ class _Search:
 
 
 def _bracket(problem: WeightProblem) -> tuple[float, float, float]:
-    """(where to begin, an age that drops every sample, an age that keeps every sample).
+    """Return where to begin, an age that drops every sample, and one that keeps every sample.
 
     N_c dL/dw_i + age lies between twice the least and twice the greatest statistics, each kind
     taken as 0 if that is further out, give or take 2 balance.

@@ -149,7 +149,7 @@ class WeightProblem:
         return self._at(self._check_weights(weights)).objective()
 
     def gradient(self, weights: Any) -> Float[Tensor, " N"]:
-        r"""Exact gradient of L in O(N), as a float64 CPU tensor.
+        r"""Compute the exact gradient of L in O(N), as a float64 CPU tensor.
 
         N_c dL/dw_i = (A_c - w_i xi_pos_i + xi_pos_i (zeta_c - w_i)) / (N_c - 1)
                       + ((B - B_c) + xi_neg_i (M - m_c)) / (C - 1)
@@ -229,7 +229,7 @@ def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
 
 
 def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
-    """A contiguous float64 copy of `values`, finite, (N,) or of length n."""
+    """Return a contiguous float64 copy of `values`, finite, (N,) or of length n."""
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.double().numpy() if values.dtype == torch.bfloat16 else values.numpy()
