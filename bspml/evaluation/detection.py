@@ -84,7 +84,7 @@ def noise_detection(
 
 
 def _auroc(weights: np.ndarray, noisy: np.ndarray) -> float:
-    """Mann-Whitney: (rank sum of the noisy, lowest weight ranked last) against its least value."""
+    """Compute the AUROC from the rank sum of the noisy, lowest weight last (Mann-Whitney)."""
     positive, negative = int(noisy.sum()), int((~noisy).sum())
     if not positive or not negative:
         return math.nan

@@ -136,7 +136,7 @@ def _search_exhaustively(
 def _similarity(
     queries: Float[Tensor, "B D"], gallery: Float[Tensor, "R D"]
 ) -> Float[Tensor, "B Rpadded"]:
-    """Exact similarities; columns beyond the gallery, up to a multiple of `_GROUP`, are -inf."""
+    """Compute exact similarities, with columns of -inf up to a multiple of `_GROUP`."""
     queries = queries.double()
     padded = -(-len(gallery) // _GROUP) * _GROUP
     out = queries.new_empty((len(queries), padded))
@@ -150,7 +150,7 @@ def _similarity(
 def _largest(
     similarity: Float[Tensor, "B R"], k: int
 ) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """`similarity.topk(k)`, a few times faster where k is small: first among group maxima.
+    """Compute `similarity.topk(k)`, a few times faster for small k: first among group maxima.
 
     An entry among the k largest lies in one of the k groups with the largest maxima.
     """
@@ -173,7 +173,7 @@ def _by_score_then_index(
 
 
 def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest of one row, equal ones in order of index: the definition itself."""
+    """Return the indices of the k largest of one row, equal ones in order of index."""
     cut = np.partition(row, len(row) - k)[len(row) - k]
     above = np.flatnonzero(row > cut)
     above = above[np.argsort(-row[above], kind="stable")]
@@ -187,7 +187,7 @@ def _search_proposed(
     self_rows: Int[Tensor, " B"] | None,
     k: int,
 ) -> Int[Tensor, "B K"]:
-    """faiss proposes; exact scores settle what float32 leaves open.
+    """Search by faiss; exact scores settle the order where float32 leaves it open.
 
     A float32 inner product of D terms of rows of norm 1 is off by at most e = D 2^-24, in any
     order of summation.  So only candidates within 2 e of a neighbour in the ranking need their

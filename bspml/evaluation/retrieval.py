@@ -232,12 +232,12 @@ class _Sides:
         return len(self.gallery) - int(self.alone)
 
     def matches(self) -> Int[Tensor, " N"]:
-        """Gallery rows of each query's label, itself not counted."""
+        """Count the gallery rows of each query's label, without the query itself."""
         sizes = torch.bincount(self.gallery_codes, minlength=int(self.codes.max()) + 1)
         return sizes[self.codes] - int(self.alone)
 
     def to_cluster(self, side: str) -> tuple[Tensor, np.ndarray]:
-        """The rows for k-means and their classes."""
+        """Return the rows for k-means and their classes."""
         if side == "query" or self.alone:
             return self.queries, self.codes.numpy()
         codes = torch.cat([self.codes, self.gallery_codes])
@@ -260,7 +260,7 @@ def _prepare_sides(
 
 
 def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """Checked rows of norm 1, and which had norm 0."""
+    """Return checked rows of norm 1, and which had norm 0."""
     with torch.no_grad():
         checked = check_embeddings(values, name).detach()
         if not len(checked):

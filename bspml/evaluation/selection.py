@@ -155,7 +155,7 @@ def _by_validation(
 def _validation_values(
     records: list[EpochRecord], metric: str, validation: Any
 ) -> dict[float, float]:
-    """{epoch: value} of whatever form it came in, without what was not measured."""
+    """Return the validation as {epoch: value}, without epochs that were not measured."""
     if validation is None:
         values = {r.epoch: (r.extra.get("validation") or {}).get(metric) for r in records}
     elif isinstance(validation, Mapping):

@@ -198,7 +198,7 @@ def group_frames(
 def _of_sets(
     values: Any, name: str, codes: Int[Tensor, " F"], first: np.ndarray, set_ids: np.ndarray
 ) -> np.ndarray:
-    """The one value of each set, or an error that names a set with several."""
+    """Return the one value of each set, or refuse a set with several, naming it."""
     encoded = encode_labels(values, len(codes), name)
     own = encoded.codes.numpy()
     per_set = own[first]
@@ -224,7 +224,7 @@ def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
 
 
 def _equal(ours: np.ndarray, theirs: np.ndarray, name: str) -> Bool[Tensor, "Q G"]:
-    """(Q, G) whether the two are the same; no text equals a number."""
+    """Return (Q, G), whether the two are the same; no text equals a number."""
     codes, gallery_codes = encode_jointly(ours, len(ours), theirs, len(theirs), name)
     return codes[:, None] == gallery_codes
 
