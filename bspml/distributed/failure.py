@@ -92,7 +92,7 @@ class Failures:
                 err.said_elsewhere = True  # type: ignore[attr-defined]
 
     def _told(self) -> BspmlError | None:
-        """The error that a rank left, or None."""
+        """Return the error that a rank left, or None."""
         if not self._wait_for("failure", _TO_READ):
             return None
         origin, err = pickle.loads(self.store.get("failure"))
@@ -128,7 +128,7 @@ class Failures:
         return err
 
     def _wait_for(self, key: str, seconds: float) -> bool:
-        """Whether somebody sets this key in time."""
+        """Return whether another rank sets this key in time."""
         deadline = time.monotonic() + seconds
         with suppress(RuntimeError):  # the store is gone
             # Asked again and again: the store's own waiting prints warnings when it ends.
@@ -150,7 +150,7 @@ def portable(err: BaseException) -> BaseException:
 
 
 def _is_loss(err: BaseException) -> bool:
-    """Whether this is a collective that broke, or torchrun's signal that another rank did."""
+    """Return whether a collective broke, or torchrun signals that another rank did."""
     if isinstance(err, _StoppedError | distributed.DistError):
         return True
     return type(err) is RuntimeError and _BROKEN.search(str(err)) is not None

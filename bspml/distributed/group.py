@@ -129,7 +129,7 @@ def _wanted_size() -> int:
 
 
 def _start(timeout: datetime.timedelta) -> Store:
-    """Join; returns a store that the ranks share beside the group, and after it broke."""
+    """Join; return a store that the ranks share beside the group, and after it broke."""
     backend = "gloo"
     if torch.cuda.is_available() and distributed.is_nccl_available():
         backend = "cpu:gloo,cuda:nccl"

@@ -84,5 +84,5 @@ class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
 
 
 def _named(name: str, like: Tensor, value: Any) -> dict[str, Tensor]:
-    """The keyword, unless it was left out: not every loss knows it."""
+    """Return the keyword, unless it was left out: not every loss knows it."""
     return {} if value is None else {name: torch.as_tensor(value, device=like.device)}
