@@ -62,7 +62,7 @@ def _read_numbers(value: Any) -> Tensor:
 
 
 def _kind(value: Any) -> str:
-    """What came, in a few words."""
+    """Describe an argument in a few words, for a message."""
     if isinstance(value, list | tuple):
         kinds = sorted({type(v).__name__ for v in value})
         ragged = len({len(v) for v in value if isinstance(v, list | tuple)}) > 1
@@ -215,7 +215,7 @@ def _label_array(labels: Any, name: str) -> np.ndarray:
 
 
 def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
-    """Python objects as strings or int64."""
+    """Return Python objects as strings or int64."""
     values = array.tolist()
     kinds = {type(v) for v in values}
     if kinds and all(issubclass(kind, str) for kind in kinds):

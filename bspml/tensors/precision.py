@@ -39,7 +39,7 @@ def full_precision() -> Iterator[None]:
 
 
 def _raised() -> list[Any]:
-    """Ask for full products; what was asked for before."""
+    """Ask for full products; return the settings before."""
     places = _settings()
     if not places:  # torch before 2.9
         before = torch.get_float32_matmul_precision()
@@ -66,7 +66,7 @@ def float64_device(values: Tensor) -> Tensor:
 
 
 def _settings() -> list[Any]:
-    """Where torch keeps the precision of matrix products, by kind of device."""
+    """Return the objects in which torch keeps the precision of products, by kind of device."""
     backends = (torch.backends.cuda, torch.backends.mkldnn)
     places = [getattr(backend, "matmul", None) for backend in backends]
     return [place for place in places if hasattr(place, "fp32_precision")]
