@@ -160,7 +160,7 @@ def load_data(config: Config) -> ExperimentData:
         is_noisy=labelling.is_noisy,
         test_images=inputs[1],
         test_labels=test.labels,
-        fingerprint=fingerprint(_identity(train, inputs[0]), labelling.learned),
+        fingerprint=fingerprint(_fingerprint_source(train, inputs[0]), labelling.learned),
         width=inputs[0].shape[1] if isinstance(inputs[0], Tensor) else inputs[0].channels,
         gallery_images=inputs[2],
         gallery_labels=None if gallery is None else gallery.labels,
@@ -224,7 +224,7 @@ def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:
     return split.images(size, channels, settings.crop_boxes, augment=True, seed=config.seed)
 
 
-def _identity(split: RetrievalSplit, inputs: Inputs) -> Any:
+def _fingerprint_source(split: RetrievalSplit, inputs: Inputs) -> Any:
     """Return what the fingerprint is made of: the inputs in memory, or the files."""
     if isinstance(inputs, Tensor):
         return inputs

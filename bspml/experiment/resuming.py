@@ -298,7 +298,7 @@ def _differences(saved: Mapping[str, Any], config: BaseModel) -> Iterator[tuple[
     then, now = dict(_flat(saved)), dict(_flat(config.model_dump(mode="json")))
     for key in now | then:
         if then.get(key) != now.get(key):
-            yield key, _shown(then.get(key)), _shown(now.get(key))
+            yield key, _as_text(then.get(key)), _as_text(now.get(key))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -309,7 +309,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield f"{prefix}{key}", value
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else f"{value!s:.60}"
