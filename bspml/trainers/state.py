@@ -105,7 +105,7 @@ def check_position(position: Mapping[str, Any], full_round: int, unit: str = "ro
 
 
 def _check_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer, name: str) -> None:
-    """torch itself looks only at the number of parameters."""
+    """Check kinds and shapes of an optimiser's state: torch compares numbers of parameters only."""
     own = optimizer.state_dict()["param_groups"]
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     alike = len(saved["param_groups"]) == len(own) and all(
