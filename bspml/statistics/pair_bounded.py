@@ -128,7 +128,7 @@ def neighbour_statistics(
     # Sums that overflow are kept as logarithms by the exact statistics only.
     largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base))
     if largest <= LARGEST_EXPONENT and len(task.codes) >= (_SMALL if lists is None else 1):
-        statistics = _searched(task, error, lists, seed)
+        statistics = _bounded_statistics(task, error, lists, seed)
         if statistics is not None:
             return statistics
     exact = exact_statistics(task)
@@ -136,12 +136,12 @@ def neighbour_statistics(
     return NeighbourStatistics(exact.xi_pos, exact.xi_neg, exact.zero_rows, zeros, 1.0, True, 0)
 
 
-def _searched(
+def _bounded_statistics(
     task: PairTask, error: float, lists: int | None, seed: int
 ) -> NeighbourStatistics | None:
     """Compute the statistics by lists; None where the exact ones cost less."""
     E = unit_rows(task.embeddings)
-    search = _Search(E, task, error, lists, seed)
+    search = _ListSearch(E, task, error, lists, seed)
     if search.pilot(seed) >= _EXACT_FROM:
         return None
     xi_pos, (xi_neg, bound) = _own_class_statistic(E, task), search.run()
@@ -159,7 +159,7 @@ def _own_class_statistic(E: Tensor, task: PairTask) -> Tensor:
     return sums.log1p().cpu() / task.alpha
 
 
-class _Search:
+class _ListSearch:
     """Visits the lists near each list, in an order and to a depth that the bound decides.
 
     There are two levels: wide lists, of which most are seen to be far with one bound, and inside
@@ -227,7 +227,7 @@ class _Search:
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
         nearest = self.wide.by_distance(number)
-        sums = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
+        sums = self._sum_over_lists(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
         tail = torch.zeros_like(sums)
         for low, high in pairwise(self.lists.starts[first : last + 1].tolist()):
             # Few samples at a time: lists are visited for all of them if one needs it.
@@ -246,26 +246,26 @@ class _Search:
             nearest: (G,) wide lists by distance.
         """
         queries = self.lists.rows[rows]
-        wide_terms = self._terms(self.wide, self.wide.largest_cosines(queries))  # (G,)
+        wide_terms = self._bounds(self.wide, self.wide.largest_cosines(queries))  # (G,)
         extra, num_visited = torch.zeros_like(sums), _FIRST_LISTS
         while True:
             wide_terms[nearest[:num_visited]] = 0  # visited: nothing is left of them
             allowed = self.allowed * (1 + float((sums + extra).min()))
-            open_wide = _needed(wide_terms, allowed * _FAR_SHARE)
+            open_wide = _worth_visiting(wide_terms, allowed * _FAR_SHARE)
             children = runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
             cosines = self.lists.largest_cosines(queries, children)  # (K,)
-            terms = self._terms(self.lists, cosines, children)
-            is_needed = _needed(terms, allowed * (1 - _FAR_SHARE))
+            terms = self._bounds(self.lists, cosines, children)
+            is_needed = _worth_visiting(terms, allowed * (1 - _FAR_SHARE))
             size = int(self.lists.sizes[children[is_needed].cpu()].sum())
             visited_size = int(self.wide.sizes[nearest[:num_visited].cpu()].sum())
             if size <= 4 * visited_size or num_visited >= len(nearest):
                 break  # what is left is little, or everything has been seen
-            extra += self._visit(rows, self.wide, nearest[num_visited : 2 * num_visited])
+            extra += self._sum_over_lists(rows, self.wide, nearest[num_visited : 2 * num_visited])
             num_visited *= 2
-        extra += self._visit(rows, self.lists, children[is_needed])
+        extra += self._sum_over_lists(rows, self.lists, children[is_needed])
         return extra, float(wide_terms[~open_wide].sum() + terms[~is_needed].sum())
 
-    def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
+    def _bounds(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
         """Bound what each of some `lists`, or all, adds for any of some samples, (K,) float64.
 
         Args:
@@ -281,7 +281,7 @@ class _Search:
         mean = (cosines * foot).mul_(self.beta).add_(by_spread)
         return torch.minimum(largest, mean).exp_()
 
-    def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
+    def _sum_over_lists(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
         """Sum exp(beta (S - base)) over other classes in some of `lists`, (B,) float64."""
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
         sums = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
@@ -295,7 +295,7 @@ class _Search:
         return sums
 
 
-def _needed(terms: Tensor, limit: float) -> Tensor:
+def _worth_visiting(terms: Tensor, limit: float) -> Tensor:
     """Return (K,) bool, the lists to visit: all but the cheapest, up to `limit` together."""
     is_needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
     candidates = is_needed.nonzero()[:, 0]

@@ -166,12 +166,12 @@ class _Sampler:
         ceilings = lists.ceiling(lists.largest_cosines(queries))  # (L,)
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
         # near_i, exactly: the lists nearest to this one, then those that would make D too large.
-        is_first = self._nearest(number)
+        is_first = self._nearest_lists(number)
         near = self._exact(queries, rows, runs(lists.starts, is_first.nonzero()[:, 0]))
         # Below F but for the query's own part: W times the exponential of the mean.
         others = self.total * torch.mv(queries, self.mean).sub_(1).mul_(a).exp_().double().cpu()
         guess = float((near + others).min())
-        is_new, draws = self._plan(torch.where(is_first, 0.0, ceilings), guess)
+        is_new, draws = self._plan_draws(torch.where(is_first, 0.0, ceilings), guess)
         near += self._exact(queries, rows, runs(lists.starts, (is_new & ~is_first).nonzero()[:, 0]))
         is_far = ~(is_first | is_new)
         mass = torch.where(is_far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
@@ -185,8 +185,8 @@ class _Sampler:
             if len(open_rows) == 0 or num_drawn + draws > len(self.weights) // 2:
                 break
             # scale = D / C_l, so f * scale / D = Z / D lies in [0, 1].
-            columns, scale = self._draw(mass, ceilings, most, draws, generator)
-            z, z2 = self._sums(queries[open_rows], columns, scale / most)
+            columns, scale = self._draw_positions(mass, ceilings, most, draws, generator)
+            z, z2 = self._far_sums(queries[open_rows], columns, scale / most)
             sums[open_rows] += z
             squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
             num_drawn += draws
@@ -206,7 +206,7 @@ class _Sampler:
             low[open_rows], high[open_rows] = exact, exact
         return low, high
 
-    def _nearest(self, number: int) -> Tensor:
+    def _nearest_lists(self, number: int) -> Tensor:
         """Return (L,) bool, the list itself and the ones nearest to it."""
         nearest = torch.zeros(len(self.lists), dtype=torch.bool)
         nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
@@ -221,7 +221,7 @@ class _Sampler:
         closeness = torch.mv(queries, mean.to(queries)).double().cpu() - self.lists.slack
         return closeness.sub_(1).mul_(self.a).exp_().mul_(total * (1 - 1e-6))
 
-    def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
+    def _plan_draws(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
         """Choose more lists to compute exactly, (L,) bool, and how many draws to begin with.
 
         The upper end lies some D x / (L m) above the far sum, which may be .8 of what is allowed;
@@ -241,7 +241,7 @@ class _Sampler:
         is_new[descending[:best]] = True
         return is_new, int(min(float(draws[best]), 1e15)) + 1
 
-    def _draw(
+    def _draw_positions(
         self, mass: Tensor, ceilings: Tensor, most: float, draws: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
         """Draw (m,) positions as the module says, and return them with (m,) D / C_l."""
@@ -269,7 +269,7 @@ class _Sampler:
             sums += torch.mv(f, self.weights[part].to(f)).double().cpu()
         return sums
 
-    def _sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    def _far_sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
         """Sum `scale` f, and its square, over draws, (B,) each."""
         sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
         self.pairs.append(len(queries) * len(columns))
