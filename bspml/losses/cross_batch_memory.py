@@ -128,8 +128,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
         self._check_fits(batch.embeddings)
-        batch_weights = look_up(self._table(), batch.embeddings, None, sample_index)
-        queued, anchors = self._split(enqueue_mask, len(embeddings), batch.embeddings.device)
+        batch_weights = look_up(self._weight_table(), batch.embeddings, None, sample_index)
+        queued, anchors = self._queue_split(enqueue_mask, len(embeddings), batch.embeddings.device)
         order = torch.arange(len(embeddings), device=batch.embeddings.device)
         if not self.joint_batches:
             order_index = None if sample_index is None else batch_weights.sample_index
@@ -160,13 +160,13 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             return False
         return True
 
-    def _table(self) -> Any:
-        """The weights anyone here looks up: then the rows must be known."""
+    def _weight_table(self) -> Any:
+        """Return the weights that the loss or the miner looks up, if any: these need known rows."""
         if self.loss.weights is not None:
             return self.loss.weights
         return getattr(self.miner, "weights", None)
 
-    def _split(
+    def _queue_split(
         self, enqueue_mask: Any, rows: int, device: torch.device
     ) -> tuple[Bool[Tensor, " B"], Bool[Tensor, " B"] | slice]:
         """Choose the rows to queue and the anchors; refuse a wrong mask before any is queued."""

@@ -114,7 +114,7 @@ class _StandIn(torch.Tensor):
 
     @classmethod
     def of(cls, lists: Callable[[], tuple[Tensor, ...]], place: int) -> _StandIn:
-        """Without memory."""
+        """Make an empty tensor that stands for the list at `place`."""
         stand_in = torch.Tensor._make_wrapper_subclass(cls, (0,))
         stand_in.lists, stand_in.place = lists, place
         return stand_in
@@ -129,7 +129,7 @@ class _StandIn(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # torch's own stub has no cls
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Whoever came round the method above would compute with nothing."""
+        """Refuse what bypassed `__torch_function__`: it would compute on an empty tensor."""
         raise TypeError(f"{func} got a list of pairs that was not made: pass `tuple(pairs)`.")
 
 

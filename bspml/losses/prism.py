@@ -167,7 +167,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return counts, sums / counts.clamp(min=1)[:, None]
 
     def _threshold(self, scores: Float[Tensor, " J"]) -> Float[Tensor, ""]:
-        """Mean quantile of the window, this batch's included; remembered in train mode."""
+        """Average the quantiles of the window, this batch's included; remember it in train mode."""
         now = torch.quantile(scores, self.noise_rate)
         quantiles = self.quantiles.clone()
         quantiles[self.batches_judged % len(quantiles)] = now
