@@ -155,7 +155,7 @@ def evaluate_sets(
         ignored = same_class & _equal(queries.cameras, searched.cameras, "cameras")
     if alone:
         ignored.fill_diagonal_(True)
-    return _measure(queries, searched, same_class, ignored, ks, alone)
+    return _set_metrics(queries, searched, same_class, ignored, ks, alone)
 
 
 def group_frames(
@@ -229,7 +229,7 @@ def _equal(ours: np.ndarray, theirs: np.ndarray, name: str) -> Bool[Tensor, "Q G
     return codes[:, None] == gallery_codes
 
 
-def _measure(
+def _set_metrics(
     queries: FrameSets,
     searched: FrameSets,
     same_class: Bool[Tensor, "Q G"],
