@@ -49,7 +49,7 @@ class _Synchronized:
         values = inputs.float() if half else inputs
         mean, variance, count = _joint_statistics(values)
         if self.training and self.running_mean is not None:
-            self._learn(mean.detach(), variance.detach(), count)
+            self._move_running_statistics(mean.detach(), variance.detach(), count)
         shape = (1, -1, *[1] * (inputs.ndim - 2))
         scale = torch.rsqrt(variance + self.eps)
         if self.weight is not None:
@@ -60,7 +60,7 @@ class _Synchronized:
         return normal.to(inputs.dtype)
 
     @torch.no_grad()
-    def _learn(self: Any, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+    def _move_running_statistics(self: Any, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         """Move the running statistics, as the layer itself does."""
         self.num_batches_tracked.add_(1)
         step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum

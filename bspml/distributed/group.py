@@ -57,7 +57,7 @@ def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
     if size == 1 or _started():
         yield
         return
-    store = _start(timeout)
+    store = _join(timeout)
     failures = Failures(store, distributed.get_rank(), size)
     _current.append(failures)
     try:
@@ -128,7 +128,7 @@ def _wanted_size() -> int:
         raise ConfigError(f"the environment variable WORLD_SIZE must be a number; {err}.") from None
 
 
-def _start(timeout: datetime.timedelta) -> Store:
+def _join(timeout: datetime.timedelta) -> Store:
     """Join; return a store that the ranks share beside the group, and after it broke."""
     backend = "gloo"
     if torch.cuda.is_available() and distributed.is_nccl_available():
