@@ -27,7 +27,7 @@ def full_precision() -> Iterator[None]:
     global _inside
     with _lock:
         if _inside == 0:
-            _kept[:] = _raised()
+            _kept[:] = _raise_precision()
         _inside += 1
     try:
         yield
@@ -38,9 +38,9 @@ def full_precision() -> Iterator[None]:
                 _put_back(_kept)
 
 
-def _raised() -> list[Any]:
+def _raise_precision() -> list[Any]:
     """Ask for full products; return the settings before."""
-    places = _settings()
+    places = _holders()
     if not places:  # torch before 2.9
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
@@ -52,7 +52,7 @@ def _raised() -> list[Any]:
 
 
 def _put_back(values: list[Any]) -> None:
-    places = _settings()
+    places = _holders()
     if not places:
         torch.set_float32_matmul_precision(*values)
         return
@@ -65,7 +65,7 @@ def float64_device(values: Tensor) -> Tensor:
     return values.cpu() if values.device.type == "mps" else values
 
 
-def _settings() -> list[Any]:
+def _holders() -> list[Any]:
     """Return the objects in which torch keeps the precision of products, by kind of device."""
     backends = (torch.backends.cuda, torch.backends.mkldnn)
     places = [getattr(backend, "matmul", None) for backend in backends]
