@@ -17,7 +17,7 @@ from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.state import look_up
 
-_FIRST_ANONYMOUS = 2**62  # indices of rows whose data-set row nobody told; none is ever that large
+_FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
 
 class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
