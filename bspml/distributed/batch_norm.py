@@ -41,7 +41,7 @@ class _Synchronized:
     """Mixed into a batch normalisation: its statistics in train mode are those of all ranks."""
 
     def forward(self: Any, inputs: Tensor) -> Tensor:
-        """As the layer itself, over the rows of all ranks; (n_r, C, ...), n_r >= 1."""
+        """Normalise as the layer itself, over the rows of all ranks; (n_r, C, ...), n_r >= 1."""
         if not (self.training or self.running_mean is None):
             return super().forward(inputs)  # type: ignore[misc]
         self._check_input_dim(inputs)
@@ -49,7 +49,7 @@ class _Synchronized:
         values = inputs.float() if half else inputs
         mean, variance, count = _joint_statistics(values)
         if self.training and self.running_mean is not None:
-            self._learn(mean.detach(), variance.detach(), count)
+            self._move_running_statistics(mean.detach(), variance.detach(), count)
         shape = (1, -1, *[1] * (inputs.ndim - 2))
         scale = torch.rsqrt(variance + self.eps)
         if self.weight is not None:
@@ -60,7 +60,7 @@ class _Synchronized:
         return normal.to(inputs.dtype)
 
     @torch.no_grad()
-    def _learn(self: Any, mean: Tensor, variance: Tensor, count: Tensor) -> None:
+    def _move_running_statistics(self: Any, mean: Tensor, variance: Tensor, count: Tensor) -> None:
         """Move the running statistics, as the layer itself does."""
         self.num_batches_tracked.add_(1)
         step = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
@@ -89,7 +89,7 @@ _SYNCHRONIZED: dict[type, type] = {
 
 
 def _joint_statistics(inputs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Mean and biased variance over all ranks, (C,) each, and how many values they are of, ().
+    """Return mean and biased variance over all ranks, (C,) each, and their number of values, ().
 
     The counts travel with the statistics: one message a layer, and nothing to wait for.
     """
@@ -115,5 +115,5 @@ class _GatherStatistics(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        """Every rank's loss depends on this rank's statistics."""
+        """Add up all ranks' gradients: every rank's loss depends on this rank's statistics."""
         return add_over_ranks(grad.contiguous().clone())[rank()]

@@ -92,7 +92,7 @@ class Failures:
                 err.said_elsewhere = True  # type: ignore[attr-defined]
 
     def _told(self) -> BspmlError | None:
-        """The error that a rank left, or None."""
+        """Return the error that a rank left, or None."""
         if not self._wait_for("failure", _TO_READ):
             return None
         origin, err = pickle.loads(self.store.get("failure"))
@@ -115,20 +115,20 @@ class Failures:
             missing = []
         if missing:
             names = ", ".join(str(r) for r in missing)
-            what = f"rank {names} of {self.size} is gone (killed, or out of memory?)"
+            cause = f"rank {names} of {self.size} is gone (killed, or out of memory?)"
         elif stopped:
-            what = "the run was stopped from outside (SIGTERM)"
+            cause = "the run was stopped from outside (SIGTERM)"
         else:
-            what = f"the {self.size} ranks lost each other, or one did not come in time"
+            cause = f"the {self.size} ranks lost each other, or one did not come in time"
         err = LostRankError(
-            f"{what}. A run that was training goes on with --resume, on any number of processes."
+            f"{cause}. A run that was training goes on with --resume, on any number of processes."
         )
         speaker = min((r for r in range(self.size) if r not in missing), default=0)
         err.said_elsewhere = self.rank != speaker
         return err
 
     def _wait_for(self, key: str, seconds: float) -> bool:
-        """Whether somebody sets this key in time."""
+        """Return whether another rank sets this key in time."""
         deadline = time.monotonic() + seconds
         with suppress(RuntimeError):  # the store is gone
             # Asked again and again: the store's own waiting prints warnings when it ends.
@@ -150,7 +150,7 @@ def portable(err: BaseException) -> BaseException:
 
 
 def _is_loss(err: BaseException) -> bool:
-    """Whether this is a collective that broke, or torchrun's signal that another rank did."""
+    """Return whether a collective broke, or torchrun signals that another rank did."""
     if isinstance(err, _StoppedError | distributed.DistError):
         return True
     return type(err) is RuntimeError and _BROKEN.search(str(err)) is not None

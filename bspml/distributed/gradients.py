@@ -61,7 +61,7 @@ def check_same_form(parameters: Iterable[Tensor]) -> None:
 
 
 def _buckets(grads: list[Tensor]) -> Iterable[list[Tensor]]:
-    """Runs of gradients of one kind that together fit a bucket, or a single larger one."""
+    """Yield runs of gradients of one kind that together fit a bucket, or a single larger one."""
     run: list[Tensor] = []
     size = 0
     for grad in grads:

@@ -57,7 +57,7 @@ def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
     if size == 1 or _started():
         yield
         return
-    store = _start(timeout)
+    store = _join(timeout)
     failures = Failures(store, distributed.get_rank(), size)
     _current.append(failures)
     try:
@@ -102,16 +102,16 @@ def check_rank_device(device: torch.device) -> None:
     """
     if ranks() == 1 or device.type != "cuda":
         return
-    local, there = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
+    local, num_gpus = int(os.environ.get("LOCAL_WORLD_SIZE", "1")), torch.cuda.device_count()
     if device.index is not None and local > 1:
         raise ConfigError(
             f"`device` is {device}, the same GPU for all {local} processes of this machine. Use "
             "device=cuda: each then takes its own."
         )
-    if local > there:
+    if local > num_gpus:
         raise ConfigError(
-            f"{local} processes on this machine, but {there} GPU(s). Start torchrun with "
-            f"--nproc-per-node {there}, or use device=cpu."
+            f"{local} processes on this machine, but {num_gpus} GPU(s). Start torchrun with "
+            f"--nproc-per-node {num_gpus}, or use device=cpu."
         )
 
 
@@ -128,8 +128,8 @@ def _wanted_size() -> int:
         raise ConfigError(f"the environment variable WORLD_SIZE must be a number; {err}.") from None
 
 
-def _start(timeout: datetime.timedelta) -> Store:
-    """Join; returns a store that the ranks share beside the group, and after it broke."""
+def _join(timeout: datetime.timedelta) -> Store:
+    """Join; return a store that the ranks share beside the group, and after it broke."""
     backend = "gloo"
     if torch.cuda.is_available() and distributed.is_nccl_available():
         backend = "cpu:gloo,cuda:nccl"

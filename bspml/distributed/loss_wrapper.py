@@ -63,9 +63,9 @@ class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
             sample_index: (B_r,) data-set rows of this rank's part.
             ref_sample_index: likewise, of `ref_emb`.
         """
-        mask = _named("enqueue_mask", embeddings, enqueue_mask)
-        index = _named("sample_index", embeddings, sample_index)
-        ref_index = _named("ref_sample_index", embeddings, ref_sample_index)
+        mask = _as_keyword("enqueue_mask", embeddings, enqueue_mask)
+        index = _as_keyword("sample_index", embeddings, sample_index)
+        ref_index = _as_keyword("ref_sample_index", embeddings, ref_sample_index)
         if isinstance(self.loss, pml_distributed.CrossBatchMemory):
             emb, y, mask, index = (gathered(v) for v in (embeddings, labels, mask, index))
             return ranks() * self.loss(emb, y, indices_tuple, **mask, **index)
@@ -77,12 +77,12 @@ class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
             return ranks() * self.loss(emb, y, indices_tuple, *refs, **index, **ref_index)
         if ref_emb is None:
             refs, ref_index = (emb, y), {f"ref_{name}": rows for name, rows in index.items()}
-        own = _named("sample_index", embeddings, sample_index)
+        own = _as_keyword("sample_index", embeddings, sample_index)
         if indices_tuple is None and not own:  # nothing else tells an anchor from itself
             indices_tuple = pml_distributed.get_indices_tuple(labels, refs[1])
         return ranks() * self.loss(embeddings, labels, indices_tuple, *refs, **own, **ref_index)
 
 
-def _named(name: str, like: Tensor, value: Any) -> dict[str, Tensor]:
-    """The keyword, unless it was left out: not every loss knows it."""
+def _as_keyword(name: str, like: Tensor, value: Any) -> dict[str, Tensor]:
+    """Return the keyword, unless it was left out: not every loss knows it."""
     return {} if value is None else {name: torch.as_tensor(value, device=like.device)}

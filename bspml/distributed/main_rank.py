@@ -21,10 +21,10 @@ class Weighted(Protocol):
     weights: Any
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything but the weights."""
+        """Return everything but the weights."""
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`."""
+        """Take what `state_dict` returned."""
 
 
 def from_main(function: Callable[[], Outcome]) -> Outcome:

@@ -68,14 +68,14 @@ class _Gathering:
         self.getter, self.sizes = getter, [0]
 
     def labels(self, batch: Any) -> tuple[Any, Any]:
-        """A `data_and_label_getter`: the inputs of this rank, the labels of all."""
+        """Return the inputs of this rank and the labels of all: a `data_and_label_getter`."""
         inputs, *rest = batch
         self.sizes = gather_sizes(len(inputs))
         rest = gathered(rest, lambda part: gather_batch(part, self.sizes))
         return self.getter((inputs, *rest))
 
     def embeddings(self, module: nn.Module, _inputs: Any, output: Tensor) -> Tensor:
-        """A forward hook of the embedder: the embeddings of all."""
+        """Return the embeddings of all ranks: a forward hook of the embedder."""
         return gather_batch(output, self.sizes) if module.training else output
 
 

@@ -53,9 +53,9 @@ def nth_share(n: int, number: int, shares: int, block: int = 1) -> slice:
         [slice(0, 3, None), slice(3, 6, None), slice(6, 8, None)]
     """
     blocks = -(-n // block)
-    each, more = divmod(blocks, shares)
-    start = number * each + min(number, more)
-    stop = start + each + (number < more)
+    size, remainder = divmod(blocks, shares)
+    start = number * size + min(number, remainder)
+    stop = start + size + (number < remainder)
     return slice(min(start * block, n), min(stop * block, n))
 
 

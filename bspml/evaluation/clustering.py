@@ -62,9 +62,9 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
         (cluster of each row (N,) int64, "faiss" or "sklearn").
     """
     array = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
-    drawn, drawn_cost = _plus_plus(array, clusters, seed)
-    far, far_cost = _farthest_first(array, clusters, int(drawn[0]))
-    start = array[far if far_cost < drawn_cost else drawn]
+    drawn_rows, drawn_cost = _plus_plus(array, clusters, seed)
+    far_rows, far_cost = _farthest_first(array, clusters, int(drawn_rows[0]))
+    start = array[far_rows if far_cost < drawn_cost else drawn_rows]
     faiss = find_faiss()
     if faiss is not None:
         # All rows count in every update, and small clusters, normal here, cause no warning.
@@ -87,7 +87,7 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
 
 
 def _farthest_first(rows: np.ndarray, k: int, first: int) -> tuple[np.ndarray, float]:
-    """Rows to start from, each the farthest from those before it, and the squared distances left.
+    """Choose rows to start from, each farthest from those before; return the distances left too.
 
     Distances of all rows are brought up to date once per pool: of the rows outside the pool none
     is farther than the pool's smallest old distance, so inside it the choice is exact as long as
@@ -119,7 +119,7 @@ def _farthest_first(rows: np.ndarray, k: int, first: int) -> tuple[np.ndarray, f
 
 
 def _plus_plus(rows: np.ndarray, k: int, seed: int) -> tuple[np.ndarray, float]:
-    """Rows to start from, each drawn by its squared distance d, and the distances left in sum.
+    """Draw rows to start from by their squared distance d; return the sum of distances left too.
 
     Exactly k-means++ [Arthur 2007], but d is brought up to date for all rows only once per
     `_BATCH` centres.  In between, a row is drawn by the old d and accepted with probability
@@ -184,7 +184,7 @@ def _entropy(sizes: np.ndarray) -> float:
 
 
 def _expected_mutual_information(a: np.ndarray, b: np.ndarray, n: int) -> float:
-    """Mean mutual information over random pairs of partitions with these sizes.
+    """Average the mutual information over random pairs of partitions with these sizes.
 
     E = sum_{a, b} sum_m (m/n) log(n m / (a b)) P(m),  P hypergeometric: m of the b samples of a
     cluster fall into a class of size a.

@@ -68,8 +68,8 @@ def noise_detection(
     noisy = _check_mask(is_noisy, "is_noisy", len(weights))
     threshold = check_number(threshold, "threshold", 0.0, 1.0)
     if ignore is not None:
-        kept = ~_check_mask(ignore, "ignore", len(weights))
-        weights, noisy = weights[kept], noisy[kept]
+        is_counted = ~_check_mask(ignore, "ignore", len(weights))
+        weights, noisy = weights[is_counted], noisy[is_counted]
     flagged = weights < threshold
     return NoiseDetection(
         auroc=_auroc(weights, noisy),
@@ -84,7 +84,7 @@ def noise_detection(
 
 
 def _auroc(weights: np.ndarray, noisy: np.ndarray) -> float:
-    """Mann-Whitney: (rank sum of the noisy, lowest weight ranked last) against its least value."""
+    """Compute the AUROC from the rank sum of the noisy, lowest weight last (Mann-Whitney)."""
     positive, negative = int(noisy.sum()), int((~noisy).sum())
     if not positive or not negative:
         return math.nan

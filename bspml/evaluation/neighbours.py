@@ -136,7 +136,7 @@ def _search_exhaustively(
 def _similarity(
     queries: Float[Tensor, "B D"], gallery: Float[Tensor, "R D"]
 ) -> Float[Tensor, "B Rpadded"]:
-    """Exact similarities; columns beyond the gallery, up to a multiple of `_GROUP`, are -inf."""
+    """Compute exact similarities, with columns of -inf up to a multiple of `_GROUP`."""
     queries = queries.double()
     padded = -(-len(gallery) // _GROUP) * _GROUP
     out = queries.new_empty((len(queries), padded))
@@ -150,7 +150,7 @@ def _similarity(
 def _largest(
     similarity: Float[Tensor, "B R"], k: int
 ) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
-    """`similarity.topk(k)`, a few times faster where k is small: first among group maxima.
+    """Compute `similarity.topk(k)`, a few times faster for small k: first among group maxima.
 
     An entry among the k largest lies in one of the k groups with the largest maxima.
     """
@@ -173,7 +173,7 @@ def _by_score_then_index(
 
 
 def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k largest of one row, equal ones in order of index: the definition itself."""
+    """Return the indices of the k largest of one row, equal ones in order of index."""
     cut = np.partition(row, len(row) - k)[len(row) - k]
     above = np.flatnonzero(row > cut)
     above = above[np.argsort(-row[above], kind="stable")]
@@ -187,7 +187,7 @@ def _search_proposed(
     self_rows: Int[Tensor, " B"] | None,
     k: int,
 ) -> Int[Tensor, "B K"]:
-    """faiss proposes; exact scores settle what float32 leaves open.
+    """Search by faiss; exact scores settle the order where float32 leaves it open.
 
     A float32 inner product of D terms of rows of norm 1 is off by at most e = D 2^-24, in any
     order of summation.  So only candidates within 2 e of a neighbour in the ranking need their
@@ -198,18 +198,18 @@ def _search_proposed(
     faiss = find_faiss()
     assert faiss is not None
     reach = k + int(self_rows is not None)
-    wanted = min(reach + max(16, k // 4), len(gallery))
-    rough, found = faiss.knn(
-        queries.numpy(), gallery.numpy(), wanted, metric=faiss.METRIC_INNER_PRODUCT
+    num_proposals = min(reach + max(16, k // 4), len(gallery))
+    rough, indices = faiss.knn(
+        queries.numpy(), gallery.numpy(), num_proposals, metric=faiss.METRIC_INNER_PRODUCT
     )
-    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(found)
+    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(indices)
     last = scores[:, -1].clone()
     error = 1.01 * queries.shape[1] / GRID
     _settle(scores, columns, queries, gallery, reach, error)
     if self_rows is not None:
         scores.masked_fill_(columns == self_rows[:, None], -torch.inf)
     ranked = _by_score_then_index(scores, columns)[:, :k].contiguous()
-    if wanted == len(gallery):
+    if num_proposals == len(gallery):
         return ranked
     kth = scores.topk(k).values[:, -1]
     doubtful = (kth <= last + 2 * error).nonzero()[:, 0]

@@ -232,13 +232,13 @@ class _Sides:
         return len(self.gallery) - int(self.alone)
 
     def matches(self) -> Int[Tensor, " N"]:
-        """Gallery rows of each query's label, itself not counted."""
+        """Count the gallery rows of each query's label, without the query itself."""
         sizes = torch.bincount(self.gallery_codes, minlength=int(self.codes.max()) + 1)
         return sizes[self.codes] - int(self.alone)
 
-    def to_cluster(self, what: str) -> tuple[Tensor, np.ndarray]:
-        """The rows for k-means and their classes."""
-        if what == "query" or self.alone:
+    def to_cluster(self, side: str) -> tuple[Tensor, np.ndarray]:
+        """Return the rows for k-means and their classes."""
+        if side == "query" or self.alone:
             return self.queries, self.codes.numpy()
         codes = torch.cat([self.codes, self.gallery_codes])
         return torch.cat([self.queries, self.gallery]), codes.numpy()
@@ -260,7 +260,7 @@ def _prepare_sides(
 
 
 def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """Checked rows of norm 1, and which had norm 0."""
+    """Return checked rows of norm 1, and which had norm 0."""
     with torch.no_grad():
         checked = check_embeddings(values, name).detach()
         if not len(checked):
@@ -317,8 +317,8 @@ def _search(
     queries = sides.queries if q == len(sides.queries) else sides.queries[rows]
     own = rows if sides.alone else None
     ranks = torch.arange(1, k + 1)
-    for part, found in ranked_neighbours(queries, sides.gallery, k, own, backend, block_size):
-        hit = sides.gallery_codes[found] == sides.codes[answerable[part], None]  # (b, k)
+    for part, neighbours in ranked_neighbours(queries, sides.gallery, k, own, backend, block_size):
+        hit = sides.gallery_codes[neighbours] == sides.codes[answerable[part], None]  # (b, k)
         within = hit & (ranks <= relevant[part, None])
         # argmax of a row without a hit is 0: such a row gets the rank k, which no K reaches.
         first[part] = torch.where(hit.any(1), hit.byte().argmax(1), k)

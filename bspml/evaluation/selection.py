@@ -82,17 +82,17 @@ def select_epochs(
             f"`records` must be of one method; got {', '.join(methods)}. Select those of one "
             "method at a time."
         )
-    measured = [(record, metric_of(record, metric)) for record in records]
-    known = [(record, value) for record, value in measured if value is not None]
-    if not known:
+    candidates = [(record, metric_of(record, metric)) for record in records]
+    measurements = [(record, value) for record, value in candidates if value is not None]
+    if not measurements:
         raise InputError(
             f"`records`: none of {len(records)} holds `{metric}`. Was it evaluated, and for this K?"
         )
-    best = max(known, key=lambda pair: pair[1])  # `max` takes the first of equal ones
+    best = max(measurements, key=lambda pair: pair[1])  # `max` takes the first of equal ones
     return {
-        "last": _selected("last", *known[-1]),
+        "last": _selected("last", *measurements[-1]),
         "best": _selected("best", *best),
-        "selected": _by_validation(known, metric, validation),
+        "selected": _by_validation(measurements, metric, validation),
     }
 
 
@@ -117,9 +117,9 @@ def selection_columns(
     _check_metric(metric)
     title = _TITLES.get(metric, f"Recall@{metric.rpartition('_')[2]}")
     return {
-        f"{found.chosen_by}: {title} %": round(100 * found.value, 10)
-        for found in selected.values()
-        if found is not None
+        f"{selection.chosen_by}: {title} %": round(100 * selection.value, 10)
+        for selection in selected.values()
+        if selection is not None
     }
 
 
@@ -131,18 +131,18 @@ def metric_of(record: EpochRecord, metric: str) -> float | None:
         metric: "recall_at_K" for a number K, or another metric's name.
     """
     _check_metric(metric)
-    found = re.fullmatch(r"recall_at_(\d+)", metric)
-    value = record.recall_at_k.get(int(found[1])) if found else getattr(record, metric)
+    match = re.fullmatch(r"recall_at_(\d+)", metric)
+    value = record.recall_at_k.get(int(match[1])) if match else getattr(record, metric)
     return None if value is None or not math.isfinite(value) else float(value)
 
 
 def _by_validation(
-    known: list[tuple[EpochRecord, float]], metric: str, validation: Any
+    measurements: list[tuple[EpochRecord, float]], metric: str, validation: Any
 ) -> SelectedEpoch | None:
-    held_out = _validation_values([record for record, _ in known], metric, validation)
+    held_out = _validation_values([record for record, _ in measurements], metric, validation)
     if not held_out and validation is None:
         return None
-    shared = [(r, v, held_out[r.epoch]) for r, v in known if r.epoch in held_out]
+    shared = [(r, v, held_out[r.epoch]) for r, v in measurements if r.epoch in held_out]
     if not shared:
         raise InputError(
             f"`validation` holds `{metric}` at none of the epochs of `records`. Both must come "
@@ -155,14 +155,14 @@ def _by_validation(
 def _validation_values(
     records: list[EpochRecord], metric: str, validation: Any
 ) -> dict[float, float]:
-    """{epoch: value} of whatever form it came in, without what was not measured."""
+    """Return the validation as {epoch: value}, without epochs that were not measured."""
     if validation is None:
-        found = {r.epoch: (r.extra.get("validation") or {}).get(metric) for r in records}
+        values = {r.epoch: (r.extra.get("validation") or {}).get(metric) for r in records}
     elif isinstance(validation, Mapping):
-        found = dict(validation)
+        values = dict(validation)
     else:
-        found = {record.epoch: metric_of(record, metric) for record in validation}
-    return {e: float(v) for e, v in found.items() if v is not None and math.isfinite(v)}
+        values = {record.epoch: metric_of(record, metric) for record in validation}
+    return {e: float(v) for e, v in values.items() if v is not None and math.isfinite(v)}
 
 
 def _selected(

@@ -155,7 +155,7 @@ def evaluate_sets(
         ignored = same_class & _equal(queries.cameras, searched.cameras, "cameras")
     if alone:
         ignored.fill_diagonal_(True)
-    return _measure(queries, searched, same_class, ignored, ks, alone)
+    return _set_metrics(queries, searched, same_class, ignored, ks, alone)
 
 
 def group_frames(
@@ -198,7 +198,7 @@ def group_frames(
 def _of_sets(
     values: Any, name: str, codes: Int[Tensor, " F"], first: np.ndarray, set_ids: np.ndarray
 ) -> np.ndarray:
-    """The one value of each set, or an error that names a set with several."""
+    """Return the one value of each set, or refuse a set with several, naming it."""
     encoded = encode_labels(values, len(codes), name)
     own = encoded.codes.numpy()
     per_set = own[first]
@@ -224,12 +224,12 @@ def _check_sides(queries: FrameSets, searched: FrameSets) -> None:
 
 
 def _equal(ours: np.ndarray, theirs: np.ndarray, name: str) -> Bool[Tensor, "Q G"]:
-    """(Q, G) whether the two are the same; no text equals a number."""
+    """Return (Q, G), whether the two are the same; no text equals a number."""
     codes, gallery_codes = encode_jointly(ours, len(ours), theirs, len(theirs), name)
     return codes[:, None] == gallery_codes
 
 
-def _measure(
+def _set_metrics(
     queries: FrameSets,
     searched: FrameSets,
     same_class: Bool[Tensor, "Q G"],
@@ -247,14 +247,14 @@ def _measure(
     rows, gallery = grid_unit_rows(queries.means)[answerable], grid_unit_rows(searched.means)
     first = torch.empty(len(answerable), dtype=torch.int64)
     precision, trapezoid = torch.empty(2, len(answerable), dtype=torch.float64)
-    for part, found in ranked_neighbours(rows, gallery, len(gallery)):
-        asked = answerable[part]
-        hit = (same_class & ~ignored)[asked].gather(1, found)  # (b, G) by rank
+    for part, neighbours in ranked_neighbours(rows, gallery, len(gallery)):
+        query_sets = answerable[part]
+        hit = (same_class & ~ignored)[query_sets].gather(1, neighbours)  # (b, G) by rank
         # Ignored sets take no rank: those behind them move up.
-        counted = (~ignored[asked]).gather(1, found)
-        rank = counted.cumsum(1).double()  # from 1, where counted
+        is_counted = (~ignored[query_sets]).gather(1, neighbours)
+        rank = is_counted.cumsum(1).double()  # from 1, where counted
         hits = hit.cumsum(1).double()
-        total = matches[asked].double()
+        total = matches[query_sets].double()
         first[part] = rank.gather(1, hit.byte().argmax(1, keepdim=True))[:, 0].long() - 1
         precision[part] = (hits / rank.clamp(min=1) * hit).sum(1) / total
         # One rank earlier: hits - 1 of rank - 1 sets, taken as 1 before the first set.

@@ -49,8 +49,8 @@ def check_columns(queries: Float[Tensor, "N D"], gallery: Float[Tensor, "R E"]) 
 
 def check_ks(ks: Any) -> tuple[int, ...]:
     """Return the K, one or several, as ascending numbers, or refuse them."""
-    listed = (ks,) if isinstance(ks, (int, np.integer)) else ks
-    checked = sorted({check_whole(k, "ks") for k in listed})
+    values = (ks,) if isinstance(ks, (int, np.integer)) else ks
+    checked = sorted({check_whole(k, "ks") for k in values})
     if not checked:
         raise InputError("`ks` must name at least one K; got none. Use ks=(1,).")
     return tuple(checked)

@@ -76,7 +76,7 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
     Raises:
         ConfigError: a known data set has fewer, or there are fewer than two.
     """
-    wanted, counts = config.sampler.classes_per_batch, torch.bincount(codes)
+    setting, counts = config.sampler.classes_per_batch, torch.bincount(codes)
     pairs = int((counts > 1).sum())  # a sample alone in its class has no positive
     usable = pairs if pairs > 1 else len(counts)
     if len(counts) < 2:
@@ -84,12 +84,12 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
             f"`data`: the training has {len(counts)} class, and its samples must be told from "
             "those of another one. Add a class."
         )
-    if wanted > len(counts) and not config.data.is_own:
+    if setting > len(counts) and not config.data.is_own:
         raise ConfigError(
-            f"`sampler.classes_per_batch` is {wanted}, but the training has {len(counts)} "
+            f"`sampler.classes_per_batch` is {setting}, but the training has {len(counts)} "
             f"classes; set sampler.classes_per_batch={len(counts)} or less."
         )
-    return min(wanted, usable) if config.data.is_own else wanted
+    return min(setting, usable) if config.data.is_own else setting
 
 
 def make_sampler(config: Config, codes: Tensor) -> PKSampler:

@@ -108,7 +108,7 @@ class ExperimentData:
         )
 
     def pictures(self) -> Thumbnails | None:
-        """Small pictures of the training samples, row by row; None for features without files."""
+        """Return small pictures of the training samples by row; None for features without files."""
         if self.split is None or (self.split.paths is None and self.split.pixels is None):
             return None
         return Thumbnails(self.split, self.width)
@@ -149,28 +149,28 @@ def load_data(config: Config) -> ExperimentData:
         train, test = corrected.data.train, corrected.data.test
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    given = given_labels(config, train, features, corrected)
-    codes = torch.from_numpy(np.unique(given.labels, return_inverse=True)[1].astype(np.int64))
+    labelling = given_labels(config, train, features, corrected)
+    codes = torch.from_numpy(np.unique(labelling.labels, return_inverse=True)[1].astype(np.int64))
     return ExperimentData(
         images=inputs[0],
         views=_views(config, train, inputs[0]),
-        labels=given.labels,
+        labels=labelling.labels,
         codes=codes,
-        true_labels=None if given.is_noisy is None else train.labels,
-        is_noisy=given.is_noisy,
+        true_labels=None if labelling.is_noisy is None else train.labels,
+        is_noisy=labelling.is_noisy,
         test_images=inputs[1],
         test_labels=test.labels,
-        fingerprint=fingerprint(_identity(train, inputs[0]), given.learned),
+        fingerprint=fingerprint(_fingerprint_source(train, inputs[0]), labelling.learned),
         width=inputs[0].shape[1] if isinstance(inputs[0], Tensor) else inputs[0].channels,
         gallery_images=inputs[2],
         gallery_labels=None if gallery is None else gallery.labels,
         validation_images=inputs[3],
         validation_labels=None if validation is None else validation.labels,
         split=train,
-        decided=given.decided,
-        notes=(*splits.notes, *given.notes),
+        decided=labelling.decided,
+        notes=(*splits.notes, *labelling.notes),
         test_names=test.names,
-        is_outlier=given.is_outlier,
+        is_outlier=labelling.is_outlier,
     )
 
 
@@ -178,7 +178,7 @@ def load_data(config: Config) -> ExperimentData:
 
 
 def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
-    """What the network sees of a split: features, pixels in memory, or images from files."""
+    """Return what the network sees of a split: features, pixels in memory, or images from files."""
     settings = config.data
     if split is None:
         return None
@@ -198,7 +198,7 @@ def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
 
 
 def image_shape(config: Config) -> tuple[int, int]:
-    """Side in pixels and channels of the images the network sees."""
+    """Return the side in pixels and the channels of the images the network sees."""
     settings = config.data
     content = image_content(config)
     usual = 24 if settings.name == "glyphs" else _SIZES[content]
@@ -224,8 +224,8 @@ def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:
     return split.images(size, channels, settings.crop_boxes, augment=True, seed=config.seed)
 
 
-def _identity(split: RetrievalSplit, inputs: Inputs) -> Any:
-    """What the fingerprint is made of: the inputs in memory, or the files."""
+def _fingerprint_source(split: RetrievalSplit, inputs: Inputs) -> Any:
+    """Return what the fingerprint is made of: the inputs in memory, or the files."""
     if isinstance(inputs, Tensor):
         return inputs
     assert split.root is not None

@@ -84,50 +84,50 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
     return queries, _embedded(run, "gallery", data.gallery_images, data.gallery_labels)
 
 
-def _own_split(run: Run, what: str) -> Embedded:
+def _own_split(run: Run, side: str) -> Embedded:
     data = load_data(run.config)
-    if what == "train":
-        return _embedded(run, what, data.images, data.labels, data.names)
-    return _embedded(run, what, data.test_images, data.test_labels, data.test_names)
+    if side == "train":
+        return _embedded(run, side, data.images, data.labels, data.names)
+    return _embedded(run, side, data.test_images, data.test_labels, data.test_names)
 
 
 def _embedded(
-    run: Run, what: str, images: Inputs, labels: np.ndarray, names: Sequence[str] | None = None
+    run: Run, side: str, images: Inputs, labels: np.ndarray, names: Sequence[str] | None = None
 ) -> Embedded:
     """Embed a side of the run's data; samples without a name are called by side and number."""
-    listed = list(names or (f"{what}/{row}" for row in range(len(labels))))
-    return Embedded(run.embed(images), labels, listed, what == "train")
+    sample_names = list(names or (f"{side}/{row}" for row in range(len(labels))))
+    return Embedded(run.embed(images), labels, sample_names, side == "train")
 
 
-def _file_of_features(run: Run, what: str) -> Embedded:
+def _file_of_features(run: Run, file: str) -> Embedded:
     if not run.config.data.holds_features:
         raise RunError(
-            f"{what}: the network of this run takes images, not features; give a folder of images, "
+            f"{file}: the network of this run takes images, not features; give a folder of images, "
             f"or one of its splits, {' or '.join(SPLITS)}."
         )
-    features = torch.from_numpy(read_embeddings(what)).float()
+    features = torch.from_numpy(read_embeddings(file)).float()
     width = next(weight.shape[1] for weight in run.model.parameters() if weight.ndim > 1)
     if features.shape[1] != width:
         raise RunError(
-            f"{what}: has features of {features.shape[1]} numbers; the network of this run takes "
+            f"{file}: has features of {features.shape[1]} numbers; the network of this run takes "
             f"{width}. Make them with the backbone that made those of the training."
         )
     labels: np.ndarray | None = None
     names: list[str] | None = None
     with suppress(DataError):  # there need be none
-        labels = read_labels(what).astype(str) if Path(what).suffix.lower() != ".npy" else None
+        labels = read_labels(file).astype(str) if Path(file).suffix.lower() != ".npy" else None
     with suppress(DataError):
-        names = read_names(what)
-    for column, found in (("labels", labels), ("names", names)):
-        if found is not None and len(found) != len(features):
-            raise DataError(f"{what}: has {len(features)} features, but {len(found)} {column}.")
+        names = read_names(file)
+    for column, values in (("labels", labels), ("names", names)):
+        if values is not None and len(values) != len(features):
+            raise DataError(f"{file}: has {len(features)} features, but {len(values)} {column}.")
     if names is None:
-        names = [f"{Path(what).stem}/{i}" for i in range(len(features))]
-    return Embedded(run.embed(features), labels, names, _holds_training(run, Path(what)))
+        names = [f"{Path(file).stem}/{i}" for i in range(len(features))]
+    return Embedded(run.embed(features), labels, names, _holds_training(run, Path(file)))
 
 
 def _holds_training(run: Run, file: Path) -> bool:
-    """Whether a file of features is the one, or the part of it, that the run was trained on."""
+    """Return whether a file of features is, or is part of, what the run was trained on."""
     root = run.config.data.root
     if run.config.data.name != "features" or root is None:
         return False
@@ -156,5 +156,5 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     trained: set[str] = set()
     with suppress(UserError):  # the data set may be gone; then nobody can tell
         trained = training_files(run.config)
-    seen = any(os.path.realpath(folder.root / path) in trained for path in folder.paths)
-    return Embedded(run.embed(images), folder.labels, folder.paths, seen)
+    is_trained_on = any(os.path.realpath(folder.root / path) in trained for path in folder.paths)
+    return Embedded(run.embed(images), folder.labels, folder.paths, is_trained_on)

@@ -281,10 +281,10 @@ def train_experiment(
     experiment.check(pretrained=not resume)
     narrator = narrator if narrator is not None and is_main() else Silent()
     place = Workplace(folder, RecordLog(folder.records), narrator)
-    held = run_folder(folder, experiment.config, experiment.methods, resume)
-    with held if is_main() else nullcontext(), explained():
+    folder_lock = run_folder(folder, experiment.config, experiment.methods, resume)
+    with folder_lock if is_main() else nullcontext(), explained():
         runs = _train(experiment, place, resume)
-        results = from_main(lambda: _finish(experiment, place, runs, figures))
+        results = from_main(lambda: _write_results(experiment, place, runs, figures))
     return ExperimentResult(results, folder, experiment.data.noise_rate)
 
 
@@ -313,7 +313,7 @@ def _train(experiment: Experiment, place: Workplace, resume: bool) -> Sequence[M
     return runs
 
 
-def _finish(
+def _write_results(
     experiment: Experiment, place: Workplace, runs: Sequence[MethodRun], figures: bool
 ) -> Results:
     """Write tables and figures; the summary last, since it marks the run as complete."""

@@ -100,32 +100,32 @@ def given_labels(
     """
     if own is not None:
         return GivenLabels(split.labels, None, None, own.decided, own.notes)
-    given, is_noisy, notes = _before_decisions(config, split, features)
-    decided = _decisions(config, given)
+    labels, is_noisy, notes = _before_decisions(config, split, features)
+    decided = _decisions(config, labels)
     if decided is not None:
-        notes = (*notes, *note_on_new_classes(given, decided))
-        corrected = decided.labels.astype(str)
-        is_noisy = np.where(corrected == given, is_noisy, corrected != split.labels)
-        given = corrected
+        notes = (*notes, *note_on_new_classes(labels, decided))
+        corrected_labels = decided.labels.astype(str)
+        is_noisy = np.where(corrected_labels == labels, is_noisy, corrected_labels != split.labels)
+        labels = corrected_labels
     settings = config.noise
     if config.data.is_own and settings.kind == "none" and not settings.list_file:
-        return GivenLabels(given, None, None, decided, notes)
-    is_named = np.isin(split.labels, given)  # a decision may name a class first, or last
-    return GivenLabels(given, is_noisy, is_noisy & ~is_named, decided, notes)
+        return GivenLabels(labels, None, None, decided, notes)
+    is_named = np.isin(split.labels, labels)  # a decision may name a class first, or last
+    return GivenLabels(labels, is_noisy, is_noisy & ~is_named, decided, notes)
 
 
 def _before_decisions(
     config: Config, split: RetrievalSplit, features: Tensor | None
 ) -> tuple[np.ndarray, np.ndarray, tuple[str, ...]]:
-    """The labels before the user's decisions, which of them are wrong, and notes about them."""
+    """Return the labels before the user's decisions, (N,) bool of the wrong ones, and notes."""
     settings, true_labels = config.noise, split.labels
     if settings.list_file is not None:
-        listed = read_noise_list(settings.list_file, split)
-        return listed.labels, listed.is_noisy, listed.notes
+        noise_list = read_noise_list(settings.list_file, split)
+        return noise_list.labels, noise_list.is_noisy, noise_list.notes
     if settings.labels_file is not None:
-        given = read_given_labels(settings.labels_file, config.data.name, len(true_labels))
-        given = given.astype(str)
-        return given, given != true_labels, ()
+        labels = read_given_labels(settings.labels_file, config.data.name, len(true_labels))
+        labels = labels.astype(str)
+        return labels, labels != true_labels, ()
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
     if features is None and settings.kind == "instance-dependent":
@@ -172,17 +172,17 @@ def plant(
     return kind(labels, config.noise.rate, seed=config.noise_seed, **own)
 
 
-def _decisions(config: Config, given: np.ndarray) -> CorrectedLabels | None:
-    """The user's verdicts: in a file of their own, or in the corrected labels made from one."""
+def _decisions(config: Config, labels: np.ndarray) -> CorrectedLabels | None:
+    """Read the user's verdicts from their own file, or from corrected labels made from one."""
     settings = config.noise
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:
-        return apply_decisions(given, read_decisions(settings.decisions_file))
+        return apply_decisions(labels, read_decisions(settings.decisions_file))
     return None if corrected is None else read_corrected(corrected)
 
 
 def _check_one_source(config: Config) -> str | None:
-    """The file of corrected labels, if there is one; it must be the only file with decisions."""
+    """Return the file of corrected labels, if any; refuse a second file with decisions."""
     settings = config.noise
     file = settings.labels_file
     corrected = file if file is not None and is_corrected(file) else None

@@ -108,18 +108,19 @@ def write_outputs(
     results, epochs = final_results(records), {}
     metric = f"recall_at_{config.evaluation.ks[0]}"
     for method, row in results.items():
-        own = [record for record in records if record.method == method]
-        measured = any(metric_of(record, metric) is not None for record in own)  # it may be NaN
-        chosen = select_epochs(own, metric) if measured else {}
+        rounds = [record for record in records if record.method == method]
+        # It may be NaN in all of them.
+        is_measured = any(metric_of(record, metric) is not None for record in rounds)
+        by_kind = select_epochs(rounds, metric) if is_measured else {}
         # The last epoch is what the row is of.
-        others = {kind: epoch for kind, epoch in chosen.items() if kind != "last"}
+        others = {kind: epoch for kind, epoch in by_kind.items() if kind != "last"}
         results[method] = row | selection_columns(others, metric)
-        epochs[method] = {kind: _epoch(one, metric) for kind, one in chosen.items() if one}
+        epochs[method] = {kind: _epoch(epoch, metric) for kind, epoch in by_kind.items() if epoch}
     return Outputs({"results": results, "epochs": epochs, "weights": tables}, versions())
 
 
 def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:
-    """One way to choose an epoch, for the summary."""
+    """Return one choice of an epoch as an entry of summary.json."""
     values = {"chosen_by": selected.chosen_by, "epoch": selected.epoch, "metric": metric}
     by = {} if selected.validation is None else {"validation": selected.validation}
     return {**values, "value": selected.value, **by}
@@ -155,7 +156,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
 
 
 def _decided(data: ExperimentData) -> np.ndarray:
-    """(N,) bool, the samples whose weight the user decided."""
+    """Return (N,) bool, the samples whose weight the user decided."""
     if data.decided is None:
         return np.zeros(len(data.labels), dtype=bool)
     return data.decided.fixed
@@ -179,23 +180,23 @@ def _write_suspects(
     folder: RunFolder,
     quality: LabelQuality,
 ) -> None:
-    """Suggested labels and neighbours of the samples of low weight, for the page."""
+    """Write suggested labels and neighbours of the samples of low weight, for the page."""
     size, workers = config.evaluation.batch_size, config.workers
     embeddings = embed(quality.network, data.images, size, num_workers=workers)
     weights = quality.weights
-    kept = weights.numpy() > 0
+    is_kept = weights.numpy() > 0
     codes = data.codes.numpy()
     extra: dict[str, Any] = {}
-    if len(np.unique(codes[kept])) > 1:
+    if len(np.unique(codes[is_kept])) > 1:
         stats = contrastive_statistics(embeddings, data.codes, sample_weights=weights)
-        other = stats.other_class.numpy()
-        rows, low = grid_unit_rows(embeddings), weights.numpy() < SUSPECT_BELOW
-        gallery = np.where(kept, codes, -1)
+        others = stats.other_class.numpy()
+        rows, is_low = grid_unit_rows(embeddings), weights.numpy() < SUSPECT_BELOW
+        gallery = np.where(is_kept, codes, -1)
         extra = {
-            "suggested": np.where(other < 0, "", np.unique(data.labels)[other]),
+            "suggested": np.where(others < 0, "", np.unique(data.labels)[others]),
             "margins": stats.margin.numpy(),
-            "own": nearest_in_class(rows, gallery, np.where(low, codes, -1), _NEIGHBOURS),
-            "other": nearest_in_class(rows, gallery, np.where(low, other, -1), _NEIGHBOURS),
+            "own": nearest_in_class(rows, gallery, np.where(is_low, codes, -1), _NEIGHBOURS),
+            "other": nearest_in_class(rows, gallery, np.where(is_low, others, -1), _NEIGHBOURS),
         }
     samples = Samples(
         data.labels,

@@ -131,11 +131,11 @@ def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
         ConfigError: names the key and both values, or says that the data differ.
     """
     theirs, data_there = from_main(lambda: (config.model_dump(mode="json"), fingerprint))
-    for key, there, here in _differences(theirs, config):
+    for key, main_value, own_value in _differences(theirs, config):
         if key not in _OF_A_MACHINE:
             raise ConfigError(
-                f"`{key}` is {here} on rank {rank()} and {there} on rank 0. Start all ranks with "
-                "the same arguments and the same configuration file."
+                f"`{key}` is {own_value} on rank {rank()} and {main_value} on rank 0. Start all "
+                "ranks with the same arguments and the same configuration file."
             )
     if fingerprint != data_there:
         raise ConfigError(
@@ -169,26 +169,26 @@ def restore_records(
     records = log.first(count)
     for method in methods:
         state, file = states.get(method), folder.checkpoint(method)
-        checked = records if state is None else records[: state["records"]]
-        held = sum(record.method == method for record in checked)
-        if state is None and held:
+        method_records = records if state is None else records[: state["records"]]
+        number = sum(record.method == method for record in method_records)
+        if state is None and number:
             raise CheckpointError(
-                f"{file}: is missing, but the records hold {held} rounds of {method}. Put the file "
-                "back, or start a new run."
+                f"{file}: is missing, but the records hold {number} rounds of {method}. Put the "
+                "file back, or start a new run."
             )
-        rounds = held if state is None else state["trainer"]["position"]["round"]
-        if held != rounds:
+        rounds = number if state is None else state["trainer"]["position"]["round"]
+        if number != rounds:
             raise CheckpointError(
-                f"{file}: was written after {rounds} rounds, but the records hold {held} of "
+                f"{file}: was written after {rounds} rounds, but the records hold {number} of "
                 f"{method}. The two files are not of one run; start a new one."
             )
     log.truncate(count)
 
 
 def _check_complete(file: Path, config: BaseModel) -> None:
-    """A run writes every key; one that is missing would silently be at its default."""
-    written = parse_yaml(file.read_text(encoding="utf-8"), str(file))
-    keys = {key for key, _ in _flat(written)} if isinstance(written, dict) else set()
+    """Refuse a written configuration without some key: it would silently take its default."""
+    content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
+    keys = {key for key, _ in _flat(content)} if isinstance(content, dict) else set()
     for key, _ in _flat(config.model_dump(mode="json")):
         if key not in keys:
             raise ConfigError(
@@ -298,7 +298,7 @@ def _differences(saved: Mapping[str, Any], config: BaseModel) -> Iterator[tuple[
     then, now = dict(_flat(saved)), dict(_flat(config.model_dump(mode="json")))
     for key in now | then:
         if then.get(key) != now.get(key):
-            yield key, _shown(then.get(key)), _shown(now.get(key))
+            yield key, _as_text(then.get(key)), _as_text(now.get(key))
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -309,7 +309,7 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
             yield f"{prefix}{key}", value
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if value is None:
         return "null"
     return str(value).lower() if isinstance(value, bool) else f"{value!s:.60}"

@@ -41,12 +41,12 @@ from bspml.trainers.curriculum import CurriculumRecord
 from bspml.trainers.step import StepTrainer
 
 
-def _names(record: type) -> set[str]:
+def _field_names(record: type) -> set[str]:
     return {field.name for field in dataclasses.fields(record)}
 
 
 # What a weight update says under the same name as the records.
-_SAME = sorted(_names(EpochRecord) & _names(CurriculumRecord))
+_SAME = sorted(_field_names(EpochRecord) & _field_names(CurriculumRecord))
 
 
 class Retrieval(Experiment["RetrievalRun"]):
@@ -188,7 +188,7 @@ class RetrievalRun(MethodRun):
         size, workers = self.config.evaluation.batch_size, self.config.workers
 
         def compute(rows: slice) -> Tensor:
-            part = _rows(inputs, rows)
+            part = _rows_of(inputs, rows)
             return embed(self.network, part, size, self.device, workers, output_device=home)
 
         # On a CUDA device statistics and evaluation go on where the network computed; other
@@ -200,7 +200,7 @@ class RetrievalRun(MethodRun):
         return self._embed(self.data.images)
 
     def _embed_training_rows(self, rows: Tensor) -> Tensor:
-        return self._embed(_rows(self.data.images, rows.cpu()))
+        return self._embed(_rows_of(self.data.images, rows.cpu()))
 
     def _scores(self, queries: Tensor, labels: Any, ks: Any, **options: Any) -> RetrievalMetrics:
         backend = self.config.evaluation.backend
@@ -309,7 +309,7 @@ class _Pairs(torch.utils.data.Dataset):
         self.views, self.codes = data.views, data.codes
 
     def set_epoch(self, epoch: int) -> None:
-        """Other random views each epoch."""
+        """Draw other random views in this epoch."""
         if hasattr(self.views, "set_epoch"):
             self.views.set_epoch(epoch)
 
@@ -321,12 +321,12 @@ class _Pairs(torch.utils.data.Dataset):
 
 
 def _on_cpu(numbers: Tensor) -> Tensor:
-    """A float64 copy."""
+    """Return a float64 copy on the CPU."""
     return numbers.detach().cpu().double().clone()
 
 
-def _rows(inputs: Any, rows: slice | Tensor) -> Inputs:
-    """Rows of a tensor, or of a data set."""
+def _rows_of(inputs: Any, rows: slice | Tensor) -> Inputs:
+    """Return some rows of a tensor, or of a data set."""
     if isinstance(inputs, Tensor):
         return inputs[rows]
     numbers = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()

@@ -86,16 +86,16 @@ def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = Fal
 
 
 def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    names, first = np.unique(split.labels, return_index=True)
-    wanted = config.data.subset
-    assert wanted is not None
-    if wanted > len(names):
+    names, first_rows = np.unique(split.labels, return_index=True)
+    count = config.data.subset
+    assert count is not None
+    if count > len(names):
         raise DataError(
-            f"`data.subset` is {wanted}, but the {split.name} split of {config.data.name} has "
+            f"`data.subset` is {count}, but the {split.name} split of {config.data.name} has "
             f"{len(names)} classes; lower it."
         )
-    kept = names[np.argsort(first)][:wanted]  # in the data set's order
-    return split.take(np.isin(split.labels, kept))
+    first_names = names[np.argsort(first_rows)][:count]  # in the data set's order
+    return split.take(np.isin(split.labels, first_names))
 
 
 def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
@@ -113,9 +113,9 @@ def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
         array([ True,  True, False,  True, False])
     """
     classes = np.unique(labels)
-    held = max(2, int(share * len(classes) + 1e-9))  # .29 of 100 is 29
-    chosen = np.random.default_rng(0).permutation(len(classes))[:held]
-    return np.isin(labels, classes[chosen])
+    count = max(2, int(share * len(classes) + 1e-9))  # .29 of 100 is 29
+    numbers = np.random.default_rng(0).permutation(len(classes))[:count]
+    return np.isin(labels, classes[numbers])
 
 
 def hold_out(

@@ -42,11 +42,11 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
             f"{outliers} of no class that a label names: left out of AUROC and false alarms, and "
             "told from the right labels in figures of their own (outliers)"
         )
-    wanted, used = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
-    if used < wanted:
+    setting, count = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
+    if count < setting:
         lines.append(
-            f"`sampler.classes_per_batch` is {wanted}; there {'is' if used == 1 else 'are'} "
-            f"{_classes(used)} to fill a batch with, so it has {used}"
+            f"`sampler.classes_per_batch` is {setting}; there {'is' if count == 1 else 'are'} "
+            f"{_classes(count)} to fill a batch with, so it has {count}"
         )
     return lines + [f"note: {note}" for note in data.notes]
 
@@ -57,19 +57,19 @@ def sides(data: ExperimentData) -> str:
     Classes under the labels that are trained on, right or wrong: 'training on 20 of 40 classes (240
     samples), 20 held out for the evaluation (240 samples)'.
     """
-    trained, tested = np.unique(data.labels), np.unique(data.test_labels)
-    searched = "" if data.gallery_labels is None else f" in {len(data.gallery_labels):,}"
-    test = f"({counted(len(data.test_labels), 'sample')}{searched})"
+    classes, test_classes = np.unique(data.labels), np.unique(data.test_labels)
+    gallery = "" if data.gallery_labels is None else f" in {len(data.gallery_labels):,}"
+    test = f"({counted(len(data.test_labels), 'sample')}{gallery})"
     trains = counted(len(data.labels), "sample")
-    both = len(np.intersect1d(trained, tested))
-    if both:
+    num_shared = len(np.intersect1d(classes, test_classes))
+    if num_shared:
         return (
-            f"training on {_classes(len(trained))} ({trains}), evaluated on "
-            f"{_classes(len(tested))} {test}, {both:,} of them trained on"
+            f"training on {_classes(len(classes))} ({trains}), evaluated on "
+            f"{_classes(len(test_classes))} {test}, {num_shared:,} of them trained on"
         )
     return (
-        f"training on {len(trained):,} of {_classes(len(trained) + len(tested))} ({trains}), "
-        f"{len(tested):,} held out for the evaluation {test}"
+        f"training on {len(classes):,} of {_classes(len(classes) + len(test_classes))} ({trains}), "
+        f"{len(test_classes):,} held out for the evaluation {test}"
     )
 
 
@@ -90,16 +90,16 @@ def versions() -> Mapping[str, str | None]:
 def seen_and_used(config: Config) -> dict[str, str]:
     """Say how a run views a test image, and what its network is."""
     data, network = config.data, config.network
-    used = network.name
+    backbone = network.name
     if network.weights is not None:
-        used += f", started from {network.weights}"
+        backbone += f", started from {network.weights}"
     elif network.name in ("small-conv", "mlp"):
-        used += ", from scratch"
+        backbone += ", from scratch"
     if data.features is not None:
-        used += f" on features of {data.features}"
+        backbone += f" on features of {data.features}"
     return {
         "test_transform": _test_transform(config),
-        "backbone": f"{used}, {network.embedding_size} numbers",
+        "backbone": f"{backbone}, {network.embedding_size} numbers",
     }
 
 

@@ -55,7 +55,7 @@ def introspection_loss(similarity: Tensor, sign: Tensor, confidence: Tensor) -> 
 
 
 def _log_mean_exp(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-    """log((e^x - 1) / x) for x > 0, the logarithm of the mean of e^{x t} over t in [0, 1]."""
+    """Compute log((e^x - 1) / x) for x > 0: the log of the mean of e^{x t} over t in [0, 1]."""
     small = x < 1
     x_small, x_large = torch.where(small, x, 0.5), torch.where(small, 1, x)
     square = x_small.square()

@@ -73,7 +73,7 @@ class WeightCurve:
         return cls(check_rescaling(T, 1, "exp", torch.float64, beta_name="T")[0], 1, "exp")
 
     def __call__(self, p: float | Tensor) -> Float[Tensor, "*S"]:
-        """w(p), see `gr_weight`."""
+        """Compute w(p), see `gr_weight`."""
         return gr_weight(p, self.beta, self.lam, self.g)
 
     @property
@@ -161,7 +161,7 @@ def imae_variance(T: float) -> float:
 
 
 def _variance_series() -> tuple[Fraction, ...]:
-    """Coefficients of var(e^{T u}) in T, u = p (1 - p), whose moments are (k!)^2 / (2k + 1)!.
+    """Expand var(e^{T u}) in T for u = p (1 - p), whose moments are (k!)^2 / (2k + 1)!.
 
     E e^{2 T u} - (E e^{T u})^2: the coefficient of T^k / k! is
     2^k m_k - sum_j C(k, j) m_j m_{k-j}.  All are >= 0, so their sum loses nothing.

@@ -59,12 +59,12 @@ def lambertw(x: Tensor) -> Float[Tensor, "*S"]:
         >>> lambertw(torch.tensor([0.0, 1.0, math.e]))
         tensor([0.0000, 0.5671, 1.0000])
     """
-    given = x
+    values = x
     x = at_least_float32(x, "x")
-    lowest = float(torch.tensor(-1 / math.e, dtype=given.dtype))  # in the caller's type
+    lowest = float(torch.tensor(-1 / math.e, dtype=values.dtype))  # in the caller's type
     refuse_outside(
         x,
-        lambda given: ~(given < lowest),
+        lambda values: ~(values < lowest),
         "x",
         "be at least -1/e = -0.367879...",
         "W is not real below it.",
@@ -138,7 +138,7 @@ def principal_branch(
 def _number_by_number(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """`principal_branch` on the CPU."""
+    """Compute `principal_branch` on the CPU."""
     shape, x = x.shape, x.contiguous()
     w, one_plus_w = torch.empty_like(x), torch.empty_like(x)
     log = x.new_empty(0) if log_x is None else log_x.expand(shape).contiguous()
@@ -153,7 +153,7 @@ def _number_by_number(
 def _all_at_once(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> tuple[Float[Tensor, "*S"], Float[Tensor, "*S"]]:
-    """`principal_branch` by operations on whole tensors, for any device."""
+    """Compute `principal_branch` by operations on whole tensors, for any device."""
     near = x < NEAR
     v = _near_branch_point(torch.where(near, x, NEAR))
     w = _away_from_branch_point(torch.where(near, 1, x), log_x)
@@ -161,7 +161,7 @@ def _all_at_once(
 
 
 def _near_branch_point(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
-    """1 + W(x) for -1/e <= x <= -0.31."""
+    """Compute 1 + W(x) for -1/e <= x <= -0.31."""
     high, low = BRANCH_POINT[x.dtype]
     # x and -1/e are within a factor of 2, so x - high is exact [Sterbenz 1974].
     d = torch.where(x == high, 0, (x - high) - low)
@@ -178,7 +178,7 @@ def _near_branch_point(x: Float[Tensor, "*S"]) -> Float[Tensor, "*S"]:
 def _away_from_branch_point(
     x: Float[Tensor, "*S"], log_x: Float[Tensor, "*S"] | None
 ) -> Float[Tensor, "*S"]:
-    """W(x) for x >= -0.31."""
+    """Compute W(x) for x >= -0.31."""
     huge = x > HUGE
     if log_x is None:
         log_x = x.log()  # NaN left of 0, where it is not used
@@ -197,7 +197,7 @@ def _away_from_branch_point(
 
 
 def _polynomial(x: Float[Tensor, "*S"], coefficients: tuple[float, ...]) -> Float[Tensor, "*S"]:
-    """Horner's scheme, constant term first."""
+    """Evaluate a polynomial by Horner's scheme, constant term first."""
     total = torch.full_like(x, coefficients[-1])
     for coefficient in reversed(coefficients[:-1]):
         total.mul_(x).add_(coefficient)

@@ -85,7 +85,7 @@ def superloss_confidence(losses: Tensor, tau: float | Tensor, lam: float) -> Flo
 def _arguments(
     losses: Tensor, tau: float | Tensor, lam: float
 ) -> tuple[Tensor, float | Tensor, float]:
-    """The three, checked; losses of a type in which lam is a number."""
+    """Check losses, tau and lam; the losses come in a type that can hold lam."""
     lam = check_number(lam, "lam", 0, open_low=True)
     losses = unreduced(losses)
     limits = torch.finfo(losses.dtype)
@@ -158,11 +158,11 @@ class _Confidence(torch.autograd.Function):
 
 
 def _computed(
-    what: str, operations: Callable[..., Any], losses: Tensor, tau: float | Tensor, lam: float
+    name: str, operations: Callable[..., Any], losses: Tensor, tau: float | Tensor, lam: float
 ) -> tuple[Any, Tensor]:
-    """What `operations` compute, on CUDA by the kernel of the name `what`."""
+    """Compute what `operations` do, on CUDA by the kernel called `name`."""
     if runs_triton(losses, *[t for t in (tau,) if isinstance(t, Tensor)]):
-        return by_kernel(kernel(f"super_loss_triton.{what}"), operations, losses, tau, lam)
+        return by_kernel(kernel(f"super_loss_triton.{name}"), operations, losses, tau, lam)
     return operations(losses, tau, lam)
 
 
@@ -179,7 +179,7 @@ def _value_and_sigma(
 def _slope_and_sigma(
     losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float, slope_wanted: bool = True
 ) -> tuple[Tensor | None, Tensor]:
-    """The derivative of sigma, if wanted, and sigma."""
+    """Return the derivative of sigma, if `slope_wanted`, and sigma."""
     _, capped, _, one_plus_w, sigma = _optimum(losses, tau, lam)
     if not slope_wanted:
         return None, sigma
@@ -190,7 +190,7 @@ def _slope_and_sigma(
 def _optimum(
     losses: Float[Tensor, "*S"], tau: float | Tensor, lam: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """(l - tau)/2, whether sigma is held at e, w, 1 + w and sigma."""
+    """Return (l - tau)/2, whether sigma is held at e, w, 1 + w and sigma."""
     high, low = _in_two_parts(tau, losses.dtype)
     half = (losses / 2 - high / 2) - low / 2  # l - tau itself may overflow
     y = half / lam
@@ -206,7 +206,7 @@ def _optimum(
 
 
 def _in_two_parts(tau: float | Tensor, dtype: torch.dtype) -> tuple[float | Tensor, float | Tensor]:
-    """tau as a number of the losses' type, and what that leaves."""
+    """Split tau into a number of the losses' type and the remainder that this leaves."""
     if not isinstance(tau, Tensor):
         high = float(torch.tensor(tau, dtype=dtype))
         return high, tau - high

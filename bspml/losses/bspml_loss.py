@@ -161,12 +161,12 @@ class BSPMLLoss(BaseMetricLossFunction):
         """
         self.reset_stats()
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
-        known = look_up(
+        batch_weights = look_up(
             self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index
         )
-        self._compare_labels(batch.labels, known.sample_index)
+        self._compare_labels(batch.labels, batch_weights.sample_index)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
-            loss_dict = self.element_losses(batch, indices_tuple, known)
+            loss_dict = self.element_losses(batch, indices_tuple, batch_weights)
             self.add_embedding_regularization_to_loss_dict(loss_dict, batch.embeddings)
             return self.reducer(loss_dict, batch.embeddings, batch.labels)
 
@@ -210,8 +210,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             ref_labels: (R,).
         """
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
-        known = look_up(self.weights, batch.embeddings, batch.other_rows)
-        return self.element_losses(batch, indices_tuple, known)
+        batch_weights = look_up(self.weights, batch.embeddings, batch.other_rows)
+        return self.element_losses(batch, indices_tuple, batch_weights)
 
     def element_losses(
         self, batch: PairBatch, indices_tuple: Any, known: BatchWeights
@@ -246,11 +246,11 @@ class BSPMLLoss(BaseMetricLossFunction):
         }
 
     def _similarities(self, batch: PairBatch, indices_tuple: Any) -> Float[Tensor, "B R"]:
-        """The matrix of the distance, without a product where our miner has taken it already."""
-        known = None
+        """Compute the matrix of the distance; reuse the product that our miner took already."""
+        cosines = None
         if isinstance(indices_tuple, MinedPairs) and batch.within:
-            known = indices_tuple.similarity_of(batch.given)
-        return similarity_matrix(batch.embeddings, batch.other_emb, self.distance, known)
+            cosines = indices_tuple.similarity_of(batch.given)
+        return similarity_matrix(batch.embeddings, batch.other_emb, self.distance, cosines)
 
     def pair_masks(
         self,
@@ -303,7 +303,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         return WeightedMeanReducer() if self.weighting == "inside" else MeanReducer()
 
     def get_default_distance(self) -> CosineSimilarity:
-        """Cosine similarity, as in the paper."""
+        """Return cosine similarity, as in the paper."""
         return CosineSimilarity()
 
 
@@ -343,11 +343,11 @@ def check_fits(miner: Any, weights: SampleWeights | None, distance: Any) -> BSPM
 
 
 def mean_weight(keep: Bool[Tensor, "B R"], weights: Float[Tensor, " R"]) -> Float[Tensor, " B"]:
-    """Mean weight of the kept pairs of each row; 0 for a row that keeps nothing.
+    """Return the mean weight of the kept pairs of each row; 0 for a row that keeps none.
 
     Args:
         keep: (B, R), the kept pairs.
         weights: (R,), of the references.
     """
-    kept = keep.to(weights)  # (B, R)
-    return (kept @ weights) / kept.sum(1).clamp(min=1)
+    mask = keep.to(weights)  # (B, R)
+    return (mask @ weights) / mask.sum(1).clamp(min=1)

@@ -17,7 +17,7 @@ from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.state import look_up
 
-_FIRST_ANONYMOUS = 2**62  # indices of rows whose data-set row nobody told; none is ever that large
+_FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
 
 class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
@@ -128,13 +128,13 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
         self._check_fits(batch.embeddings)
-        known = look_up(self._table(), batch.embeddings, None, sample_index)
-        queued, anchors = self._split(enqueue_mask, len(embeddings), batch.embeddings.device)
+        batch_weights = look_up(self._weight_table(), batch.embeddings, None, sample_index)
+        queued, anchors = self._queue_split(enqueue_mask, len(embeddings), batch.embeddings.device)
         order = torch.arange(len(embeddings), device=batch.embeddings.device)
         if not self.joint_batches:
-            given = None if sample_index is None else known.sample_index
-            order = order_on_every_rank(batch.embeddings.detach(), given)
-        index = known.sample_index
+            order_index = None if sample_index is None else batch_weights.sample_index
+            order = order_on_every_rank(batch.embeddings.detach(), order_index)
+        index = batch_weights.sample_index
         if index is None:
             index = self._anonymous(order)
 
@@ -151,7 +151,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         return self.loss(*call, pairs, *memory, **indices)
 
     def _mines_inside(self) -> bool:
-        """Whether the loss may mine by our miner itself: one product for both, without lists."""
+        """Return whether the loss may call our miner: one product for both, without lists."""
         if type(self.miner) is not BSPMLMiner:
             return False
         try:
@@ -160,16 +160,16 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             return False
         return True
 
-    def _table(self) -> Any:
-        """The weights anyone here looks up: then the rows must be known."""
+    def _weight_table(self) -> Any:
+        """Return the weights that the loss or the miner looks up, if any: these need known rows."""
         if self.loss.weights is not None:
             return self.loss.weights
         return getattr(self.miner, "weights", None)
 
-    def _split(
+    def _queue_split(
         self, enqueue_mask: Any, rows: int, device: torch.device
     ) -> tuple[Bool[Tensor, " B"], Bool[Tensor, " B"] | slice]:
-        """Which rows are queued and which are anchors; raises before anything is."""
+        """Choose the rows to queue and the anchors; refuse a wrong mask before any is queued."""
         queued = torch.ones(rows, dtype=torch.bool, device=device)
         anchors: Tensor | slice = slice(None)  # a mask of all rows would wait for the device
         if enqueue_mask is not None:
@@ -192,22 +192,22 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         return queued, anchors
 
     def _check_fits(self, embeddings: Tensor) -> None:
-        """The rows go beside those in the queue."""
+        """Check that the rows fit those in the queue."""
         if embeddings.shape[1] != self.embedding_size:
             raise InputError(
                 f"`embeddings` must have the memory's {self.embedding_size} columns; "
                 f"got {embeddings.shape[1]}. Make it with embedding_size={embeddings.shape[1]}."
             )
-        held = self.embedding_memory.dtype
+        dtype = self.embedding_memory.dtype
         filled = self.has_been_filled or self.queue_idx > 0
-        if filled and embeddings.dtype != held:
+        if filled and embeddings.dtype != dtype:
             raise InputError(
-                f"`embeddings` must be {held} like those in the memory; got {embeddings.dtype}. "
+                f"`embeddings` must be {dtype} like those in the memory; got {embeddings.dtype}. "
                 "Convert them, or forget the others with `reset_queue()`."
             )
 
     def _anonymous(self, order: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Fresh indices for rows of unknown origin: equal to none but themselves."""
+        """Return new indices for rows of unknown origin: equal to none but themselves."""
         first = self.next_anonymous
         self.next_anonymous += len(order)
         index = torch.empty_like(order)
@@ -232,9 +232,9 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
         for name in ("embedding_memory", "label_memory"):
-            held = state_dict.get(prefix + name)
-            if held is not None and held.shape == getattr(self, name).shape:
-                setattr(self, name, getattr(self, name).to(held.dtype))
+            buffer = state_dict.get(prefix + name)
+            if buffer is not None and buffer.shape == getattr(self, name).shape:
+                setattr(self, name, getattr(self, name).to(buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 

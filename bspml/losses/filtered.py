@@ -105,11 +105,11 @@ class FilteredLoss(ModuleWithRecords):
         if self.num_kept == 0:
             return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
         rows, codes = embeddings[keep], torch.as_tensor(labels, device=keep.device)[keep]
-        known: dict[str, Any] = {}
+        keywords: dict[str, Any] = {}
         if index is not None and isinstance(self.loss, BSPMLLoss):
-            known["sample_index"] = index.to(keep.device)[keep]
+            keywords["sample_index"] = index.to(keep.device)[keep]
         pairs = None if self.miner is None else self.miner(rows, codes)
-        return self.loss(rows, codes, pairs, **known)
+        return self.loss(rows, codes, pairs, **keywords)
 
     def as_weights(self) -> Float[Tensor, " N"]:
         """Return (N,) 1 where the sample was kept the last time it came, or never came, else 0.

@@ -136,7 +136,7 @@ def _exponents(
     scale: float,
     base: float,
 ) -> Float[Tensor, "B R"]:
-    """x_ij = scale (S_ij - base) + log w_j of the kept pairs, -inf of the others.
+    """Compute x_ij = scale (S_ij - base) + log w_j of the kept pairs, -inf of the others.
 
     A weight of 0 enters as log 0 = -inf, which drops the term.
     """

@@ -66,7 +66,7 @@ class MinedPairs(tuple):
             self._mined_on = (weakref.ref(embeddings), embeddings._version, similarity)
 
     def similarity_of(self, embeddings: Tensor) -> Float[Tensor, "B R"] | None:
-        """Those cosines, if they are of this very tensor and it has not been written to since."""
+        """Return the miner's cosines, if they are of this very tensor, not written to since."""
         if self._mined_on is None:
             return None
         reference, version, similarity = self._mined_on
@@ -114,7 +114,7 @@ class _StandIn(torch.Tensor):
 
     @classmethod
     def of(cls, lists: Callable[[], tuple[Tensor, ...]], place: int) -> _StandIn:
-        """Without memory."""
+        """Make an empty tensor that stands for the list at `place`."""
         stand_in = torch.Tensor._make_wrapper_subclass(cls, (0,))
         stand_in.lists, stand_in.place = lists, place
         return stand_in
@@ -129,12 +129,12 @@ class _StandIn(torch.Tensor):
     def __torch_dispatch__(  # type: ignore[override]  # torch's own stub has no cls
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        """Whoever came round the method above would compute with nothing."""
+        """Refuse what bypassed `__torch_function__`: it would compute on an empty tensor."""
         raise TypeError(f"{func} got a list of pairs that was not made: pass `tuple(pairs)`.")
 
 
 def _lists_in(value: Any) -> Any:
-    """`value` with lists for their stand-ins, in tuples, lists and dicts too."""
+    """Replace stand-ins in `value` by their lists, in tuples, lists and dicts too."""
     if isinstance(value, _StandIn):
         return value.lists()[value.place]
     if isinstance(value, tuple | list):

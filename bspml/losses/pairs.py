@@ -152,7 +152,7 @@ def drop_self_pairs(
     negative: Bool[Tensor, "B R"],
     same_sample: Tensor | None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
-    """Both masks without the self pairs, as new masks or, where there are none, as they came.
+    """Return both masks without the self pairs, new masks unless there are none.
 
     Args:
         batch: checked rows and references.
@@ -192,10 +192,10 @@ def indices_to_masks(
             )
         return indices_tuple.positive, indices_tuple.negative
     if not isinstance(indices_tuple, list | tuple) or len(indices_tuple) not in (3, 4):
-        listed = isinstance(indices_tuple, list | tuple)
+        is_sequence = isinstance(indices_tuple, list | tuple)
         raise InputError(
             "`indices_tuple` must hold 3 (a, p, n) or 4 (a1, p, a2, n) index tensors; "
-            f"got {len(indices_tuple) if listed else type(indices_tuple).__name__}. "
+            f"got {len(indices_tuple) if is_sequence else type(indices_tuple).__name__}. "
             "Pass what a miner returns."
         )
     a1, p, n = indices_tuple[0], indices_tuple[1], indices_tuple[-1]
@@ -293,7 +293,7 @@ def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:
 
 
 def _indices(values: Any, device: torch.device) -> Tensor:
-    """One part of an index tuple as int64; bytes and bools would select as a mask does."""
+    """Return a part of an index tuple as int64: bytes and bools would select as a mask does."""
     index = as_numbers(
         values, "indices_tuple", "index tensors of integers", "Pass what a miner returns."
     )

@@ -123,7 +123,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return keep
 
     def _prepare(self, embeddings: Tensor, labels: Any) -> tuple[Tensor, Tensor]:
-        """Normalised float32 rows and their codes."""
+        """Return normalised float32 rows and their codes."""
         batch = prepare_batch(embeddings, labels)
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The filter judges them.")
@@ -144,7 +144,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return nn.functional.normalize(batch.embeddings.float()), batch.labels
 
     def score(self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
-        """P of normalised rows under their labels; NaN where the class has no remembered row.
+        """Compute P of normalised rows under their labels; NaN for a class without remembered rows.
 
         Args:
             rows: (B, D) normalised.
@@ -158,16 +158,16 @@ class PRISMFilter(SavedNumbers, nn.Module):
         return own.masked_fill(counts[codes] == 0, float("nan"))
 
     def centres(self) -> tuple[Int[Tensor, " C"], Float[Tensor, "C D"]]:
-        """Remembered rows of each class, and their mean (0 for a class without)."""
-        held = min(self.rows_remembered, len(self.memory))
-        labels = self.memory_labels[:held]
+        """Count the remembered rows of each class, and average them (0 for a class without)."""
+        count = min(self.rows_remembered, len(self.memory))
+        labels = self.memory_labels[:count]
         counts = torch.bincount(labels, minlength=self.num_classes)
         sums = self.memory.new_zeros(self.num_classes, self.memory.shape[1])
-        sums.index_add_(0, labels, self.memory[:held])
+        sums.index_add_(0, labels, self.memory[:count])
         return counts, sums / counts.clamp(min=1)[:, None]
 
     def _threshold(self, scores: Float[Tensor, " J"]) -> Float[Tensor, ""]:
-        """Mean quantile of the window, this batch's included; remembered in train mode."""
+        """Average the quantiles of the window, this batch's included; remember it in train mode."""
         now = torch.quantile(scores, self.noise_rate)
         quantiles = self.quantiles.clone()
         quantiles[self.batches_judged % len(quantiles)] = now
@@ -184,8 +184,8 @@ class PRISMFilter(SavedNumbers, nn.Module):
         self.memory[places], self.memory_labels[places] = rows, codes
         self.rows_remembered += len(rows)
         if not self.warm:
-            held = self.memory_labels[: self.rows_remembered]
-            every_class = len(held.unique()) == self.num_classes
+            labels = self.memory_labels[: self.rows_remembered]
+            every_class = len(labels.unique()) == self.num_classes
             self.warm = every_class or self.rows_remembered >= size
 
     def extra_repr(self) -> str:

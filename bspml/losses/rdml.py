@@ -66,5 +66,5 @@ class RDMLLoss(TripletMarginLoss):
         return loss_dict
 
     def get_default_distance(self) -> LpDistance:
-        """Squared Euclidean distance of normalised embeddings."""
+        """Return the squared Euclidean distance of normalised embeddings."""
         return LpDistance(power=2)

@@ -23,7 +23,7 @@ def similarity_matrix(
     """Return the matrix of a pytorch-metric-learning distance; no `ref_emb`: of the batch with
     itself.
 
-    `known` may be the cosines of these embeddings, should somebody have multiplied them already:
+    `known` may be the cosines of these embeddings, if they were computed before:
     then the product is not taken again, only differentiated.
 
     The numbers are that distance's own, bit for bit, except for rows that it cannot normalise:
@@ -47,8 +47,8 @@ def similarity_matrix(
         return distance(embeddings, ref_emb)
 
 
-def _gram(embeddings: Float[Tensor, "B D"], known: Float[Tensor, "B B"] | None) -> Tensor:
-    return CosineGram.apply(within_range(embeddings), known)
+def _gram(embeddings: Float[Tensor, "B D"], cosines: Float[Tensor, "B B"] | None) -> Tensor:
+    return CosineGram.apply(within_range(embeddings), cosines)
 
 
 def is_cosine(distance: Any) -> bool:
@@ -99,11 +99,11 @@ def widen(embeddings: Float[Tensor, "B D"], dtype: torch.dtype) -> Float[Tensor,
 
 
 class _Widen(torch.autograd.Function):
-    """Rows in a wider dtype (B, D)."""
+    """Convert rows (B, D) to a wider dtype; see `widen` for the gradient."""
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, dtype: torch.dtype) -> Tensor:
-        """(B, D) to (B, D)."""
+        """Map (B, D) to (B, D)."""
         wide = embeddings.to(dtype)
         ctx.own = embeddings.dtype
         norm = torch.linalg.vector_norm(wide, dim=1, keepdim=True)  # (B, 1)
@@ -112,11 +112,11 @@ class _Widen(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, D) to (B, D).
+        """Map the gradient (B, D) to (B, D).
 
         Args:
             ctx: of autograd.
-            grad: (B, B).
+            grad: (B, D).
         """
         (short,) = ctx.saved_tensors
         size = grad.detach().abs()
@@ -136,17 +136,17 @@ class _Divide(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, divisor: Tensor) -> Tensor:
-        """(B, D) to (B, D)."""
+        """Map (B, D) to (B, D)."""
         ctx.save_for_backward(divisor)
         return embeddings / divisor
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, D) to (B, D).
+        """Map the gradient (B, D) to (B, D).
 
         Args:
             ctx: of autograd.
-            grad: (B, B).
+            grad: (B, D).
         """
         (divisor,) = ctx.saved_tensors
         return grad / divisor.clamp_min(_SMALLEST_NORM), None
@@ -175,7 +175,7 @@ class CosineGram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """Return (B, B) to (B, D).
+        """Map the gradient (B, B) to (B, D).
 
         Args:
             ctx: of autograd.
@@ -197,7 +197,7 @@ class _DeviceGram(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, embeddings: Tensor, known: Tensor | None = None) -> Tensor:
-        """(B, D) to (B, B); `known` is the result where it is at hand, and is not copied.
+        """Map (B, D) to (B, B); `known` is the result where it is at hand, and is not copied.
 
         Args:
             ctx: of autograd.
@@ -210,7 +210,7 @@ class _DeviceGram(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        """(B, B) to (B, D).
+        """Map the gradient (B, B) to (B, D).
 
         Args:
             ctx: of autograd.

@@ -104,7 +104,7 @@ def plausible_confusions(
 
 
 def _groups(keys: np.ndarray, values: np.ndarray) -> dict[int, np.ndarray]:
-    """Key -> its values, keys ascending."""
+    """Return {key: its values}, keys ascending."""
     order = np.argsort(keys, kind="stable")
     distinct, starts, counts = np.unique(keys[order], return_index=True, return_counts=True)
     runs = zip(distinct.tolist(), starts.tolist(), counts.tolist(), strict=True)
@@ -132,7 +132,7 @@ def _test_against(
 
 
 def _soft_means(rows: Tensor, c: int, reference: References, a: float) -> np.ndarray:
-    """s_j(c) of samples outside class c, (n,) float64."""
+    """Compute s_j(c) of samples outside class c, (n,) float64."""
     start, stop = reference.starts[c], reference.starts[c + 1]
     columns = reference.embeddings[start:stop]
     weights = torch.from_numpy(reference.weights[start:stop])
@@ -161,7 +161,7 @@ def _bounds(p: Tensor, codes: Tensor) -> PlausibleConfusions:
 
 
 def _kappa(p: np.ndarray, codes: np.ndarray, u: float) -> tuple[float, float]:
-    """kappa(u), and with 1.96 standard errors on top.
+    """Compute kappa(u), and the same with 1.96 standard errors on top.
 
     Labels of a class err together (cats are confused, ships are not), so the variance of the count
     is the sum over classes of squared residuals, and at least that of a Poisson count.

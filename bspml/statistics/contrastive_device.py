@@ -51,7 +51,7 @@ class DeviceRows(JudgedRows):
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
     def default_block(self) -> int:
-        """About 1 GiB."""
+        """Return the rows whose block takes about 1 GiB."""
         row = _PER_REFERENCE * len(self.weights) + _PER_CLASS * len(self.totals)
         return max(1, min(len(self.judged), _BLOCK_BYTES // row))
 
@@ -64,17 +64,17 @@ class DeviceRows(JudgedRows):
         """
         part = slice(first, first + len(rows))
         y, place = self.columns[part], self.places[part]
-        each = torch.arange(len(rows), device=self.device)
-        values = self._class_sums(rows, place, each)  # (C, B)
+        sample = torch.arange(len(rows), device=self.device)
+        values = self._class_sums(rows, place, sample)  # (C, B)
         weight = self.totals.expand(-1, len(rows)).clone()
-        weight[y, each] = self.mates[part]
+        weight[y, sample] = self.mates[part]
         mean = torch.where(weight > 0, (values / weight).log() / self.a, math.nan)
         everyone = (values.sum(0) / (self.rest[part] + self.mates[part])).log() / self.a
-        own = mean[y, each]
+        own = mean[y, sample]
         others = mean.masked_fill(~self.present, -math.inf)
-        others[y, each] = -math.inf
+        others[y, sample] = -math.inf
         best = others.argmax(0)  # the first of equals
-        other = others[best, each]
+        other = others[best, sample]
         has_other = other > -math.inf
         bins = ((everyone - mean + 2.0) / 4.0 * self.bins).floor().nan_to_num()
         bins = bins.clamp_(0, self.bins - 1).long()
@@ -85,16 +85,16 @@ class DeviceRows(JudgedRows):
         other = torch.where(has_other, other, math.nan)
         self.means[:, part] = torch.stack([own, everyone, other])
         other_class = torch.where(has_other, best, -1)
-        own_bin = torch.where(own.isnan(), -1, bins[y, each])
+        own_bin = torch.where(own.isnan(), -1, bins[y, sample])
         self.numbers[:, part] = torch.stack([other_class, own_bin])
 
-    def _class_sums(self, rows: Tensor, place: Tensor, each: Tensor) -> Tensor:
-        """(C, B) sum of w_j exp(a S_ij) over the references of a class, without i itself."""
+    def _class_sums(self, rows: Tensor, place: Tensor, sample: Tensor) -> Tensor:
+        """Return (C, B), sum of w_j exp(a S_ij) over a class's references, without i itself."""
         terms = torch.mm(self.reference.embeddings, rows.T).exp_()  # (R, B)
         # A row's own term becomes 0; one that is no reference writes back what stands at place 0.
         is_reference = place >= 0
         at = place.clamp(min=0)
-        terms[at, each] = torch.where(is_reference, 0.0, terms[at, each])
+        terms[at, sample] = torch.where(is_reference, 0.0, terms[at, sample])
         weighted = terms.double()
         return torch.segment_reduce(
             weighted if self.all_alike else weighted.mul_(self.weights),
@@ -114,7 +114,7 @@ class DeviceRows(JudgedRows):
 @numba.njit(cache=True)
 @no_type_check
 def _weight_of_others(weights, starts, codes, position):
-    """(M,) weight of the class of each row without the row, summed anew: no cancellation."""
+    """Sum the weight of each row's class without the row, (M,), anew: no cancellation."""
     out = np.zeros(len(codes))
     for r in range(len(codes)):
         for j in range(starts[codes[r]], starts[codes[r] + 1]):

@@ -137,7 +137,7 @@ def estimate_noise(
 
 
 def why_unjudgeable(stats: ContrastiveStatistics) -> str:
-    """Why no label can be judged, in a sentence; '' where some can.
+    """Return why no label can be judged, in a sentence; '' where some can.
 
     Embeddings that are all in one place fit every label alike: all difficulties, of given labels
     and of random ones, lie in one bin of the histogram, or in two where it ends at that point.
@@ -227,7 +227,7 @@ def best_fitting(
 
 
 def _from_bins(stats: ContrastiveStatistics, values: np.ndarray) -> Float[Tensor, " N"]:
-    """`values` (bins,) looked up at each testable sample's bin."""
+    """Look up `values` (bins,) at each testable sample's bin."""
     bins = stats.own_bin.numpy()
     return torch.from_numpy(np.where(bins >= 0, values[bins], np.nan))
 
@@ -235,7 +235,7 @@ def _from_bins(stats: ContrastiveStatistics, values: np.ndarray) -> Float[Tensor
 def _decontaminated_p_values(
     stats: ContrastiveStatistics, p: Float[Tensor, " N"], pi: float
 ) -> Float[Tensor, " N"]:
-    """p-values against truly wrong classes only, at noise rate pi.
+    """Compute p-values against truly wrong classes only, at noise rate pi.
 
     Let W be the distribution function of d at a wrong class, T at the true class.  Own labels and
     the null are the mixtures  O = (1 - pi) T + pi W  and  H = (1 - rho) W + rho T  with

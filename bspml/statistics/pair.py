@@ -284,7 +284,7 @@ class _PairSums:
                 sums.copy_(torch.logsumexp(gather_rows(sums[None]), 0))
 
     def logarithms(self) -> tuple[Tensor, Tensor]:
-        """log(1 + sum) of the positive and of the negative terms, (N,) float64 on the CPU."""
+        """Return log(1 + sum) of positive and of negative terms, (N,) float64 on the CPU."""
         if self.direct:
             negative = self.neg * math.exp(-self.beta * self.base)
             return self.pos.log1p().cpu(), negative.log1p().cpu()

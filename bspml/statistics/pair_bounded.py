@@ -128,20 +128,20 @@ def neighbour_statistics(
     # Sums that overflow are kept as logarithms by the exact statistics only.
     largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base))
     if largest <= LARGEST_EXPONENT and len(task.codes) >= (_SMALL if lists is None else 1):
-        bounded = _searched(task, error, lists, seed)
-        if bounded is not None:
-            return bounded
+        statistics = _bounded_statistics(task, error, lists, seed)
+        if statistics is not None:
+            return statistics
     exact = exact_statistics(task)
-    nothing = torch.zeros_like(exact.xi_neg)
-    return NeighbourStatistics(exact.xi_pos, exact.xi_neg, exact.zero_rows, nothing, 1.0, True, 0)
+    zeros = torch.zeros_like(exact.xi_neg)
+    return NeighbourStatistics(exact.xi_pos, exact.xi_neg, exact.zero_rows, zeros, 1.0, True, 0)
 
 
-def _searched(
+def _bounded_statistics(
     task: PairTask, error: float, lists: int | None, seed: int
 ) -> NeighbourStatistics | None:
-    """The statistics by lists; None where the exact ones cost less."""
+    """Compute the statistics by lists; None where the exact ones cost less."""
     E = unit_rows(task.embeddings)
-    search = _Search(E, task, error, lists, seed)
+    search = _ListSearch(E, task, error, lists, seed)
     if search.pilot(seed) >= _EXACT_FROM:
         return None
     xi_pos, (xi_neg, bound) = _own_class_statistic(E, task), search.run()
@@ -150,7 +150,7 @@ def _searched(
 
 
 def _own_class_statistic(E: Tensor, task: PairTask) -> Tensor:
-    """(N,) float64 on the CPU, xi_pos of unit rows."""
+    """Compute xi_pos of unit rows, (N,) float64 on the CPU."""
     sums = torch.zeros(len(E), dtype=torch.float64, device=E.device)
     weights = task.weights.to(E)
     for rows, columns, S, pair in class_blocks(E, task.codes.to(E.device)):
@@ -159,7 +159,7 @@ def _own_class_statistic(E: Tensor, task: PairTask) -> Tensor:
     return sums.log1p().cpu() / task.alpha
 
 
-class _Search:
+class _ListSearch:
     """Visits the lists near each list, in an order and to a depth that the bound decides.
 
     There are two levels: wide lists, of which most are seen to be far with one bound, and inside
@@ -179,7 +179,7 @@ class _Search:
         self.pairs: list[int] = []  # computed by each visit; threads may append
 
     def _log_scales(self, lists: SampleLists) -> tuple[Tensor, Tensor]:
-        """(L,) logarithms of what the two bounds of each list are multiplied by, rounded up.
+        """Return (L,) logarithms of the factors of each list's two bounds, rounded up.
 
         The first has the members' weight, the second n_l times the largest of them.
         """
@@ -200,22 +200,22 @@ class _Search:
         return sum(self.pairs) / len(self.codes) ** 2
 
     def pilot(self, seed: int) -> float:
-        """Share of the pairs that a few wide lists drawn at random want to visit."""
+        """Measure the share of the pairs that a few wide lists drawn at random visit."""
         generator = torch.Generator().manual_seed(seed)
-        drawn = torch.randperm(len(self.wide), generator=generator)[:_PILOT_LISTS].tolist()
-        for _ in for_each_list(self.statistic, drawn, self.codes.device):
+        numbers = torch.randperm(len(self.wide), generator=generator)[:_PILOT_LISTS].tolist()
+        for _ in for_each_list(self.statistic, numbers, self.codes.device):
             pass
-        share = sum(self.pairs) / (int(self.wide.sizes[drawn].sum()) * len(self.codes))
+        share = sum(self.pairs) / (int(self.wide.sizes[numbers].sum()) * len(self.codes))
         self.pairs.clear()
         return share
 
     def run(self) -> tuple[Tensor, Tensor]:
-        """(N,) xi_neg and (N,) its error bound, float64 on the CPU in the samples' order."""
+        """Return (N,) xi_neg and (N,) its error bound, float64 on the CPU in the samples' order."""
         n, device = len(self.codes), self.codes.device
         xi_neg, bound = (torch.empty(n, dtype=torch.float64, device=device) for _ in range(2))
         numbers = range(len(self.wide))
-        found = for_each_list(self.statistic, numbers, device)
-        for number, (low, high) in zip(numbers, found, strict=True):
+        intervals = for_each_list(self.statistic, numbers, device)
+        for number, (low, high) in zip(numbers, intervals, strict=True):
             start, stop = self.wide.starts[number : number + 2].tolist()
             samples = self.wide.order[start:stop]
             xi_neg[samples] = (low + high) / 2
@@ -223,50 +223,50 @@ class _Search:
         return xi_neg.cpu(), bound.cpu()
 
     def statistic(self, number: int) -> tuple[Tensor, Tensor]:
-        """Lowest and highest possible xi_neg of the members of a wide list, (B,) float64 each."""
+        """Bound xi_neg of the members of a wide list from below and above, (B,) float64 each."""
         start, stop = self.wide.starts[number : number + 2].tolist()
         first, last = self.first_child[number : number + 2].tolist()
         nearest = self.wide.by_distance(number)
-        found = self._visit(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
-        tail = torch.zeros_like(found)
+        sums = self._sum_over_lists(slice(start, stop), self.wide, nearest[:_FIRST_LISTS])
+        tail = torch.zeros_like(sums)
         for low, high in pairwise(self.lists.starts[first : last + 1].tolist()):
             # Few samples at a time: lists are visited for all of them if one needs it.
             inside = slice(low - start, high - start)
-            more, rest = self._deeper(slice(low, high), found[inside], nearest)
-            found[inside] += more
-            tail[inside] = rest
-        return found.log1p() / self.beta, (found + tail).log1p() / self.beta
+            extra, bound = self._deeper(slice(low, high), sums[inside], nearest)
+            sums[inside] += extra
+            tail[inside] = bound
+        return sums.log1p() / self.beta, (sums + tail).log1p() / self.beta
 
-    def _deeper(self, rows: slice, found: Tensor, nearest: Tensor) -> tuple[Tensor, float]:
-        """What else is found for a narrow list's members, (B,), and a bound of all that is left.
+    def _deeper(self, rows: slice, sums: Tensor, nearest: Tensor) -> tuple[Tensor, float]:
+        """Return what more a narrow list's members get, (B,), and a bound of the unvisited rest.
 
         Args:
             rows: the members' rows.
-            found: (B,) from the first of the lists `nearest`.
+            sums: (B,) from the first of the lists `nearest`.
             nearest: (G,) wide lists by distance.
         """
         queries = self.lists.rows[rows]
-        wide_terms = self._terms(self.wide, self.wide.largest_cosines(queries))  # (G,)
-        more, done = torch.zeros_like(found), _FIRST_LISTS
+        wide_terms = self._bounds(self.wide, self.wide.largest_cosines(queries))  # (G,)
+        extra, num_visited = torch.zeros_like(sums), _FIRST_LISTS
         while True:
-            wide_terms[nearest[:done]] = 0  # visited: nothing is left of them
-            allowed = self.allowed * (1 + float((found + more).min()))
-            open_wide = _needed(wide_terms, allowed * _FAR_SHARE)
-            near = runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
-            cosines = self.lists.largest_cosines(queries, near)  # (K,)
-            terms = self._terms(self.lists, cosines, near)
-            needed = _needed(terms, allowed * (1 - _FAR_SHARE))
-            size = int(self.lists.sizes[near[needed].cpu()].sum())
-            seen = int(self.wide.sizes[nearest[:done].cpu()].sum())
-            if size <= 4 * seen or done >= len(nearest):
+            wide_terms[nearest[:num_visited]] = 0  # visited: nothing is left of them
+            allowed = self.allowed * (1 + float((sums + extra).min()))
+            open_wide = _worth_visiting(wide_terms, allowed * _FAR_SHARE)
+            children = runs(self.first_child, open_wide.nonzero()[:, 0].cpu()).to(open_wide.device)
+            cosines = self.lists.largest_cosines(queries, children)  # (K,)
+            terms = self._bounds(self.lists, cosines, children)
+            is_needed = _worth_visiting(terms, allowed * (1 - _FAR_SHARE))
+            size = int(self.lists.sizes[children[is_needed].cpu()].sum())
+            visited_size = int(self.wide.sizes[nearest[:num_visited].cpu()].sum())
+            if size <= 4 * visited_size or num_visited >= len(nearest):
                 break  # what is left is little, or everything has been seen
-            more += self._visit(rows, self.wide, nearest[done : 2 * done])
-            done *= 2
-        more += self._visit(rows, self.lists, near[needed])
-        return more, float(wide_terms[~open_wide].sum() + terms[~needed].sum())
+            extra += self._sum_over_lists(rows, self.wide, nearest[num_visited : 2 * num_visited])
+            num_visited *= 2
+        extra += self._sum_over_lists(rows, self.lists, children[is_needed])
+        return extra, float(wide_terms[~open_wide].sum() + terms[~is_needed].sum())
 
-    def _terms(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
-        """(K,) float64, bounds of what some of `lists`, or all, hold for any of some samples.
+    def _bounds(self, lists: SampleLists, cosines: Tensor, numbers: Tensor | None = None) -> Tensor:
+        """Bound what each of some `lists`, or all, adds for any of some samples, (K,) float64.
 
         Args:
             lists: wide or narrow ones.
@@ -281,25 +281,25 @@ class _Search:
         mean = (cosines * foot).mul_(self.beta).add_(by_spread)
         return torch.minimum(largest, mean).exp_()
 
-    def _visit(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
-        """(B,) float64, sum of exp(beta (S - base)) over other classes in some of `lists`."""
+    def _sum_over_lists(self, rows: slice, lists: SampleLists, numbers: Tensor) -> Tensor:
+        """Sum exp(beta (S - base)) over other classes in some of `lists`, (B,) float64."""
         queries, codes = self.lists.rows[rows], self.codes[rows, None]
-        found = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
+        sums = torch.zeros(len(queries), dtype=torch.float64, device=queries.device)
         columns = runs(lists.starts, numbers.cpu()).to(self.codes.device)
         self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             S = queries @ self.lists.rows[part].T  # (B, k)
             terms = S.sub_(self.base).mul_(self.beta).exp_()
             terms.masked_fill_(codes == self.codes[part], 0)
-            found += torch.mv(terms, self.weights[part])
-        return found
+            sums += torch.mv(terms, self.weights[part])
+        return sums
 
 
-def _needed(terms: Tensor, limit: float) -> Tensor:
-    """(K,) bool, what is left of the lists when the cheapest, up to `limit` together, are not."""
-    needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
-    candidates = needed.nonzero()[:, 0]
+def _worth_visiting(terms: Tensor, limit: float) -> Tensor:
+    """Return (K,) bool, the lists to visit: all but the cheapest, up to `limit` together."""
+    is_needed = terms > limit / (4 * max(1, len(terms)))  # the others need no sorting
+    candidates = is_needed.nonzero()[:, 0]
     costs, ascending = terms[candidates].sort()
-    left_out = terms[~needed].sum() + costs.cumsum(0) <= limit * (1 - 1e-3)
-    needed[candidates[ascending[left_out]]] = False
-    return needed
+    left_out = terms[~is_needed].sum() + costs.cumsum(0) <= limit * (1 - 1e-3)
+    is_needed[candidates[ascending[left_out]]] = False
+    return is_needed

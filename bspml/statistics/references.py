@@ -52,8 +52,8 @@ class References:
             weights: (N,) float64, at least 0.
         """
         codes = labels.codes.numpy()
-        kept = np.flatnonzero(weights > 0)
-        order = kept[np.argsort(codes[kept], kind="stable")]
+        rows_kept = np.flatnonzero(weights > 0)
+        order = rows_kept[np.argsort(codes[rows_kept], kind="stable")]
         counts = np.bincount(codes[order], minlength=len(labels.classes))
         check_two_classes(counts)
         position = np.full(len(codes), -1, np.int64)

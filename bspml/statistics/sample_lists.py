@@ -101,13 +101,13 @@ class SampleLists:
             lists: how many, or None.
             seed: of k-means.
         """
-        return cls._measured(unit_rows, _cut(unit_rows, lists, seed))
+        return cls._measured(unit_rows, _cut_into_lists(unit_rows, lists, seed))
 
     @classmethod
     def nested(
         cls, unit_rows: Float[Tensor, "N D"], lists: int | None, seed: int, members: int
     ) -> tuple[SampleLists, SampleLists, Tensor]:
-        """Wide lists as by `of`, and narrow ones of about `members` samples inside them.
+        """Cut wide lists as `of` does, and narrow ones of about `members` samples inside them.
 
         Args:
             unit_rows: (N, D).
@@ -119,7 +119,7 @@ class SampleLists:
             The wide and the narrow lists, of the same rows in the same order, and (G + 1,) int64:
             wide list g holds the narrow lists first_child[g] to first_child[g + 1] - 1.
         """
-        wide = _cut(unit_rows, lists, seed)
+        wide = _cut_into_lists(unit_rows, lists, seed)
         parts = [_cut_narrow(unit_rows[samples], members) for samples in wide]
         narrow = [samples[k] for samples, part in zip(wide, parts, strict=True) for k in part]
         children = torch.tensor([len(part) for part in parts])
@@ -281,7 +281,7 @@ def _centre(rows: Tensor) -> Tensor:
 
 
 def _shape(rows: Tensor, centroid: Tensor) -> Tensor:
-    """(5,) of a list: cosine of its radius, |p|, R, d and tr(M^8)^(1/8)."""
+    """Measure a list, (5,): cosine of its radius, |p|, R, d and tr(M^8)^(1/8)."""
     along = rows @ centroid
     foot = along.mean().clamp_min(0)
     away = rows - foot * centroid  # (n, D)
@@ -295,17 +295,17 @@ def _shape(rows: Tensor, centroid: Tensor) -> Tensor:
     return torch.stack([along.min(), foot, reach, away.mean(0).norm(), largest])
 
 
-def _nearest(rows: Tensor, centroids: Tensor) -> Tensor:
-    """(N,) the centroid of largest similarity."""
+def _nearest_centroids(rows: Tensor, centroids: Tensor) -> Tensor:
+    """Return (N,) the centroid of largest similarity."""
     member = torch.empty(len(rows), dtype=torch.int64, device=rows.device)
     # Written in place: results kept between the products would leave holes in the memory.
-    for part, found in zip(rows.split(_BLOCK), member.split(_BLOCK), strict=True):
-        torch.argmax(part @ centroids.T, 1, out=found)
+    for part, block in zip(rows.split(_BLOCK), member.split(_BLOCK), strict=True):
+        torch.argmax(part @ centroids.T, 1, out=block)
     return member
 
 
 def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
-    """(k, D) unit centroids of a random part of the rows, by spherical Lloyd steps."""
+    """Return (k, D) unit centroids of a random part of the rows, by spherical Lloyd steps."""
     generator = torch.Generator().manual_seed(seed)
     chosen = torch.randperm(len(rows), generator=generator)[: k * _SAMPLES_PER_LIST]
     sample = rows[chosen.to(rows.device)]
@@ -316,26 +316,26 @@ def _k_means(rows: Tensor, k: int, seed: int) -> Tensor:
 
 
 def _lloyd(rows: Tensor, centroids: Tensor) -> Tensor:
-    """(k, D) the unit means of the rows nearest to each centroid."""
+    """Return (k, D) the unit means of the rows nearest to each centroid."""
     # index_add_ on one thread or a sorted sum: the order is fixed on the CPU.
-    sums = torch.zeros_like(centroids).index_add_(0, _nearest(rows, centroids), rows)
+    sums = torch.zeros_like(centroids).index_add_(0, _nearest_centroids(rows, centroids), rows)
     norms = sums.norm(dim=1, keepdim=True)
     # A centroid that lost its members stays where it was.
     return torch.where(norms > 1e-3, sums / norms.clamp_min(1e-3), centroids)
 
 
-def _parts(rows: Tensor, centroids: Tensor) -> list[Tensor]:
-    """Row numbers nearest to each centroid, empty ones left out."""
-    member = _nearest(rows, centroids)
+def _members_of_centroids(rows: Tensor, centroids: Tensor) -> list[Tensor]:
+    """Return the row numbers nearest to each centroid, empty lists left out."""
+    member = _nearest_centroids(rows, centroids)
     sizes = torch.bincount(member, minlength=len(centroids)).tolist()
     return [part for part in torch.argsort(member, stable=True).split(sizes) if len(part)]
 
 
-def _cut(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
-    """Sample indices of each list: k-means, then the widest are split."""
+def _cut_into_lists(rows: Tensor, lists: int | None, seed: int) -> list[Tensor]:
+    """Return the sample indices of each list: k-means, then the widest are split."""
     n = len(rows)
     k = max(1, round(math.sqrt(n))) if lists is None else min(lists, n)
-    cells = _parts(rows, _k_means(rows, k, seed))
+    cells = _members_of_centroids(rows, _k_means(rows, k, seed))
     return _split_widest(rows, cells, (1 + _SPLITS_PER_LIST) * k)
 
 
@@ -372,7 +372,7 @@ def _split_widest(rows: Tensor, lists: list[Tensor], most: int) -> list[Tensor]:
 
 
 def _cut_narrow(rows: Tensor, members: int) -> list[Tensor]:
-    """Row numbers of lists of about `members`: seeds far from each other, then a Lloyd step.
+    """Cut rows into lists of about `members`: seeds far from each other, then a Lloyd step.
 
     Each new seed is the row farthest from the seeds before it.
     """
@@ -383,4 +383,4 @@ def _cut_narrow(rows: Tensor, members: int) -> list[Tensor]:
     while len(seeds) < k:
         seeds.append(int(closest.argmin()))
         torch.maximum(closest, rows @ rows[seeds[-1]], out=closest)
-    return _parts(rows, _lloyd(rows, rows[seeds]))
+    return _members_of_centroids(rows, _lloyd(rows, rows[seeds]))

@@ -62,7 +62,7 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
     computed: float
 
     def p_value_bounds(self) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
-        """Lowest and highest p-value each label can have, (N,) float64; NaN where not testable."""
+        """Bound each label's p-value from below and above, (N,) float64; NaN where not testable."""
         null = np.concatenate([[0], np.cumsum(self.null)]) / self.null.sum()  # (bins + 1,)
         bins = len(null) - 1
         width = 4 / bins
@@ -185,7 +185,7 @@ def _bins(difficulty: Tensor, bins: int) -> Tensor:
 
 
 def _own_soft_means(E: Tensor, task: JudgingTask) -> Tensor:
-    """(N,) s_i(y_i), NaN where not judged or without another reference."""
+    """Compute s_i(y_i), (N,), NaN where not judged or without another reference."""
     sums, totals = (torch.zeros(len(E), dtype=torch.float64, device=E.device) for _ in range(2))
     w = task.weights.to(E.device)
     for rows, columns, S, pair in class_blocks(E, task.labels.codes.to(E.device)):
@@ -200,7 +200,7 @@ def _own_soft_means(E: Tensor, task: JudgingTask) -> Tensor:
 def _sampled_null(
     E: Tensor, task: JudgingTask, everyone: Tensor, count: int, seed: int
 ) -> np.ndarray:
-    """(G, bins) int64, a histogram of d_i(c) for `count` pairs drawn uniformly, c != y_i.
+    """Count d_i(c) of `count` pairs drawn uniformly, c != y_i: (G, bins) int64 histograms.
 
     Args:
         E: (N, D) unit rows.
@@ -243,7 +243,7 @@ def _sampled_null(
 def _draw_pairs(
     samples: Tensor, classes: Tensor, codes: Tensor, count: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """`count` independent pairs (i, c), uniform over c != y_i, sorted by class.
+    """Draw `count` independent pairs (i, c), uniform over c != y_i, sorted by class.
 
     Pairs with c = y_i are drawn again: what is left of a uniform draw is uniform.
     """

@@ -113,8 +113,8 @@ def sampled_soft_means(
     values, errors = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
     others = torch.from_numpy(weight_elsewhere(weights.numpy())).log()  # of the others' weight
     numbers = range(len(lists))
-    found = for_each_list(sampler.log_sums, numbers, lists.rows.device)
-    for number, (low, high) in zip(numbers, found, strict=True):
+    intervals = for_each_list(sampler.log_sums, numbers, lists.rows.device)
+    for number, (low, high) in zip(numbers, intervals, strict=True):
         samples = lists.order[sampler.members(number)].cpu()
         values[samples] = 1 + ((low + high) / 2 - others[samples]) / a
         errors[samples] = (high - low) / (2 * a)
@@ -151,50 +151,50 @@ class _Sampler:
         self.pairs: list[int] = []  # computed; threads may append
 
     def members(self, number: int) -> Tensor:
-        """Positions of a list's judged members in list order."""
+        """Return positions of a list's judged members in list order."""
         start, stop = self.lists.starts[number : number + 2].tolist()
         return start + self.judged[start:stop].nonzero()[:, 0]
 
     def log_sums(self, number: int) -> tuple[Tensor, Tensor]:
-        """Low and high ends of log F of the judged members of one list, (B,) float64."""
+        """Return low and high ends of log F of the judged members of one list, (B,) float64."""
         lists, a = self.lists, self.a
         rows = self.members(number)
         if len(rows) == 0:
-            nothing = torch.empty(0, dtype=torch.float64)
-            return nothing, nothing
+            empty = torch.empty(0, dtype=torch.float64)
+            return empty, empty
         queries = lists.rows[rows]
         ceilings = lists.ceiling(lists.largest_cosines(queries))  # (L,)
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
         # near_i, exactly: the lists nearest to this one, then those that would make D too large.
-        first = self._nearest(number)
-        near = self._exact(queries, rows, runs(lists.starts, first.nonzero()[:, 0]))
+        is_first = self._nearest_lists(number)
+        near = self._exact(queries, rows, runs(lists.starts, is_first.nonzero()[:, 0]))
         # Below F but for the query's own part: W times the exponential of the mean.
         others = self.total * torch.mv(queries, self.mean).sub_(1).mul_(a).exp_().double().cpu()
         guess = float((near + others).min())
-        more, draws = self._plan(torch.where(first, 0.0, ceilings), guess)
-        near += self._exact(queries, rows, runs(lists.starts, (more & ~first).nonzero()[:, 0]))
-        far = ~(first | more)
-        held = torch.where(far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
-        most = float(held.sum()) * (1 + 1e-9)  # D
+        is_new, draws = self._plan_draws(torch.where(is_first, 0.0, ceilings), guess)
+        near += self._exact(queries, rows, runs(lists.starts, (is_new & ~is_first).nonzero()[:, 0]))
+        is_far = ~(is_first | is_new)
+        mass = torch.where(is_far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
+        most = float(mass.sum()) * (1 + 1e-9)  # D
         # Without any chance: Jensen's least <= far_i <= D.
-        low, high = (near + self._least_far(queries, far)).log(), (near + most).log()
+        low, high = (near + self._least_far(queries, is_far)).log(), (near + most).log()
         open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
-        sums, squares, drawn = torch.zeros_like(near), torch.zeros_like(near), 0
+        sums, squares, num_drawn = torch.zeros_like(near), torch.zeros_like(near), 0
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
         for _ in range(_ROUNDS):
-            if len(open_rows) == 0 or drawn + draws > len(self.weights) // 2:
+            if len(open_rows) == 0 or num_drawn + draws > len(self.weights) // 2:
                 break
             # scale = D / C_l, so f * scale / D = Z / D lies in [0, 1].
-            columns, scale = self._draw(held, ceilings, most, draws, generator)
-            z, z2 = self._sums(queries[open_rows], columns, scale / most)
+            columns, scale = self._draw_positions(mass, ceilings, most, draws, generator)
+            z, z2 = self._far_sums(queries[open_rows], columns, scale / most)
             sums[open_rows] += z
             squares[open_rows] += z2 * (1 + 1e-4)  # float32 sums, rounded up
-            drawn += draws
-            draws = drawn // 2 + 1  # half as many again
-            # Z' / D, Q / D^2 and V / D^2 of the m = `drawn` values so far; h is in units of far_i.
-            mean, square = sums[open_rows] / drawn, squares[open_rows] / drawn
-            variance = (square - mean**2).clamp_min(0) * (drawn / (drawn - 1))
-            h = half_width(square, variance, drawn, self.chance) * most
+            num_drawn += draws
+            draws = num_drawn // 2 + 1  # half as many again
+            # Z' / D, Q / D^2 and V / D^2 of the m = `num_drawn` values; h is in units of far_i.
+            mean, square = sums[open_rows] / num_drawn, squares[open_rows] / num_drawn
+            variance = (square - mean**2).clamp_min(0) * (num_drawn / (num_drawn - 1))
+            h = half_width(square, variance, num_drawn, self.chance) * most
             # The interval only narrows: both ends hold, so their intersection does.
             h, mean, base = h + 1e-4 * mean * most, mean * most, near[open_rows]
             low[open_rows] = torch.maximum(low[open_rows], (base + (mean - h).clamp_min(0)).log())
@@ -206,49 +206,49 @@ class _Sampler:
             low[open_rows], high[open_rows] = exact, exact
         return low, high
 
-    def _nearest(self, number: int) -> Tensor:
-        """(L,) bool, the list itself and the ones nearest to it."""
+    def _nearest_lists(self, number: int) -> Tensor:
+        """Return (L,) bool, the list itself and the ones nearest to it."""
         nearest = torch.zeros(len(self.lists), dtype=torch.bool)
         nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
         return nearest
 
-    def _least_far(self, queries: Tensor, far: Tensor) -> Tensor:
-        """(B,) Jensen's lower bound of the far sum, rounded down."""
-        total = float(self.list_weights[far].sum())
+    def _least_far(self, queries: Tensor, is_far: Tensor) -> Tensor:
+        """Compute Jensen's lower bound of the far sum, (B,), rounded down."""
+        total = float(self.list_weights[is_far].sum())
         if total == 0:
             return torch.zeros(len(queries), dtype=torch.float64)
-        mean = (far.double() @ self.list_sums).div_(total)  # (D,)
+        mean = (is_far.double() @ self.list_sums).div_(total)  # (D,)
         closeness = torch.mv(queries, mean.to(queries)).double().cpu() - self.lists.slack
         return closeness.sub_(1).mul_(self.a).exp_().mul_(total * (1 - 1e-6))
 
-    def _plan(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
-        """(L,) bool, more lists to compute exactly, and how many draws to begin with.
+    def _plan_draws(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
+        """Choose more lists to compute exactly, (L,) bool, and how many draws to begin with.
 
         The upper end lies some D x / (L m) above the far sum, which may be .8 of what is allowed;
         for that F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
         sum of their sizes and the draws wins.  It decides the time; the error is computed from
         what was seen.
         """
-        held = self.list_weights * ceilings
+        mass = self.list_weights * ceilings
         descending = ceilings.argsort(descending=True)
-        left = held.sum() - torch.cat([held.new_zeros(1), held[descending].cumsum(0)])  # (L + 1,)
+        left = mass.sum() - torch.cat([mass.new_zeros(1), mass[descending].cumsum(0)])  # (L + 1,)
         sizes = self.lists.sizes[descending].cumsum(0)
         x = math.log(4 / self.chance)
         draws = left.clamp_min(0) * (x / (_STEP * 0.8 * self.allowed * max(guess, 1e-300)))
         draws = draws.clamp_min(_FEWEST_DRAWS)
         best = int((draws + torch.cat([sizes.new_zeros(1), sizes])).argmin())
-        more = torch.zeros(len(ceilings), dtype=torch.bool)
-        more[descending[:best]] = True
-        return more, int(min(float(draws[best]), 1e15)) + 1
+        is_new = torch.zeros(len(ceilings), dtype=torch.bool)
+        is_new[descending[:best]] = True
+        return is_new, int(min(float(draws[best]), 1e15)) + 1
 
-    def _draw(
-        self, held: Tensor, ceilings: Tensor, most: float, draws: int, generator: torch.Generator
+    def _draw_positions(
+        self, mass: Tensor, ceilings: Tensor, most: float, draws: int, generator: torch.Generator
     ) -> tuple[Tensor, Tensor]:
-        """(m,) positions drawn as the module says, and (m,) D / C_l."""
+        """Draw (m,) positions as the module says, and return them with (m,) D / C_l."""
         uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
-        edges = held.cumsum(0)
+        edges = mass.cumsum(0)
         number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
-        last = int(held.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
+        last = int(mass.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
         number = number.clamp_(max=last)
         low, high = (self.cumulated[self.lists.starts[number + k]] for k in (0, 1))
         # In the samples' order, so that neighbours in memory are read together.
@@ -260,17 +260,17 @@ class _Sampler:
         return place, most / ceilings[number]
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
-        """(B,) float64, sum of w f over the positions `columns`, without the query itself."""
-        found = torch.zeros(len(queries), dtype=torch.float64)
+        """Sum w f over the positions `columns`, without the query itself: (B,) float64."""
+        sums = torch.zeros(len(queries), dtype=torch.float64)
         self.pairs.append(len(queries) * len(columns))
         for part in columns.split(max(1, _BLOCK // len(queries))):
             f = self._f(queries, part)  # (B, k)
             f.masked_fill_((rows[:, None] == part).to(f.device), 0)
-            found += torch.mv(f, self.weights[part].to(f)).double().cpu()
-        return found
+            sums += torch.mv(f, self.weights[part].to(f)).double().cpu()
+        return sums
 
-    def _sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-        """(B,) sums of `scale` f and of its square over draws."""
+    def _far_sums(self, queries: Tensor, columns: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+        """Sum `scale` f, and its square, over draws, (B,) each."""
         sums, squares = (torch.zeros(len(queries), dtype=torch.float64) for _ in range(2))
         self.pairs.append(len(queries) * len(columns))
         at_a_time = max(1, _BLOCK // len(queries))

@@ -95,7 +95,7 @@ class TailCount:
 
 
 def _support_matched_p_values(stats: ContrastiveStatistics) -> np.ndarray:
-    """(N,) p-values against the null of classes with as many references as the label has.
+    """Return (N,) p-values against the null of classes with as many references as the label's.
 
     A wrong sample that lands in a class at random finds there, without itself, what the class
     holds: so `support`, which leaves the sample out, is matched with `class_support`, which has
@@ -125,7 +125,7 @@ def cluster_variance(codes: np.ndarray, hits: np.ndarray, expected: np.ndarray) 
 
 
 def _dispersion(codes: np.ndarray, in_tail: np.ndarray, sizes: np.ndarray) -> float:
-    """How much more the tail count varies than a Poisson count, at least 1.
+    """Return how much more the tail count varies than a Poisson count, at least 1.
 
     Samples of one class share its references, so they fall into the tail together: the sum over
     classes of squared residuals measures it (cluster-robust variance).  The null's own sampling
@@ -149,10 +149,10 @@ def _looks_wrong(pi: float, count: TailCount) -> float:
     n = _true_sizes(count.sizes.astype(float), pi)
     share = n / n.sum()
     no_strangers = np.exp(-n * pi)
-    alone = pi ** np.maximum(n - count.judged_are_references, 0)
-    clean_testable = 1 - alone * no_strangers
+    no_classmates = pi ** np.maximum(n - count.judged_are_references, 0)
+    clean_testable = 1 - no_classmates * no_strangers
     wrong_testable = 1 - pi**n * no_strangers
-    lonely = alone * (1 - no_strangers)
+    lonely = no_classmates * (1 - no_strangers)
     looks_wrong = share @ ((1 - pi) * lonely + pi * wrong_testable)
     return float(
         looks_wrong / max(share @ ((1 - pi) * clean_testable + pi * wrong_testable), 1e-12)
@@ -160,7 +160,7 @@ def _looks_wrong(pi: float, count: TailCount) -> float:
 
 
 def _true_sizes(sizes: np.ndarray, pi: float) -> np.ndarray:
-    """Class sizes before the noise: the given ones drawn towards their mean.
+    """Estimate class sizes before the noise: the observed ones drawn towards their mean.
 
     Noise at rate pi alone spreads equal classes of size n with variance n pi (1 - pi) + n pi;
     what varies beyond it is real.

@@ -27,7 +27,7 @@ def full_precision() -> Iterator[None]:
     global _inside
     with _lock:
         if _inside == 0:
-            _kept[:] = _raised()
+            _kept[:] = _raise_precision()
         _inside += 1
     try:
         yield
@@ -38,25 +38,25 @@ def full_precision() -> Iterator[None]:
                 _put_back(_kept)
 
 
-def _raised() -> list[Any]:
-    """Ask for full products; what was asked for before."""
-    places = _settings()
+def _raise_precision() -> list[Any]:
+    """Ask for full products; return the settings before."""
+    places = _holders()
     if not places:  # torch before 2.9
         before = torch.get_float32_matmul_precision()
         torch.set_float32_matmul_precision("highest")
         return [before]
-    kept = [place.fp32_precision for place in places]
+    values = [place.fp32_precision for place in places]
     for place in places:
         place.fp32_precision = "ieee"
-    return kept
+    return values
 
 
-def _put_back(kept: list[Any]) -> None:
-    places = _settings()
+def _put_back(values: list[Any]) -> None:
+    places = _holders()
     if not places:
-        torch.set_float32_matmul_precision(*kept)
+        torch.set_float32_matmul_precision(*values)
         return
-    for place, value in zip(places, kept, strict=True):
+    for place, value in zip(places, values, strict=True):
         place.fp32_precision = value
 
 
@@ -65,8 +65,8 @@ def float64_device(values: Tensor) -> Tensor:
     return values.cpu() if values.device.type == "mps" else values
 
 
-def _settings() -> list[Any]:
-    """Where torch keeps the precision of matrix products, by kind of device."""
+def _holders() -> list[Any]:
+    """Return the objects in which torch keeps the precision of products, by kind of device."""
     backends = (torch.backends.cuda, torch.backends.mkldnn)
     places = [getattr(backend, "matmul", None) for backend in backends]
     return [place for place in places if hasattr(place, "fp32_precision")]

@@ -175,7 +175,7 @@ class AlternatingTrainer:
         self.initial_record = self.curriculum.update(embeddings)
 
     def _theta_step(self, target: int) -> None:
-        """Line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
+        """Run line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
         self._choose_rows()
         if hasattr(self.trainer.dataset, "set_epoch"):
@@ -216,11 +216,11 @@ class AlternatingTrainer:
         rows = None if self.curriculum is None else self.curriculum.training_rows()
         if self.curriculum is not None and rows is not None:
             classes = len(self.curriculum.weights.codes.cpu()[rows].unique())
-            wanted = self.sampler.classes_per_batch
-            if classes < wanted:
+            batch_classes = self.sampler.classes_per_batch
+            if classes < batch_classes:
                 self.notes = (
                     f"the weights keep {int(rows.sum())} rows of {classes} classes, fewer than the "
-                    f"{wanted} classes of a batch; rows of weight 0 were sampled too",
+                    f"{batch_classes} classes of a batch; rows of weight 0 were sampled too",
                 )
                 rows = self.curriculum.allowed_rows()
         self.sampler.set_rows(rows)
@@ -241,7 +241,7 @@ class AlternatingTrainer:
             restore_generators(saved)
 
     def _weight_step(self, last: bool) -> RoundRecord:
-        """Lines 4 and 5 of Algorithm 1, then the record."""
+        """Run lines 4 and 5 of Algorithm 1, then make the record."""
         steps = self.step
         self.round, self.step = self.round + 1, 0
         loss = self.loss_reader.total() / steps
@@ -289,7 +289,7 @@ class AlternatingTrainer:
                 holder.load_state_dict(state[kind][name])
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs: networks, optimisers, weights, age, position, generators.
+        """Return all a resumed run needs: networks, optimisers, weights, age, position, generators.
 
         Plain tensors, numbers, strings, lists and dicts only, so that it loads with
         `weights_only=True`.
@@ -320,7 +320,7 @@ class AlternatingTrainer:
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Inverse of `state_dict`: the next `train` goes on exactly there.
+        """Take what `state_dict` returned: the next `train` goes on exactly there.
 
         Raises:
             CheckpointError: not the state of such a trainer, or its sampler drew other batches
@@ -368,13 +368,13 @@ def _states(holders: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:
     """Refuse what would fail in the middle of a round only."""
-    needed = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
-    is_trainer = all(hasattr(trainer, name) for name in needed)
+    names = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
+    is_trainer = all(hasattr(trainer, name) for name in names)
     updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
     embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
     trains = "a pytorch-metric-learning trainer, such as MetricLossOnly"
     embeddings = "a function that returns the (N, D) embeddings of the training set"
-    for name, part, fits, wanted in (
+    for name, part, fits, requirement in (
         ("trainer", trainer, is_trainer, trains),
         ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
         ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
@@ -382,4 +382,4 @@ def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evalua
         ("evaluate", evaluate, evaluates, "a function or None"),
     ):
         if not fits:
-            raise InputError(f"`{name}` must be {wanted}; got {type(part).__name__}.")
+            raise InputError(f"`{name}` must be {requirement}; got {type(part).__name__}.")

@@ -32,11 +32,11 @@ def start_reading(loss: Any) -> Read | None:
         return None
     copied = torch.empty_like(loss, device="cpu", pin_memory=True, requires_grad=False)
     copied.copy_(loss.detach(), non_blocking=True)
-    done = torch.cuda.Event()
-    done.record(torch.cuda.current_stream(loss.device))
+    event = torch.cuda.Event()
+    event.record(torch.cuda.current_stream(loss.device))
 
     def read() -> float:
-        done.synchronize()
+        event.synchronize()
         return float(copied)
 
     return read
@@ -82,7 +82,7 @@ class LossReader:
         read = self._start(loss)
         self._flush()
         if read is None:
-            self._take(float(loss.detach() if isinstance(loss, Tensor) else loss), number, step)
+            self._add(float(loss.detach() if isinstance(loss, Tensor) else loss), number, step)
         else:
             self._waiting = (read, number, step)
         if self._last is None:
@@ -107,9 +107,9 @@ class LossReader:
         waiting, self._waiting = self._waiting, None
         if waiting is not None:
             read, number, step = waiting
-            self._take(read(), number, step)
+            self._add(read(), number, step)
 
-    def _take(self, loss: float, number: int, step: int) -> None:
+    def _add(self, loss: float, number: int, step: int) -> None:
         if not math.isfinite(loss):
             raise InputError(
                 f"the training loss became {loss} in round {number}, step {step}. Lower the "

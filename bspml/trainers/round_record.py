@@ -39,7 +39,7 @@ class RoundRecord:
     notes: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
-        """Nested plain values, for JSON."""
+        """Return the record as nested plain values, for JSON."""
         return dataclasses.asdict(self)
 
 

@@ -93,11 +93,11 @@ def check_position(position: Mapping[str, Any], full_round: int, unit: str = "ro
             f"the checkpoint's `loss_sum` must be a finite number; got {loss_sum!r:.40}. Start the "
             "run anew."
         )
-    done, step, steps = position["round"], position["step"], position["steps"]
-    possible = step <= full_round and done + step <= steps <= done * full_round + step
+    rounds, step, steps = position["round"], position["step"], position["steps"]
+    possible = step <= full_round and rounds + step <= steps <= rounds * full_round + step
     if position["full_round"] != full_round or not possible:
         raise CheckpointError(
-            f"the checkpoint's position ({unit} {done}, step {step}, {steps} steps in all, "
+            f"the checkpoint's position ({unit} {rounds}, step {step}, {steps} steps in all, "
             f"{position['full_round']} to the {unit}) is impossible where a full {unit} has "
             f"{full_round} steps. Resume with the configuration and data of the run, or start it "
             "anew."
@@ -105,7 +105,7 @@ def check_position(position: Mapping[str, Any], full_round: int, unit: str = "ro
 
 
 def _check_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer, name: str) -> None:
-    """torch itself looks only at the number of parameters."""
+    """Check kinds and shapes of an optimiser's state: torch compares numbers of parameters only."""
     own = optimizer.state_dict()["param_groups"]
     parameters = [p for group in optimizer.param_groups for p in group["params"]]
     alike = len(saved["param_groups"]) == len(own) and all(
@@ -125,7 +125,7 @@ def _check_optimizer(saved: Mapping[str, Any], optimizer: torch.optim.Optimizer,
 
 
 def _same_kinds(saved: Any, own: Any) -> bool:
-    """Whether two option trees have the same keys and kinds of values; None fits any."""
+    """Return whether two option trees have the same keys and kinds of values; None fits any."""
     if isinstance(own, Mapping):
         return saved.keys() == own.keys() and all(_same_kinds(saved[k], own[k]) for k in own)
     if isinstance(own, list | tuple):

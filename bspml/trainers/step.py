@@ -87,7 +87,7 @@ class StepTrainer(MetricLossOnly):
         self.zero_grad()
         self.update_loss_weights()
         sums: dict[str, Tensor] = {}
-        for part in self._parts(self._next_batch()):
+        for part in self._micro_batches(self._next_batch()):
             self.zero_losses()
             self.calculate_loss(self._prepared(part))
             self.loss_tracker.update(self.loss_weights)
@@ -100,7 +100,7 @@ class StepTrainer(MetricLossOnly):
         self.step_optimizers()
 
     def get_batch(self) -> tuple[Any, Any]:
-        """Return the parent's, its labels on the device."""
+        """Return the next batch, as the parent does, with its labels on the device."""
         return self._prepared(self._next_batch())
 
     def _next_batch(self) -> Any:
@@ -111,8 +111,8 @@ class StepTrainer(MetricLossOnly):
             return [_pinned(part) for part in batch]
         return batch
 
-    def _parts(self, batch: Any) -> list[tuple[Tensor, ...]]:
-        """The tensors of a batch, each cut into `micro_batches` equal parts."""
+    def _micro_batches(self, batch: Any) -> list[tuple[Tensor, ...]]:
+        """Cut each tensor of a batch into `micro_batches` equal parts."""
         rows, k = len(batch[0]), self.micro_batches
         if rows % k:
             raise InputError(
@@ -122,7 +122,7 @@ class StepTrainer(MetricLossOnly):
         return list(zip(*(torch.as_tensor(part).split(rows // k) for part in batch), strict=True))
 
     def _prepared(self, part: Any) -> tuple[Any, Any]:
-        """What the parent's `get_batch` does; the getter announces this part's rows."""
+        """Do what the parent's `get_batch` does; the getter announces this part's rows."""
         data, labels = self.data_and_label_getter(part)
         labels = c_f.process_label(labels, self.label_hierarchy_level, self.label_mapper)
         if self._on_cuda and isinstance(labels, Tensor):
@@ -174,5 +174,5 @@ class StepTrainer(MetricLossOnly):
 
 
 def _pinned(part: Any) -> Any:
-    """A tensor of the CPU in pinned memory, as it is if it lies there; anything else as it is."""
+    """Copy a CPU tensor to pinned memory, unless it lies there; return anything else as it is."""
     return part.pin_memory() if isinstance(part, Tensor) and part.device.type == "cpu" else part

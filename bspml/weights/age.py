@@ -110,7 +110,7 @@ def age_for_maw(
         tolerance = 1e-3 if continuous else 1 / (problem.num_classes * problem.sizes.min())
     tolerance = check_number(tolerance, "tolerance", low=0.0)
     low, bottom, top = _bracket(problem)
-    search = _Search(problem, target, tolerance, max_evaluations)
+    search = _AgeEvaluations(problem, target, tolerance, max_evaluations)
     maw_low = search.evaluate(low)
     if maw_low > target and bottom < low:
         low = bottom
@@ -126,7 +126,7 @@ def age_for_maw(
     return search.result()
 
 
-class _Search:
+class _AgeEvaluations:
     """Evaluates ages and remembers the one whose MAW is closest to the target."""
 
     def __init__(self, problem: WeightProblem, target: float, tolerance: float, most: int) -> None:
@@ -135,7 +135,7 @@ class _Search:
         self.best: tuple[float, float, WeightSolution] | None = None  # age, MAW, solution
 
     def evaluate(self, age: float) -> float:
-        """MAW at `age`; the best MAW so far, unsolved, if the search is over."""
+        """Return MAW at `age`; the best MAW so far, unsolved, if the search is over."""
         if not self.goes_on() and self.best is not None:
             return self.best[1]
         problem = self.problem.with_age(age)
@@ -152,8 +152,8 @@ class _Search:
     def result(self) -> AgeSearch:
         assert self.best is not None
         age, maw, solution = self.best
-        asked = f"asked {self.target:.4f} to within {self.tolerance:.1e}"
-        message = f"MAW {maw:.4f} at age {age:.6g}; {asked}."
+        request = f"asked {self.target:.4f} to within {self.tolerance:.1e}"
+        message = f"MAW {maw:.4f} at age {age:.6g}; {request}."
         if not self._reached():
             message += (
                 " MAW jumps over the target there; take another target or a larger `balance`."
@@ -167,7 +167,7 @@ class _Search:
 
 
 def _bracket(problem: WeightProblem) -> tuple[float, float, float]:
-    """(where to begin, an age that drops every sample, an age that keeps every sample).
+    """Return where to begin, an age that drops every sample, and one that keeps every sample.
 
     N_c dL/dw_i + age lies between twice the least and twice the greatest statistics, each kind
     taken as 0 if that is further out, give or take 2 balance.

@@ -58,14 +58,14 @@ class Point(NamedTuple):
             problem: the weight problem.
             w: (N,) weights in class order.
         """
-        here = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
+        first_order = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
         free, crowded = np.flatnonzero((w > 0) & (w < 1)), 0
-        classes = here.data.codes[free]
+        classes = first_order.data.codes[free]
         again = classes[1:] == classes[:-1]
         if again.any():
             crowded = len(np.unique(classes[1:][again]))
             free = np.delete(free, np.flatnonzero(again) + 1)
-        return cls(here, Face.of(problem, free, here.slope[free]), crowded)
+        return cls(first_order, Face.of(problem, free, first_order.slope[free]), crowded)
 
     @property
     def residual(self) -> float:
@@ -193,14 +193,14 @@ def minimise_by_coordinates(
                 f"Scale down `balance` and the statistics, or raise `tol`."
             )
             break
-    here = point.first_order if status in _CERTIFIED else descent.measure().first_order
+    first_order = point.first_order if status in _CERTIFIED else descent.measure().first_order
     if status == "max_sweeps":
-        rest = "Residual" if here.residual > tol else "A saddle was left just now: residual"
+        rest = "Residual" if first_order.residual > tol else "A saddle was left just now: residual"
         message = (
-            f"{rest} {here.residual:.1e} at tol={tol:g} after {max_sweeps} sweeps. Raise "
+            f"{rest} {first_order.residual:.1e} at tol={tol:g} after {max_sweeps} sweeps. Raise "
             "`max_sweeps`, or go on from these weights with `start=`."
         )
-    values = here.objective(), here.stationarity()
+    values = first_order.objective(), first_order.stationarity()
     return Outcome(problem.class_sorted.scatter(descent.w), sweeps, status, message, values)
 
 

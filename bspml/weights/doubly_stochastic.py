@@ -266,19 +266,19 @@ def draw_below(random, n):
 
 @numba.njit(cache=True)
 @no_type_check
-def _swap(order, where, a, b):
+def _swap(order, position, a, b):
     """Swap slots a and b of a shuffle and of its inverse."""
     order[a], order[b] = order[b], order[a]
-    where[order[a]], where[order[b]] = a, b
+    position[order[a]], position[order[b]] = a, b
 
 
 @numba.njit(cache=True)
 @no_type_check
-def _draw_front(random, order, where, lo, hi, count):
+def _draw_front(random, order, position, lo, hi, count):
     """Put `count` of the slots lo..hi, drawn without replacement, into lo..lo + count."""
     if count < hi - lo:  # all of them need no drawing
         for r in range(count):
-            _swap(order, where, lo + r, lo + r + draw_below(random, hi - lo - r))
+            _swap(order, position, lo + r, lo + r + draw_below(random, hi - lo - r))
 
 
 @numba.njit(cache=True)

@@ -59,7 +59,7 @@ class Face:
         return cls(free, sizes, slope, x, problem.num_classes, problem.balance)
 
     def curve(self, u: np.ndarray) -> np.ndarray:
-        """E u."""
+        """Compute E u."""
         total, mixed = u.sum(), _dot(self.x, u)
         pulled = (mixed - 2 * self.balance * total) + self.x * total
         return self._diagonal * u + pulled / (self.num_classes - 1)
@@ -149,7 +149,7 @@ class Face:
         return True
 
     def _change(self, d: np.ndarray) -> float:
-        """L(d) - L(0)."""
+        """Compute L(d) - L(0)."""
         return _dot(self.slope, d) + _dot(d, self.curve(d)) / 2
 
     @property
@@ -157,7 +157,7 @@ class Face:
         return 2 * (self.balance * self.num_classes - self.x) / (self.num_classes - 1)
 
     def _capacitance(self, D: np.ndarray) -> tuple[float, float, float, float]:
-        """a, b, d of S^-1 + U'D^-1 U = [[a, b], [b, d]], and its determinant."""
+        """Return a, b, d of S^-1 + U'D^-1 U = [[a, b], [b, d]], and its determinant."""
         scale = self.num_classes - 1  # S^-1 = (C - 1) [[0, 1], [1, 2 balance]]
         a = float((1 / D).sum())
         b = float((self.x / D).sum()) + scale
@@ -172,5 +172,5 @@ class Face:
 
 
 def _dot(a: np.ndarray, b: np.ndarray) -> float:
-    """a.b without BLAS: on busy cores its threads cost tenfold what they save at this length."""
+    """Compute a.b without BLAS: on busy cores its threads cost tenfold what they save here."""
     return float((a * b).sum())

@@ -153,10 +153,10 @@ def scaled_gradient(w, data, age, balance, sums):
     finite = np.isfinite(shared).all() and np.isfinite(others).all()
     g, residual = np.empty(len(w)), 0.0 if finite else np.inf
     for i in range(len(w)):
-        c, here = codes[i], w[i]
-        pulled = xi_pos[i] * (zeta[c] - 2 * here) * inv_p[c]
+        c, weight = codes[i], w[i]
+        pulled = xi_pos[i] * (zeta[c] - 2 * weight) * inv_p[c]
         g[i] = pulled + xi_neg[i] * others[c] + shared[c]
-        residual = max(residual, abs(here - min(1.0, max(0.0, here - g[i]))))
+        residual = max(residual, abs(weight - min(1.0, max(0.0, weight - g[i]))))
     return g, residual
 
 

@@ -146,10 +146,10 @@ class WeightProblem:
         Raises:
             InputError: wrong length or not finite.
         """
-        return self._at(self._check_weights(weights)).objective()
+        return self._first_order_at(self._check_weights(weights)).objective()
 
     def gradient(self, weights: Any) -> Float[Tensor, " N"]:
-        r"""Exact gradient of L in O(N), as a float64 CPU tensor.
+        r"""Compute the exact gradient of L in O(N), as a float64 CPU tensor.
 
         N_c dL/dw_i = (A_c - w_i xi_pos_i + xi_pos_i (zeta_c - w_i)) / (N_c - 1)
                       + ((B - B_c) + xi_neg_i (M - m_c)) / (C - 1)
@@ -158,7 +158,7 @@ class WeightProblem:
         with A_c = sum_{p in c} w_p xi_pos_p, B_c = (1/N_c) sum_{n in c} w_n xi_neg_n, and B, M the
         sums of B_c, m_c over the classes.  Source: the expectation of [Zhang 2023] eq. (8).
         """
-        scaled = self.class_sorted.scatter(self._at(self._check_weights(weights)).slope)
+        scaled = self.class_sorted.scatter(self._first_order_at(self._check_weights(weights)).slope)
         return torch.from_numpy(scaled / self.sizes[self.codes])
 
     def stationarity(self, weights: Any, scaled: bool = False) -> float:
@@ -175,8 +175,8 @@ class WeightProblem:
         Raises:
             InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
         """
-        here = self._at(self.check_feasible(weights, "weights"))
-        return here.residual if scaled else here.stationarity()
+        first_order = self._first_order_at(self.check_feasible(weights, "weights"))
+        return first_order.residual if scaled else first_order.stationarity()
 
     def is_feasible(self, weights: Any) -> bool:
         """Return whether every weight lies in [0, 1], without any slack."""
@@ -211,7 +211,7 @@ class WeightProblem:
             )
         return np.clip(w, 0, 1)
 
-    def _at(self, w: np.ndarray) -> FirstOrder:
+    def _first_order_at(self, w: np.ndarray) -> FirstOrder:
         return FirstOrder.at(w[self.class_sorted.order], self.class_sorted, self.age, self.balance)
 
     def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
@@ -219,7 +219,7 @@ class WeightProblem:
 
 
 def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
-    """The codes (N,) renumbered: the class of the first sample is 0, the next new one 1, ..."""
+    """Renumber the codes (N,): the class of the first sample is 0, the next new one 1, ..."""
     N = len(codes)
     first = np.empty(int(codes.max()) + 1, dtype=np.int64)
     first[codes[::-1]] = np.arange(N)[::-1]  # of several assignments to a place the last stays
@@ -229,7 +229,7 @@ def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
 
 
 def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
-    """A contiguous float64 copy of `values`, finite, (N,) or of length n."""
+    """Return a contiguous float64 copy of `values`, finite, (N,) or of length n."""
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.double().numpy() if values.dtype == torch.bfloat16 else values.numpy()

@@ -71,7 +71,7 @@ class SampleWeights(nn.Module):
         return len(self.weights)
 
     def __getitem__(self, sample_index: Any) -> Tensor:
-        """Weights of these data-set rows, as a copy: a scalar for an int, else (B,)."""
+        """Return the weights of these data-set rows, as a copy: a scalar for an int, else (B,)."""
         if isinstance(sample_index, slice):
             try:
                 return self.weights[sample_index].clone()
@@ -87,7 +87,7 @@ class SampleWeights(nn.Module):
         return self.weights[rows].reshape(index.shape)
 
     def _rows(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
-        """Checked data-set rows, (B,) int64 on the table's device."""
+        """Return checked data-set rows, (B,) int64 on the table's device."""
         return check_sample_index(index, len(self), rows, name, self.weights.device)
 
     def extra_repr(self) -> str:
@@ -205,7 +205,7 @@ class SampleWeights(nn.Module):
         self.weights[~self.fixed] = 1
 
     def class_means(self) -> Float[Tensor, " C"]:
-        """Mean weight of each class, (C,) float64 on the CPU, in the order of `classes`."""
+        """Return each class's mean weight, (C,) float64 on the CPU, in the order of `classes`."""
         codes = self.codes.cpu()
         totals = torch.bincount(codes, self.weights.cpu().double(), len(self.classes))
         return totals / torch.bincount(codes, minlength=len(self.classes))
@@ -316,7 +316,7 @@ def _like(weights: Tensor, like: Tensor) -> Tensor:
 
 
 def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:
-    """(n,) numbers in [0, 1], rounding clipped."""
+    """Return (n,) numbers in [0, 1], rounding clipped."""
     values = as_numbers(
         values, name, f"one weight per {each}, shape ({n},)", "Pass numbers in [0, 1]."
     ).detach()
@@ -354,7 +354,7 @@ def check_weights(weights: Any, name: str = "weights") -> SampleWeights | None:
 
 
 def _index_only(index: Any, rows: int | None, name: str, like: Tensor) -> Tensor | None:
-    """Indices without a table: only ever compared with each other, so there is no upper end."""
+    """Check indices without a table: only compared with each other, they have no upper end."""
     if index is None:
         return None
     return check_sample_index(index, 2**63 - 1, rows, name, like.device)

@@ -153,17 +153,17 @@ def sweep(w, data, age, balance, sums, memory, way):
 
 @numba.njit(cache=True, error_model="numpy", inline="always")
 @no_type_check
-def _step_known(here, r, visit):
-    """Find move 1 of the one fractional weight `here` of a class whose record is `r`.
+def _step_known(weight, r, visit):
+    """Find move 1 of the one fractional weight `weight` of a class whose record is `r`.
 
     Returns where it goes to, and how far its derivative and those of the other weights are from
     moving anything; below 0: another weight may move before or after it.
     """
     _, _, z, others, common, inv_p, curvature, per_slope = visit
     inner = r.xi_pos * inv_p
-    g = common + (inner * (z - 2 * here) + r.xi_neg * others)
-    new = min(1.0, max(0.0, here - g * per_slope))
-    step = new - here
+    g = common + (inner * (z - 2 * weight) + r.xi_neg * others)
+    new = min(1.0, max(0.0, weight - g * per_slope))
+    step = new - weight
     gone = r.reach_neg * abs(others - r.others)
     off = gone + r.reach_pos * abs(z - r.z)
     room = min(common - (r.lowest + off), (r.highest - off) - common)
@@ -191,10 +191,10 @@ def _step_all(w, data, visit):
     moved, rest, fractional, movers = 0.0, np.inf, 0, 0
     z_before, a_step, b_step = z, 0.0, 0.0
     for i in range(lo, hi):
-        here, inner = w[i], xi_pos[i] * inv_p
-        g = common + (inner * (z - 2 * here) + xi_neg[i] * others)
-        new = min(1.0, max(0.0, here - g * per_slope))
-        step = new - here
+        weight, inner = w[i], xi_pos[i] * inv_p
+        g = common + (inner * (z - 2 * weight) + xi_neg[i] * others)
+        new = min(1.0, max(0.0, weight - g * per_slope))
+        step = new - weight
         w[i] = new
         z += step
         a_step += step * xi_pos[i]

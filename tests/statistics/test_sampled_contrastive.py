@@ -66,13 +66,13 @@ def test_draws_take_the_place_of_most_similarities(monkeypatch):
     monkeypatch.setattr("bspml.statistics.sampled_means._FEWEST_DRAWS", 64)
     monkeypatch.setattr("bspml.statistics.sampled_means._FIRST_LISTS", 1)
     sizes = []
-    unpatched = _Sampler._sums
+    unpatched = _Sampler._far_sums
 
     def counted(self, queries, columns, scale):
         sizes.append(len(queries) * len(columns))
         return unpatched(self, queries, columns, scale)
 
-    monkeypatch.setattr(_Sampler, "_sums", counted)
+    monkeypatch.setattr(_Sampler, "_far_sums", counted)
     # a = 2 keeps the ceilings low, so that a data set of this size has room for draws.
     E, labels = clusters(8000)
     stats = sampled_contrastive_statistics(E, labels, a=2.0, error=0.06, lists=30)

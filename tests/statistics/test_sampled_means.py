@@ -26,13 +26,15 @@ def test_draws_have_the_far_sum_as_their_mean_and_stay_within_their_range():
     held[:3] = 0  # visited
     most = float(held.sum())
     draws = 200_000
-    columns, scale = sampler._draw(held, ceilings, most, draws, torch.Generator().manual_seed(1))
+    columns, scale = sampler._draw_positions(
+        held, ceilings, most, draws, torch.Generator().manual_seed(1)
+    )
     z = (5 * (queries @ lists.rows[columns].T - 1)).exp() * scale  # (20, m)
     far = lists.rows[int(lists.starts[3]) :]
     expected = (5 * (queries @ far.T - 1)).exp() @ sampler.weights[int(lists.starts[3]) :]
     assert float(z.max()) <= most
     np.testing.assert_allclose(z.mean(1), expected, atol=5 * most / math.sqrt(draws))
-    sums, squares = sampler._sums(queries, columns, scale)
+    sums, squares = sampler._far_sums(queries, columns, scale)
     np.testing.assert_allclose(sums, z.sum(1))
     np.testing.assert_allclose(squares, z.square().sum(1))
     least = sampler._least_far(queries, held > 0)

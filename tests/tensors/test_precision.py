@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bspml import contrastive_statistics, pair_statistics
-from bspml.tensors.precision import _settings, full_precision
+from bspml.tensors.precision import _holders, full_precision
 
 
 @pytest.fixture(params=["high", "medium"])
@@ -22,7 +22,7 @@ def test_inside_products_are_exact_and_afterwards_as_before(allowed):
     a = torch.randn(512, 512, generator=draw)
     with full_precision():
         assert float((a @ a - (a.double() @ a.double())).abs().max()) < 6e-5
-        inside = [place.fp32_precision for place in _settings()]
+        inside = [place.fp32_precision for place in _holders()]
         inside = inside or [torch.get_float32_matmul_precision()]
         assert set(inside) <= {"ieee", "highest"}
     assert torch.get_float32_matmul_precision() == allowed
@@ -34,7 +34,7 @@ def test_an_error_inside_puts_the_precision_back(allowed):
     assert torch.get_float32_matmul_precision() == allowed
 
 
-@pytest.mark.skipif(not _settings(), reason="torch before 2.9 has one setting")
+@pytest.mark.skipif(not _holders(), reason="torch before 2.9 has one setting")
 def test_it_works_beside_torchs_newer_settings():
     place = torch.backends.cuda.matmul
     before = place.fp32_precision
@@ -65,7 +65,7 @@ def test_statistics_do_not_depend_on_it(statistics):
 
 
 def test_a_thread_that_leaves_first_takes_nothing_from_the_others(allowed):
-    before = [place.fp32_precision for place in _settings()]
+    before = [place.fp32_precision for place in _holders()]
     came, leave = threading.Event(), threading.Event()
 
     def other():
@@ -77,8 +77,8 @@ def test_a_thread_that_leaves_first_takes_nothing_from_the_others(allowed):
     with full_precision():
         thread.start()
         came.wait(10)
-    assert {place.fp32_precision for place in _settings()} <= {"ieee"}  # the other is inside
+    assert {place.fp32_precision for place in _holders()} <= {"ieee"}  # the other is inside
     leave.set()
     thread.join()
-    assert [place.fp32_precision for place in _settings()] == before
+    assert [place.fp32_precision for place in _holders()] == before
     assert torch.get_float32_matmul_precision() == allowed

@@ -91,7 +91,7 @@ def test_k_micro_batches_give_the_mean_of_their_gradients_and_losses():
 
 def test_each_micro_batch_holds_whole_classes():
     trainer, _, _ = make(micro_batches=2)
-    parts = list(trainer._parts(trainer._next_batch()))
+    parts = list(trainer._micro_batches(trainer._next_batch()))
     assert len(parts) == 2
     for _, labels, *_ in parts:
         assert labels.bincount(minlength=CLASSES).unique().tolist() == [0, 3]

@@ -141,12 +141,12 @@ def _plan(
         return Plan(keep, lambda losses: _kept(losses, keep).sum())
     if kind is pml_reducers.DivisorReducer:
         return Plan(keep, lambda losses: _divide(_kept(losses, keep).sum(), info["divisor"]))
-    known = (
+    pml_kinds = (
         pml_reducers.DivisorReducer,  # and what is derived from it: a sum over a given number
         pml_reducers.ClassWeightedReducer,
         pml_reducers.DoNothingReducer,
     )
-    if isinstance(reducer, known):
+    if isinstance(reducer, pml_kinds):
         return Plan(keep, lambda losses: call(_kept(losses, keep)))
     slopes = _slopes(call, raw, kind.__name__)
     return Plan(slopes != 0, lambda losses: (_kept(losses, slopes != 0) * slopes).sum())
@@ -191,13 +191,13 @@ def _slopes(call: Callable[[Tensor], Any], raw: Tensor, reducer_name: str) -> Te
                 f"the loss's reducer {reducer_name} must return one number; got "
                 f"{type(value).__name__}. Use one of pytorch-metric-learning, or MeanReducer."
             )
-        found = None
+        gradient = None
         if value.requires_grad:
-            (found,) = torch.autograd.grad(
+            (gradient,) = torch.autograd.grad(
                 value.sum(), leaf, allow_unused=True, create_graph=checked
             )
-        bent = checked and found is not None and _changes(found, leaf)
-    slopes = torch.zeros_like(raw) if found is None else found.detach()
+        bent = checked and gradient is not None and _changes(gradient, leaf)
+    slopes = torch.zeros_like(raw) if gradient is None else gradient.detach()
     if checked:
         parts = slopes * raw.detach()
         off = (parts.sum() - value.detach().sum()).abs()

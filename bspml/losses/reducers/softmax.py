@@ -118,10 +118,10 @@ def num_classes_of(loss: Any) -> int | None:
     proxies = getattr(loss, "proxies", None)  # of ProxyNCALoss: (C, D)
     if isinstance(proxies, Tensor):
         return len(proxies)
-    found = getattr(loss, "num_classes", None)
-    if not found and isinstance(getattr(loss, "W", None), Tensor):
-        found = loss.W.shape[1]  # of NormalizedSoftmaxLoss: (D, C); it records a number of 0
-    return found if isinstance(found, int) else None
+    count = getattr(loss, "num_classes", None)
+    if not count and isinstance(getattr(loss, "W", None), Tensor):
+        count = loss.W.shape[1]  # of NormalizedSoftmaxLoss: (D, C); it records a number of 0
+    return count if isinstance(count, int) else None
 
 
 def rescale_logits(loss: Any, beta: float, lam: float, g: str) -> bool:

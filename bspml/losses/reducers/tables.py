@@ -55,16 +55,16 @@ class KeyedAverage(nn.Module):
             return
         if self.average.device != values.device:
             self.to(values.device)
-        keys, known = keys.to(values.device), (keys >= 0).to(values.device)
+        keys, is_known = keys.to(values.device), (keys >= 0).to(values.device)
         sums = values.new_zeros(2, len(self.average), dtype=torch.float64)
         rows = keys.clamp(min=0)
-        sums[0].index_add_(0, rows, torch.where(known, values, 0).double())
-        sums[1].index_add_(0, rows, known.double())
+        sums[0].index_add_(0, rows, torch.where(is_known, values, 0).double())
+        sums[1].index_add_(0, rows, is_known.double())
         total, count = sums if self.joint_batches else add_over_ranks(sums)
         mean = total / count.clamp(min=1)  # (K,)
         counts = (count > 0) & torch.isfinite(mean)
-        kept = self.momentum * self.seen.to(mean)  # (K,)
-        moved = kept * self.average + (1 - kept) * mean
+        factor = self.momentum * self.seen.to(mean)  # (K,)
+        moved = factor * self.average + (1 - factor) * mean
         self.average.copy_(torch.where(counts, moved, self.average.double()))
         self.seen.logical_or_(counts)
 

@@ -145,8 +145,8 @@ class RunningTau(nn.Module):
 
     def _learn(self, total: Tensor, count: Tensor, mean: Tensor, counts: Tensor) -> None:
         """Move the buffers in place, by nothing where the batch does not count."""
-        kept = self.momentum * (self.count > 0).to(mean)
-        moved = kept * self.average + (1 - kept) * mean
+        factor = self.momentum * (self.count > 0).to(mean)
+        moved = factor * self.average + (1 - factor) * mean
         self.average.copy_(torch.where(counts, moved, self.average))
         addend = torch.where(counts, total, 0.0)
         summed = self.total + addend
@@ -158,9 +158,9 @@ class RunningTau(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> RunningTau:
         """Follow `.to(device)`, but stay float64 under `.half()`: sums need the digits."""
-        kept = {name: buffer.clone() for name, buffer in self.named_buffers()}
+        buffers = {name: buffer.clone() for name, buffer in self.named_buffers()}
         super()._apply(fn, *args, **kwargs)
-        for name, buffer in kept.items():
+        for name, buffer in buffers.items():
             moved = getattr(self, name)
             if moved.dtype != buffer.dtype and moved.device.type not in ("meta", "mps"):
                 setattr(self, name, buffer.to(moved.device))

@@ -248,19 +248,19 @@ def _wrap(
 ) -> LossT:
     """Check every loss inside `loss`, then install on each."""
     check_weights(sample_weights, "sample_weights")
-    found = list(dict.fromkeys(_inside(loss)))  # a loss may stand in a container twice
-    entries = [_check(one, wrapper) for one in found]
-    for one in found:
+    losses = list(dict.fromkeys(_inside(loss)))  # a loss may stand in a container twice
+    entries = [_check(one, wrapper) for one in losses]
+    for one in losses:
         _clean(one)
     reducers = []
     try:
-        for one, entry in zip(found, entries, strict=True):
+        for one, entry in zip(losses, entries, strict=True):
             reducers.append(install(one, entry, _facts(one, entry)))
     except InputError:
-        for one in found:
+        for one in losses:
             restore_logits(one)
         raise
-    for one, reducer in zip(found, reducers, strict=True):
+    for one, reducer in zip(losses, reducers, strict=True):
         reducer.train(one.training)
         one.reducer = reducer
         watcher = _CallWatcher(reducer, "BSPMLLoss" in _names(one), num_classes_of(one))
@@ -305,20 +305,20 @@ def _check(loss: Any, wrapper: str) -> LossEntry:
 
 
 def _kind(loss: Any, entry: LossEntry, asked: str | None, wrapper: str) -> str:
-    known = kind_of(loss, entry)
-    if known is None and wrapper == "IMAE":
+    own_kind = kind_of(loss, entry)
+    if own_kind is None and wrapper == "IMAE":
         raise InputError(
             f"IMAE does not know {type(loss).__name__}: use GradientRescaling(loss, beta=T, lam=1, "
             f"kind=), `kind` one of {', '.join(KINDS)} (how its gradient depends on its value)."
         )
-    if known is None and asked is None:
+    if own_kind is None and asked is None:
         raise InputError(
             f"GradientRescaling does not know {type(loss).__name__}: pass `kind=`, one of "
             f"{', '.join(KINDS)} (how its gradient depends on its value)."
         )
-    if known is not None and asked not in (None, known):
-        raise InputError(f"`kind` of {type(loss).__name__} is {known!r}; got {asked!r}.")
-    return known or str(asked)
+    if own_kind is not None and asked not in (None, own_kind):
+        raise InputError(f"`kind` of {type(loss).__name__} is {own_kind!r}; got {asked!r}.")
+    return own_kind or str(asked)
 
 
 def _names(loss: Any) -> set[str]:
