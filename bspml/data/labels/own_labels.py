@@ -62,25 +62,23 @@ def own_labels(
     """
     origin = data.train.origin
     notes: list[str] = []
-    corrected = CorrectedLabels(
+    result = CorrectedLabels(
         origin.labels, np.ones(len(origin.labels)), np.full(len(origin.labels), "", dtype="<U6")
     )
     if labels_file is not None:
-        corrected, notes = _from_labels(labels_file, data.train)
-        notes += note_on_new_classes(origin.labels, corrected)
+        result, notes = _from_labels(labels_file, data.train)
+        notes += note_on_new_classes(origin.labels, result)
     if decisions_file is not None:
         # The labels that the decisions are about, where `labels_file` gave other ones.
-        about = Origin(corrected.labels, origin.names)
+        about = Origin(result.labels, origin.names)
         decisions, passed_notes = located(read_decisions(decisions_file), about, data.train.rows)
         notes += passed_notes
-        corrected = apply_decisions(corrected.labels, decisions, corrected.weights)
-        notes += note_on_new_classes(about.labels, corrected)
-    sides, side_notes = _apart(data, corrected)
+        result = apply_decisions(result.labels, decisions, result.weights)
+        notes += note_on_new_classes(about.labels, result)
+    sides, side_notes = _apart(data, result)
     rows = sides.train.rows
-    decided = CorrectedLabels(
-        corrected.labels[rows], corrected.weights[rows], corrected.decisions[rows]
-    )
-    return OwnLabels(sides, decided if corrected.decisions.any() else None, (*notes, *side_notes))
+    decided = CorrectedLabels(result.labels[rows], result.weights[rows], result.decisions[rows])
+    return OwnLabels(sides, decided if result.decisions.any() else None, (*notes, *side_notes))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -235,9 +233,8 @@ def _rows_by_index(
     ]
     if len(fitting) == 2:
         raise DataError(
-            f"{last.where}: its rows can be those of all {len(labels)} samples or of the {n} "
-            "that train. Add a column `name`, which the pages save, or `label`, the label decided "
-            "on."
+            f"{last.where}: its rows can be those of all {len(labels)} samples or of the {n} that "
+            "train. Add a column `name`, which the pages save, or `label`, the label decided on."
         )
     # Where neither fits, whoever applies them names the line.
     return fitting[0] if fitting else readings[-1]
