@@ -114,7 +114,7 @@ def examine_classes(
 
 
 def _row_keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
-    """(N,) in [0, 1): draws samples, and orders them, by nothing but their rows and the seed.
+    """Return (N,) keys in [0, 1) to draw and order samples by, from rows and seed alone.
 
     The fractional part of a random projection: without relation to where a row lies, and yet
     hardly moved by a rounding of it.  Exact, as rows are multiples of 2^-24 and the projection's
@@ -226,7 +226,7 @@ def _between(gram: Tensor, side: Tensor) -> Tensor:
 def _most_frequent(
     codes: np.ndarray, other: np.ndarray, keys: np.ndarray, num_classes: int
 ) -> np.ndarray:
-    """(C,) the class most often best otherwise; of equally frequent ones, by the lowest key."""
+    """Return (C,) the most frequent other class of each class; a tie goes by the lowest key."""
     judged_rows = np.flatnonzero(other >= 0)
     voted = codes[judged_rows] * num_classes + other[judged_rows]
     pair, place, votes = np.unique(voted, return_inverse=True, return_counts=True)
@@ -292,7 +292,7 @@ def _exchange_p(rows: Tensor, first: np.ndarray, second: np.ndarray, draws: _Dra
 
 
 def _mutual(is_same: np.ndarray, nearest: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """(C,) the class each looks like; if c looks like k, k looks like c too."""
+    """Return (C,) the class that each class looks like, made symmetric."""
     looks_like = np.where(is_same, nearest, -1)
     classes = np.flatnonzero(is_same)
     for c in classes[np.argsort(distance[classes], kind="stable")].tolist():

@@ -84,7 +84,7 @@ def save_report(
 
 
 def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
-    """A hash of everything an audit says: the same audit has the same one."""
+    """Return a hash of the content of an audit: equal for equal audits."""
     content = hashlib.sha256(to_json(rest).encode("utf-8", "surrogatepass"))
     for name, values in sorted(arrays.items()):
         content.update(f"{name} {values.dtype} {values.shape}".encode())
@@ -108,7 +108,7 @@ def _as_parquet(table: pd.DataFrame) -> bytes:
 
 
 def _foreign(table: pd.DataFrame, change: Callable[[str], str]) -> dict[str, list[str]]:
-    """The columns of text that somebody else wrote, changed."""
+    """Return the columns with text from the user's data, each cell changed by `change`."""
     names = [n for n in _FOREIGN if n in table and table[n].dtype.kind not in "iub"]
     return {name: [change(str(text)) for text in table[name]] for name in names}
 

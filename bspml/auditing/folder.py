@@ -38,7 +38,7 @@ def is_audit_folder(folder: Path) -> bool:
 
 
 def _mark(folder: Path) -> dict[str, Any]:
-    """What the mark says, {} without one."""
+    """Return the content of the mark file, {} without one."""
     try:
         with open_regular(folder / MARK, "the mark of an audit") as file:
             content = json.loads(file.read().decode("utf-8", "surrogatepass"))
@@ -151,7 +151,7 @@ def _cannot_be_made(folder: Path | str, reason: object) -> RunError:
 
 
 def _are_of(path: Path, labels: np.ndarray) -> bool:
-    """Whether corrected labels are these but for the ones the user called wrong."""
+    """Return whether the corrected labels equal `labels`, apart from those called wrong."""
     # Needs torch, which a look at the mark does not.
     from bspml.data.labels.decisions import read_corrected
 
@@ -214,7 +214,7 @@ def write_together(
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Files of an audit that was killed while it wrote beside their place."""
+    """Delete the temporary files of an audit that was killed while it wrote."""
     for path in folder.iterdir():
         if is_leftover(path) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

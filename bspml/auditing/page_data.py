@@ -92,7 +92,7 @@ def _audit_facts(report: AuditReport) -> list[tuple[str, str]]:
 
 
 def _relation(suspects: int, flagged: int) -> str:
-    """How the suspects on the page relate to the estimate in its heading."""
+    """Explain how the suspects on the page relate to the estimate in its heading."""
     remark = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
     return (
         f"{suspects:,} to look at{remark}: the {flagged:,} that look wrong and the "

@@ -82,7 +82,7 @@ def _is_audit(what: str) -> bool:
 def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
-    """An earlier audit, and the files written anew."""
+    """Load an earlier audit; return it and the files written anew."""
     useless = ("labels", "names", "backbone", "weights", "seed", "device", "workers")
     flags = flags_of(options, *useless)
     if flags:
@@ -203,7 +203,7 @@ def _applied(corrected: CorrectedLabels, folder: Path, files: list[Path]) -> str
 
 
 def _counts_sentence(summary: Mapping[str, Any]) -> str:
-    """Samples, classes and suspects in one sentence."""
+    """Count samples, classes and suspects in one sentence."""
     suspects = summary["suspects"]
     looking = counted(summary["look_wrong"], "label looks", "labels look")
     fitting = counted(summary["others_fit_another_class_better"], "other fits", "others fit")
@@ -220,7 +220,7 @@ def _looking(count: int) -> str:
 
 
 def _in_folder(folder: Path, files: list[Path]) -> str:
-    """All that was written, but for the corrected labels, of which a line of their own tells."""
+    """List the files written, except the corrected labels, which have a line of their own."""
     return (
         f"{folder}: {', '.join(_for_people(files))}; for bspml itself "
         f"{', '.join((MARK, *_FOR_BSPML))}"
@@ -256,6 +256,6 @@ def _suspects(report: AuditReport) -> list[str]:
 
 
 def _safe_line(text: str | np.generic, most: int | None = 60) -> str:
-    """One line that a terminal shows and does not obey, of `most` characters at most."""
+    """Return text as one line without control characters, at most `most` characters long."""
     line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
     return line if most is None or len(line) <= most else f"{line[: most - 3]}..."

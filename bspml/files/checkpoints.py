@@ -180,7 +180,7 @@ def _check_plain(value: Any, where: str) -> None:
 
 
 def _read_state(path: Path) -> Any:
-    """What the file holds, after its own checksums; every fault is a CheckpointError."""
+    """Read the file after checking its checksums; every fault is a CheckpointError."""
     _check_archive(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)

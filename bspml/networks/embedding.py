@@ -91,7 +91,7 @@ def _batches(data: Any, batch_size: int, num_workers: int, pinned: bool) -> Any:
 
 
 class _Inputs:
-    """A loader's batches without what follows the input."""
+    """Yield the inputs of a loader's batches, without labels and what else follows them."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._loader = loader

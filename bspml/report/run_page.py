@@ -125,7 +125,7 @@ def _summary(path: Path) -> dict[str, Any]:
 
 
 def _read_suspects(path: Path, table: WeightsTable | None) -> RunSuspects:
-    """The file of suspects, or without it what the table of weights alone says."""
+    """Read the file of suspects; without it, make cards from the table of weights alone."""
     if path.is_file():
         values = read_json(path)
         if not isinstance(values, dict) or not RunSuspects.model_fields.keys() <= values.keys():
@@ -207,7 +207,7 @@ def _run_facts(
 
 
 def _chosen_epochs(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:
-    """The epochs that something else than being the last chose, each with its reason."""
+    """Return the chosen epochs other than the last, each with what it was chosen by."""
     try:
         epochs = [row for kind, row in summary["epochs"][method].items() if kind != "last"]
         return [

@@ -65,7 +65,7 @@ def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[st
 
 
 def _describe(name: str, count: int, classes: list[str]) -> str:
-    """'sparow' (2 samples; did you mean 'sparrow'?)."""
+    """Describe a new class: 'sparow' (2 samples; did you mean 'sparrow'?)."""
     remarks = [counted(count, "sample")] * (count > 1)
     # Numbers that look alike are no misspellings.
     if not name.strip().isdecimal():

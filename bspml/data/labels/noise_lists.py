@@ -104,7 +104,7 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
 
 
 def _read_numbers(path: Path) -> _Numbers:
-    """{folder/file: number} of a list, in its order."""
+    """Return {folder/file: number} of a list, in its order."""
     missing = "no such list of noisy labels (.csv or .csv.gz)."
     with open_regular(
         path, "a list", where=f"{path!s:.200}", missing=missing, faults=FAULTS
@@ -137,7 +137,7 @@ def _last_two(path: str) -> str:
 
 
 def _list_keys(split: RetrievalSplit, numbers: _Numbers, path: Path) -> tuple[list[str], list[str]]:
-    """For each image of the split the list's key, found in the way that finds most."""
+    """Return the list's key of each image of the split, by the naming that fits most."""
     assert split.paths is not None
     paths = [_last_two(name) for name in split.paths]
     car_names = _names_of_cars(split, numbers)
@@ -180,7 +180,7 @@ def _names_of_cars(split: RetrievalSplit, numbers: _Numbers) -> list[str]:
 
 
 def _numbering(rows: np.ndarray, truth: np.ndarray, path: Path) -> tuple[str, dict[int, str]]:
-    """How the list numbers the classes: its name, and {number: class name}."""
+    """Find how the list numbers the classes: the way's name, and {number: class name}."""
     classes = np.unique(truth).tolist()
     ways = {
         "class numbers": _own_numbers(classes),
@@ -218,7 +218,7 @@ def _own_numbers(classes: Sequence[str]) -> dict[int, str]:
 
 
 def _majorities(rows: np.ndarray, truth: np.ndarray) -> dict[int, str]:
-    """Each number as the class that most of its samples are of; of two such, the larger."""
+    """Read each number as the class of most of its samples; a class goes to one number only."""
     counts = Counter(zip(rows.tolist(), truth.tolist(), strict=True))
     class_names: dict[int, str] = {}
     used_names: set[str] = set()

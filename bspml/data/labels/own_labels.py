@@ -85,7 +85,7 @@ def own_labels(
 
 
 def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, list[str]]:
-    """The labels of a file, for every sample of the whole; those it does not name keep theirs."""
+    """Read the labels of a file for all samples; those that it does not name keep theirs."""
     if is_corrected(file):
         corrected = read_corrected(file)
     else:
@@ -200,7 +200,7 @@ def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | No
 
 
 def _spellings(names: Sequence[str]) -> Iterator[list[str]]:
-    """As written; then as from above and from inside the folder of the training split."""
+    """Yield the names as written, then with and without the training split's folder `train/`."""
     paths = [name.replace("\\", "/").removeprefix("./") for name in names]
     yield paths
     yield [f"train/{name}" for name in paths]
@@ -244,7 +244,7 @@ def _rows_by_index(
 
 
 def _apart(data: RetrievalData, corrected: CorrectedLabels) -> tuple[RetrievalData, list[str]]:
-    """The splits under their corrected labels; each class stays on its side."""
+    """Give the splits their corrected labels, and keep each class in train or in test."""
     train, test = data.train, data.test
     if data.gallery is not None or test.origin is not train.origin:
         return replace(data, train=_relabelled(train, corrected)), []

@@ -266,7 +266,7 @@ def _pickled(path: Path, rows: int, version: _Version) -> _Content:
 
 
 def _check_labels(labels: np.ndarray, classes: int, root: object, name: str) -> np.ndarray:
-    """The labels, known to lie in [0, classes) and to be equally frequent."""
+    """Return the labels, or refuse them unless each of [0, classes) is equally frequent."""
     in_range = ((labels >= 0) & (labels < classes)).all()
     if not in_range or len(set(np.bincount(labels, minlength=classes).tolist())) != 1:
         counts = f"{len(np.unique(labels))} labels from {labels.min()} to {labels.max()}"

@@ -153,7 +153,7 @@ def _own_codes(true_labels: Any) -> np.ndarray:
 
 
 def _check_fit(labels: np.ndarray, truth: Any, true_labels: np.ndarray, path: Path) -> None:
-    """The file's labels are for these images, in this order."""
+    """Refuse labels that are not for these images in this order."""
     if len(labels) != len(true_labels):
         raise DataError(
             f"{path}: has {len(labels)} labels; `true_labels` has {len(true_labels)}. CIFAR-N "
@@ -175,7 +175,7 @@ def _check_fit(labels: np.ndarray, truth: Any, true_labels: np.ndarray, path: Pa
 
 
 def _rows_by_place(order: Any, n: int) -> np.ndarray:
-    """(N,) the file's row for each place, from the place of each row."""
+    """Return (N,) the file's row for each place, given the place of each row."""
     place = order
     if isinstance(order, str | os.PathLike):
         place = _read_content(Path(order))
@@ -192,7 +192,7 @@ def _rows_by_place(order: Any, n: int) -> np.ndarray:
 
 
 def _read_content(path: Path) -> Any:
-    """A dictionary, or one array."""
+    """Read the file: a dictionary of label sets, or one array."""
     readers = {".pt": _torch_file, ".npy": _numpy_file}
     if path.suffix.lower() not in readers:
         raise DataError(
@@ -227,7 +227,7 @@ def _torch_file(file: BufferedReader) -> Any:
 
 @contextlib.contextmanager
 def _only_arrays_allowed() -> Iterator[None]:
-    """For as long as this lasts, numpy's names mean the stand-ins to `weights_only`.
+    """Let `weights_only` load our stand-ins under numpy's names, and only these, in the block.
 
     To allow numpy's own classes would be to allow `ndarray` over raw bytes, see `array_pickles`.
     """

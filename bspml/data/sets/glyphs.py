@@ -169,7 +169,7 @@ def _cached(root: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _read_cache(path: Path, key: str, size: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The cached arrays, or None if the file is absent, damaged or another one's."""
+    """Return the cached arrays, or None if the file is absent, damaged or of other glyphs."""
     try:
         if not path.exists():
             return None

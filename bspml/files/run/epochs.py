@@ -119,7 +119,7 @@ class EpochRecord:
 
 
 def _check_kind(key: str, value: Any) -> None:
-    """Refuse a text where a number belongs, and the like; nobody would see it until the end."""
+    """Refuse a value of another kind than its field's, which would show only when a run ends."""
     if value is None:
         return
     text, whole = key in ("method", "phase"), key in ("steps", "changed")

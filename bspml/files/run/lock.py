@@ -69,7 +69,7 @@ def _take(path: Path) -> int:
 
 
 def _forget() -> None:
-    """In a forked worker: its copy of the descriptor would hold the lock after our death."""
+    """Close the locks in a forked worker, whose copies would hold them after this process ends."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

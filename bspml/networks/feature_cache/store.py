@@ -168,7 +168,7 @@ class FeatureStore:
 
 
 def _checksum(values: np.ndarray, start: int = 0) -> int:
-    """CRC-32, as in zip archives: it is damage that is looked for, and it is fast."""
+    """Return the CRC-32, as in zip archives: fast, and enough to detect damage."""
     data = np.ascontiguousarray(values).data.cast("B")
     for at in range(0, len(data), _CHUNK):
         start = zlib.crc32(data[at : at + _CHUNK], start)
