@@ -93,28 +93,28 @@ def examine_classes(
     """
     kept = kept & (rows != 0).any(1).numpy()
     members = groups(np.where(kept, codes, -1))
-    keys = _keys(rows, seed)
+    keys = _row_keys(rows, seed)
     sample = {c: m[np.argsort(keys[m], kind="stable")][:_LARGEST] for c, m in members.items()}
     two_score = np.full(num_classes, np.nan)
     draws = _Draws(seed)
-    for c, chosen in sorted(sample.items(), key=lambda item: len(item[1])):
-        if len(chosen) >= _FEWEST_TO_SPLIT:
-            two_score[c] = _two_score(rows[chosen].double(), draws)
+    for c, indices in sorted(sample.items(), key=lambda item: len(item[1])):
+        if len(indices) >= _FEWEST_TO_SPLIT:
+            two_score[c] = _two_score(rows[indices].double(), draws)
     nearest = _most_frequent(codes[kept], other_class[kept], keys[kept], num_classes)
     distance, p = _compare(rows, members, sample, keys, nearest, draws)
-    same = (p > SAME_P) & (distance < SAME_DISTANCE)
+    is_same = (p > SAME_P) & (distance < SAME_DISTANCE)
     return ClassFindings(
         two_score=two_score,
         looks_like_two=two_score > TWO_SCORE,
         nearest=nearest,
         same_distance=distance,
         same_p=p,
-        looks_like=_mutual(same, nearest, distance),
+        looks_like=_mutual(is_same, nearest, distance),
     )
 
 
-def _keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
-    """(N,) in [0, 1): draws samples, and orders them, by nothing but their rows and the seed.
+def _row_keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
+    """Return (N,) keys in [0, 1) to draw and order samples by, from rows and seed alone.
 
     The fractional part of a random projection: without relation to where a row lies, and yet
     hardly moved by a rounding of it.  Exact, as rows are multiples of 2^-24 and the projection's
@@ -123,12 +123,12 @@ def _keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
     weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
     projection = torch.from_numpy(weights).double()
     places = torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
-    seen: Counter[bytes] = Counter()
+    counts: Counter[bytes] = Counter()
     number = np.empty(len(rows))
     for i, row in enumerate(rows.numpy()):
         content = row_digest(row)
-        number[i] = seen[content]
-        seen[content] += 1
+        number[i] = counts[content]
+        counts[content] += 1
     return (_PERIODS * places + _GOLDEN * number) % 1
 
 
@@ -226,12 +226,12 @@ def _between(gram: Tensor, side: Tensor) -> Tensor:
 def _most_frequent(
     codes: np.ndarray, other: np.ndarray, keys: np.ndarray, num_classes: int
 ) -> np.ndarray:
-    """(C,) the class most often best otherwise; of equally frequent ones, by the lowest key."""
-    judged = np.flatnonzero(other >= 0)
-    voted = codes[judged] * num_classes + other[judged]
+    """Return (C,) the most frequent other class of each class; a tie goes by the lowest key."""
+    judged_rows = np.flatnonzero(other >= 0)
+    voted = codes[judged_rows] * num_classes + other[judged_rows]
     pair, place, votes = np.unique(voted, return_inverse=True, return_counts=True)
     lowest = np.full(len(pair), np.inf)
-    np.minimum.at(lowest, place.reshape(-1), keys[judged])
+    np.minimum.at(lowest, place.reshape(-1), keys[judged_rows])
     order = np.lexsort((lowest, -votes, pair // num_classes))
     owner = pair[order] // num_classes
     classes, start = np.unique(owner, return_index=True)
@@ -291,11 +291,11 @@ def _exchange_p(rows: Tensor, first: np.ndarray, second: np.ndarray, draws: _Dra
     return float((separation >= separation[0] - 1e-12).double().mean())
 
 
-def _mutual(same: np.ndarray, nearest: np.ndarray, distance: np.ndarray) -> np.ndarray:
-    """(C,) the class each looks like; if c looks like k, k looks like c too."""
-    looks_like = np.where(same, nearest, -1)
-    flagged = np.flatnonzero(same)
-    for c in flagged[np.argsort(distance[flagged], kind="stable")].tolist():
+def _mutual(is_same: np.ndarray, nearest: np.ndarray, distance: np.ndarray) -> np.ndarray:
+    """Return (C,) the class that each class looks like, made symmetric."""
+    looks_like = np.where(is_same, nearest, -1)
+    classes = np.flatnonzero(is_same)
+    for c in classes[np.argsort(distance[classes], kind="stable")].tolist():
         k = int(nearest[c])
         if looks_like[k] < 0:
             looks_like[k] = c

@@ -51,12 +51,12 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     """
     with np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
-    absent = [name for name in ARRAYS if name not in arrays]
-    if absent:
-        raise ValueError(f"it lacks `{absent[0]}`")
+    absent_names = [name for name in ARRAYS if name not in arrays]
+    if absent_names:
+        raise ValueError(f"it lacks `{absent_names[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     fields["texts"] = arrays.get("texts")
-    _check(fields)
+    _check_shapes(fields)
     for prefix, needed in _TABLES.items():
         of_table = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
         if needed not in of_table:
@@ -65,15 +65,15 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     return str(arrays.get("audit", "")), fields
 
 
-def _check(fields: Mapping[str, np.ndarray | None]) -> None:
+def _check_shapes(fields: Mapping[str, np.ndarray | None]) -> None:
     n = len(fields["labels"])  # type: ignore[arg-type]
     for name, values in fields.items():
-        wide = name.endswith("_neighbours")
+        is_wide = name.endswith("_neighbours")
         if values is None:
             continue
-        if values.ndim != 1 + wide or len(values) != n:
+        if values.ndim != 1 + is_wide or len(values) != n:
             raise ValueError(f"`{name}` has the shape {values.shape}, for {n} samples")
         if name in _NUMBERS and values.dtype.kind != "f":
             raise ValueError(f"`{name}` holds no numbers")
-        if wide and (values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()):
+        if is_wide and (values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()):
             raise ValueError(f"`{name}` names samples that do not exist")

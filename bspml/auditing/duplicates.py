@@ -79,15 +79,15 @@ def find_duplicates(
     directed = np.flatnonzero((rows != 0).any(1).numpy())
     firsts = _first_copies(rows, directed)
     copies = directed[firsts != directed]
-    exact = np.stack([firsts[firsts != directed], copies], 1)
-    near, similarity = _near_pairs(rows, codes, np.unique(firsts), false_share, backend)
-    pairs = np.concatenate([exact, near])
+    exact_pairs = np.stack([firsts[firsts != directed], copies], 1)
+    near_pairs, similarity = _near_pairs(rows, codes, np.unique(firsts), false_share, backend)
+    pairs = np.concatenate([exact_pairs, near_pairs])
     table = pd.DataFrame(
         {
-            "kind": ["exact"] * len(exact) + ["near"] * len(near),
+            "kind": ["exact"] * len(exact_pairs) + ["near"] * len(near_pairs),
             "first": pairs.min(1) if len(pairs) else pairs[:, 0],
             "second": pairs.max(1) if len(pairs) else pairs[:, 1],
-            "similarity": np.concatenate([np.ones(len(exact)), similarity]),
+            "similarity": np.concatenate([np.ones(len(exact_pairs)), similarity]),
             "different_label": codes[pairs[:, 0]] != codes[pairs[:, 1]],
             "group": _components(pairs),
         }
@@ -99,9 +99,9 @@ def find_duplicates(
 
 def _first_copies(rows: Tensor, directed: np.ndarray) -> np.ndarray:
     """For each sample of `directed`, the first sample with the same row."""
-    seen: dict[bytes, int] = {}
+    first_of: dict[bytes, int] = {}
     array = rows.numpy()
-    firsts = [seen.setdefault(row_digest(array[i]), i) for i in directed.tolist()]
+    firsts = [first_of.setdefault(row_digest(array[i]), i) for i in directed.tolist()]
     return np.array(firsts, np.int64)
 
 
@@ -116,13 +116,13 @@ def _near_pairs(
     places, squared = _nearest(unit, outer, backend)
     pairs, delta, v = _pair_volumes(places, squared)
     labels = codes[distinct]
-    apart = labels[pairs[:, 0]] != labels[pairs[:, 1]]
+    differs = labels[pairs[:, 0]] != labels[pairs[:, 1]]
     usual = np.median(squared[:, 0][places[:, :_AROUND]], 1)
-    kept = delta <= _LARGEST_OF_USUAL * usual[pairs].min(1)
-    kept &= (delta <= _LARGEST_RATIO * squared[:, _SCALE - 1][pairs].min(1)) & (v <= _LARGEST_V)
-    for stratum in (apart, ~apart):
-        kept[stratum] &= v[stratum] <= _largest_volume(v[stratum], len(distinct), false_share)
-    pairs = pairs[kept]
+    is_copy = delta <= _LARGEST_OF_USUAL * usual[pairs].min(1)
+    is_copy &= (delta <= _LARGEST_RATIO * squared[:, _SCALE - 1][pairs].min(1)) & (v <= _LARGEST_V)
+    for stratum in (differs, ~differs):
+        is_copy[stratum] &= v[stratum] <= _largest_volume(v[stratum], len(distinct), false_share)
+    pairs = pairs[is_copy]
     similarity = (unit[pairs[:, 0]].double() * unit[pairs[:, 1]]).sum(1).numpy()
     return distinct[pairs], similarity
 
@@ -131,12 +131,12 @@ def _nearest(unit: Tensor, k: int, backend: str) -> tuple[np.ndarray, np.ndarray
     """(N, k) places of the nearest rows, and 1 - similarity to them."""
     places = np.empty((len(unit), k), np.int64)
     squared = np.empty((len(unit), k))
-    chosen = choose_backend(backend, unit.device)
+    engine = choose_backend(backend, unit.device)
     everyone = torch.arange(len(unit))
-    for part, found in ranked_neighbours(unit, unit, k, self_rows=everyone, backend=chosen):
-        places[part] = found.numpy()
+    for part, neighbours in ranked_neighbours(unit, unit, k, self_rows=everyone, backend=engine):
+        places[part] = neighbours.numpy()
         for r in range(k):
-            similar = (unit[part].double() * unit[found[:, r]]).sum(1)
+            similar = (unit[part].double() * unit[neighbours[:, r]]).sum(1)
             squared[part, r] = (1 - similar).clamp_min(0).numpy()
     return places, squared
 

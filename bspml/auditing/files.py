@@ -69,10 +69,10 @@ def save_report(
     table = report.table()
     contents: dict[str, Content] = {
         "audit.npz": lambda file: np.savez_compressed(file, audit=np.array(identity), **arrays),
-        "audit.csv": _csv(table),
-        "audit.parquet": _parquet(table),
-        "classes.csv": _csv(report.classes),
-        "duplicates.csv": _csv(report.duplicates),
+        "audit.csv": _as_csv(table),
+        "audit.parquet": _as_parquet(table),
+        "classes.csv": _as_csv(report.classes),
+        "duplicates.csv": _as_csv(report.duplicates),
         "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
         "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
     }
@@ -84,7 +84,7 @@ def save_report(
 
 
 def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
-    """A hash of everything an audit says: the same audit has the same one."""
+    """Return a hash of the content of an audit: equal for equal audits."""
     content = hashlib.sha256(to_json(rest).encode("utf-8", "surrogatepass"))
     for name, values in sorted(arrays.items()):
         content.update(f"{name} {values.dtype} {values.shape}".encode())
@@ -92,14 +92,14 @@ def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
     return content.hexdigest()[:16]
 
 
-def _csv(table: pd.DataFrame) -> str:
+def _as_csv(table: pd.DataFrame) -> str:
     # Protected, as a spreadsheet runs or rewrites text that looks like a formula or a number.
     texts = _foreign(table, lambda text: protected_cell(text) if text else "")
-    shown = table.assign(**{name: column(values) for name, values in texts.items()})
-    return str(shown.to_csv(index=False, lineterminator="\r\n"))
+    protected_table = table.assign(**{name: column(values) for name, values in texts.items()})
+    return str(protected_table.to_csv(index=False, lineterminator="\r\n"))
 
 
-def _parquet(table: pd.DataFrame) -> bytes:
+def _as_parquet(table: pd.DataFrame) -> bytes:
     # Parquet holds UTF-8; names of files may hold lone surrogates.
     texts = _foreign(table, lambda text: text.encode("utf-8", "replace").decode("utf-8"))
     content = io.BytesIO()
@@ -108,7 +108,7 @@ def _parquet(table: pd.DataFrame) -> bytes:
 
 
 def _foreign(table: pd.DataFrame, change: Callable[[str], str]) -> dict[str, list[str]]:
-    """The columns of text that somebody else wrote, changed."""
+    """Return the columns with text from the user's data, each cell changed by `change`."""
     names = [n for n in _FOREIGN if n in table and table[n].dtype.kind not in "iub"]
     return {name: [change(str(text)) for text in table[name]] for name in names}
 
@@ -127,13 +127,13 @@ def load_fields(folder: Path) -> dict[str, Any]:
         low, high = map(float, mark["interval"])
         scalars: dict[str, Any] = {
             **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
-            **{n: _text(mark[n]) for n in ("sentence", "title")},
+            **{n: _as_text(mark[n]) for n in ("sentence", "title")},
             "interval": (low, high),
-            "notes": tuple(_text(note) for note in mark["notes"]),
+            "notes": tuple(_as_text(note) for note in mark["notes"]),
         }
     except FAULTS as err:
         raise RunError(f"{folder / MARK}: cannot be read ({reason(err)}). {_AGAIN}") from err
-    shown = load_page(folder / "page.json", mark["id"]).pictures()
+    page_images = load_page(folder / "page.json", mark["id"]).pictures()
     with open_regular(
         folder / "audit.npz",
         "the arrays of an audit",
@@ -147,12 +147,12 @@ def load_fields(folder: Path) -> dict[str, Any]:
     # Links start from the folder's page.
     pictures = {
         i: image if image.startswith("data:") else os.fspath(folder / image)
-        for i, image in shown.items()
+        for i, image in page_images.items()
     }
     return {**scalars, **arrays, "pictures": pictures}
 
 
-def _text(value: Any) -> str:
+def _as_text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{MARK} holds {value!r:.40} where text should be")
     return value

@@ -38,13 +38,13 @@ def is_audit_folder(folder: Path) -> bool:
 
 
 def _mark(folder: Path) -> dict[str, Any]:
-    """What the mark says, {} without one."""
+    """Return the content of the mark file, {} without one."""
     try:
         with open_regular(folder / MARK, "the mark of an audit") as file:
-            found = json.loads(file.read().decode("utf-8", "surrogatepass"))
+            content = json.loads(file.read().decode("utf-8", "surrogatepass"))
     except ValueError:  # a DataError among them
         return {}
-    return found if isinstance(found, dict) and found.get("format") == _FORMAT else {}
+    return content if isinstance(content, dict) and content.get("format") == _FORMAT else {}
 
 
 def complete_mark(folder: Path) -> dict[str, Any]:
@@ -53,16 +53,16 @@ def complete_mark(folder: Path) -> dict[str, Any]:
     Raises:
         RunError: not an audit's folder, or an audit was interrupted while it wrote there.
     """
-    found = _mark(folder)
-    if not found:
+    mark = _mark(folder)
+    if not mark:
         raise RunError(f"{folder}: is not the folder of an audit (no {MARK} of one in it).")
     missing = [name for name in ("audit.npz", "page.json") if not (folder / name).exists()]
-    if found.get("state") != "complete" or missing:
+    if mark.get("state") != "complete" or missing:
         raise _interrupted(folder)
     if (folder / "summary.json").is_file():
         summary = read_json(folder / "summary.json")
-        check_identity(folder, summary.get("audit") if isinstance(summary, dict) else None, found)
-    return found
+        check_identity(folder, summary.get("audit") if isinstance(summary, dict) else None, mark)
+    return mark
 
 
 def check_identity(folder: Path, identity: Any, mark: Mapping[str, Any]) -> None:
@@ -115,15 +115,15 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
             its corrected labels are of other data.
     """
     _check_can_be_made(folder)
-    taken = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
-    if taken and not is_audit_folder(folder):
+    names = [name for name in (MARK, *FILES, CORRECTED) if os.path.lexists(folder / name)]
+    if names and not is_audit_folder(folder):
         raise RunError(
-            f"{folder / taken[0]}: exists already and is not an audit's; choose another folder."
+            f"{folder / names[0]}: exists already and is not an audit's; choose another folder."
         )
-    for name in taken:
+    for name in names:
         if is_special(folder / name) or (folder / name).is_dir():
             raise RunError(f"{folder / name}: is in the way of the file of that name; remove it.")
-    if CORRECTED in taken and not replacing and not _are_of(folder / CORRECTED, labels):
+    if CORRECTED in names and not replacing and not _are_of(folder / CORRECTED, labels):
         raise RunError(
             f"{folder / CORRECTED}: holds decisions about other labels than these; move it away, "
             "or choose another folder."
@@ -132,18 +132,18 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
 
 def _check_can_be_made(folder: Path) -> None:
     try:
-        there = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
-        limit = os.pathconf(there, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
+        ancestor = next(p for p in (folder, *folder.absolute().parents) if os.path.lexists(p))
+        limit = os.pathconf(ancestor, "PC_NAME_MAX") if hasattr(os, "pathconf") else 255
     except OSError as err:
         raise _cannot_be_made(folder, err.strerror or err) from err
     if "\0" in os.fspath(folder):
         raise _cannot_be_made(folder, "a null byte in its name")
-    if not there.is_dir():
-        raise _cannot_be_made(folder, f"{there} is a file")
+    if not ancestor.is_dir():
+        raise _cannot_be_made(folder, f"{ancestor} is a file")
     if any(len(os.fsencode(part)) > limit for part in folder.parts):
         raise _cannot_be_made(f"{str(folder)[:60]}...", "name too long")
-    if not os.access(there, os.W_OK | os.X_OK):
-        raise _cannot_be_made(folder, f"no permission to write to {there}")
+    if not os.access(ancestor, os.W_OK | os.X_OK):
+        raise _cannot_be_made(folder, f"no permission to write to {ancestor}")
 
 
 def _cannot_be_made(folder: Path | str, reason: object) -> RunError:
@@ -151,7 +151,7 @@ def _cannot_be_made(folder: Path | str, reason: object) -> RunError:
 
 
 def _are_of(path: Path, labels: np.ndarray) -> bool:
-    """Whether corrected labels are these but for the ones the user called wrong."""
+    """Return whether the corrected labels equal `labels`, apart from those called wrong."""
     # Needs torch, which a look at the mark does not.
     from bspml.data.labels.decisions import read_corrected
 
@@ -159,9 +159,9 @@ def _are_of(path: Path, labels: np.ndarray) -> bool:
         corrected = read_corrected(path)
     except UserError:
         return False
-    kept = corrected.decisions != "wrong"
-    return len(kept) == len(labels) and np.array_equal(
-        corrected.labels[kept].astype(str), labels[kept].astype(str)
+    is_kept = corrected.decisions != "wrong"
+    return len(is_kept) == len(labels) and np.array_equal(
+        corrected.labels[is_kept].astype(str), labels[is_kept].astype(str)
     )
 
 
@@ -190,7 +190,7 @@ def write_together(
         raise _cannot_be_made(folder, err.strerror or err) from err
     _remove_leftovers(folder)
     aside = folder / f".{secrets.token_hex(8)}.tmp"
-    marked = {"format": _FORMAT, "id": identity, **mark}
+    full_mark = {"format": _FORMAT, "id": identity, **mark}
     try:
         aside.mkdir()
         for name, content in contents.items():
@@ -201,7 +201,7 @@ def write_together(
                 (aside / name).replace(folder / name)
             else:
                 (folder / name).unlink(missing_ok=True)  # an older audit's
-        write_json(folder / MARK, {**marked, "state": "complete"})
+        write_json(folder / MARK, {**full_mark, "state": "complete"})
     except OSError as err:
         if isinstance(err, RunError):
             raise
@@ -214,7 +214,7 @@ def write_together(
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Files of an audit that was killed while it wrote beside their place."""
+    """Delete the temporary files of an audit that was killed while it wrote."""
     for path in folder.iterdir():
         if is_leftover(path) and path.is_dir() and not path.is_symlink():
             shutil.rmtree(path, ignore_errors=True)

@@ -90,7 +90,7 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
-    listed = _check_names(names, len(embeddings))
+    name_array = _check_names(names, len(embeddings))
     _check_not_empty(encoded)
     stats = contrastive_statistics(embeddings, encoded, a=a)
     reason = why_unjudgeable(stats)
@@ -102,13 +102,13 @@ def audit(
     weights = keep_weights(stats, estimate, estimate.supported_rate)
     # To leave a right one out as a reference costs little, to keep a wrong one more.
     references = keep_weights(stats, estimate, estimate.noise_rate)
-    cleaned = _second_pass(embeddings, encoded, references, stats)
-    codes, other = stats.codes.numpy(), cleaned.other_class.numpy()
-    margin, suggested = _suggestions(stats, cleaned)
+    second_stats = _second_pass(embeddings, encoded, references, stats)
+    codes, other = stats.codes.numpy(), second_stats.other_class.numpy()
+    margin, suggested = _suggestions(stats, second_stats)
     if reason:  # what is left of the margins is rounding
         margin, suggested = np.full(len(codes), np.nan), codes
     rows = grid_unit_rows(embeddings.detach().cpu())
-    found = examine_classes(rows, codes, references > 0, other, len(stats.classes), seed)
+    findings = examine_classes(rows, codes, references > 0, other, len(stats.classes), seed)
     return AuditReport(
         noise_rate=estimate.noise_rate,
         interval=estimate.interval,
@@ -117,7 +117,7 @@ def audit(
         sentence=estimate.sentence,
         notes=(*estimate.notes, *_note_on_weights(estimate)),
         labels=stats.classes[codes],
-        names=listed,
+        names=name_array,
         p_values=estimate.p_values.numpy(),
         q_values=estimate.q_values.numpy(),
         weights=weights,
@@ -127,7 +127,7 @@ def audit(
         testable=testable,
         own_neighbours=nearest_in_class(rows, codes, codes, neighbours),
         other_neighbours=nearest_in_class(rows, codes, other, neighbours),
-        classes=_class_table(stats.classes, codes, weights, testable, found),
+        classes=_class_table(stats.classes, codes, weights, testable, findings),
         duplicates=find_duplicates(rows, codes, backend=backend),
     )
 
@@ -197,14 +197,14 @@ def _second_pass(
 
 
 def _suggestions(
-    stats: ContrastiveStatistics, cleaned: ContrastiveStatistics
+    stats: ContrastiveStatistics, second_stats: ContrastiveStatistics
 ) -> tuple[np.ndarray, np.ndarray]:
     """(N,) margins and codes of the best class, of the first pass where the second has none."""
-    margin, best = cleaned.margin.numpy(), cleaned.best_class.numpy()
-    gone = np.isnan(margin)  # all others of its class look wrong too
+    margin, best = second_stats.margin.numpy(), second_stats.best_class.numpy()
+    is_missing = np.isnan(margin)  # all others of its class look wrong too
     return (
-        np.where(gone, stats.margin.numpy(), margin),
-        np.where(gone, stats.best_class.numpy(), best),
+        np.where(is_missing, stats.margin.numpy(), margin),
+        np.where(is_missing, stats.best_class.numpy(), best),
     )
 
 
@@ -213,23 +213,23 @@ def _class_table(
     codes: np.ndarray,
     weights: np.ndarray,
     testable: np.ndarray,
-    found: ClassFindings,
+    findings: ClassFindings,
 ) -> pd.DataFrame:
     support = np.bincount(codes, minlength=len(classes))
     tested = np.bincount(codes, testable, minlength=len(classes))
-    flagged = np.bincount(codes, weights == 0, minlength=len(classes))
+    num_flagged = np.bincount(codes, weights == 0, minlength=len(classes))
     text = classes.astype(str)
     return pd.DataFrame(
         {
             "label": column(classes),
             "support": support,
             "mean_weight": np.bincount(codes, weights, minlength=len(classes)) / support,
-            "share_flagged": np.where(tested > 0, flagged / np.maximum(tested, 1), np.nan),
-            "looks_like_two": found.looks_like_two,
-            "two_score": np.where(np.isinf(found.two_score), np.nan, found.two_score),
-            "looks_like": column(np.where(found.looks_like >= 0, text[found.looks_like], "")),
-            "same_p": found.same_p,
-            "same_distance": found.same_distance,
-            "nearest_class": column(np.where(found.nearest >= 0, text[found.nearest], "")),
+            "share_flagged": np.where(tested > 0, num_flagged / np.maximum(tested, 1), np.nan),
+            "looks_like_two": findings.looks_like_two,
+            "two_score": np.where(np.isinf(findings.two_score), np.nan, findings.two_score),
+            "looks_like": column(np.where(findings.looks_like >= 0, text[findings.looks_like], "")),
+            "same_p": findings.same_p,
+            "same_distance": findings.same_distance,
+            "nearest_class": column(np.where(findings.nearest >= 0, text[findings.nearest], "")),
         }
     )

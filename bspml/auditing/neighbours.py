@@ -42,7 +42,7 @@ def nearest_in_class(
     Returns:
         (N, k) int64 sample indices, -1 where the class has no further sample.
     """
-    found = np.full((len(codes), k), -1, np.int64)
+    neighbours = np.full((len(codes), k), -1, np.int64)
     directed = (rows != 0).any(1).numpy()
     members = groups(np.where(directed, codes, -1))
     for c, askers in groups(np.where(directed, asked, -1)).items():
@@ -50,11 +50,11 @@ def nearest_in_class(
         # Whether the asker itself is in the gallery depends on its label.
         for inside in (True, False):
             queries = askers[(codes[askers] == c) == inside]
-            wanted = min(k, len(gallery) - inside)
-            if len(queries) and wanted > 0:
+            count = min(k, len(gallery) - inside)
+            if len(queries) and count > 0:
                 own = torch.from_numpy(np.searchsorted(gallery, queries)) if inside else None
                 for part, places in ranked_neighbours(
-                    rows[queries], rows[gallery], wanted, self_rows=own
+                    rows[queries], rows[gallery], count, self_rows=own
                 ):
-                    found[queries[part], :wanted] = gallery[places.numpy()]
-    return found
+                    neighbours[queries[part], :count] = gallery[places.numpy()]
+    return neighbours

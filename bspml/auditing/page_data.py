@@ -55,9 +55,9 @@ def page_data(
     return PageData(
         title=title,
         sentence=report.sentence,
-        facts=tuple(_facts(report)),
+        facts=tuple(_audit_facts(report)),
         histogram=Histogram.of(report.p_values, report.noise_rate),
-        classes=_classes(report),
+        classes=_class_rows(report),
         suspects=tuple(samples.card(i) for i in suspects(report)),
         duplicates=_duplicates(report, samples),
         integer_labels=report.labels.dtype.kind in "iu",
@@ -70,43 +70,43 @@ def suspects(report: AuditReport) -> list[int]:
     return order[report.suspects[order]][:_SUSPECTS].tolist()
 
 
-def _facts(report: AuditReport) -> list[tuple[str, str]]:
-    found = report.summary()
+def _audit_facts(report: AuditReport) -> list[tuple[str, str]]:
+    summary = report.summary()
     facts = [
-        ("samples", f"{found['samples']} in {counted(found['classes'], 'class', 'classes')}"),
-        ("labels that can be judged", str(found["testable"])),
-        ("labels that look wrong", str(found["look_wrong"])),
-        ("others that fit another class better", str(found["others_fit_another_class_better"])),
-        ("suspects", _relation(found["suspects"], found["look_wrong"])),
-        (f"fit their label (q < {KEPT_Q:g})", str(found["fit_their_label"])),
+        ("samples", f"{summary['samples']} in {counted(summary['classes'], 'class', 'classes')}"),
+        ("labels that can be judged", str(summary["testable"])),
+        ("labels that look wrong", str(summary["look_wrong"])),
+        ("others that fit another class better", str(summary["others_fit_another_class_better"])),
+        ("suspects", _relation(summary["suspects"], summary["look_wrong"])),
+        (f"fit their label (q < {KEPT_Q:g})", str(summary["fit_their_label"])),
         (
             "copies",
-            f"{found['exact_duplicates']} exact and "
-            f"{counted(found['near_duplicates'], 'near pair')}, "
-            f"{found['duplicates_with_different_labels']} under different labels",
+            f"{summary['exact_duplicates']} exact and "
+            f"{counted(summary['near_duplicates'], 'near pair')}, "
+            f"{summary['duplicates_with_different_labels']} under different labels",
         ),
-        ("classes that look like two", str(found["classes_that_look_like_two"])),
-        ("classes that look like another", str(found["classes_that_look_like_another"])),
+        ("classes that look like two", str(summary["classes_that_look_like_two"])),
+        ("classes that look like another", str(summary["classes_that_look_like_another"])),
     ]
     return facts + [("note", note) for note in report.notes]
 
 
 def _relation(suspects: int, flagged: int) -> str:
-    """How the suspects on the page relate to the estimate in its heading."""
-    shown = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
+    """Explain how the suspects on the page relate to the estimate in its heading."""
+    remark = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
     return (
-        f"{suspects:,} to look at{shown}: the {flagged:,} that look wrong and the "
+        f"{suspects:,} to look at{remark}: the {flagged:,} that look wrong and the "
         f"{suspects - flagged:,} others that fit another class better. The heading estimates how "
         "many labels are wrong, not which: some suspects are right, and a wrong label may not be "
         "among them."
     )
 
 
-def _classes(report: AuditReport) -> tuple[ClassRow, ...]:
+def _class_rows(report: AuditReport) -> tuple[ClassRow, ...]:
     # Where there was nothing to judge, nothing is flagged.
-    shown = report.classes[list(ClassRow.model_fields)].fillna({"share_flagged": 0.0})
+    table = report.classes[list(ClassRow.model_fields)].fillna({"share_flagged": 0.0})
     return tuple(
-        ClassRow(**{**row, "label": str(row["label"])}) for row in shown.to_dict("records")
+        ClassRow(**{**row, "label": str(row["label"])}) for row in table.to_dict("records")
     )
 
 

@@ -56,18 +56,18 @@ def run_audit(options: AuditOptions) -> None:
         report, files = _audit(source, folder, options)
     corrected = None
     if decisions is not None:
-        decisions, passed = _placed(decisions, report.labels, report.names)
-        for sentence in passed:
+        decisions, sentences = _placed(decisions, report.labels, report.names)
+        for sentence in sentences:
             note(f"note: {sentence}")
         corrected = apply_decisions(report.labels, decisions, report.weights, report.names)
         for sentence in note_on_new_classes(report.labels, corrected):
-            note(f"bspml: warning: {_plain(sentence, None)}")
+            note(f"bspml: warning: {_safe_line(sentence, None)}")
         files = [*files, write_corrected(folder / CORRECTED, corrected)]
     if options.json:
         put(_as_json(report, folder, files, caution, decisions))
     else:
         if corrected is None:
-            put(_shown(report, folder, files, quiet))
+            put(_report_text(report, folder, files, quiet))
         else:
             put(_applied(corrected, folder, files))
         _remarks(files, caution if corrected is None and quiet else "")
@@ -82,13 +82,13 @@ def _is_audit(what: str) -> bool:
 def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
-    """An earlier audit, and the files written anew."""
+    """Load an earlier audit; return it and the files written anew."""
     useless = ("labels", "names", "backbone", "weights", "seed", "device", "workers")
-    refused = flags_of(options, *useless)
-    if refused:
+    flags = flags_of(options, *useless)
+    if flags:
         raise InputError(
             f"{options.what} is the folder of an earlier audit, which has labels, names and "
-            f"embeddings behind it: it does not go with {', '.join(refused)}. Leave that out, or "
+            f"embeddings behind it: it does not go with {', '.join(flags)}. Leave that out, or "
             "audit the embeddings again."
         )
     report = AuditReport.load(options.what)
@@ -124,7 +124,7 @@ def _audit(
 ) -> tuple[AuditReport, list[Path]]:
     what, replacing = options.what, options.apply is not None
     if not options.hushed:
-        note(f"auditing {counted(len(source.labels), 'label')} of {_plain(what)}")
+        note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
     try:
         report = audit(source.embeddings, source.labels, source.names, seed=options.seed or 0)
     except InputError as err:
@@ -132,7 +132,7 @@ def _audit(
     if source.caution:
         # The page and the summary must say it too.
         report = replace(report, notes=(source.caution, *report.notes))
-    title = f"Audit of {_plain(Path(what).name)}"
+    title = f"Audit of {_safe_line(Path(what).name)}"
     return report, save_report(report, folder, source.images, source.texts, title, replacing)
 
 
@@ -173,7 +173,7 @@ def _as_json(
     )
 
 
-def _shown(
+def _report_text(
     report: AuditReport,
     folder: Path,
     files: list[Path],
@@ -181,16 +181,16 @@ def _shown(
 ) -> str:
     lines = [report.sentence]
     if not quiet:
-        found = report.summary()
-        lines += [f"note: {_plain(text, None)}" for text in report.notes]
+        summary = report.summary()
+        lines += [f"note: {_safe_line(text, None)}" for text in report.notes]
         lines += [
             "",
-            _numbers(found),
-            f"Copies: {found['exact_duplicates']} exact and "
-            f"{counted(found['near_duplicates'], 'near pair')}, "
-            f"{found['duplicates_with_different_labels']} under different labels.",
-            f"Classes: {_looking(found['classes_that_look_like_two'])} like two, "
-            f"{_looking(found['classes_that_look_like_another'])} the same as another.",
+            _counts_sentence(summary),
+            f"Copies: {summary['exact_duplicates']} exact and "
+            f"{counted(summary['near_duplicates'], 'near pair')}, "
+            f"{summary['duplicates_with_different_labels']} under different labels.",
+            f"Classes: {_looking(summary['classes_that_look_like_two'])} like two, "
+            f"{_looking(summary['classes_that_look_like_another'])} the same as another.",
             *_suspects(report),
         ]
     return "\n".join([*lines, "", _in_folder(folder, files)] if files else lines)
@@ -202,18 +202,17 @@ def _applied(corrected: CorrectedLabels, folder: Path, files: list[Path]) -> str
     return "\n".join([*lines, _in_folder(folder, files)] if _for_people(files) else lines)
 
 
-def _numbers(found: Mapping[str, Any]) -> str:
-    """Samples, classes and suspects in one sentence."""
-    suspects = found["suspects"]
-    looking = counted(found["look_wrong"], "label looks", "labels look")
-    fitting = counted(found["others_fit_another_class_better"], "other fits", "others fit")
-    known = (
-        f"{counted(found['samples'], 'sample')} in {counted(found['classes'], 'class', 'classes')}"
-    )
-    shown = f"these {suspects:,} suspects are on the page, and some of them are right"
+def _counts_sentence(summary: Mapping[str, Any]) -> str:
+    """Count samples, classes and suspects in one sentence."""
+    suspects = summary["suspects"]
+    looking = counted(summary["look_wrong"], "label looks", "labels look")
+    fitting = counted(summary["others_fit_another_class_better"], "other fits", "others fit")
+    samples = counted(summary["samples"], "sample")
+    classes = counted(summary["classes"], "class", "classes")
+    remark = f"these {suspects:,} suspects are on the page, and some of them are right"
     if suspects == 1:
-        shown = "this suspect is on the page, and may be right"
-    return f"{known}: {looking} wrong, {fitting} another class better; {shown}."
+        remark = "this suspect is on the page, and may be right"
+    return f"{samples} in {classes}: {looking} wrong, {fitting} another class better; {remark}."
 
 
 def _looking(count: int) -> str:
@@ -221,7 +220,7 @@ def _looking(count: int) -> str:
 
 
 def _in_folder(folder: Path, files: list[Path]) -> str:
-    """All that was written, but for the corrected labels, of which a line of their own tells."""
+    """List the files written, except the corrected labels, which have a line of their own."""
     return (
         f"{folder}: {', '.join(_for_people(files))}; for bspml itself "
         f"{', '.join((MARK, *_FOR_BSPML))}"
@@ -235,8 +234,8 @@ def _for_people(files: list[Path]) -> list[str]:
 def _remarks(files: list[Path], caution: str) -> None:
     if caution:
         note(f"note: {caution}")
-    written = _for_people(files)
-    if written and "report.html" not in written:
+    names = _for_people(files)
+    if names and "report.html" not in names:
         note("no page: it needs Jinja2, `pip install 'bspml[report]'`")
 
 
@@ -248,17 +247,15 @@ def _suspects(report: AuditReport) -> list[str]:
     lines = ["", "Most suspicious:"]
     lines += [f"{'index':>8}  {'margin':>6}  {'p':>7}  label -> suggested  (name)"]
     for i in doubtful.tolist():
-        name = f"  ({_plain(report.names[i])})" if report.names[i] else ""
+        name = f"  ({_safe_line(report.names[i])})" if report.names[i] else ""
         lines.append(
             f"{i:>8}  {report.margins[i]:>6.3f}  {report.p_values[i]:>7.1g}  "
-            f"{_plain(report.labels[i])} -> {_plain(report.suggested_labels[i])}{name}"
+            f"{_safe_line(report.labels[i])} -> {_safe_line(report.suggested_labels[i])}{name}"
         )
     return lines
 
 
-def _plain(text: str | np.generic, most: int | None = 60) -> str:
-    """One line that a terminal shows and does not obey, of `most` characters at most."""
-    shown = "".join(
-        c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text)
-    )
-    return shown if most is None or len(shown) <= most else f"{shown[: most - 3]}..."
+def _safe_line(text: str | np.generic, most: int | None = 60) -> str:
+    """Return text as one line without control characters, at most `most` characters long."""
+    line = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    return line if most is None or len(line) <= most else f"{line[: most - 3]}..."

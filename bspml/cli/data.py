@@ -27,14 +27,14 @@ def run_check(
         as_json: print JSON.
         quiet: show no progress.
     """
-    shown = None if quiet or not sys.stderr.isatty() else _bar
-    report = check_dataset(name, root, decode_all, subset, shown)
-    print(json.dumps(report.as_dict()) if as_json else _text(report, decode_all))
+    progress = None if quiet or not sys.stderr.isatty() else _bar
+    report = check_dataset(name, root, decode_all, subset, progress)
+    print(json.dumps(report.as_dict()) if as_json else _report_text(report, decode_all))
     if not report.ok:
         raise typer.Exit(MISTAKE)
 
 
-def _text(report: CheckReport, decode_all: bool) -> str:
+def _report_text(report: CheckReport, decode_all: bool) -> str:
     lines = [
         f"{split}: {counted(images, 'image')} of {counted(classes, 'class', 'classes')}"
         for split, (images, classes) in report.splits.items()

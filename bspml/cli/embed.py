@@ -31,20 +31,20 @@ def run_embed(run: str, what: str, output: str | None, method: str, as_json: boo
             f"bspml: note: {what} is the run's own {what} split; for the folder write ./{what}",
             file=sys.stderr,
         )
-    found = embed_named(load(run, method), what)
-    named = Path(what).stem if Path(what).is_file() else Path(what).name
-    path = Path(output or f"{named or 'images'}-embeddings.npz")
-    columns: dict[str, Any] = {"embeddings": found.embeddings.numpy()}
-    if found.labels is not None:
-        columns["labels"] = found.labels.astype(str)
-    columns["names"] = np.array(found.names, dtype=str)
-    shown = ", ".join(columns)
-    if found.trained_on:
+    result = embed_named(load(run, method), what)
+    stem = Path(what).stem if Path(what).is_file() else Path(what).name
+    path = Path(output or f"{stem or 'images'}-embeddings.npz")
+    columns: dict[str, Any] = {"embeddings": result.embeddings.numpy()}
+    if result.labels is not None:
+        columns["labels"] = result.labels.astype(str)
+    columns["names"] = np.array(result.names, dtype=str)
+    column_names = ", ".join(columns)
+    if result.trained_on:
         columns["trained_on"] = np.array(True)
         print(f"bspml: note: {TRAINED_ON_THEM}", file=sys.stderr)
     atomic_write(path, lambda file: np.savez(file, **columns))
-    shape = list(found.embeddings.shape)
+    shape = list(result.embeddings.shape)
     if as_json:
-        print(json.dumps({"file": str(path), "shape": shape, "trained_on": found.trained_on}))
+        print(json.dumps({"file": str(path), "shape": shape, "trained_on": result.trained_on}))
     else:
-        print(f"{path}: {shown.replace('embeddings', f'embeddings {tuple(shape)}', 1)}")
+        print(f"{path}: {column_names.replace('embeddings', f'embeddings {tuple(shape)}', 1)}")

@@ -31,13 +31,13 @@ def run_noise(options: NoiseOptions) -> None:
     """Write index, label, true_label, is_noisy as CSV; as .npz with the matrix."""
     kind, rate = options.kind, options.rate
     check_choice(kind, "--kind", list(KINDS))
-    asked = {
+    switches = {
         "per_class": ("--per-class", options.per_class, True),
         "keep_original": ("--keep-original", options.keep_original, True),
         "exact": ("--by-chance", options.by_chance, False),
     }
     settings = {}
-    for name, (flag, on, value) in asked.items():
+    for name, (flag, on, value) in switches.items():
         if on and kind not in _READ_BY[name]:
             raise InputError(f"{flag} goes with {' and '.join(_READ_BY[name])}; got --kind {kind}.")
         if on:
@@ -54,9 +54,9 @@ def run_noise(options: NoiseOptions) -> None:
             "is_noisy": [int(flag) for flag in noisy.is_noisy],
         }
         write_labels(path, columns)
-    changed = int(noisy.is_noisy.sum())
+    num_changed = int(noisy.is_noisy.sum())
     if options.json:
-        print(json.dumps({"file": str(path), "changed": changed, "samples": len(true_labels)}))
+        print(json.dumps({"file": str(path), "changed": num_changed, "samples": len(true_labels)}))
     else:
         labels = counted(len(true_labels), "label")
-        print(f"{path}: {changed} of {labels} changed ({kind}, rate {rate:g})")
+        print(f"{path}: {num_changed} of {labels} changed ({kind}, rate {rate:g})")

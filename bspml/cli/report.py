@@ -25,7 +25,7 @@ def run_report(what: str, as_json: bool) -> None:
         as_json: print JSON.
     """
     folder = Path(what)
-    data = _read(folder)
+    data = _read_page(folder)
     if os.path.lexists(folder / _PAGE) and not is_page(folder / _PAGE):
         raise RunError(
             f"{folder / _PAGE}: exists already and is not a page that bspml made; move it away."
@@ -37,7 +37,7 @@ def run_report(what: str, as_json: bool) -> None:
         print(f"{path}: {data.sentence}")
 
 
-def _read(folder: Path) -> PageData:
+def _read_page(folder: Path) -> PageData:
     from bspml.auditing.folder import complete_mark, is_audit_folder
 
     if is_audit_folder(folder):

@@ -131,17 +131,17 @@ def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
     Raises:
         DataError: one is absolute, has a part "..", a drive or NUL in it, or is empty.
     """
-    found = []
+    paths = []
     for fields, line in rows:
         text = fields[at].replace("\\", "/")
-        kept = "/".join(part for part in text.split("/") if part not in ("", "."))
-        if _LEAVES.match(text) or not kept:
+        relative = "/".join(part for part in text.split("/") if part not in ("", "."))
+        if _LEAVES.match(text) or not relative:
             raise DataError(
                 f"{path}, line {line}: {fields[at][:120]!r} is not a path inside the data set's "
                 "folder; nothing outside it is read. Correct the line."
             )
-        found.append(kept)
-    return tuple(found)
+        paths.append(relative)
+    return tuple(paths)
 
 
 def locate(

@@ -38,10 +38,10 @@ def loads(data: bytes) -> Any:
 class _Unpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         # numpy 2 calls its core _core.
-        found = _STAND_INS.get((module.replace("numpy._core", "numpy.core"), name))
-        if found is None:
+        stand_in = _STAND_INS.get((module.replace("numpy._core", "numpy.core"), name))
+        if stand_in is None:
             raise pickle.UnpicklingError(f"it names {module}.{name}, which no data needs")
-        return found
+        return stand_in
 
 
 class _Dtype:

@@ -57,11 +57,11 @@ def _glyphs(root: str | os.PathLike[str] | None = None, image_size: int = 24) ->
     """The glyphs drawn at `image_size` pixels; `root` is the cache folder."""
     splits = []
     for name in ("train", "test"):
-        found = glyphs.Glyphs(name, root, image_size)
-        names = np.array(found.names, dtype=str)
+        data = glyphs.Glyphs(name, root, image_size)
+        names = np.array(data.names, dtype=str)
         splits.append(
             RetrievalSplit(
-                name, names[found.labels.numpy()], pixels=found.images, content="character"
+                name, names[data.labels.numpy()], pixels=data.images, content="character"
             )
         )
     return RetrievalData.of("glyphs", splits)
@@ -71,9 +71,9 @@ def _cifar(name: str, load: Callable[..., Any]) -> Callable[..., RetrievalData]:
     def read(root: str | os.PathLike[str]) -> RetrievalData:
         splits = []
         for split in ("train", "test"):
-            found = load(root, split)
-            labels = np.array(found.classes, dtype=str)[found.labels]
-            pixels = channels_first(found.images)
+            arrays = load(root, split)
+            labels = np.array(arrays.classes, dtype=str)[arrays.labels]
+            pixels = channels_first(arrays.images)
             splits.append(RetrievalSplit(split, labels, pixels=pixels, content="tile"))
         return RetrievalData.of(name, splits)
 
@@ -172,11 +172,11 @@ def catalogue_entry(name: str) -> Entry:
     Raises:
         InputError: no such data set; suggests the nearest name.
     """
-    found = ALIASES.get(name.lower(), name.lower()) if isinstance(name, str) else name
-    if found not in CATALOGUE:
-        hint = did_you_mean(found, [*CATALOGUE, *ALIASES]) or "."
+    key = ALIASES.get(name.lower(), name.lower()) if isinstance(name, str) else name
+    if key not in CATALOGUE:
+        hint = did_you_mean(key, [*CATALOGUE, *ALIASES]) or "."
         raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
-    return CATALOGUE[found]
+    return CATALOGUE[key]
 
 
 def read_entry(
@@ -195,11 +195,11 @@ def read_entry(
         DataError: see the reader.
     """
     parameters = inspect.signature(entry.read).parameters
-    known = [option for option in parameters if option != "root"]
+    names = [option for option in parameters if option != "root"]
     for option in options:
-        if option not in known:
+        if option not in names:
             raise InputError(
-                f"{name} has no option `{option}`; it has {', '.join(known) or 'none'}."
+                f"{name} has no option `{option}`; it has {', '.join(names) or 'none'}."
             )
     if root is None and parameters["root"].default is inspect.Parameter.empty:
         raise InputError(f"`root` must name the folder of {entry.title}. {entry.source}")

@@ -111,8 +111,8 @@ def check_dataset(
         data = read_entry(entry, name, root, options)
     except DataError as err:
         # Without where to get the data set, which the report says once.
-        broken = Problem("lists", str(err).replace(entry.source, "").strip())
-        return CheckReport(name, entry.title, str(root), {}, (broken,), (), entry.source)
+        problem = Problem("lists", str(err).replace(entry.source, "").strip())
+        return CheckReport(name, entry.title, str(root), {}, (problem,), (), entry.source)
     problems = []
     faults = [] if subset else count_faults(data, entry.counts)
     if faults:
@@ -124,15 +124,16 @@ def check_dataset(
         problems.append(Problem("lists", text))
     notes = list(data.notes)
     missing = {split.name: missing_paths(split) for split in data.splits}
-    lost = [path for paths in missing.values() for path in paths]
+    absent = [path for paths in missing.values() for path in paths]
     bare = [s.name for s in data.splits if len(s) and len(missing[s.name]) == len(s)]
     if bare and subset:
         text = f"No image of {' and '.join(bare)} is there, in {_where(data)}; a subset needs some."
-        problems.append(Problem("missing", text, tuple(lost)))
-    elif lost and subset:
-        notes.append(f"A subset: {_images(len(lost))} of those listed {_are(lost)} not there.")
-    elif lost:
-        problems.append(Problem("missing", _sentence(lost, "missing", _where(data)), tuple(lost)))
+        problems.append(Problem("missing", text, tuple(absent)))
+    elif absent and subset:
+        notes.append(f"A subset: {_images(len(absent))} of those listed {_are(absent)} not there.")
+    elif absent:
+        text = _fault_sentence(absent, "missing", _where(data))
+        problems.append(Problem("missing", text, tuple(absent)))
     findings = _examine(data, missing, decode_all, progress)
     problems += _problems(findings, _where(data))
     notes += _notes(findings)
@@ -160,8 +161,8 @@ def _examine(
 ) -> list[Finding]:
     jobs = []
     for split in data.splits:
-        lost = set(missing[split.name])
-        rows = [i for i, path in enumerate(split.paths or ()) if path not in lost]
+        absent = set(missing[split.name])
+        rows = [i for i, path in enumerate(split.paths or ()) if path not in absent]
         jobs += [(split, row) for row in rows]
     findings: Iterable[Finding] = look_at(jobs, decode_all)
     return list(findings if progress is None else progress(findings, len(jobs)))
@@ -173,12 +174,12 @@ def _examine(
 def _problems(findings: list[Finding], where: str) -> list[Problem]:
     problems = []
     for kind in ("truncated", "unreadable"):
-        bad = [f for f in findings if f.fault == kind]
-        if bad:
-            reasons = Counter(f.reason for f in bad).most_common(2)
+        faulty = [f for f in findings if f.fault == kind]
+        if faulty:
+            reasons = Counter(f.reason for f in faulty).most_common(2)
             why = "; ".join(reason for reason, _ in reasons)
-            files = [f.path for f in bad]
-            problems.append(Problem(kind, _sentence(files, kind, where, why), tuple(files)))
+            files = [f.path for f in faulty]
+            problems.append(Problem(kind, _fault_sentence(files, kind, where, why), tuple(files)))
     return problems
 
 
@@ -206,7 +207,7 @@ def _notes(findings: list[Finding]) -> list[str]:
     return notes
 
 
-def _sentence(files: list[str], state: str, where: str, why: str = "") -> str:
+def _fault_sentence(files: list[str], state: str, where: str, why: str = "") -> str:
     remedy = "Unpack the archive again" if state == "missing" else "Replace it"
     if len(files) > 1 and state != "missing":
         remedy = "Replace them"

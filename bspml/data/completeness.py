@@ -28,13 +28,13 @@ def count_faults(data: RetrievalData, counts: Counts | None) -> list[str]:
     faults = []
     for split in data.splits if counts is not None else ():
         images, classes = (counts or {})[split.name]
-        for found, expected, what in (
+        for listed, expected, what in (
             (len(split), images, "images"),
             (len(split.classes), classes, "classes"),
         ):
-            if found != expected:
+            if listed != expected:
                 faults.append(
-                    f"the {split.name} split lists {found:,} {what} instead of {expected:,}"
+                    f"the {split.name} split lists {listed:,} {what} instead of {expected:,}"
                 )
     return faults
 
@@ -45,11 +45,11 @@ def missing_paths(split: RetrievalSplit) -> list[str]:
         return []
     # A folder at a time: a hundred thousand questions for one file each are slow over a network.
     parts = [path.rpartition("/") for path in split.paths]
-    there = {folder: _files_in(split.root / folder) for folder in {part[0] for part in parts}}
+    names_in = {folder: _files_in(split.root / folder) for folder in {part[0] for part in parts}}
     return [
         path
         for path, (folder, _, name) in zip(split.paths, parts, strict=True)
-        if name not in there[folder]
+        if name not in names_in[folder]
     ]
 
 

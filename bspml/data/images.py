@@ -24,16 +24,16 @@ def find_images(root: Path) -> list[str]:
     Hidden files (`._x.jpg`, `.DS_Store`) and hidden folders are passed over; upper-case suffixes
     count.
     """
-    found = []
+    images = []
     for folder, below, files in os.walk(root):
         below[:] = sorted(name for name in below if not name.startswith("."))
         relative = Path(folder).relative_to(root)
-        found += [
+        images += [
             (relative / name).as_posix()
             for name in files
             if not name.startswith(".") and name.lower().endswith(SUFFIXES)
         ]
-    return sorted(found)
+    return sorted(images)
 
 
 def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None) -> Any:

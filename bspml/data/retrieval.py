@@ -85,10 +85,10 @@ class RetrievalSplit:
             )
         if self.paths is not None and self.root is None:
             raise InputError("`paths` need a `root`; give the folder that they start in.")
-        held = ("paths", "pixels", "features")
-        entries = {name: getattr(self, name) for name in (*held, "boxes", "given_names")}
+        contents = ("paths", "pixels", "features")
+        entries = {name: getattr(self, name) for name in (*contents, "boxes", "given_names")}
         parts: dict[str, Any] = {name: part for name, part in entries.items() if part is not None}
-        if not parts.keys() & set(held):
+        if not parts.keys() & set(contents):
             raise InputError("A split needs `paths`, `pixels` or `features`.")
         if self.whole is None:  # frozen
             object.__setattr__(self, "whole", Origin(self.labels, self.names))
@@ -164,31 +164,31 @@ class RetrievalSplit:
                 f"`crop_boxes` is true, but the {self.name} split has no boxes. Leave it false, or "
                 "add the annotation file that has them."
             )
-        chosen = view or standard_view(size, self.content, augment)
+        image_view = view or standard_view(size, self.content, augment)
         if self.pixels is not None:
             if crop_boxes:
                 raise InputError("`crop_boxes` needs the files; these are pixels in memory.")
             as_is = view is None and not augment and self.pixels.shape[2:] == (size, size)
-            return MemoryImages(self.pixels, None if as_is else chosen, seed, channels)
+            return MemoryImages(self.pixels, None if as_is else image_view, seed, channels)
         if self.paths is None or self.root is None:
             raise InputError(f"The {self.name} split holds features, not images.")
         return FileImages(
-            self.root, self.paths, self.boxes if crop_boxes else None, chosen, seed, channels
+            self.root, self.paths, self.boxes if crop_boxes else None, image_view, seed, channels
         )
 
     def take(self, rows: Any) -> RetrievalSplit:
         """Return the samples of these rows: (R,) integers, in their order, or an (N,) bool mask."""
         index = check_rows(rows, len(self))
-        picked = index.numpy()
+        row_array = index.numpy()
         return replace(
             self,
-            labels=self.labels[picked],
-            paths=_picked(self.paths, picked),
-            boxes=None if self.boxes is None else self.boxes[picked],
+            labels=self.labels[row_array],
+            paths=_picked(self.paths, row_array),
+            boxes=None if self.boxes is None else self.boxes[row_array],
             pixels=None if self.pixels is None else self.pixels[index],
             features=None if self.features is None else self.features[index],
-            given_names=_picked(self.given_names, picked),
-            whole_rows=self.rows[picked],
+            given_names=_picked(self.given_names, row_array),
+            whole_rows=self.rows[row_array],
         )
 
     def part(self, name: str, rows: Any) -> RetrievalSplit:
@@ -305,11 +305,11 @@ class RetrievalData:
         """
         train, test, *gallery = splits
         tested = test.classes
-        both = np.intersect1d(train.classes, tested)
-        if len(both):
+        shared_classes = np.intersect1d(train.classes, tested)
+        if len(shared_classes):
             note = (
-                f"Train and test share {len(both)} of {len(tested)} classes, such as "
-                f"{both[0]}: the test is not one of unseen classes."
+                f"Train and test share {len(shared_classes)} of {len(tested)} classes, such as "
+                f"{shared_classes[0]}: the test is not one of unseen classes."
             )
             notes = (*notes, note)
         return cls(name, train, test, gallery[0] if gallery else None, ks, notes)
@@ -317,8 +317,8 @@ class RetrievalData:
     @property
     def splits(self) -> tuple[RetrievalSplit, ...]:
         """train, test and, where there is one, gallery."""
-        both = (self.train, self.test)
-        return both if self.gallery is None else (*both, self.gallery)
+        splits = (self.train, self.test)
+        return splits if self.gallery is None else (*splits, self.gallery)
 
 
 def half_of_classes(labels: np.ndarray) -> np.ndarray:

@@ -98,10 +98,10 @@ class PKSampler(BatchSampler):
         if self.position >= len(self):
             self.set_epoch(self.epoch + 1)
         run = self._run = object()
-        seen = self._seen = np.zeros(len(self._codes), dtype=bool)
+        is_seen = self._seen = np.zeros(len(self._codes), dtype=bool)
         skip, length = self.position, len(self)
         for number, batch in enumerate(self._batches(), start=1):
-            seen[batch] = True
+            is_seen[batch] = True
             # A resumed epoch is drawn from its start, so that the queues stand as they stood.
             if number > skip:
                 if self._run is run:
@@ -116,8 +116,8 @@ class PKSampler(BatchSampler):
         classes = _Queue(np.arange(len(self._groups)), rng)
         groups = [_Queue(rows, rng) for rows in self._groups]
         while True:
-            drawn = classes.draw(self.classes_per_batch)
-            yield [row for c in drawn for row in groups[c].draw(self.samples_per_class)]
+            batch_classes = classes.draw(self.classes_per_batch)
+            yield [row for c in batch_classes for row in groups[c].draw(self.samples_per_class)]
 
     def set_epoch(self, epoch: int, position: int = 0) -> None:
         """Go to the start of an epoch, or behind its first batches.
@@ -151,8 +151,8 @@ class PKSampler(BatchSampler):
         rank, ranks = check_whole(rank, "rank", low=0), check_whole(ranks, "ranks")
         if rank >= ranks:
             raise InputError(f"`rank` must be below `ranks`, {ranks}; got {rank}.")
-        piece, rest = divmod(self.batch_size, check_whole(micro_batches, "micro_batches"))
-        if rest:
+        piece, remainder = divmod(self.batch_size, check_whole(micro_batches, "micro_batches"))
+        if remainder:
             raise InputError(
                 f"`micro_batches` must divide the batch of {self.batch_size} rows; got "
                 f"{micro_batches}. Let it divide the classes per batch."
@@ -189,9 +189,9 @@ class PKSampler(BatchSampler):
                     f"{rows.shape} {rows.dtype}. Use `weights > 0` for weights."
                 )
         groups = self._usable_groups(rows)
-        finished = self.position >= len(self)
+        is_finished = self.position >= len(self)
         self._mask, self._groups = rows.copy(), groups
-        self.set_epoch(self.epoch + finished)
+        self.set_epoch(self.epoch + is_finished)
 
     def _usable_groups(self, mask: np.ndarray) -> list[np.ndarray]:
         """Rows under `mask`, class by class, of the classes that can be sampled."""
@@ -229,10 +229,10 @@ class PKSampler(BatchSampler):
             position: batches of this epoch really used, when a prefetching loader ran ahead;
                 default: batches handed out.
         """
-        taken = self.position if position is None else check_whole(position, "position", low=0)
+        batches = self.position if position is None else check_whole(position, "position", low=0)
         return {
             "epoch": self.epoch,
-            "position": taken,
+            "position": batches,
             "rows": torch.from_numpy(self._mask.copy()),
             "drawn_from": self.drawn_from(),
         }
@@ -244,7 +244,7 @@ class PKSampler(BatchSampler):
             CheckpointError: the state is of other labels, seed, P, K or epoch length.
         """
         try:
-            theirs, rows = dict(state["drawn_from"]), state["rows"]
+            saved_settings, rows = dict(state["drawn_from"]), state["rows"]
             epoch = check_whole(state["epoch"], "epoch", low=0)
             position = check_whole(state["position"], "position", low=0)
         except (KeyError, TypeError, ValueError) as err:
@@ -252,7 +252,7 @@ class PKSampler(BatchSampler):
                 f"`state` must be what PKSampler.state_dict() returned; {err!r}. "
                 "Was another object's state saved under this name?"
             ) from err
-        self.check_drawn_from(theirs)
+        self.check_drawn_from(saved_settings)
         self.set_rows(rows)
         self.set_epoch(epoch, position)
 
@@ -288,17 +288,17 @@ class _Queue:
 
     def draw(self, count: int) -> list[int]:
         """The next `count` items; only if there are fewer than that, some come up again."""
-        drawn: list[int] = []
-        while len(drawn) < count:
-            drawn += self._draw_once(min(count - len(drawn), len(self._items)))
-        return drawn
+        items: list[int] = []
+        while len(items) < count:
+            items += self._draw_once(min(count - len(items), len(self._items)))
+        return items
 
     def _draw_once(self, count: int) -> list[int]:
         """The next `count` items, at most all."""
         if len(self._waiting) < count:
-            rest = set(self._waiting)
-            fresh = self._rng.permutation(self._items).tolist()
+            waiting = set(self._waiting)
+            shuffled = self._rng.permutation(self._items).tolist()
             # What is still waiting is drawn now, so in the new round its turn comes last.
-            self._waiting += [i for i in fresh if i not in rest] + [i for i in fresh if i in rest]
-        drawn, self._waiting = self._waiting[:count], self._waiting[count:]
-        return drawn
+            self._waiting += sorted(shuffled, key=waiting.__contains__)
+        items, self._waiting = self._waiting[:count], self._waiting[count:]
+        return items

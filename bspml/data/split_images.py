@@ -55,8 +55,8 @@ class SplitImages(Dataset[Tensor]):
         if not -len(self) <= row < len(self):
             raise IndexError(f"index {row} is outside the {len(self)} images of the split")
         row %= len(self)
-        shown = self.view(self._load(row), draws(self.seed, self.epoch, row))
-        pixels = shown if isinstance(shown, Tensor) else to_pixels(shown)
+        image = self.view(self._load(row), draws(self.seed, self.epoch, row))
+        pixels = image if isinstance(image, Tensor) else to_pixels(image)
         return pixels if pixels.is_floating_point() else pixels.float() / 255
 
     def __len__(self) -> int:

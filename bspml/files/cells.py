@@ -81,8 +81,8 @@ def plain_labels(labels: np.ndarray) -> np.ndarray:
 
 def parse_labels(cells: Sequence[str]) -> np.ndarray:
     """Return (N,) integers if every cell is a whole number as Python writes it, else text, bare."""
-    whole = integers(cells)
-    return np.array([bare_cell(cell) for cell in cells], dtype=str) if whole is None else whole
+    numbers = integers(cells)
+    return np.array([bare_cell(cell) for cell in cells], dtype=str) if numbers is None else numbers
 
 
 def integers(cells: Sequence[str]) -> np.ndarray | None:
@@ -90,9 +90,9 @@ def integers(cells: Sequence[str]) -> np.ndarray | None:
 
     uint64 where a number is beyond int64 and none is negative.
     """
-    found = [whole_number(cell) for cell in cells]
-    numbers = [number for number in found if number is not None]
-    return None if len(numbers) < len(found) else fitting_integers(numbers)
+    parts = [whole_number(cell) for cell in cells]
+    numbers = [number for number in parts if number is not None]
+    return None if len(numbers) < len(parts) else fitting_integers(numbers)
 
 
 def whole_number(cell: str) -> int | None:

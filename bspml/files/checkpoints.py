@@ -68,7 +68,7 @@ def load(path: str | os.PathLike[str], expect_fingerprint: str | None = None) ->
             newer version; or of other data.  One line, with what to do.
     """
     path = Path(path)
-    content = _read(path)
+    content = _read_state(path)
     if not _has_header(content):
         raise _foreign(path)
     if content["version"] > VERSION:
@@ -150,7 +150,7 @@ def restore_generators(state: Mapping[str, Any]) -> None:
 
 def check_generators(state: Any) -> None:
     """Raise a CheckpointError unless `restore_generators` could restore `state`."""
-    kept = generator_states()
+    saved_states = generator_states()
     try:
         restore_generators(state)
     except (KeyError, TypeError, ValueError, AttributeError, RuntimeError, OverflowError) as err:
@@ -158,7 +158,7 @@ def check_generators(state: Any) -> None:
             f"the states of the random generators are not what was saved ({err!r:.80})."
         ) from None
     finally:
-        restore_generators(kept)
+        restore_generators(saved_states)
 
 
 def _check_plain(value: Any, where: str) -> None:
@@ -179,8 +179,8 @@ def _check_plain(value: Any, where: str) -> None:
         )
 
 
-def _read(path: Path) -> Any:
-    """What the file holds, after its own checksums; every fault is a CheckpointError."""
+def _read_state(path: Path) -> Any:
+    """Read the file after checking its checksums; every fault is a CheckpointError."""
     _check_archive(path)
     try:
         return torch.load(path, map_location="cpu", weights_only=True)

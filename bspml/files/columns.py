@@ -104,10 +104,10 @@ def row_order(index: Sequence[str] | None, n: int) -> np.ndarray:
     numbers = integers(index)
     if numbers is None or not np.array_equal(np.sort(numbers), np.arange(n)):
         missing = sorted(set(range(n)) - {whole_number(cell) for cell in index})
-        odd = [f", and a row has {cell[:20]!r}" for cell in index if whole_number(cell) is None]
+        hint = [f", and a row has {cell[:20]!r}" for cell in index if whole_number(cell) is None]
         raise DataError(
             f"the column `index` must hold 0 to {n - 1}, each once; {some_of(missing)} missing"
-            f"{''.join(odd[:1])}. Restore the rows, or rename a column that is no index."
+            f"{''.join(hint[:1])}. Restore the rows, or rename a column that is no index."
         )
     return np.argsort(numbers)
 
@@ -127,9 +127,9 @@ def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
     """
     texts = [bare_cell(cell) for cell in cells] if protected else cells
     check_texts(texts)
-    whole = integers(cells)
-    if whole is not None:
-        return whole
+    numbers = integers(cells)
+    if numbers is not None:
+        return numbers
     _check_numbers(cells)
     return np.array(texts, dtype=str)
 

@@ -59,15 +59,15 @@ def csv_rows(file: BufferedIOBase, delimiter: str = ",") -> Rows:
     # A blank line is an empty label in a file of one column, and nothing in any other.
     single = max(map(len, rows)) == 1
     rows = [row or ("",) for row in rows] if single else [row for row in rows if row]
-    odd = next((i for i, row in enumerate(rows, 1) if len(row) != len(rows[0])), None)
+    bad = next((i for i, row in enumerate(rows, 1) if len(row) != len(rows[0])), None)
     other = next((mark for mark in ";\t," if mark != delimiter and mark in rows[0][0]), None)
     if other is not None and len(rows[0]) == 1:
         raise DataError(
             f"its columns seem to be separated by {other!r}, not {delimiter!r}. Save it with "
             "commas (.csv) or tabs (.tsv); if it is one column of labels, name that `label`."
         )
-    if odd is not None:
-        raise DataError(f"row {odd} has {len(rows[odd - 1])} cells, the first has {len(rows[0])}.")
+    if bad is not None:
+        raise DataError(f"row {bad} has {len(rows[bad - 1])} cells, the first has {len(rows[0])}.")
     return rows
 
 
@@ -86,10 +86,10 @@ def label_column(rows: Rows) -> np.ndarray:
         return np.empty(0)
     names = column_names(rows[0])
     if len(names) == 1:
-        below = [row[0] for row in rows[1:]]
-        known = names[0] in LABEL_COLUMNS and rows[0][0] not in below
-        named = known or (bool(below) and not _is_whole(rows[0][0]) and all(map(_is_whole, below)))
-        return labels_in(below if named else [rows[0][0], *below])
+        head, *cells = [row[0] for row in rows]
+        is_known = names[0] in LABEL_COLUMNS and head not in cells
+        is_named = is_known or (bool(cells) and not _is_whole(head) and all(map(_is_whole, cells)))
+        return labels_in(cells if is_named else [head, *cells])
     column = label_place(names)
     order = _order(names, rows[1:])
     return labels_in([row[column] for row in rows[1:]])[order]
@@ -99,32 +99,32 @@ def text_columns(rows: Rows) -> dict[str, list[str]]:
     """Return {name of a column: its N cells}."""
     if not rows:
         return {}
-    names, below = column_names(rows[0]), rows[1:]
-    below = [below[i] for i in _order(names, below)]
-    return {name: [bare_cell(row[i]) for row in below] for i, name in enumerate(names)}
+    names, cells = column_names(rows[0]), rows[1:]
+    cells = [cells[i] for i in _order(names, cells)]
+    return {name: [bare_cell(row[i]) for row in cells] for i, name in enumerate(names)}
 
 
 def numeric_columns(rows: Rows) -> np.ndarray:
     """Return (N, D) of the columns that are dimensions."""
     if not rows:
         return np.empty((0, 0))
-    names, below = [f"{i}" for i in range(1, len(rows[0]) + 1)], rows
+    names, cells = [f"{i}" for i in range(1, len(rows[0]) + 1)], rows
     keep, order = list(range(len(names))), np.arange(len(rows))
     if not all(is_number(cell) for cell in rows[0]):
-        names, below = column_names(rows[0]), rows[1:]
+        names, cells = column_names(rows[0]), rows[1:]
         # The nameless first column is the index that pandas writes.
         keep = [i for i in keep if names[i] not in PASSED_OVER and (i or names[i])]
-        order = _order(names, below)
+        order = _order(names, cells)
     elif len(keep) > 1 and rows[0] == tuple(map(str, keep)) and not all(map(_is_whole, rows[-1])):
         raise DataError(
             f"its first row is {', '.join(rows[0][:4])}{', ...' * (len(keep) > 4)}: are these "
             "names of columns, or a sample? Name the columns d0, d1, ..., or remove the row."
         )
     try:
-        table = np.array([[float(row[i]) for i in keep] for row in below], dtype=np.float64)
+        table = np.array([[float(row[i]) for i in keep] for row in cells], dtype=np.float64)
     except ValueError as err:
-        i = next(i for i in keep if not all(is_number(row[i]) for row in below))
-        cell = next(row[i] for row in below if not is_number(row[i]))
+        i = next(i for i in keep if not all(is_number(row[i]) for row in cells))
+        cell = next(row[i] for row in cells if not is_number(row[i]))
         raise DataError(
             f"a cell is not a number: column {names[i]!r} has {cell[:40]!r}. Remove the column, or "
             "correct it."

@@ -52,12 +52,12 @@ def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
     if column is not None:
         return np.stack(frame.iloc[:, column].to_numpy())
     keep = [i for i, name in enumerate(names) if name not in PASSED_OVER]
-    odd = [str(frame.columns[i]) for i in keep if frame.dtypes.iloc[i].kind not in "iuf"]
-    if odd:
-        more = f" and {len(odd) - 5} more" if len(odd) > 5 else ""
+    textual = [str(frame.columns[i]) for i in keep if frame.dtypes.iloc[i].kind not in "iuf"]
+    if textual:
+        more = f" and {len(textual) - 5} more" if len(textual) > 5 else ""
         raise DataError(
-            f"its columns {', '.join(map(repr, odd[:5]))}{more} hold no numbers. Convert them, or "
-            "leave them out."
+            f"its columns {', '.join(map(repr, textual[:5]))}{more} hold no numbers. Convert them, "
+            "or leave them out."
         )
     kinds = [frame.dtypes.iloc[i] for i in keep]
     table = frame.iloc[:, keep].to_numpy(dtype=np.float64, na_value=np.nan)

@@ -62,7 +62,7 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
         DataError: missing, unreadable, or without labels, or some of them are empty; names the
             file.
     """
-    return _read(
+    return _read_by_suffix(
         path,
         {
             ".npy": lambda file: _array_labels(_npy(file)),
@@ -97,7 +97,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
         DataError: missing, unreadable, empty, not a table of numbers, or some of them are NaN or
             infinite; names the file.
     """
-    array = _read(
+    array = _read_by_suffix(
         path,
         {
             ".npy": _npy,
@@ -143,7 +143,7 @@ def read_texts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         ".txt": lambda file: {"name": lines(file)},
         ".parquet": parquet_texts,
     }
-    return _read(path, readers, "names")
+    return _read_by_suffix(path, readers, "names")
 
 
 def read_names(path: str | os.PathLike[str]) -> list[str] | None:
@@ -194,7 +194,7 @@ def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]
     return write_table(path, {INDEX: range(n), **cells})
 
 
-def _read(path: str | os.PathLike[str], readers: Mapping[str, Reader], what: str) -> Any:
+def _read_by_suffix(path: str | os.PathLike[str], readers: Mapping[str, Reader], what: str) -> Any:
     if not os.fspath(path):
         raise DataError(f"the name of the file of {what} is empty; name a file.")
     path = Path(path)

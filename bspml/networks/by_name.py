@@ -70,15 +70,15 @@ def build_network(
     embedding_size = check_whole(embedding_size, "embedding_size")
     with seeded(check_whole(seed, "seed", low=0)):
         if name in ("small-conv", "mlp"):
-            _refuse(name, pooling=pooling)
+            _refuse_options(name, pooling=pooling)
             net = _built_here(name, embedding_size, in_channels, options)
             if name == "mlp":
-                _refuse(name, weights=weights, freeze_batchnorm=freeze_batchnorm or None)
+                _refuse_options(name, weights=weights, freeze_batchnorm=freeze_batchnorm or None)
             elif weights is not None:
                 load_weights(net, weights)
         else:
-            _refuse(name, **options)
-            backbone = _find(name, weights)
+            _refuse_options(name, **options)
+            backbone = _find_backbone(name, weights)
             if backbone is None:
                 raise InputError(f"`name` must be small-conv, mlp, {_BACKBONES}; got {name!r}.")
             if pooling is not None:
@@ -111,9 +111,9 @@ def feature_network(backbone: str, weights: WeightsFile = None) -> nn.Module:
             "judge nothing, and bspml downloads nothing."
         )
     with seeded(0):  # the classifier's random weights are not used, but would move the global
-        found = _find(backbone, weights)
-    assert found is not None
-    return found.without_head()
+        net = _find_backbone(backbone, weights)
+    assert net is not None
+    return net.without_head()
 
 
 def _built_here(
@@ -127,10 +127,10 @@ def _built_here(
         raise InputError(f"`options` of network {name!r}: {err}.") from err
 
 
-def _find(name: str, weights: WeightsFile) -> Backbone | None:
+def _find_backbone(name: str, weights: WeightsFile) -> Backbone | None:
     """The backbone of that name with its weights, or None if it is no backbone's name."""
     if name == efficientnet_lite.NAME:
-        _refuse(name, weights=weights)
+        _refuse_options(name, weights=weights)
         return efficientnet_lite.load_efficientnet_lite()
     family, model = _family(name) or ("", "")
     if family == "torchvision":
@@ -144,10 +144,10 @@ def _family(name: str) -> tuple[str, str] | None:
     return (family, model) if family in ("torchvision", "timm") and model else None
 
 
-def _refuse(name: str, **options: Any) -> None:
-    given = [key for key, value in options.items() if value is not None]
-    if given:
-        raise InputError(f"network {name!r} does not take `{given[0]}`. Leave it out.")
+def _refuse_options(name: str, **options: Any) -> None:
+    option_names = [key for key, value in options.items() if value is not None]
+    if option_names:
+        raise InputError(f"network {name!r} does not take `{option_names[0]}`. Leave it out.")
 
 
 @contextmanager

@@ -60,8 +60,8 @@ def embed(
     batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
     parts = []
     with _evaluating(model), torch.no_grad():
-        shown = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=progress is not True)
-        for inputs in shown:
+        bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=progress is not True)
+        for inputs in bar:
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             out = model(inputs.to(device, non_blocking=True))
@@ -83,15 +83,15 @@ def _batches(data: Any, batch_size: int, num_workers: int, pinned: bool) -> Any:
     if isinstance(data, Tensor):
         return data.split(batch_size) if len(data) else ()
     # A generator of its own: a loader draws a seed when it starts, even if nothing is shuffled.
-    own = torch.Generator()
+    rng = torch.Generator()
     # Without workers `embed` pins: items may lie on the device already, which a loader cannot pin.
     pinned = pinned and num_workers > 0
-    loader = DataLoader(data, batch_size, num_workers=num_workers, generator=own, pin_memory=pinned)
+    loader = DataLoader(data, batch_size, num_workers=num_workers, generator=rng, pin_memory=pinned)
     return _Inputs(loader)
 
 
 class _Inputs:
-    """A loader's batches without what follows the input."""
+    """Yield the inputs of a loader's batches, without labels and what else follows them."""
 
     def __init__(self, loader: DataLoader) -> None:
         self._loader = loader

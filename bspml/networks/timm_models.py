@@ -34,8 +34,8 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
     )
     # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
     if not timm.is_model(model):
-        close = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
-        raise InputError(f"`name`: timm has no model {model!r}; it has {', '.join(close)}, ...")
+        hints = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
+        raise InputError(f"`name`: timm has no model {model!r}; it has {', '.join(hints)}, ...")
     try:
         net = timm.create_model(model, pretrained=False)
     except (RuntimeError, ValueError) as err:
@@ -56,8 +56,8 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
 
 def _classifiers(net: Any) -> list[str]:
     """Names of what turns features into classes: one module, or several (distilled models)."""
-    found = net.get_classifier()
-    modules = found if isinstance(found, tuple | list) else (found,)
+    layers = net.get_classifier()
+    modules = layers if isinstance(layers, tuple | list) else (layers,)
     return [name for name, m in net.named_modules() if any(m is c for c in modules)]
 
 

@@ -26,10 +26,10 @@ def load_torchvision(model: str, weights: str | os.PathLike[str] | None) -> Back
     """
     from torchvision import models
 
-    known = models.list_models(module=models)
-    if model not in known:
+    names = models.list_models(module=models)
+    if model not in names:
         raise InputError(
-            f"`name`: torchvision has no classifier {model!r}; it has {', '.join(known)}."
+            f"`name`: torchvision has no classifier {model!r}; it has {', '.join(names)}."
         )
     net = models.get_model(model, weights=None)
     linear = {n: m for n, m in net.named_modules() if isinstance(m, nn.Linear)}

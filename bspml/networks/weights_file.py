@@ -34,11 +34,11 @@ def load_weights(
         MissingDependencyError: a .safetensors file without the package that reads it.
     """
     path = Path(file)
-    state = _unwrapped(_read(path), net)
+    state = _unwrapped(_read_tensors(path), net)
     if isinstance(state, Mapping):
-        unused = tuple(f"{name}." for name in replaced)
-        state = {k: v for k, v in state.items() if not str(k).startswith(unused)}
-        state |= {k: v for k, v in net.state_dict().items() if k.startswith(unused)}
+        prefixes = tuple(f"{name}." for name in replaced)
+        state = {k: v for k, v in state.items() if not str(k).startswith(prefixes)}
+        state |= {k: v for k, v in net.state_dict().items() if k.startswith(prefixes)}
     try:
         net.load_state_dict(state)
     except (RuntimeError, TypeError, AttributeError) as err:
@@ -46,7 +46,7 @@ def load_weights(
         raise DataError(f"`weights`: {path} does not fit {type(net).__name__}: {reason}") from err
 
 
-def _read(path: Path) -> Any:
+def _read_tensors(path: Path) -> Any:
     with open_regular(path, "a file of weights", where=f"`weights`: {path}"):
         try:
             if path.suffix == ".safetensors":

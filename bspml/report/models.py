@@ -255,8 +255,8 @@ def check_record(kind: type[Model], values: object, path: str | os.PathLike[str]
     except ValidationError as err:
         fault = err.errors(include_url=False)[0]
         place = "".join(f"[{p}]" if isinstance(p, int) else f".{p}" for p in fault["loc"])[1:]
-        wanted = _EXPECTED.get(fault["type"], fault["msg"].removeprefix("Input should be "))
-        sentence = f"must be {wanted}; got {reprlib.repr(fault['input'])}"
+        expected = _EXPECTED.get(fault["type"], fault["msg"].removeprefix("Input should be "))
+        sentence = f"must be {expected}; got {reprlib.repr(fault['input'])}"
         if fault["type"] == "missing":
             sentence = "is missing"
         elif fault["type"] == "value_error":

@@ -50,12 +50,12 @@ def render_page(data: PageData) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    script = _read("csv.js") + _read("page.js")
+    script = _read_asset("csv.js") + _read_asset("page.js")
     text = environment.get_template("page.html.j2").render(
         data=data,
         many_classes=sum(bool(c.share_flagged) for c in data.classes) > BARS,
         # The template takes what follows as it is: it is our own text, or escaped where it is made.
-        style=_read("page.css"),
+        style=_read_asset("page.css"),
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         payload=_as_script(_payload(data)),
@@ -97,7 +97,7 @@ def is_page(path: str | os.PathLike[str]) -> bool:
     return False
 
 
-def _read(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (_HERE / name).read_text(encoding="utf-8")
 
 
@@ -114,12 +114,12 @@ def _payload(data: PageData) -> dict[str, Any]:
     samples: dict[tuple[int, int, int, str | None], int] = {}
 
     def label(text: str | None) -> int:
-        return _number(text, labels) if text else -1
+        return _place_of(text, labels) if text else -1
 
     def sample(shown: Neighbour) -> int:
         image = image_url(shown.image)
-        place = -1 if image is None else _number(image, images)
-        return _number((shown.index, _number(shown.label, labels), place, shown.text), samples)
+        place = -1 if image is None else _place_of(image, images)
+        return _place_of((shown.index, _place_of(shown.label, labels), place, shown.text), samples)
 
     suspects = [
         {
@@ -134,7 +134,7 @@ def _payload(data: PageData) -> dict[str, Any]:
     ]
     classes = [
         {
-            "label": _number(c.label, labels),
+            "label": _place_of(c.label, labels),
             "support": c.support,
             "weight": c.mean_weight,
             "flagged": c.share_flagged,
@@ -160,6 +160,6 @@ def _payload(data: PageData) -> dict[str, Any]:
     }
 
 
-def _number(value: Any, values: dict[Any, int]) -> int:
+def _place_of(value: Any, values: dict[Any, int]) -> int:
     """The place of a value among distinct ones, in the order they come."""
     return values.setdefault(value, len(values))

@@ -103,36 +103,36 @@ def run_page(folder: RunFolder) -> PageData:
     records = RecordLog(folder.records).read()
     summary = _summary(folder.summary) if folder.finished else {}
     table = read_weights(folder.weights) if folder.weights.is_file() else None
-    kept = _read_suspects(folder.path / _FILE, table)
+    page_suspects = _read_suspects(folder.path / _FILE, table)
     return PageData(
         title=f"Run {folder.path.resolve().name}",
         sentence=_sentence(records),
-        facts=tuple(_facts(records, summary, table)),
-        histogram=kept.histogram,
+        facts=tuple(_run_facts(records, summary, table)),
+        histogram=page_suspects.histogram,
         curves=tuple(records),
-        classes=() if table is None else _classes(table),
-        suspects=kept.suspects,
+        classes=() if table is None else _class_rows(table),
+        suspects=page_suspects.suspects,
         integer_labels=table is not None and table.labels.dtype.kind in "iu",
     )
 
 
 def _summary(path: Path) -> dict[str, Any]:
-    found = read_json(path)
-    rate = found.get("true_noise_rate") if isinstance(found, dict) else ""
-    if not (isinstance(found, dict) and isinstance(rate, int | float | None) and "name" in found):
-        raise RunError(f"{path}: is not a run's summary. Was the file edited?")
-    return found
+    values = read_json(path)
+    rate = values.get("true_noise_rate") if isinstance(values, dict) else ""
+    if not (isinstance(values, dict) and isinstance(rate, int | float | None) and "name" in values):
+        raise RunError(f"{path}: is not a run's values. Was the file edited?")
+    return values
 
 
 def _read_suspects(path: Path, table: WeightsTable | None) -> RunSuspects:
-    """The file of suspects, or without it what the table of weights alone says."""
+    """Read the file of suspects; without it, make cards from the table of weights alone."""
     if path.is_file():
         values = read_json(path)
         if not isinstance(values, dict) or not RunSuspects.model_fields.keys() <= values.keys():
             raise RunError(f"{path}: is not a run's file of suspects; delete it to do without.")
-        kept = check_record(RunSuspects, values, path)
-        cards = tuple(_with_pictures(card, kept.pictures) for card in kept.suspects)
-        return kept.model_copy(update={"suspects": cards})
+        record = check_record(RunSuspects, values, path)
+        cards = tuple(_with_pictures(card, record.pictures) for card in record.suspects)
+        return record.model_copy(update={"suspects": cards})
     cards = ()
     if table is not None:
         samples = Samples(table.labels, table.weights, table.names)
@@ -160,7 +160,7 @@ def _sentence(records: Sequence[EpochRecord]) -> str:
     return noise_sentence(estimated.noise_rate, interval)
 
 
-def _facts(
+def _run_facts(
     records: Sequence[EpochRecord], summary: dict[str, Any], table: WeightsTable | None
 ) -> list[tuple[str, str]]:
     facts = [("Experiment", str(summary["name"]))] if summary else [("State", "not finished")]
@@ -179,50 +179,50 @@ def _facts(
             facts.append(("Decided by a person", f"{int(decided.sum()):,}"))
         if low:
             estimated = any(record.noise_rate is not None for record in records)
-            many = ", about as many as are estimated to be wrong" if estimated else ""
-            meaning = f"a weight below {SUSPECT_BELOW:g}: the labels that fit worst{many}"
+            remark = ", about as many as are estimated to be wrong" if estimated else ""
+            meaning = f"a weight below {SUSPECT_BELOW:g}: the labels that fit worst{remark}"
             facts.append(("What suspicious means", f"{meaning}. Some of them are right."))
     if summary.get("true_noise_rate") is not None:
         facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
     for method in dict.fromkeys(record.method for record in records):
-        own = [record for record in records if record.method == method]
-        recalls = [r.recall_at_k[1] for r in own if r.recall_at_k.get(1) is not None]
+        method_records = [record for record in records if record.method == method]
+        recalls = [r.recall_at_k[1] for r in method_records if r.recall_at_k.get(1) is not None]
         if recalls and recalls[-1] is not None:
             facts.append((f"Recall@1, {method}", f"{100 * recalls[-1]:.1f} %"))
-        facts += _chosen(summary, method)
+        facts += _chosen_epochs(summary, method)
     last = next((r for r in reversed(records) if r.phase is not None), None)
     if last is None:
         return facts
-    measured = {
+    figures = {
         "MAW": last.maw,
         "SDAW": last.sdaw,
         "AUROC of the detection": last.detection_auroc,
         "AUROC of the outliers": last.outlier_auroc,
     }
-    facts += [(name, f"{value:.3f}") for name, value in measured.items() if value is not None]
+    facts += [(name, f"{value:.3f}") for name, value in figures.items() if value is not None]
     if last.false_alarm_rate is not None:
         alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspicious"
         facts.append(("False alarms", alarms))
     return facts
 
 
-def _chosen(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:
-    """The epochs that something else than being the last chose, each with its reason."""
+def _chosen_epochs(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:
+    """Return the chosen epochs other than the last, each with what it was chosen by."""
     try:
-        found = [one for kind, one in summary["epochs"][method].items() if kind != "last"]
+        epochs = [row for kind, row in summary["epochs"][method].items() if kind != "last"]
         return [
-            (f"{method}, {one['chosen_by']}", f"{100 * one['value']:.1f} % ({one['epoch']:g})")
-            for one in found
+            (f"{method}, {row['chosen_by']}", f"{100 * row['value']:.1f} % ({row['epoch']:g})")
+            for row in epochs
         ]
     except (KeyError, TypeError, ValueError, AttributeError):
         return []  # of an older version, or edited; the curves are there
 
 
-def _classes(table: WeightsTable) -> tuple[ClassRow, ...]:
+def _class_rows(table: WeightsTable) -> tuple[ClassRow, ...]:
     classes, codes, counts = np.unique(table.labels, return_inverse=True, return_counts=True)
     means = np.bincount(codes, table.weights) / counts
-    flagged = np.bincount(codes, table.weights < SUSPECT_BELOW) / counts
-    columns = zip(classes, counts.tolist(), means.tolist(), flagged.tolist(), strict=True)
+    shares = np.bincount(codes, table.weights < SUSPECT_BELOW) / counts
+    columns = zip(classes, counts.tolist(), means.tolist(), shares.tolist(), strict=True)
     return tuple(
         ClassRow(
             label=str(label),

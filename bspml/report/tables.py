@@ -25,27 +25,27 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
         (80.0, 0.8, None)
     """
     results: Results = {}
-    judged = any(record.detection_auroc is not None for record in records)
-    known = any(record.false_alarm_rate is not None for record in records)
-    outside = any(record.outlier_auroc is not None for record in records)
+    has_auroc = any(record.detection_auroc is not None for record in records)
+    has_alarms = any(record.false_alarm_rate is not None for record in records)
+    has_outliers = any(record.outlier_auroc is not None for record in records)
     for method in dict.fromkeys(record.method for record in records):
-        own = [record for record in records if record.method == method]
-        evaluated = next((r for r in reversed(own) if r.recall_at_k), own[-1])
+        method_records = [record for record in records if record.method == method]
+        evaluated = next((r for r in reversed(method_records) if r.recall_at_k), method_records[-1])
         row: dict[str, float | None] = {
             f"Recall@{k} %": None if recall is None else 100 * recall
             for k, recall in evaluated.recall_at_k.items()
         }
         row |= {"NMI": evaluated.nmi, "AMI": evaluated.ami, "MAP@R": evaluated.map_at_r}
-        last = own[-1]
+        last = method_records[-1]
         row |= {"MAW": last.maw, "SDAW": last.sdaw}
-        if judged or known:
+        if has_auroc or has_alarms:
             row["AUROC"] = last.detection_auroc
-        if known:
+        if has_alarms:
             row["false alarms"] = last.false_alarm_rate
-        if outside:
+        if has_outliers:
             row["outlier AUROC"] = last.outlier_auroc
         row["noise rate"] = last.noise_rate
-        timed = [record.seconds for record in own if record.seconds is not None]
+        timed = [record.seconds for record in method_records if record.seconds is not None]
         row["seconds"] = sum(timed) if timed else None
         results[method] = row
     return results

@@ -11,9 +11,9 @@ from bspml.auditing.classes import (
     _distance,
     _Draws,
     _exchange_p,
-    _keys,
     _most_frequent,
     _mutual,
+    _row_keys,
     _two_means,
     examine_classes,
 )
@@ -186,7 +186,7 @@ def test_the_scale_of_float32_rows_changes_hardly_anything(rng):
 
 def test_many_copies_of_few_rows_are_drawn_from_evenly():
     x = np.repeat(np.eye(3), 200, 0)
-    keys = _keys(torch.from_numpy(x).float(), 0)
+    keys = _row_keys(torch.from_numpy(x).float(), 0)
     assert len(np.unique(keys)) == 600
     drawn = np.bincount(np.argsort(keys)[:128] // 200, minlength=3)
     assert drawn.min() > 35
@@ -195,12 +195,12 @@ def test_many_copies_of_few_rows_are_drawn_from_evenly():
 
 def test_keys_are_uniform_and_know_nothing_of_place(rng):
     rows = grid_unit_rows(torch.from_numpy(rng.standard_normal((4000, 8))))
-    keys = _keys(rows, 0)
+    keys = _row_keys(rows, 0)
     assert np.histogram(keys, 10, (0, 1))[0] == pytest.approx(400, abs=90)
     assert np.abs(np.corrcoef(keys, rows.numpy().T)[0, 1:]).max() < 0.06
     order = rng.permutation(4000)
-    assert (_keys(rows[order], 0) == keys[order]).all()
-    assert not (_keys(rows, 1) == keys).any()
+    assert (_row_keys(rows[order], 0) == keys[order]).all()
+    assert not (_row_keys(rows, 1) == keys).any()
 
 
 def test_both_of_a_pair_are_compared_alike(rng):

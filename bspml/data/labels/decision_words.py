@@ -19,12 +19,12 @@ def counts_of_decisions(decided: CorrectedLabels) -> str:
     right, unsure = (int((decided.decisions == word).sum()) for word in ("right", "unsure"))
     wrong = decided.decisions == "wrong"
     renamed = int((wrong & (decided.weights > 0)).sum())
-    said = [
+    counts = [
         f"{counted(right, 'label')} kept as right",
         f"{renamed} relabelled",
         f"{int(wrong.sum()) - renamed} dropped",
     ]
-    return ", ".join(said + [f"{unsure} unsure"] * (unsure > 0))
+    return ", ".join(counts + [f"{unsure} unsure"] * (unsure > 0))
 
 
 def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[str, ...]:
@@ -46,33 +46,33 @@ def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[st
         1 sample gets a class that no given label has: 'sparow' (did you mean 'sparrow'?). If it
         is a new class, leave it; else correct `new_label` in the decisions and apply them again.
     """
-    known = np.unique(given.astype(str))
+    old_classes = np.unique(given.astype(str))
     labels = decided.labels.astype(str)
     moved = (decided.decisions == "wrong") & (decided.weights > 0)
-    new = Counter(labels[moved & ~np.isin(labels, known)].tolist())
-    if not new:
+    counts = Counter(labels[moved & ~np.isin(labels, old_classes)].tolist())
+    if not counts:
         return ()
-    names = known.tolist()
-    shown = ", ".join(_named(name, count, names) for name, count in new.most_common(_SHOWN))
-    more = f", ... ({len(new):,} such classes)" if len(new) > _SHOWN else ""
-    one = len(new) == 1
+    names = old_classes.tolist()
+    examples = ", ".join(_describe(*item, names) for item in counts.most_common(_SHOWN))
+    ending = f", ... ({len(counts):,} such classes)" if len(counts) > _SHOWN else ""
+    is_one = len(counts) == 1
     return (
-        f"{counted(sum(new.values()), 'sample gets', 'samples get')} "
-        f"{'a class' if one else 'classes'} that no given label has: {shown}{more}. If "
-        f"{'it is a new class, leave it' if one else 'these are new classes, leave them'}; else "
+        f"{counted(sum(counts.values()), 'sample gets', 'samples get')} "
+        f"{'a class' if is_one else 'classes'} that no given label has: {examples}{ending}. If "
+        f"{'it is a new class, leave it' if is_one else 'these are new classes, leave them'}; else "
         "correct `new_label` in the decisions and apply them again.",
     )
 
 
-def _named(name: str, count: int, known: list[str]) -> str:
-    """'sparow' (2 samples; did you mean 'sparrow'?)."""
-    said = [counted(count, "sample")] * (count > 1)
+def _describe(name: str, count: int, classes: list[str]) -> str:
+    """Describe a new class: 'sparow' (2 samples; did you mean 'sparrow'?)."""
+    remarks = [counted(count, "sample")] * (count > 1)
     # Numbers that look alike are no misspellings.
     if not name.strip().isdecimal():
-        near = did_you_mean(name.strip(), known, lambda near: repr(_short(near)), lead="")
-        said += [near] * bool(near)
-    shown = repr(_short(name))
-    return f"{shown} ({'; '.join(said)})" if said else shown
+        hint = did_you_mean(name.strip(), classes, lambda text: repr(_short(text)), lead="")
+        remarks += [hint] * bool(hint)
+    quoted = repr(_short(name))
+    return f"{quoted} ({'; '.join(remarks)})" if remarks else quoted
 
 
 def _short(name: str) -> str:

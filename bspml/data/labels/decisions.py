@@ -98,28 +98,28 @@ def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
     """
     decisions: dict[int, Decision] = {}
     for row in read_table(path, _NEEDED, ("label", "new_label", "name"), _KIND):
-        made = _parse(row)
-        where = made.where
-        before = decisions.setdefault(made.index, made)
-        if (before.verdict, before.new_label) != (made.verdict, made.new_label):
+        decision = _parse_row(row)
+        where = decision.where
+        previous = decisions.setdefault(decision.index, decision)
+        if (previous.verdict, previous.new_label) != (decision.verdict, decision.new_label):
             raise DataError(
-                f"{where}: sample {made.index} is {_said(made)}, but {before.where} says "
-                f"{_said(before)}. Keep one of the two lines."
+                f"{where}: sample {decision.index} is {_verdict_words(decision)}, but "
+                f"{previous.where} says {_verdict_words(previous)}. Keep one of the two lines."
             )
-        for said, earlier, verb, remedy in (
-            (made.label, before.label, "has the label", "Keep one of the two lines."),
-            (made.name, before.name, "is", "Are these decisions about different data?"),
+        for text, previous_text, verb, remedy in (
+            (decision.label, previous.label, "has the label", "Keep one of the two lines."),
+            (decision.name, previous.name, "is", "Are these decisions about different data?"),
         ):
-            if said and earlier and said != earlier:
+            if text and previous_text and text != previous_text:
                 raise DataError(
-                    f"{where}: sample {made.index} {verb} {said!r}, but {before.where} says "
-                    f"{earlier!r}. {remedy}"
+                    f"{where}: sample {decision.index} {verb} {text!r}, but {previous.where} says "
+                    f"{previous_text!r}. {remedy}"
                 )
-        decisions[made.index] = before if before.label else made
+        decisions[decision.index] = previous if previous.label else decision
     return [decisions[index] for index in sorted(decisions)]
 
 
-def _parse(line: TableRow) -> Decision:
+def _parse_row(line: TableRow) -> Decision:
     row, where = line
     index, verdict = row["index"].strip(), row["decision"].strip().lower()
     number = whole_number(index)
@@ -142,7 +142,7 @@ def _parse(line: TableRow) -> Decision:
     return Decision(number, verdict, new_label if verdict == "wrong" else "", label, where, name)
 
 
-def _said(decision: Decision) -> str:
+def _verdict_words(decision: Decision) -> str:
     return decision.verdict + (f" ({decision.new_label!r})" if decision.new_label else "")
 
 
@@ -166,46 +166,46 @@ def apply_decisions(
             sample has, or a new label that is the old one, of another kind, or a number that
             does not fit beside the others; names file and line.
     """
-    given = plain_labels(np.asarray(labels))
-    n = len(given)
-    kept = np.ones(n) if weights is None else np.asarray(weights, np.float64).copy()
-    if kept.shape != (n,):
-        raise InputError(f"`weights` must be one per label, ({n},); got {kept.shape}.")
+    old_labels = plain_labels(np.asarray(labels))
+    n = len(old_labels)
+    weights = np.ones(n) if weights is None else np.asarray(weights, np.float64).copy()
+    if weights.shape != (n,):
+        raise InputError(f"`weights` must be one per label, ({n},); got {weights.shape}.")
     verdicts = np.full(n, "", dtype="<U6")
-    as_text = given.dtype.kind not in "iu"
-    known = {str(label) for label in np.unique(given)}
+    as_text = old_labels.dtype.kind not in "iu"
+    classes = {str(label) for label in np.unique(old_labels)}
     # Python's own values: an array of fixed width would cut a longer label or number off.
-    corrected = given.astype(str).tolist() if as_text else given.tolist()
-    for made in decisions:
-        _check_sample(made, corrected, known)
-        new_label = _resolved(made, known, as_text)
-        if new_label == corrected[made.index]:
+    values = old_labels.astype(str).tolist() if as_text else old_labels.tolist()
+    for decision in decisions:
+        _check_sample(decision, values, classes)
+        new_label = _resolved(decision, classes, as_text)
+        if new_label == values[decision.index]:
             raise DataError(
-                f"{made.where}: sample {made.index} is wrong, but its new label "
+                f"{decision.where}: sample {decision.index} is wrong, but its new label "
                 f"{str(new_label)!r} is the old one. Say right, or give another label."
             )
-        verdicts[made.index] = made.verdict
-        if made.verdict == "right":
-            kept[made.index] = 1.0
-        elif made.verdict == "wrong":
-            kept[made.index] = 0.0 if new_label is None else 1.0
+        verdicts[decision.index] = decision.verdict
+        if decision.verdict == "right":
+            weights[decision.index] = 1.0
+        elif decision.verdict == "wrong":
+            weights[decision.index] = 0.0 if new_label is None else 1.0
         if new_label is not None:
-            corrected[made.index] = new_label
+            values[decision.index] = new_label
     kept_names = tuple(map(str, names)) if names is not None and any(names) else None
-    return CorrectedLabels(_as_array(corrected, decisions, as_text), kept, verdicts, kept_names)
+    return CorrectedLabels(_label_array(values, decisions, as_text), weights, verdicts, kept_names)
 
 
-def _check_sample(made: Decision, labels: Sequence[Any], known: set[str]) -> None:
-    if not 0 <= made.index < len(labels):
+def _check_sample(decision: Decision, labels: Sequence[Any], classes: set[str]) -> None:
+    if not 0 <= decision.index < len(labels):
         raise DataError(
-            f"{made.where}: there is no sample {made.index}; the data has {len(labels)}, 0 to "
-            f"{len(labels) - 1}."
+            f"{decision.where}: there is no sample {decision.index}; the data has {len(labels)}, 0 "
+            f"to {len(labels) - 1}."
         )
-    given, said = str(labels[made.index]), made.label
-    if not says_label(said, given, known):
+    label, about = str(labels[decision.index]), decision.label
+    if not says_label(about, label, classes):
         raise DataError(
-            f"{made.where}: sample {made.index} has the label {given!r} here, the decision was "
-            f"about {said!r}. Are these decisions about other data?"
+            f"{decision.where}: sample {decision.index} has the label {label!r} here, the decision "
+            f"was about {about!r}. Are these decisions about other data?"
         )
 
 
@@ -224,32 +224,33 @@ def says_label(said: str, given: str, known: Container[str]) -> bool:
     return said not in known and given.strip() in (said.strip(), f"'{said.strip()}")
 
 
-def _resolved(made: Decision, known: set[str], as_text: bool) -> Any:
+def _resolved(decision: Decision, classes: set[str], as_text: bool) -> Any:
     """The new label as the data writes it, None for none."""
-    if not made.new_label:
+    text = decision.new_label
+    if not text:
         return None
-    bare = made.new_label.strip()
+    bare = text.strip()
     if as_text:
-        return bare if bare in known and made.new_label not in known else made.new_label
+        return bare if bare in classes and text not in classes else text
     number = whole_number(bare)
     if number is None:
         raise DataError(
-            f"{made.where}: the labels are whole numbers; got the new label {made.new_label!r}."
+            f"{decision.where}: the labels are whole numbers; got the new label {text!r}."
         )
     return number
 
 
-def _as_array(corrected: list[Any], decisions: list[Decision], as_text: bool) -> np.ndarray:
+def _label_array(labels: list[Any], decisions: list[Decision], as_text: bool) -> np.ndarray:
     if as_text:
-        return np.array(corrected, dtype=str)
-    whole = fitting_integers(corrected)
-    if whole is None:
-        far = max((made for made in decisions if made.new_label), key=lambda m: len(m.new_label))
+        return np.array(labels, dtype=str)
+    integers = fitting_integers(labels)
+    if integers is None:
+        longest = max((d for d in decisions if d.new_label), key=lambda d: len(d.new_label))
         raise DataError(
-            f"{far.where}: the new label {far.new_label[:40]} and the other labels do not fit into "
-            "64 bits together. Choose a smaller number."
+            f"{longest.where}: the new label {longest.new_label[:40]} and the other labels do not "
+            "fit into 64 bits together. Choose a smaller number."
         )
-    return whole
+    return integers
 
 
 # --- the corrected file ---------------------------------------------------------------------------

@@ -38,6 +38,7 @@ _LEAST_FIT = 0.4  # the same of clusters, which agree by fitting: some with any 
 _LARGEST = 256 * 2**20  # bytes that a list may unpack to
 _DIGITS = 12  # of the largest number that is believed to be one of a class
 _NOMINAL = re.compile(r"_(0?\.\d+)")
+_Numbers = dict[str, int]  # the number that a list gives to each image, by `folder/file`
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +84,16 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
         (0.2, 0.202)
     """
     path = Path(path)
-    listed = _read(path)
+    numbers = _read_numbers(path)
     if split.paths is None:
         raise InputError("`split` must have paths: a noise list names its images by file.")
-    keys, notes = _keys(split, listed, path)
-    rows = np.array([listed[key] for key in keys], dtype=np.int64)
+    keys, notes = _list_keys(split, numbers, path)
+    rows = np.array([numbers[key] for key in keys], dtype=np.int64)
     numbering, names = _numbering(rows, split.labels, path)
     labels = np.array([names.get(row, f"{row}") for row in rows.tolist()], dtype=str)
     is_noisy = labels != split.labels
     nominal = nominal_rate(path)
-    notes += _oddities(rows, names, numbering, listed, keys)
+    notes += _oddities(rows, names, numbering, numbers, keys)
     rate = float(is_noisy.mean())
     if nominal is not None:
         notes.append(f"Its name says {nominal:.0%} noise; it contains {rate:.2%}.")
@@ -102,8 +103,8 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
 # --- rows -----------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> dict[str, int]:
-    """{folder/file: number} of a list, in its order."""
+def _read_numbers(path: Path) -> _Numbers:
+    """Return {folder/file: number} of a list, in its order."""
     missing = "no such list of noisy labels (.csv or .csv.gz)."
     with open_regular(
         path, "a list", where=f"{path!s:.200}", missing=missing, faults=FAULTS
@@ -113,54 +114,54 @@ def _read(path: Path) -> dict[str, int]:
         if len(content) > _LARGEST:
             raise DataError(f"{path}: unpacks to more than {_LARGEST >> 20} MiB; it is no list.")
         rows = list(read_rows(io.BytesIO(content)))
-    listed: dict[str, int] = {}
+    numbers: _Numbers = {}
     for cells, line in rows:
         if not cells or (line == 1 and not cells[-1].strip().isdecimal()):
             continue  # blank, or a header
         if len(cells) < 2 or not cells[-1].strip().isdecimal():
-            got = ",".join(cells)
-            raise DataError(f"{path}, line {line}: expected path,label; got {got!r:.120}.")
+            text = ",".join(cells)
+            raise DataError(f"{path}, line {line}: expected path,label; got {text!r:.120}.")
         if len(cells[-1].strip()) > _DIGITS:
             raise DataError(f"{path}, line {line}: {cells[-1].strip()[:20]}... is no class number.")
         key = _last_two(",".join(cells[:-1]))  # a file name may hold a comma
-        if key in listed:
+        if key in numbers:
             raise DataError(f"{path}, line {line}: {key} comes up twice.")
-        listed[key] = int(cells[-1])
-    if not listed:
+        numbers[key] = int(cells[-1])
+    if not numbers:
         raise DataError(f"{path}: holds no rows.")
-    return listed
+    return numbers
 
 
 def _last_two(path: str) -> str:
     return "/".join(path.strip().replace("\\", "/").split("/")[-2:])
 
 
-def _keys(split: RetrievalSplit, listed: dict[str, int], path: Path) -> tuple[list[str], list[str]]:
-    """For each image of the split the list's key, found in the way that finds most."""
+def _list_keys(split: RetrievalSplit, numbers: _Numbers, path: Path) -> tuple[list[str], list[str]]:
+    """Return the list's key of each image of the split, by the naming that fits most."""
     assert split.paths is not None
-    plain = [_last_two(name) for name in split.paths]
-    named = _names_of_cars(split, listed)
+    paths = [_last_two(name) for name in split.paths]
+    car_names = _names_of_cars(split, numbers)
     # Each way counts the rows it finds once: two images must not share one.
-    keys = max((plain, named), key=lambda found: len(listed.keys() & set(found)))
-    lost = [split.paths[i] for i, key in enumerate(keys) if key not in listed]
-    if lost:
+    keys = max((paths, car_names), key=lambda way: len(numbers.keys() & set(way)))
+    unlisted = [split.paths[i] for i, key in enumerate(keys) if key not in numbers]
+    if unlisted:
         raise DataError(
-            f"{path}: has no row for {len(lost):,} of the {len(split):,} images of the split, the "
-            f"first is {lost[0]}. Is it the list of another data set, or of its test split?"
+            f"{path}: has no row for {len(unlisted):,} of the {len(split):,} images of the split, "
+            f"the first is {unlisted[0]}. Is it the list of another data set, or of its test split?"
         )
     notes = []
-    if keys is named and keys != plain:
-        second = sum(key.endswith("_2.jpg") for key in keys)
-        if second:
+    if keys is car_names and keys != paths:
+        doubles = sum(key.endswith("_2.jpg") for key in keys)
+        if doubles:
             notes.append(
-                f"{second} images share class and number with another one and are called _2 in the "
-                "list: taken to be those of cars_test. Both of a pair are of one class, so only "
-                "the two noisy labels could be exchanged."
+                f"{doubles} images share class and number with another one and are called _2 in "
+                "the list: taken to be those of cars_test. Both of a pair are of one class, so "
+                "only the two noisy labels could be exchanged."
             )
     return keys, notes
 
 
-def _names_of_cars(split: RetrievalSplit, listed: dict[str, int]) -> list[str]:
+def _names_of_cars(split: RetrievalSplit, numbers: _Numbers) -> list[str]:
     """Keys `<class name>/<number>.jpg`, the second of two equal ones `<number>_2.jpg`."""
     assert split.paths is not None
     keys: list[str] = []
@@ -179,7 +180,7 @@ def _names_of_cars(split: RetrievalSplit, listed: dict[str, int]) -> list[str]:
 
 
 def _numbering(rows: np.ndarray, truth: np.ndarray, path: Path) -> tuple[str, dict[int, str]]:
-    """How the list numbers the classes: its name, and {number: class name}."""
+    """Find how the list numbers the classes: the way's name, and {number: class name}."""
     classes = np.unique(truth).tolist()
     ways = {
         "class numbers": _own_numbers(classes),
@@ -202,37 +203,37 @@ def _numbering(rows: np.ndarray, truth: np.ndarray, path: Path) -> tuple[str, di
 
 
 def _agreement(rows: np.ndarray, names: dict[int, str], truth: np.ndarray) -> float:
-    given = np.array([names.get(row, "") for row in rows.tolist()], dtype=str)
-    return float(np.mean(given == truth))
+    labels = np.array([names.get(row, "") for row in rows.tolist()], dtype=str)
+    return float(np.mean(labels == truth))
 
 
 def _own_numbers(classes: Sequence[str]) -> dict[int, str]:
     """The number in a class's name: 001.Black_footed_Albatross, bicycle/00001, 17."""
-    found: dict[int, str] = {}
+    class_names: dict[int, str] = {}
     for name in classes:
         digits = re.match(r"(\d+)(?:\D|$)", name) or re.search(r"(?:^|/)(\d+)$", name)
         if digits is not None:
-            found[int(digits[1])] = name
-    return found
+            class_names[int(digits[1])] = name
+    return class_names
 
 
 def _majorities(rows: np.ndarray, truth: np.ndarray) -> dict[int, str]:
-    """Each number as the class that most of its samples are of; of two such, the larger."""
+    """Read each number as the class of most of its samples; a class goes to one number only."""
     counts = Counter(zip(rows.tolist(), truth.tolist(), strict=True))
-    found: dict[int, str] = {}
-    taken: set[str] = set()
+    class_names: dict[int, str] = {}
+    used_names: set[str] = set()
     for (number, name), _ in counts.most_common():
-        if number not in found and name not in taken:
-            found[number] = name
-            taken.add(name)
-    return found
+        if number not in class_names and name not in used_names:
+            class_names[number] = name
+            used_names.add(name)
+    return class_names
 
 
 # --- notes ----------------------------------------------------------------------------------------
 
 
 def _oddities(
-    rows: np.ndarray, names: dict[int, str], numbering: str, listed: dict[str, int], keys: list[str]
+    rows: np.ndarray, names: dict[int, str], numbering: str, numbers: _Numbers, keys: list[str]
 ) -> list[str]:
     notes = []
     if numbering == "by name, from 1":
@@ -242,22 +243,22 @@ def _oddities(
             f"Its numbers are those of {len(np.unique(rows))} clusters, each read as the class "
             "that most of its samples are of."
         )
-    odd = Counter(row for row in rows.tolist() if row not in names)
-    if odd:
-        whole = len(keys) == len(listed)
-        why = "its noise was drawn past the last class" if whole else "the split is a part"
-        shown = ", ".join(str(row) for row in sorted(odd)[:5])
+    oddities = Counter(row for row in rows.tolist() if row not in names)
+    if oddities:
+        is_whole = len(keys) == len(numbers)
+        why = "its noise was drawn past the last class" if is_whole else "the split is a part"
+        examples = ", ".join(str(row) for row in sorted(oddities)[:5])
         notes.append(
-            f"{sum(odd.values())} labels ({shown}) are numbers of no class of this split ({why}). "
-            "They are wrong labels that keep their number."
+            f"{sum(oddities.values())} labels ({examples}) are numbers of no class of this split "
+            f"({why}). They are wrong labels that keep their number."
         )
-    if len(listed) > len(keys):
-        notes.append(f"{len(listed) - len(keys):,} of its rows are of images not in this split.")
+    if len(numbers) > len(keys):
+        notes.append(f"{len(numbers) - len(keys):,} of its rows are of images not in this split.")
     return notes
 
 
 def nominal_rate(path: str | os.PathLike[str]) -> float | None:
     """Read the rate in a name: 0.25 of CUB_0.25smallclusternoised_train.csv; None of a name without
     a rate."""
-    found = _NOMINAL.search(Path(path).name)
-    return float(found[1]) if found else None
+    match = _NOMINAL.search(Path(path).name)
+    return float(match[1]) if match else None

@@ -62,45 +62,45 @@ def own_labels(
     """
     origin = data.train.origin
     notes: list[str] = []
-    told = CorrectedLabels(
+    result = CorrectedLabels(
         origin.labels, np.ones(len(origin.labels)), np.full(len(origin.labels), "", dtype="<U6")
     )
     if labels_file is not None:
-        told, notes = _from_labels(labels_file, data.train)
-        notes += note_on_new_classes(origin.labels, told)
+        result, notes = _from_labels(labels_file, data.train)
+        notes += note_on_new_classes(origin.labels, result)
     if decisions_file is not None:
         # The labels that the decisions are about, where `labels_file` gave other ones.
-        about = Origin(told.labels, origin.names)
-        found, passed = located(read_decisions(decisions_file), about, data.train.rows)
-        notes += passed
-        told = apply_decisions(told.labels, found, told.weights)
-        notes += note_on_new_classes(about.labels, told)
-    moved, more = _apart(data, told)
-    rows = moved.train.rows
-    decided = CorrectedLabels(told.labels[rows], told.weights[rows], told.decisions[rows])
-    return OwnLabels(moved, decided if told.decisions.any() else None, (*notes, *more))
+        about = Origin(result.labels, origin.names)
+        decisions, passed_notes = located(read_decisions(decisions_file), about, data.train.rows)
+        notes += passed_notes
+        result = apply_decisions(result.labels, decisions, result.weights)
+        notes += note_on_new_classes(about.labels, result)
+    sides, side_notes = _apart(data, result)
+    rows = sides.train.rows
+    decided = CorrectedLabels(result.labels[rows], result.weights[rows], result.decisions[rows])
+    return OwnLabels(sides, decided if result.decisions.any() else None, (*notes, *side_notes))
 
 
 # --- files ----------------------------------------------------------------------------------------
 
 
 def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, list[str]]:
-    """The labels of a file, for every sample of the whole; those it does not name keep theirs."""
+    """Read the labels of a file for all samples; those that it does not name keep theirs."""
     if is_corrected(file):
-        given = read_corrected(file)
+        corrected = read_corrected(file)
     else:
         labels = read_labels(file)
         blank = np.full(len(labels), "", dtype="<U6")
         names = fitting_names(file, len(labels))
-        given = CorrectedLabels(labels, np.ones(len(labels)), blank, names)
-    origin, n, m = train.origin, len(given.labels), len(train.origin.labels)
-    rows = rows_by_name(given.names, origin)
+        corrected = CorrectedLabels(labels, np.ones(len(labels)), blank, names)
+    origin, n, m = train.origin, len(corrected.labels), len(train.origin.labels)
+    rows = rows_by_name(corrected.names, origin)
     notes = []
     if rows is not None:
         if (rows < 0).all():
             raise DataError(
-                f"{file}: names no sample of these data; its first is {given.names[0]!r}, theirs "  # type: ignore[index]
-                f"{origin.names[0]!r}. Are these labels of other data?"  # type: ignore[index]
+                f"{file}: names no sample of these data; its first is {corrected.names[0]!r}, "  # type: ignore[index]
+                f"theirs {origin.names[0]!r}. Are these labels of other data?"  # type: ignore[index]
             )
         if (rows < 0).any():
             strange = int((rows < 0).sum())
@@ -108,10 +108,10 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
             notes.append(f"{file}: {strange} of its {n} rows {name} no sample of these data")
         if len(np.unique(rows[rows >= 0])) < (rows >= 0).sum():
             raise DataError(f"{file}: names a sample twice. Keep one row of each.")
-        unnamed = m - int((rows >= 0).sum())
-        if unnamed:
+        num_unnamed = m - int((rows >= 0).sum())
+        if num_unnamed:
             words = "sample, which keeps its label", "samples, which keep their labels"
-            notes.append(f"{file}: does not name {counted(unnamed, *words)}")
+            notes.append(f"{file}: does not name {counted(num_unnamed, *words)}")
     elif n in (m, len(train)):
         rows = np.arange(m) if n == m else train.rows
     else:
@@ -123,9 +123,9 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
     labels = origin.labels.astype(object)  # no fixed width, which would cut longer names off
     weights, decisions = np.ones(m), np.full(m, "", dtype="<U6")
     known_rows = rows >= 0
-    labels[rows[known_rows]] = given.labels.astype(str)[known_rows]
-    weights[rows[known_rows]] = given.weights[known_rows]
-    decisions[rows[known_rows]] = given.decisions[known_rows]
+    labels[rows[known_rows]] = corrected.labels.astype(str)[known_rows]
+    weights[rows[known_rows]] = corrected.weights[known_rows]
+    decisions[rows[known_rows]] = corrected.decisions[known_rows]
     return CorrectedLabels(labels.astype(str), weights, decisions), notes
 
 
@@ -148,14 +148,14 @@ def located(
     Raises:
         DataError: they are about other data, or their rows can be read in two ways.
     """
-    trained = np.arange(len(origin.labels)) if rows is None else rows
+    train_rows = np.arange(len(origin.labels)) if rows is None else rows
     if not decisions:
         return [], []
-    names = [made.name for made in decisions]
-    found = rows_by_name(names, origin)
-    if found is None:
-        return _at(decisions, _rows_by_index(decisions, origin, trained)), []
-    if (found < 0).all():
+    names = [decision.name for decision in decisions]
+    places = rows_by_name(names, origin)
+    if places is None:
+        return _at_rows(decisions, _rows_by_index(decisions, origin, train_rows)), []
+    if (places < 0).all():
         assert origin.names is not None
         raise DataError(
             f"{decisions[0].where}: there is no sample {names[0]!r} in these data, nor any other "
@@ -163,19 +163,19 @@ def located(
             "about other data?"
         )
     notes = []
-    if (found < 0).any():
-        first = int(np.flatnonzero(found < 0)[0])
+    if (places < 0).any():
+        first = int(np.flatnonzero(places < 0)[0])
         notes.append(
             f"{decisions[first].where}: "
-            f"{counted(int((found < 0).sum()), 'decision is', 'decisions are')} about samples "
+            f"{counted(int((places < 0).sum()), 'decision is', 'decisions are')} about samples "
             f"that are not in these data, the first is {names[first]!r}"
         )
-    kept = [made for made, row in zip(decisions, found, strict=True) if row >= 0]
-    return _at(kept, found[found >= 0]), notes
+    placed = [d for d, row in zip(decisions, places, strict=True) if row >= 0]
+    return _at_rows(placed, places[places >= 0]), notes
 
 
-def _at(decisions: Sequence[Decision], rows: np.ndarray) -> list[Decision]:
-    return [replace(made, index=row) for made, row in zip(decisions, rows.tolist(), strict=True)]
+def _at_rows(decisions: Sequence[Decision], rows: np.ndarray) -> list[Decision]:
+    return [replace(d, index=row) for d, row in zip(decisions, rows.tolist(), strict=True)]
 
 
 def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | None:
@@ -188,47 +188,47 @@ def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | No
     Returns:
         The row in `origin` of each name, -1 for none; None where names do not tell samples apart.
     """
-    own = origin.names
-    if names is None or own is None or not all(names) or len(set(own)) < len(own):
+    own_names = origin.names
+    if names is None or own_names is None or not all(names) or len(set(own_names)) < len(own_names):
         return None
-    place = {name: row for row, name in enumerate(own)}
-    for spelled in _spellings(names):
-        rows = np.array([place.get(name, -1) for name in spelled], dtype=np.int64)
+    place = {name: row for row, name in enumerate(own_names)}
+    for spelling in _spellings(names):
+        rows = np.array([place.get(name, -1) for name in spelling], dtype=np.int64)
         if (rows >= 0).any():
             break
     return rows
 
 
 def _spellings(names: Sequence[str]) -> Iterator[list[str]]:
-    """As written; then as from above and from inside the folder of the training split."""
-    plain = [name.replace("\\", "/").removeprefix("./") for name in names]
-    yield plain
-    yield [f"train/{name}" for name in plain]
-    yield [name.removeprefix("train/") for name in plain]
+    """Yield the names as written, then with and without the training split's folder `train/`."""
+    paths = [name.replace("\\", "/").removeprefix("./") for name in names]
+    yield paths
+    yield [f"train/{name}" for name in paths]
+    yield [name.removeprefix("train/") for name in paths]
 
 
 def _rows_by_index(
-    decisions: Sequence[Decision], origin: Origin, trained: np.ndarray
+    decisions: Sequence[Decision], origin: Origin, train_rows: np.ndarray
 ) -> np.ndarray:
     """Rows of the whole, or of the training samples: whichever range and labels allow."""
-    index = np.array([made.index for made in decisions], dtype=np.int64)
-    labels, n = origin.labels, len(trained)
+    index = np.array([decision.index for decision in decisions], dtype=np.int64)
+    labels, n = origin.labels, len(train_rows)
     last = decisions[int(index.argmax())]
     if last.index >= len(labels):
         raise DataError(
-            f"{last.where}: there is no sample {last.index}; the data have {len(labels)} samples, "
-            f"of which {n} train. Are these decisions about other data?"
+            f"{last.where}: there is no sample {last.index}; the data have {len(labels)} "
+            f"samples, of which {n} train. Are these decisions about other data?"
         )
     readings = [index]
-    if last.index < n and not np.array_equal(trained[index], index):
-        readings.append(trained[index])
-    known = set(labels.tolist())
+    if last.index < n and not np.array_equal(train_rows[index], index):
+        readings.append(train_rows[index])
+    classes = set(labels.tolist())
     fitting = [
         rows
         for rows in readings
         if all(
-            says_label(made.label, labels[row], known)
-            for made, row in zip(decisions, rows, strict=True)
+            says_label(decision.label, labels[row], classes)
+            for decision, row in zip(decisions, rows, strict=True)
         )
     ]
     if len(fitting) == 2:
@@ -243,35 +243,35 @@ def _rows_by_index(
 # --- both sides -----------------------------------------------------------------------------------
 
 
-def _apart(data: RetrievalData, told: CorrectedLabels) -> tuple[RetrievalData, list[str]]:
-    """The splits under their corrected labels; each class stays on its side."""
+def _apart(data: RetrievalData, corrected: CorrectedLabels) -> tuple[RetrievalData, list[str]]:
+    """Give the splits their corrected labels, and keep each class in train or in test."""
     train, test = data.train, data.test
     if data.gallery is not None or test.origin is not train.origin:
-        return replace(data, train=_relabelled(train, told)), []
-    gone = (told.weights == 0) & (told.decisions == "wrong")
-    both = np.intersect1d(train.classes, test.classes)
-    if len(both):
-        kept = test.take(~gone[test.rows])
+        return replace(data, train=_relabelled(train, corrected)), []
+    gone = (corrected.weights == 0) & (corrected.decisions == "wrong")
+    shared_classes = np.intersect1d(train.classes, test.classes)
+    if len(shared_classes):
+        kept_test = test.take(~gone[test.rows])
         return replace(
-            data, train=_relabelled(train, told), test=_relabelled(kept, told)
-        ), _left_out(len(test) - len(kept))
+            data, train=_relabelled(train, corrected), test=_relabelled(kept_test, corrected)
+        ), _left_out(len(test) - len(kept_test))
     everything = train.joined(test)
-    everything = _relabelled(everything.take(np.argsort(everything.rows)), told)
-    trained = np.isin(everything.rows, train.rows)
+    everything = _relabelled(everything.take(np.argsort(everything.rows)), corrected)
+    is_train = np.isin(everything.rows, train.rows)
     to_train, to_test = (np.isin(everything.labels, side.classes) for side in (train, test))
     # A class that nobody had before stays where it is; one of neither side (`data.subset`) goes.
-    new = ~np.isin(everything.labels, train.origin.labels)
-    to_train, to_test = to_train | (new & trained), to_test | (new & ~trained)
-    wrong = to_test & gone[everything.rows]
-    moved = int((to_train & ~trained).sum() + (to_test & trained).sum())
-    parts = [everything.part("train", to_train), everything.part("test", to_test & ~wrong)]
+    is_new = ~np.isin(everything.labels, train.origin.labels)
+    to_train, to_test = to_train | (is_new & is_train), to_test | (is_new & ~is_train)
+    is_wrong = to_test & gone[everything.rows]
+    moves = int((to_train & ~is_train).sum() + (to_test & is_train).sum())
+    parts = [everything.part("train", to_train), everything.part("test", to_test & ~is_wrong)]
     notes = []
-    if moved:
+    if moves:
         notes.append(
-            f"{counted(moved, 'sample changes', 'samples change')} sides: the corrected label is a "
+            f"{counted(moves, 'sample changes', 'samples change')} sides: the corrected label is a "
             "class of the other one"
         )
-    return replace(data, train=parts[0], test=parts[1]), notes + _left_out(int(wrong.sum()))
+    return replace(data, train=parts[0], test=parts[1]), notes + _left_out(int(is_wrong.sum()))
 
 
 def _left_out(count: int) -> list[str]:
@@ -280,5 +280,5 @@ def _left_out(count: int) -> list[str]:
     return [f"left out of the evaluation: {counted(count, 'sample')} decided to be wrong"]
 
 
-def _relabelled(split: RetrievalSplit, told: CorrectedLabels) -> RetrievalSplit:
-    return replace(split, labels=told.labels[split.rows].astype(str))
+def _relabelled(split: RetrievalSplit, corrected: CorrectedLabels) -> RetrievalSplit:
+    return replace(split, labels=corrected.labels[split.rows].astype(str))

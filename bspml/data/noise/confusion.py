@@ -83,9 +83,9 @@ def asymmetric(
         plan = _plan_of_transition(transition, task.num_classes)
     rows, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for c, targets, probabilities, share in plan:
-        chosen = task.draw_members(c, share if rate is None else rate, exact)
-        rows.append(chosen)
-        codes.append(task.draw.choice(targets, len(chosen), p=probabilities))
+        drawn_rows = task.draw_members(c, share if rate is None else rate, exact)
+        rows.append(drawn_rows)
+        codes.append(task.draw.choice(targets, len(drawn_rows), p=probabilities))
     overall = None if rate is not None else sum(map(len, rows)) / len(task.codes)
     return task.with_labels(np.concatenate(rows), np.concatenate(codes), rate=overall)
 

@@ -97,13 +97,13 @@ def _dissolve(task: NoiseTask, split: Callable[[np.ndarray], np.ndarray]) -> Noi
 
 
 def _classes_nearest_to_rate(task: NoiseTask) -> np.ndarray:
-    sizes, target, moved = np.bincount(task.codes), task.count(), 0
+    sizes, target, num_moved = np.bincount(task.codes), task.count(), 0
     leaving: list[int] = []
     for c in task.draw.permutation(task.num_classes).tolist():
-        nearer = abs(target - moved - sizes[c]) < abs(target - moved)
+        nearer = abs(target - num_moved - sizes[c]) < abs(target - num_moved)
         if nearer and len(leaving) < task.num_classes - 1:
             leaving.append(c)
-            moved += sizes[c]
+            num_moved += sizes[c]
     return np.array(leaving, dtype=np.int64)
 
 
@@ -117,5 +117,5 @@ def _clusters(
     from sklearn.cluster import KMeans
 
     seed = int(draw.integers(2**31))
-    found = KMeans(groups, n_init=1, random_state=seed).fit_predict(rows[members])
-    return np.unique(found, return_inverse=True)[1]
+    clusters = KMeans(groups, n_init=1, random_state=seed).fit_predict(rows[members])
+    return np.unique(clusters, return_inverse=True)[1]

@@ -61,11 +61,11 @@ class NoisyLabels:
         (C, C) in the order of `classes`; rows sum to 1.  `sparse=True` for many classes: 11,318
         of them make a dense matrix of 1 GB.
         """
-        true = np.searchsorted(self.classes, _plain(self.true_labels))
-        given = np.searchsorted(self.classes, _plain(self.labels))
+        rows = np.searchsorted(self.classes, _plain_labels(self.true_labels))
+        columns = np.searchsorted(self.classes, _plain_labels(self.labels))
         c = len(self.classes)
-        matrix = csr_array((np.ones(len(true)), (true, given)), shape=(c, c))  # counts, so exact
-        matrix.data /= np.repeat(np.bincount(true, minlength=c), np.diff(matrix.indptr))
+        matrix = csr_array((np.ones(len(rows)), (rows, columns)), shape=(c, c))  # counts, so exact
+        matrix.data /= np.repeat(np.bincount(rows, minlength=c), np.diff(matrix.indptr))
         return matrix if sparse else matrix.toarray()
 
     def save(self, path: str | os.PathLike[str]) -> Path:
@@ -83,8 +83,8 @@ class NoisyLabels:
         if path.suffix.lower() != ".npz":
             raise InputError(f"`path` must end in .npz; got {path.name!r}.")
         arrays: dict[str, Any] = {
-            "labels": _plain(self.labels),
-            "true_labels": _plain(self.true_labels),
+            "labels": _plain_labels(self.labels),
+            "true_labels": _plain_labels(self.true_labels),
             "is_noisy": _numpy(self.is_noisy),
             "is_outlier": _numpy(self.is_outlier),
             "rate": np.float64(self.rate),
@@ -114,29 +114,29 @@ def from_labels(labels: Any, true_labels: Any) -> NoisyLabels:
         0.3333333333333333
     """
     true = encode_labels(true_labels, name="true_labels")
-    given = encode_labels(labels, name="labels")
-    if len(given.codes) != len(true.codes) or len(true.codes) == 0:
+    noisy = encode_labels(labels, name="labels")
+    if len(noisy.codes) != len(true.codes) or len(true.codes) == 0:
         raise InputError(
             "`labels` and `true_labels` must be equally long, at least 1; got "
-            f"{len(given.codes)} and {len(true.codes)}."
+            f"{len(noisy.codes)} and {len(true.codes)}."
         )
-    if given.classes.dtype.kind != true.classes.dtype.kind:
-        text = given.classes.dtype.kind == "U"
+    if noisy.classes.dtype.kind != true.classes.dtype.kind:
+        text = noisy.classes.dtype.kind == "U"
         raise InputError(
             f"`labels` are {'text' if text else 'numbers'}, `true_labels` "
             f"{'numbers' if text else 'text'}; pass both as one kind."
         )
-    unknown = given.classes[~np.isin(given.classes, true.classes)]
-    if len(unknown):
+    strangers = noisy.classes[~np.isin(noisy.classes, true.classes)]
+    if len(strangers):
         raise InputError(
-            f"`labels` has {len(unknown)} labels that no true label is, such as {unknown[0]!s}."
+            f"`labels` has {len(strangers)} labels that no true label is, such as {strangers[0]!s}."
         )
-    wrong: Any = given.classes[given.codes.numpy()] != true.classes[true.codes.numpy()]
-    gone: Any = ~np.isin(true.classes, given.classes)[true.codes.numpy()]
+    wrong: Any = noisy.classes[noisy.codes.numpy()] != true.classes[true.codes.numpy()]
+    outlier: Any = ~np.isin(true.classes, noisy.classes)[true.codes.numpy()]
     rate = float(wrong.mean())
     if isinstance(labels, Tensor):
-        wrong, gone = (torch.from_numpy(flags).to(labels.device) for flags in (wrong, gone))
-    return NoisyLabels(_copy(labels), _copy(true_labels), wrong, gone, rate, true.classes)
+        wrong, outlier = (torch.from_numpy(flags).to(labels.device) for flags in (wrong, outlier))
+    return NoisyLabels(_copy(labels), _copy(true_labels), wrong, outlier, rate, true.classes)
 
 
 def load(path: str | os.PathLike[str]) -> NoisyLabels:
@@ -150,18 +150,18 @@ def load(path: str | os.PathLike[str]) -> NoisyLabels:
     """
     missing = "no such file of noisy labels."
     with open_regular(path, "noisy labels", missing=missing, faults=FAULTS) as file:
-        with np.load(file, allow_pickle=False) as stored:
-            content = {name: stored[name] for name in stored.files if name != "transition_matrix"}
+        with np.load(file, allow_pickle=False) as archive:
+            content = {name: archive[name] for name in archive.files if name != "transition_matrix"}
         try:
-            return _checked(content)
+            return _checked_content(content)
         except KeyError as err:
             raise DataError(
                 f"{path}: is not a file of `NoisyLabels.save`: it lacks {err}."
             ) from err
 
 
-def _checked(content: Mapping[str, np.ndarray]) -> NoisyLabels:
-    found = NoisyLabels(
+def _checked_content(content: Mapping[str, np.ndarray]) -> NoisyLabels:
+    noisy = NoisyLabels(
         labels=content["labels"],
         true_labels=content["true_labels"],
         is_noisy=content["is_noisy"],
@@ -169,15 +169,15 @@ def _checked(content: Mapping[str, np.ndarray]) -> NoisyLabels:
         rate=float(content["rate"]),
         classes=content["classes"],
     )
-    shapes = {a.shape for a in (found.labels, found.true_labels, found.is_noisy, found.is_outlier)}
+    shapes = {a.shape for a in (noisy.labels, noisy.true_labels, noisy.is_noisy, noisy.is_outlier)}
     if len(shapes) != 1 or len(next(iter(shapes))) != 1:
         raise ValueError("its arrays differ in length")
-    if found.is_noisy.dtype != np.bool_ or found.is_outlier.dtype != np.bool_:
+    if noisy.is_noisy.dtype != np.bool_ or noisy.is_outlier.dtype != np.bool_:
         raise ValueError("its flags are not bool")
-    names = np.concatenate([found.labels, found.true_labels])
-    if not np.isin(names, found.classes).all():
+    names = np.concatenate([noisy.labels, noisy.true_labels])
+    if not np.isin(names, noisy.classes).all():
         raise ValueError("it has labels outside its classes")
-    return found
+    return noisy
 
 
 def _copy(labels: Any) -> Any:
@@ -188,7 +188,7 @@ def _numpy(values: Any) -> np.ndarray:
     return values.cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
 
 
-def _plain(labels: Any) -> np.ndarray:
+def _plain_labels(labels: Any) -> np.ndarray:
     """Labels in the dtype of `NoisyLabels.classes`."""
     encoded = encode_labels(labels)
     return encoded.classes[encoded.codes.numpy()]

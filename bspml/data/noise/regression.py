@@ -76,7 +76,7 @@ def targets(
         >>> int(noisy.is_noisy.sum()), int((noisy.targets != noisy.true_targets).sum())
         (3, 3)
     """
-    true = _checked(targets)
+    true = _checked_targets(targets)
     number = check_number(rate, "rate", 0.0, 1.0)
     draw = np.random.default_rng(check_whole(seed, "seed", low=0))
     check_choice(kind, "kind", ("uniform", "resample"))
@@ -92,9 +92,9 @@ def targets(
         rows = np.sort(draw.permutation(len(true))[: round(as_decimal(rate) * len(true))])
     else:
         rows = np.flatnonzero(draw.random(len(true)) < number)
-    given = true.copy()
-    given[rows] = propose(rows)
-    return _as_came(targets, given, true, number)
+    noisy = true.copy()
+    noisy[rows] = propose(rows)
+    return _as_came(targets, noisy, true, number)
 
 
 # (R,) rows to their (R,) new targets.
@@ -111,8 +111,8 @@ def _uniform(
             "They default to the smallest and the largest target."
         )
     if true.dtype.kind in "iu":
-        whole = int(ends[0]), int(ends[1])
-        return lambda rows: _whole_numbers(true[rows], draw, *whole, keep_original)
+        whole_ends = int(ends[0]), int(ends[1])
+        return lambda rows: _whole_numbers(true[rows], draw, *whole_ends, keep_original)
     # The dtype can represent both ends, so rounding to it stays inside.
     first, last = float(ends[0]), float(ends[1])
     if last - first == np.inf:
@@ -121,11 +121,11 @@ def _uniform(
         )
 
     def propose(rows: np.ndarray) -> np.ndarray:
-        new = draw.uniform(first, last, len(rows)).astype(true.dtype)
+        values = draw.uniform(first, last, len(rows)).astype(true.dtype)
         # Half precision has few values, so the own one does come up.
-        while not keep_original and (same := new == true[rows]).any():
-            new[same] = draw.uniform(first, last, int(same.sum())).astype(true.dtype)
-        return new
+        while not keep_original and (unchanged := values == true[rows]).any():
+            values[unchanged] = draw.uniform(first, last, int(unchanged.sum())).astype(true.dtype)
+        return values
 
     return propose
 
@@ -137,23 +137,23 @@ def _whole_numbers(
     if keep_original:
         return draw.integers(first, last, len(own), endpoint=True)
     inside = (own >= first) & (own <= last)
-    new = draw.integers(first, last - inside.astype(np.int64), endpoint=True)
-    return new + (inside & (new >= own))
+    values = draw.integers(first, last - inside.astype(np.int64), endpoint=True)
+    return values + (inside & (values >= own))
 
 
 def _resampled(true: np.ndarray, draw: np.random.Generator, keep_original: bool) -> _Proposal:
-    ranked = np.sort(true)
-    if ranked[0] == ranked[-1]:
-        raise InputError(f"`targets` must differ, to be wrong; all are {ranked[0]}.")
+    values = np.sort(true)
+    if values[0] == values[-1]:
+        raise InputError(f"`targets` must differ, to be wrong; all are {values[0]}.")
 
     def propose(rows: np.ndarray) -> np.ndarray:
         if keep_original:
-            return ranked[draw.integers(0, len(ranked), len(rows))]
+            return values[draw.integers(0, len(values), len(rows))]
         # Among the sorted targets, the equal ones are a block: it is left out.
-        begin = np.searchsorted(ranked, true[rows], side="left")
-        end = np.searchsorted(ranked, true[rows], side="right")
-        place = draw.integers(0, len(ranked) - (end - begin))
-        return ranked[np.where(place >= begin, place + (end - begin), place)]
+        begin = np.searchsorted(values, true[rows], side="left")
+        end = np.searchsorted(values, true[rows], side="right")
+        place = draw.integers(0, len(values) - (end - begin))
+        return values[np.where(place >= begin, place + (end - begin), place)]
 
     return propose
 
@@ -178,7 +178,7 @@ def _end(value: Any, name: str, true: np.ndarray, default: Any) -> Any:
     return true.dtype.type(int(number))
 
 
-def _checked(values: Any) -> np.ndarray:
+def _checked_targets(values: Any) -> np.ndarray:
     """(N,) numbers in an array of their own."""
     numbers = as_numbers(
         values, "targets", "(N,) integers or floats", "Pass one number per sample."
@@ -191,16 +191,16 @@ def _checked(values: Any) -> np.ndarray:
     if numbers.is_floating_point() and numbers.dtype not in _DTYPES:  # unknown to numpy
         raise InputError(f"`targets` must be floats of 16, 32 or 64 bits; got {numbers.dtype}.")
     array = numbers.cpu().numpy().copy()
-    bad = np.flatnonzero(~np.isfinite(array))
-    if len(bad):
-        raise InputError(f"`targets` must be finite; rows {some_of(bad)} hold NaN or infinity.")
+    rows = np.flatnonzero(~np.isfinite(array))
+    if len(rows):
+        raise InputError(f"`targets` must be finite; rows {some_of(rows)} hold NaN or infinity.")
     return array
 
 
-def _as_came(came: Any, given: np.ndarray, true: np.ndarray, rate: float) -> NoisyTargets:
+def _as_came(targets: Any, values: np.ndarray, true: np.ndarray, rate: float) -> NoisyTargets:
     """The result, of the kind and on the device that the targets came in."""
-    noisy = given != true
-    if not isinstance(came, Tensor):
-        return NoisyTargets(given, true, noisy, rate)
-    back = [torch.from_numpy(array).to(came.device) for array in (given, true, noisy)]
-    return NoisyTargets(back[0], back[1], back[2], rate)
+    noisy = values != true
+    if not isinstance(targets, Tensor):
+        return NoisyTargets(values, true, noisy, rate)
+    tensors = [torch.from_numpy(array).to(targets.device) for array in (values, true, noisy)]
+    return NoisyTargets(tensors[0], tensors[1], tensors[2], rate)

@@ -90,11 +90,11 @@ def sibling_swap(
     rows, codes = [], []
     families = _families(groups, task.classes)
     pairs = [task.draw.choice(family, 2, replace=False).tolist() for family in families]
-    for one, two in pairs:
-        for c, other in ((one, two), (two, one)):
-            chosen = task.draw_members(c, rate, exact)
-            rows.append(chosen)
-            codes.append(np.full(len(chosen), other))
+    for a, b in pairs:
+        for c, other in ((a, b), (b, a)):
+            drawn_rows = task.draw_members(c, rate, exact)
+            rows.append(drawn_rows)
+            codes.append(np.full(len(drawn_rows), other))
     return task.with_labels(np.concatenate(rows), np.concatenate(codes))
 
 
@@ -103,25 +103,25 @@ def _families(groups: Any, classes: np.ndarray) -> list[np.ndarray]:
     if isinstance(groups, Mapping):
         groups = [_group_of(label, groups) for label in classes.tolist()]
     try:
-        found = encode_labels(groups, name="groups")
+        encoded = encode_labels(groups, name="groups")
     except InputError as err:
         raise InputError(
             f"{err} `groups` is a dictionary from label to group, or one group per class."
         ) from err
-    if len(found.codes) != len(classes):
+    if len(encoded.codes) != len(classes):
         raise InputError(
             f"`groups` must have one entry per class in `labels`, ({len(classes)},); got "
-            f"({len(found.codes)},). If some classes do not occur, pass a dictionary "
+            f"({len(encoded.codes)},). If some classes do not occur, pass a dictionary "
             "{label: group}."
         )
-    codes = found.codes.numpy()
+    codes = encoded.codes.numpy()
     # In the order of their first classes, so that the names of the groups change no draw.
     families = [np.flatnonzero(codes == g) for g in dict.fromkeys(codes.tolist())]
-    alone = [classes[family[0]] for family in families if len(family) == 1]
-    if alone:
+    loners = [classes[family[0]] for family in families if len(family) == 1]
+    if loners:
         raise InputError(
-            f"`groups` leaves {len(alone)} of {len(classes)} classes without a sibling to be taken "
-            f"for, such as {alone[0]!s}. Join it to a group, or leave its samples out."
+            f"`groups` leaves {len(loners)} of {len(classes)} classes without a sibling to be "
+            f"taken for, such as {loners[0]!s}. Join it to a group, or leave its samples out."
         )
     return families
 

@@ -56,9 +56,9 @@ class NoiseTask:
                 f"`labels` must have at least 2 classes, so that a label can be wrong; got "
                 f"{len(encoded.classes)}."
             )
-        given = labels.detach() if isinstance(labels, Tensor) else np.asarray(labels)
+        labels = labels.detach() if isinstance(labels, Tensor) else np.asarray(labels)
         draw = np.random.default_rng(seed)
-        return cls(given, encoded.codes.numpy(), encoded.classes, number, as_decimal(rate), draw)
+        return cls(labels, encoded.codes.numpy(), encoded.classes, number, as_decimal(rate), draw)
 
     @property
     def num_classes(self) -> int:
@@ -141,14 +141,14 @@ class NoiseTask:
         noisy: Any = np.zeros(len(self.codes), dtype=bool)
         noisy[rows] = True
         outliers: Any = noisy & outlier
-        given = self.given
-        if isinstance(given, Tensor):
+        labels = self.given
+        if isinstance(labels, Tensor):
             source, noisy, outliers = (
-                torch.from_numpy(array).to(given.device) for array in (source, noisy, outliers)
+                torch.from_numpy(array).to(labels.device) for array in (source, noisy, outliers)
             )
         return NoisyLabels(
-            labels=given[source],
-            true_labels=given.clone() if isinstance(given, Tensor) else given.copy(),
+            labels=labels[source],
+            true_labels=labels.clone() if isinstance(labels, Tensor) else labels.copy(),
             is_noisy=noisy,
             is_outlier=outliers,
             rate=self.rate if rate is None else rate,

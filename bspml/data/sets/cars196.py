@@ -63,9 +63,9 @@ def read_cars196(root: str | os.PathLike[str], layout: str = "auto") -> Retrieva
         raise DataError(f"{root}: no such folder. {SOURCE}")
     readers = {"devkit": _devkit, "annos": _annos, "csv": _csv}
     for name in LAYOUTS if layout == "auto" else (layout,):
-        found = readers[name](base)
-        if found is not None:
-            return _assemble(*found)
+        content = readers[name](base)
+        if content is not None:
+            return _assemble(*content)
     if any((base / folder / _TEST_ANNOS[1]).exists() for folder in ("devkit", "")):
         raise DataError(
             f"{root}: cars_test_annos.mat holds no classes, and half of the images are in it. Add "
@@ -113,14 +113,14 @@ def _devkit(base: Path) -> _Found | None:
         nested = (base / name / name).is_dir()
         images += _annotations(folder / annos, "fname", f"{name}/{name}/" if nested else f"{name}/")
     meta = folder / "cars_meta.mat"
-    return base, images, _names(meta) if meta.exists() else None
+    return base, images, _read_names(meta) if meta.exists() else None
 
 
 def _annos(base: Path) -> _Found | None:
     path = next((p for f in ("", "devkit") if (p := base / f / "cars_annos.mat").exists()), None)
     if path is None:
         return None
-    return base, _annotations(path, "relative_im_path", ""), _names(path)
+    return base, _annotations(path, "relative_im_path", ""), _read_names(path)
 
 
 def _annotations(path: Path, name_field: str, prefix: str) -> list[_Image]:
@@ -150,15 +150,15 @@ def _annotations(path: Path, name_field: str, prefix: str) -> list[_Image]:
 def _images(
     paths: Sequence[str], corners: Sequence[Sequence[float]], classes: Sequence[int], source: Path
 ) -> list[_Image]:
-    odd = [(line, value) for line, value in enumerate(classes, 1) if not 1 <= value <= _NUM_CLASSES]
-    if odd:
-        raise DataError(
-            f"{source}, row {odd[0][0]}: the class must be 1 to {_NUM_CLASSES}; got {odd[0][1]}. "
-            "Classes are numbered from 1."
-        )
+    for line, value in enumerate(classes, 1):
+        if not 1 <= value <= _NUM_CLASSES:
+            raise DataError(
+                f"{source}, row {line}: the class must be 1 to {_NUM_CLASSES}; got {value}. "
+                "Classes are numbered from 1."
+            )
     return [
-        _Image(path, (x1 - 1, y1 - 1, x2, y2), listed)
-        for path, x1, y1, x2, y2, listed in zip(paths, *corners, classes, strict=True)
+        _Image(path, (x1 - 1, y1 - 1, x2, y2), class_number)
+        for path, x1, y1, x2, y2, class_number in zip(paths, *corners, classes, strict=True)
     ]
 
 
@@ -167,7 +167,7 @@ def _scalar(cell: Any) -> Any:
     return np.asarray(cell).reshape(-1)[0]
 
 
-def _names(path: Path) -> list[str]:
+def _read_names(path: Path) -> list[str]:
     names = [str(_scalar(cell)) for cell in _matlab(path, "class_names")]
     return _check_names(names, path)
 
@@ -223,16 +223,16 @@ def _csv_images(path: Path, split: str, names: list[str]) -> list[_Image]:
     """Rows without header: file, left, top, right, bottom, class."""
     with open_regular(path, "a table of commas", remedy="Get it again.", faults=FAULTS) as file:
         rows = [row for row in read_rows(file) if row.fields]
-    short = next((row for row in rows if len(row.fields) != 6), None)
-    if short is not None:
-        raise DataError(f"{path}, line {short.line}: expected 6 columns; got {len(short.fields)}.")
+    for row in rows:
+        if len(row.fields) != 6:
+            raise DataError(f"{path}, line {row.line}: expected 6 columns; got {len(row.fields)}.")
     corners = [column(rows, at, path, "a box", float) for at in range(1, 5)]
     classes = column(rows, 5, path, "the class")
-    found = _images(safe_paths(rows, 0, path), corners, classes, path)
+    images = _images(safe_paths(rows, 0, path), corners, classes, path)
     folders = [name.replace("/", "-") for name in names]
-    placed = [
+    images_in_folders = [
         image._replace(path=f"{split}/{folders[image.class_number - 1]}/{image.path}")
-        for image in found
+        for image in images
     ]
-    refuse_repeats([image.path for image in placed], path)
-    return placed
+    refuse_repeats([image.path for image in images_in_folders], path)
+    return images_in_folders

@@ -157,8 +157,8 @@ def cifar10(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
         InputError: another split.
         DataError: files missing, truncated, of another checksum or with other contents.
     """
-    pixels, labels = _load(root, split, CIFAR10_VERSIONS, "CIFAR-10")
-    return ImageSplit(pixels, _checked(labels[:, -1], 10, root, "CIFAR-10"), CIFAR10_CLASSES)
+    pixels, labels = _load_split(root, split, CIFAR10_VERSIONS, "CIFAR-10")
+    return ImageSplit(pixels, _check_labels(labels[:, -1], 10, root, "CIFAR-10"), CIFAR10_CLASSES)
 
 
 def cifar100(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
@@ -177,8 +177,8 @@ def cifar100(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
         InputError: another split.
         DataError: as `cifar10`, or a class under another superclass.
     """
-    pixels, labels = _load(root, split, CIFAR100_VERSIONS, "CIFAR-100")
-    fine = _checked(labels[:, 1], 100, root, "CIFAR-100")
+    pixels, labels = _load_split(root, split, CIFAR100_VERSIONS, "CIFAR-100")
+    fine = _check_labels(labels[:, 1], 100, root, "CIFAR-100")
     if (CIFAR100_SUPERCLASS_OF[fine] != labels[:, 0]).any():
         raise DataError(
             f"{root}: is not CIFAR-100: some classes are listed under another superclass. "
@@ -187,26 +187,26 @@ def cifar100(root: str | os.PathLike[str], split: str = "train") -> ImageSplit:
     return ImageSplit(pixels, fine, CIFAR100_CLASSES, CIFAR100_SUPERCLASSES, CIFAR100_SUPERCLASS_OF)
 
 
-def _load(
+def _load_split(
     root: str | os.PathLike[str], split: str, versions: tuple[_Version, ...], name: str
 ) -> _Content:
     """Images (N, 32, 32, 3) and label columns of one split, its files one after another."""
     check_choice(split, "split", SPLITS)
-    version, folder = _find(Path(root), versions, name)
-    read = _pickled if version.md5 else _binary
+    version, folder = _find_version(Path(root), versions, name)
+    reader = _pickled if version.md5 else _binary
     total = sum(version.rows[split].values())
     images = np.empty((total, _SIDE, _SIDE, 3), np.uint8)
     labels = np.empty((total, version.columns), np.int64)
     start = 0
     for file, rows in version.rows[split].items():  # one at a time: all hold 150 MB
         part = slice(start, start + rows)
-        pixels, labels[part] = read(folder / file, rows, version)
+        pixels, labels[part] = reader(folder / file, rows, version)
         images[part] = pixels.reshape(rows, 3, _SIDE, _SIDE).transpose(0, 2, 3, 1)
         start += rows
     return images, labels
 
 
-def _find(root: Path, versions: tuple[_Version, ...], name: str) -> tuple[_Version, Path]:
+def _find_version(root: Path, versions: tuple[_Version, ...], name: str) -> tuple[_Version, Path]:
     for version in versions:
         files = [file for rows in version.rows.values() for file in rows]
         for folder in (root / version.folder, root):
@@ -221,7 +221,7 @@ def _find(root: Path, versions: tuple[_Version, ...], name: str) -> tuple[_Versi
     )
 
 
-def _read(path: Path) -> bytes:
+def _read_bytes(path: Path) -> bytes:
     missing = (
         "is missing, while other files of the data set are there. Unpack the whole archive again."
     )
@@ -230,7 +230,7 @@ def _read(path: Path) -> bytes:
 
 
 def _binary(path: Path, rows: int, version: _Version) -> _Content:
-    data = _read(path)
+    data = _read_bytes(path)
     width = version.columns + _PIXELS
     if len(data) != rows * width:
         fault = "is truncated" if len(data) < rows * width else "is too long"
@@ -243,11 +243,11 @@ def _binary(path: Path, rows: int, version: _Version) -> _Content:
 
 
 def _pickled(path: Path, rows: int, version: _Version) -> _Content:
-    data = _read(path)
-    found = hashlib.md5(data, usedforsecurity=False).hexdigest()
-    if found != version.md5[path.name]:
+    data = _read_bytes(path)
+    md5 = hashlib.md5(data, usedforsecurity=False).hexdigest()
+    if md5 != version.md5[path.name]:
         raise DataError(
-            f"{path}: its MD5 checksum is {found}, the published one {version.md5[path.name]}. The "
+            f"{path}: its MD5 checksum is {md5}, the published one {version.md5[path.name]}. The "
             "file is a pickle and is not opened. It is damaged, or another one: unpack "
             f"{version.archive} again, or use the binary version."
         )
@@ -265,13 +265,13 @@ def _pickled(path: Path, rows: int, version: _Version) -> _Content:
     return pixels, labels
 
 
-def _checked(labels: np.ndarray, classes: int, root: object, name: str) -> np.ndarray:
-    """The labels, known to lie in [0, classes) and to be equally frequent."""
+def _check_labels(labels: np.ndarray, classes: int, root: object, name: str) -> np.ndarray:
+    """Return the labels, or refuse them unless each of [0, classes) is equally frequent."""
     in_range = ((labels >= 0) & (labels < classes)).all()
     if not in_range or len(set(np.bincount(labels, minlength=classes).tolist())) != 1:
-        seen = f"{len(np.unique(labels))} labels from {labels.min()} to {labels.max()}"
+        counts = f"{len(np.unique(labels))} labels from {labels.min()} to {labels.max()}"
         raise DataError(
-            f"{root}: is not {name}: it has {seen}, where each of 0 to {classes - 1} must occur "
+            f"{root}: is not {name}: it has {counts}, where each of 0 to {classes - 1} must occur "
             "equally often. A file may be damaged, or a copy of another."
         )
     return labels

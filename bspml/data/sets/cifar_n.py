@@ -88,7 +88,7 @@ def cifar_n(
         np.float64(0.40208)
     """
     path = Path(path)
-    content = _read(path)
+    content = _read_content(path)
     if isinstance(content, np.ndarray):
         if label_set not in (None, "array"):
             raise InputError(
@@ -96,28 +96,28 @@ def cifar_n(
             )
         sets, label_set = {"array": content}, "array"
     else:
-        found = LABEL_SETS.items()
-        sets = {name: content[key] for name, keys in found for key in keys if key in content}
-        label_set = _chosen(label_set, sets, path)
+        key_sets = LABEL_SETS.items()
+        sets = {name: content[key] for name, keys in key_sets for key in keys if key in content}
+        label_set = _choose_set(label_set, sets, path)
     labels = _codes(sets[label_set], path, label_set)
-    truth = None if isinstance(content, np.ndarray) else content.get(_TRUTH)
-    known = None if truth is None else _codes(truth, path, _TRUTH)
-    if known is not None and len(known) != len(labels):
-        raise DataError(f"{path}: has {len(labels)} labels, but {len(known)} true ones.")
+    file_truth = None if isinstance(content, np.ndarray) else content.get(_TRUTH)
+    true_codes = None if file_truth is None else _codes(file_truth, path, _TRUTH)
+    if true_codes is not None and len(true_codes) != len(labels):
+        raise DataError(f"{path}: has {len(labels)} labels, but {len(true_codes)} true ones.")
     if order is not None:
-        back = _order(order, len(labels))
-        labels, known = labels[back], None if known is None else known[back]
+        rows = _rows_by_place(order, len(labels))
+        labels, true_codes = labels[rows], None if true_codes is None else true_codes[rows]
     if true_labels is not None:
-        given = _given(true_labels)
-        _check_fit(labels, known, given, path)
-        known = given
-    return HumanLabels(labels, known, label_set)
+        own_codes = _own_codes(true_labels)
+        _check_fit(labels, true_codes, own_codes, path)
+        true_codes = own_codes
+    return HumanLabels(labels, true_codes, label_set)
 
 
 # --- what is in the file --------------------------------------------------------------------------
 
 
-def _chosen(label_set: str | None, sets: dict[str, Any], path: Path) -> str:
+def _choose_set(label_set: str | None, sets: dict[str, Any], path: Path) -> str:
     if not sets:
         raise DataError(f"{path}: has none of CIFAR-N's label sets ({', '.join(LABEL_SETS)}).")
     if label_set is None:
@@ -135,50 +135,50 @@ def _chosen(label_set: str | None, sets: dict[str, Any], path: Path) -> str:
 def _codes(values: Any, path: Path, key: str) -> np.ndarray:
     """(N,) class numbers; lists and tensors pass, text, fractions and negatives do not."""
     try:
-        found = encode_labels(values)
+        encoded = encode_labels(values)
     except InputError as err:
         raise DataError(f"{path}: its labels ({key}) are not class numbers: {err}") from err
-    labels = found.classes[found.codes.numpy()]
+    labels = encoded.classes[encoded.codes.numpy()]
     if labels.dtype.kind not in "iu" or len(labels) == 0 or labels.min() < 0:
         raise DataError(f"{path}: its labels ({key}) must be class numbers 0, 1, ...")
     return labels.astype(np.int64)
 
 
-def _given(true_labels: Any) -> np.ndarray:
-    found = encode_labels(true_labels, name="true_labels")
-    labels = found.classes[found.codes.numpy()]
+def _own_codes(true_labels: Any) -> np.ndarray:
+    encoded = encode_labels(true_labels, name="true_labels")
+    labels = encoded.classes[encoded.codes.numpy()]
     if labels.dtype.kind not in "iu":
         raise InputError("`true_labels` must be class numbers, not names. Pass `split.labels`.")
     return labels.astype(np.int64)
 
 
-def _check_fit(labels: np.ndarray, known: Any, given: np.ndarray, path: Path) -> None:
-    """The file's labels are for these images, in this order."""
-    if len(labels) != len(given):
+def _check_fit(labels: np.ndarray, truth: Any, true_labels: np.ndarray, path: Path) -> None:
+    """Refuse labels that are not for these images in this order."""
+    if len(labels) != len(true_labels):
         raise DataError(
-            f"{path}: has {len(labels)} labels; `true_labels` has {len(given)}. CIFAR-N labels the "
-            "50,000 training images."
+            f"{path}: has {len(labels)} labels; `true_labels` has {len(true_labels)}. CIFAR-N "
+            "labels the 50,000 training images."
         )
-    if known is not None:
-        share = float(np.mean(known == given))
+    if truth is not None:
+        share = float(np.mean(truth == true_labels))
         fits = share == 1
     else:
         # People are right more often than not, and labels in another order only by chance.
-        share = float(np.mean(labels == given))
-        fits = share > 1.5 / len(np.unique(given))
+        share = float(np.mean(labels == true_labels))
+        fits = share > 1.5 / len(np.unique(true_labels))
     if not fits:
         raise DataError(
-            f"{path}: its {'true ' if known is not None else ''}labels agree with `true_labels` on "
+            f"{path}: its {'true ' if truth is not None else ''}labels agree with `true_labels` on "
             f"only {share:.1%} of the images: another order, or another data set. Files called "
             "..._ordered.npy follow TensorFlow's order: give `order`, image_order_c10.npy."
         )
 
 
-def _order(order: Any, n: int) -> np.ndarray:
-    """(N,) the file's row for each place, from the place of each row."""
+def _rows_by_place(order: Any, n: int) -> np.ndarray:
+    """Return (N,) the file's row for each place, given the place of each row."""
     place = order
     if isinstance(order, str | os.PathLike):
-        place = _read(Path(order))
+        place = _read_content(Path(order))
     place = np.asarray(place.cpu() if isinstance(place, torch.Tensor) else place)
     if place.dtype.kind not in "iu" or not np.array_equal(np.sort(place, None), np.arange(n)):
         raise DataError(
@@ -191,8 +191,8 @@ def _order(order: Any, n: int) -> np.ndarray:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _read(path: Path) -> Any:
-    """A dictionary, or one array."""
+def _read_content(path: Path) -> Any:
+    """Read the file: a dictionary of label sets, or one array."""
     readers = {".pt": _torch_file, ".npy": _numpy_file}
     if path.suffix.lower() not in readers:
         raise DataError(
@@ -227,17 +227,18 @@ def _torch_file(file: BufferedReader) -> Any:
 
 @contextlib.contextmanager
 def _only_arrays_allowed() -> Iterator[None]:
-    """For as long as this lasts, numpy's names mean the stand-ins to `weights_only`.
+    """Let `weights_only` load our stand-ins under numpy's names, and only these, in the block.
 
     To allow numpy's own classes would be to allow `ndarray` over raw bytes, see `array_pickles`.
     """
-    kept = torch.serialization.get_safe_globals()  # what the user allowed may go by the same names
+    # What the user allowed may go by the same names
+    user_globals = torch.serialization.get_safe_globals()
     torch.serialization.clear_safe_globals()
     try:
         with torch.serialization.safe_globals(array_pickles.TORCH_STAND_INS):
             yield
     finally:
-        torch.serialization.add_safe_globals(kept)
+        torch.serialization.add_safe_globals(user_globals)
 
 
 def _numpy_file(file: BufferedReader) -> Any:

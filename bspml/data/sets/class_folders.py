@@ -38,7 +38,7 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
         raise DataError(f"{root}: no such folder of images.")
     names = [name for name in NAMES if (base / name).is_dir()]
     if not names:
-        everything = _split(base, "", "train", content)
+        everything = _read_split(base, "", "train", content)
         if len(everything.classes) < 2:
             raise DataError(
                 f"{root}: holds one class, {everything.classes[0]}; retrieval trains on some "
@@ -50,12 +50,12 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
             f"{root}: has {', '.join(names)}; expected train and test, or train, query and "
             "gallery, or none of these but a folder per class."
         )
-    splits = [_split(base, f"{name}/", name, content) for name in names]
+    splits = [_read_split(base, f"{name}/", name, content) for name in names]
     return RetrievalData.of("folder", splits)
 
 
-def _split(base: Path, below: str, name: str, content: str) -> RetrievalSplit:
-    folder = base / below
+def _read_split(base: Path, prefix: str, name: str, content: str) -> RetrievalSplit:
+    folder = base / prefix
     paths = find_images(folder)
     if not paths:
         raise DataError(f"{folder}: holds no image (.jpg, .png, ...).")
@@ -66,5 +66,5 @@ def _split(base: Path, below: str, name: str, content: str) -> RetrievalSplit:
             f"first is {loose[0]}. Put such images into a folder per class."
         )
     labels = np.array([path.split("/")[0] for path in paths], dtype=str)
-    from_base = tuple(f"{below}{path}" for path in paths)
+    from_base = tuple(f"{prefix}{path}" for path in paths)
     return RetrievalSplit(name, labels, root=base, paths=from_base, content=content)

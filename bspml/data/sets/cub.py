@@ -75,23 +75,23 @@ def _class_numbers(path: Path, ids: list[int]) -> np.ndarray:
 def _by_id(path: Path, rows: list[Row], ids: list[int]) -> list[Row]:
     """The rows in the order of `ids`; rows of other images are passed over."""
     by_id = dict(zip(column(rows, 0, path, "image_id"), rows, strict=True))
-    lost = [image for image in ids if image not in by_id]
-    if lost:
+    unlisted = [image for image in ids if image not in by_id]
+    if unlisted:
         raise DataError(
-            f"{path}: has no line for {len(lost)} of the {len(ids)} images, the first is image "
-            f"{lost[0]}. Unpack the file again."
+            f"{path}: has no line for {len(unlisted)} of the {len(ids)} images, the first is image "
+            f"{unlisted[0]}. Unpack the file again."
         )
     return [by_id[image] for image in ids]
 
 
 def _check_names(names: np.ndarray, numbers: np.ndarray, base: Path) -> None:
     """Folders are called 001.Black_footed_Albatross: their number must be the listed one."""
-    for i, (name, listed) in enumerate(zip(names.tolist(), numbers.tolist(), strict=True)):
+    for i, (name, number) in enumerate(zip(names.tolist(), numbers.tolist(), strict=True)):
         prefix = name.split(".")[0]
-        if not prefix.isdecimal() or int(prefix) != listed:
+        if not prefix.isdecimal() or int(prefix) != number:
             raise DataError(
                 f"{base / 'image_class_labels.txt'}: image in row {i + 1} of images.txt has class "
-                f"{listed}, but lies in folder {name}. The two files are not of one data set."
+                f"{number}, but lies in folder {name}. The two files are not of one data set."
             )
 
 
@@ -100,7 +100,7 @@ def _boxes(path: Path, ids: list[int]) -> np.ndarray | None:
     if not path.exists():
         return None
     rows = read_rows(path, ("image_id", "x", "y", "width", "height"))
-    found = _by_id(path, rows, ids)
-    boxes = np.array([column(found, at, path, "a box", float) for at in range(1, 5)]).T
+    ordered_rows = _by_id(path, rows, ids)
+    boxes = np.array([column(ordered_rows, at, path, "a box", float) for at in range(1, 5)]).T
     boxes[:, 2:] += boxes[:, :2]
     return boxes

@@ -36,8 +36,8 @@ def digits(split: str = "train") -> ImageSplit:
     from sklearn.datasets import load_digits
 
     check_choice(split, "split", SPLITS)
-    found = load_digits()
-    labels = found.target.astype(np.int64)
-    pixels = np.rint(found.images * (255 / 16)).astype(np.uint8)
+    bunch = load_digits()
+    labels = bunch.target.astype(np.int64)
+    pixels = np.rint(bunch.images * (255 / 16)).astype(np.uint8)
     everything = ImageSplit(pixels[..., None], labels, CLASSES)
     return everything.take(held_out_rows(labels, _TEST_SHARE) == (split == "test"))

@@ -42,26 +42,25 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
     """
     path = Path(root)
     if not path.is_dir():
-        return by_split("features", _read(path, "train"), _splits(path), path)
-    files = {name: _file(path, name) for name in NAMES}
-    found = {name: file for name, file in files.items() if file is not None}
-    if list(found) not in COMBINATIONS:
+        return by_split("features", _read_split(path, "train"), _splits(path), path)
+    files = {name: file for name in NAMES if (file := _split_file(path, name)) is not None}
+    if list(files) not in COMBINATIONS:
         raise DataError(
-            f"{path}: has features of {', '.join(found) or 'no split'}; expected train and test, "
-            "or train, query and gallery, such as train.npz and test.npz."
+            f"{path}: has features of {', '.join(files) or 'no split'}; expected train and "
+            "test, or train, query and gallery, such as train.npz and test.npz."
         )
-    splits = [_read(file, name) for name, file in found.items()]
+    splits = [_read_split(file, name) for name, file in files.items()]
     sizes = {split.features.shape[1] for split in splits if split.features is not None}
     if len(sizes) > 1:
         raise DataError(f"{path}: its splits have features of different lengths, {sorted(sizes)}.")
     return RetrievalData.of("features", splits)
 
 
-def _file(folder: Path, name: str) -> Path | None:
+def _split_file(folder: Path, name: str) -> Path | None:
     return next((file for kind in _KINDS if (file := folder / f"{name}{kind}").is_file()), None)
 
 
-def _read(path: Path, name: str) -> RetrievalSplit:
+def _read_split(path: Path, name: str) -> RetrievalSplit:
     features = torch.from_numpy(read_embeddings(path))
     labels = read_labels(_label_file(path)).astype(str)
     if len(labels) != len(features):
@@ -83,7 +82,7 @@ def _label_file(path: Path) -> Path:
 
 def _splits(path: Path) -> list[str] | None:
     if path.suffix.lower() == ".npz":
-        with np.load(path, allow_pickle=False) as archive:  # `_read` has read it: it is sound
+        with np.load(path, allow_pickle=False) as archive:  # `_read_split` has read it: it is sound
             name = next((n for n in ("splits", "split") if n in archive.files), None)
             return None if name is None else archive[name].astype(str).tolist()
     return read_texts(path).get("split")

@@ -149,11 +149,11 @@ def _cached(root: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
 
     key = f"glyphs-v{_RENDER_VERSION}-matplotlib{mpl.__version__}-{size}px"
     path = cache_dir(root) / f"{key}.npz"
-    stored = _read(path, key, size)
-    if stored is not None:
-        return stored
+    cached = _read_cache(path, key, size)
+    if cached is not None:
+        return cached
     points = np.array(_characters(), dtype=np.int64)
-    pixels = _draw(points, size)
+    pixels = _draw_glyphs(points, size)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         arrays: Any = {"key": np.array(key), "points": points, "pixels": pixels}
@@ -168,20 +168,20 @@ def _cached(root: Any, size: int) -> tuple[np.ndarray, np.ndarray]:
     return pixels, points
 
 
-def _read(path: Path, key: str, size: int) -> tuple[np.ndarray, np.ndarray] | None:
-    """The cached arrays, or None if the file is absent, damaged or another one's."""
+def _read_cache(path: Path, key: str, size: int) -> tuple[np.ndarray, np.ndarray] | None:
+    """Return the cached arrays, or None if the file is absent, damaged or of other glyphs."""
     try:
         if not path.exists():
             return None
         # Zip members carry a CRC, so that flips show here; zip and npy raise what they like.
         with open_regular(path, "glyphs", faults=(Exception,)) as file, np.load(file) as archive:
             # A member that is no array comes as bytes.
-            stored, points, pixels = (np.asarray(archive[n]) for n in ("key", "points", "pixels"))
+            marker, points, pixels = (np.asarray(archive[n]) for n in ("key", "points", "pixels"))
     except (DataError, OSError) as err:
         _log.warning("drawing the glyphs again: %s", err)
         return None
     sound = (
-        str(stored) == key
+        str(marker) == key
         and points.shape == (NUM_CLASSES,)
         and points.dtype == np.int64
         and pixels.shape == (NUM_CLASSES, len(FACES), size, size)
@@ -223,17 +223,17 @@ def _characters() -> list[int]:
     """Code points of the data set, by the rule at the head of this module."""
     import matplotlib as mpl
 
-    drawn = set.intersection(*(set(_open_face(face).get_charmap()) for face in FACES))
+    common_points = set.intersection(*(set(_open_face(face).get_charmap()) for face in FACES))
     fonts = [_open_face(face) for face in _TWIN_FACES]
-    seen: set[tuple[str, bytes]] = set()
+    outlines: set[tuple[str, bytes]] = set()
     points = []
-    for point in sorted(p for p in drawn if unicodedata.category(chr(p)) in _CATEGORIES):
+    for point in sorted(p for p in common_points if unicodedata.category(chr(p)) in _CATEGORIES):
         corners = [np.unique(_outline(font, point)[0], axis=0) for font in fonts]
         # As a set: two glyphs may list the same contours in another order.
         keys = {(face, c.tobytes()) for face, c in zip(_TWIN_FACES, corners, strict=True)}
-        if not keys & seen:
+        if not keys & outlines:
             points.append(point)
-            seen |= keys
+            outlines |= keys
     if len(points) != NUM_CLASSES:
         raise DataError(
             f"the fonts of matplotlib {mpl.__version__} give {len(points)} characters where "
@@ -243,7 +243,7 @@ def _characters() -> list[int]:
     return points
 
 
-def _draw(points: np.ndarray, size: int) -> np.ndarray:
+def _draw_glyphs(points: np.ndarray, size: int) -> np.ndarray:
     """Pixels (C, 16, S, S) uint8: the share of each pixel that ink covers, times 255."""
     return np.stack([_draw_face(_open_face(face), points, size) for face in FACES], axis=1)
 

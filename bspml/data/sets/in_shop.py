@@ -51,7 +51,7 @@ def read_in_shop(root: str | os.PathLike[str]) -> RetrievalData:
     path = locate(root, ("Eval", "", "In-shop/Eval", "In-shop"), (_LIST,), SOURCE) / _LIST
     if path.is_relative_to(base / "In-shop"):
         base = base / "In-shop"
-    rows = _rows(path, ("image_name", "item_id", "evaluation_status"))
+    rows = _counted_rows(path, ("image_name", "item_id", "evaluation_status"))
     paths = safe_paths(rows, 0, path)
     refuse_repeats(paths, path)
     statuses = _statuses(rows, path)
@@ -68,14 +68,14 @@ def read_in_shop(root: str | os.PathLike[str]) -> RetrievalData:
     return RetrievalData("in-shop", train, query, gallery, KS, notes)
 
 
-def _rows(path: Path, columns: tuple[str, ...]) -> list[Row]:
+def _counted_rows(path: Path, columns: tuple[str, ...]) -> list[Row]:
     """The rows after two lines of header, as many as the first of these says."""
     # The fields are padded with blanks to fixed widths, the last one too.
     rows = read_rows(path, columns, skip=2)
-    said = sum(column(read_rows(path, ("number",))[:1], 0, path, "the number of images"))
-    if said != len(rows):
+    count = sum(column(read_rows(path, ("number",))[:1], 0, path, "the number of images"))
+    if count != len(rows):
         raise DataError(
-            f"{path}: is {'truncated' if said > len(rows) else 'too long'}: line 1 says {said:,} "
+            f"{path}: is {'truncated' if count > len(rows) else 'too long'}: line 1 says {count:,} "
             f"images, and {len(rows):,} follow. Get the file again."
         )
     return rows
@@ -95,15 +95,15 @@ def _statuses(rows: list[Row], path: Path) -> np.ndarray:
 def _check_items(
     train: RetrievalSplit, query: RetrievalSplit, gallery: RetrievalSplit, path: Path
 ) -> None:
-    alone = sorted(set(query.labels) ^ set(gallery.labels))
-    if alone:
+    items = sorted(set(query.labels) ^ set(gallery.labels))
+    if items:
         raise DataError(
-            f"{path}: {len(alone)} items are only in the query or only in the gallery, such as "
-            f"{alone[0]}. Get the file again."
+            f"{path}: {len(items)} items are only in the query or only in the gallery, such as "
+            f"{items[0]}. Get the file again."
         )
-    both = sorted(set(train.labels) & set(query.labels))
-    if both:
-        raise DataError(f"{path}: {len(both)} items train and test, such as {both[0]}.")
+    items = sorted(set(train.labels) & set(query.labels))
+    if items:
+        raise DataError(f"{path}: {len(items)} items train and test, such as {items[0]}.")
 
 
 def _boxes(base: Path, paths: tuple[str, ...]) -> np.ndarray | None:
@@ -112,12 +112,12 @@ def _boxes(base: Path, paths: tuple[str, ...]) -> np.ndarray | None:
     if path is None:
         return None
     columns = ("image_name", "clothes_type", "pose_type", "x_1", "y_1", "x_2", "y_2")
-    rows = _rows(path, columns)
+    rows = _counted_rows(path, columns)
     corners = np.array([column(rows, at, path, "a box", float) for at in range(3, 7)]).T
-    found = {row.fields[0]: corner for row, corner in zip(rows, corners, strict=True)}
-    lost = [name for name in paths if name not in found]
-    if lost:
+    corners_of = {row.fields[0]: corner for row, corner in zip(rows, corners, strict=True)}
+    names = [name for name in paths if name not in corners_of]
+    if names:
         raise DataError(
-            f"{path}: has no box for {len(lost)} of {len(paths)} images, the first is {lost[0]}."
+            f"{path}: has no box for {len(names)} of {len(paths)} images, the first is {names[0]}."
         )
-    return np.array([found[name] for name in paths], dtype=np.float64).reshape(-1, 4)
+    return np.array([corners_of[name] for name in paths], dtype=np.float64).reshape(-1, 4)

@@ -45,23 +45,23 @@ def read_omniglot(root: str | os.PathLike[str]) -> RetrievalData:
     """
     for table in (Path(root) / _TABLE, Path(root) / "omniglot" / _TABLE):
         if table.is_file():
-            found = read_path_table(table, content="character")
-            return RetrievalData("omniglot", found.train, found.test, ks=KS, notes=found.notes)
+            data = read_path_table(table, content="character")
+            return RetrievalData("omniglot", data.train, data.test, ks=KS, notes=data.notes)
     base = locate(root, _NESTED, tuple(_FOLDERS.values()), SOURCE)
-    train, test = (_split(base, name) for name in _FOLDERS)
+    train, test = (_read_split(base, name) for name in _FOLDERS)
     return RetrievalData("omniglot", train, test, ks=KS)
 
 
-def _split(base: Path, name: str) -> RetrievalSplit:
+def _read_split(base: Path, name: str) -> RetrievalSplit:
     top = base / _FOLDERS[name]
     if (top / _FOLDERS[name]).is_dir():  # unpacked into a folder of the archive's name
         top = top / _FOLDERS[name]
     paths = find_images(top)
     stray = [path for path in paths if path.count("/") != 2]
     if stray or not paths:
-        found = f"holds {stray[0]}" if stray else "holds no image"
-        raise DataError(f"{top}: {found}; expected ALPHABET/CHARACTER/DRAWING.png. {SOURCE}")
+        fault = f"holds {stray[0]}" if stray else "holds no image"
+        raise DataError(f"{top}: {fault}; expected ALPHABET/CHARACTER/DRAWING.png. {SOURCE}")
     labels = np.array([path.rpartition("/")[0] for path in paths], dtype=str)
-    below = top.relative_to(base).as_posix()
-    from_base = tuple(f"{below}/{path}" for path in paths)
+    prefix = top.relative_to(base).as_posix()
+    from_base = tuple(f"{prefix}/{path}" for path in paths)
     return RetrievalSplit(name, labels, root=base, paths=from_base, content="character")

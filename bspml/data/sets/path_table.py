@@ -58,8 +58,8 @@ def read_path_table(
     path = _table(Path(root))
     columns = read_texts(path)
     column = _column(columns, PATH_COLUMNS, path, "paths")
-    wanted = LABEL_COLUMNS if label_column is None else (label_column.lower(),)
-    labels = _column(columns, wanted, path, "labels")
+    candidates = LABEL_COLUMNS if label_column is None else (label_column.lower(),)
+    labels = _column(columns, candidates, path, "labels")
     try:
         check_texts(labels)
     except DataError as err:
@@ -96,18 +96,18 @@ def by_split(
         trains = half_of_classes(everything.labels)
         parts = {"train": trains, "test": ~trains}
     else:
-        found = np.array([text.strip().lower() for text in splits], dtype=str)
-        unknown = sorted(set(found.tolist()) - set(NAMES))
-        if unknown:
+        split_names = np.array([text.strip().lower() for text in splits], dtype=str)
+        strangers = sorted(set(split_names.tolist()) - set(NAMES))
+        if strangers:
             raise DataError(
-                f"{path}: the split must be one of {', '.join(NAMES)}; got {unknown[0]!r} in "
-                f"{int((found == unknown[0]).sum())} rows. Rename it or remove these rows."
+                f"{path}: the split must be one of {', '.join(NAMES)}; got {strangers[0]!r} in "
+                f"{int((split_names == strangers[0]).sum())} rows. Rename it or remove these rows."
             )
-        parts = {name: found == name for name in NAMES if (found == name).any()}
-    filled = [name for name, rows in parts.items() if rows.any()]
-    if filled not in COMBINATIONS:
+        parts = {name: split_names == name for name in NAMES if (split_names == name).any()}
+    names = [name for name, rows in parts.items() if rows.any()]
+    if names not in COMBINATIONS:
         raise DataError(
-            f"{path}: its rows are of {', '.join(filled) or 'no split'}; expected train and test, "
+            f"{path}: its rows are of {', '.join(names) or 'no split'}; expected train and test, "
             "or train, query and gallery, or no column of splits and at least two classes."
         )
     return RetrievalData.of(name, [everything.part(part, rows) for part, rows in parts.items()])
@@ -122,12 +122,12 @@ def _table(root: Path) -> Path:
     raise DataError(f"{root}: has none of {', '.join(_TABLES)}.{holding(root)} {SOURCE}")
 
 
-def _column(columns: dict[str, list[str]], wanted: Any, path: Path, what: str) -> list[str]:
-    for name in wanted:
+def _column(columns: dict[str, list[str]], candidates: Any, path: Path, what: str) -> list[str]:
+    for name in candidates:
         if name in columns:
             return columns[name]
     raise DataError(
-        f"{path}: has no column of {what} ({', '.join(wanted)}); it has {', '.join(columns)}."
+        f"{path}: has no column of {what} ({', '.join(candidates)}); it has {', '.join(columns)}."
     )
 
 

@@ -35,8 +35,8 @@ def read_sop(root: str | os.PathLike[str]) -> RetrievalData:
         DataError: lists missing or damaged, an image or a class in both.
     """
     base = locate(root, ("", "Stanford_Online_Products"), tuple(_LISTS.values()), SOURCE)
-    read = {name: _split(base, name) for name in _LISTS}
-    (train, train_ids), (test, test_ids) = read.values()
+    splits = {name: _read_split(base, name) for name in _LISTS}
+    (train, train_ids), (test, test_ids) = splits.values()
     for what, shared in (
         ("image numbers", train_ids & test_ids),
         ("paths", set(train.paths or ()) & set(test.paths or ())),
@@ -50,7 +50,7 @@ def read_sop(root: str | os.PathLike[str]) -> RetrievalData:
     return RetrievalData("sop", train, test, ks=KS)
 
 
-def _split(base: Path, name: str) -> tuple[RetrievalSplit, set[int]]:
+def _read_split(base: Path, name: str) -> tuple[RetrievalSplit, set[int]]:
     path = base / _LISTS[name]
     rows = read_rows(path, _COLUMNS)
     if rows and rows[0].fields == _COLUMNS:

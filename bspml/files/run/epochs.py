@@ -95,9 +95,9 @@ class EpochRecord:
             raise ValueError("nested too deeply") from None
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
-        known = {f.name for f in dataclasses.fields(cls)}
+        names = {f.name for f in dataclasses.fields(cls)}
         extra = dict(values.pop("extra", None) or {})
-        extra |= {key: values.pop(key) for key in list(values) if key not in known}
+        extra |= {key: values.pop(key) for key in list(values) if key not in names}
         method, epoch = values.get("method"), values.get("epoch")
         if not (isinstance(method, str) and isinstance(epoch, int | float)):
             raise ValueError("no `method` text and `epoch` number")
@@ -119,14 +119,14 @@ class EpochRecord:
 
 
 def _check_kind(key: str, value: Any) -> None:
-    """Refuse a text where a number belongs, and the like; nobody would see it until the end."""
+    """Refuse a value of another kind than its field's, which would show only when a run ends."""
     if value is None:
         return
     text, whole = key in ("method", "phase"), key in ("steps", "changed")
     kinds: Any = str if text else int if whole else int | float
     if isinstance(value, bool) or not isinstance(value, kinds):
-        wanted = "a text" if text else "a whole number" if whole else "a number"
-        raise ValueError(f"`{key}` must be {wanted}; got {value!r:.40}")
+        expected_kind = "a text" if text else "a whole number" if whole else "a number"
+        raise ValueError(f"`{key}` must be {expected_kind}; got {value!r:.40}")
     if not text and not abs(value) < _LARGEST:  # json reads 1e999 as infinity
         raise ValueError(f"`{key}` must be finite")
 
@@ -242,9 +242,9 @@ class RecordLog:
         size = file.seek(0, os.SEEK_END)
         if not size or (file.seek(size - 1), file.read(1))[1] == b"\n":
             return size
-        whole = sum(len(line) + 1 for line in self._whole_lines())
-        os.ftruncate(file.fileno(), whole)
-        return whole
+        length = sum(len(line) + 1 for line in self._whole_lines())
+        os.ftruncate(file.fileno(), length)
+        return length
 
 
 def _write_all(descriptor: int, data: bytes) -> None:

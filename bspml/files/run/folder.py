@@ -67,10 +67,10 @@ class RunFolder:
         """
         folder = cls(Path(path))
         try:
-            there, is_run = folder.path.is_dir(), folder.config.is_file()
+            exists, is_run = folder.path.is_dir(), folder.config.is_file()
         except (OSError, ValueError) as err:
             raise RunError(f"{path}: the run folder cannot be read ({reason(err)}).") from err
-        if not there:
+        if not exists:
             raise RunError(f"{path}: no such run folder{_runs_beside(folder.path)}.")
         if not is_run:
             raise RunError(

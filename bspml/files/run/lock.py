@@ -54,13 +54,13 @@ def _take(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The holder before us may have removed the file between our opening and locking it.
-        ours = os.path.samestat(os.fstat(descriptor), path.stat())
+        is_ours = os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
-        ours = False
+        is_ours = False
     except OSError as err:
         # Some network file systems have no locks; then nothing keeps two processes apart.
-        ours = err.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
-    if not ours:
+        is_ours = err.errno not in (errno.EAGAIN, errno.EWOULDBLOCK, errno.EACCES)
+    if not is_ours:
         os.close(descriptor)
         raise BusyRunError(
             f"{path.parent}: another process is training this run; wait until it ends, or stop it."
@@ -69,7 +69,7 @@ def _take(path: Path) -> int:
 
 
 def _forget() -> None:
-    """In a forked worker: its copy of the descriptor would hold the lock after our death."""
+    """Close the locks in a forked worker, whose copies would hold them after this process ends."""
     for descriptor in _held:
         os.close(descriptor)
     _held.clear()

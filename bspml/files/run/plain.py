@@ -24,18 +24,18 @@ def to_json(value: Any, indent: int | None = None) -> str:
         >>> to_json({"recall": float("nan"), "ks": (1, 2)})
         '{"recall": null, "ks": [1, 2]}'
     """
-    return json.dumps(_plain(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    return json.dumps(_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {str(key): _plain(inner) for key, inner in value.items()}
+        return {str(key): _json_value(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(inner) for inner in value]
+        return [_json_value(inner) for inner in value]
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else None
     if hasattr(value, "tolist"):  # numpy and torch, without importing either
-        return _plain(value.tolist())
+        return _json_value(value.tolist())
     raise TypeError(f"a record holds numbers, text, lists and mappings; got {type(value).__name__}")

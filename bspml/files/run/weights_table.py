@@ -109,11 +109,11 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
     except DataError as err:
         raise RunError(f"{path}: {err}") from err
     rows = [rows[row] for row in order]
-    present = rows[0].keys() if rows else ()
+    columns = rows[0].keys() if rows else ()
     truths = {
         name: np.array([row[name] for row in rows], dtype=bool)
         for name in _TRUTHS
-        if name in present
+        if name in columns
     }
     return WeightsTable(
         labels=parse_labels([row["label"] for row in rows]),
@@ -121,24 +121,24 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
         flags=tuple(tuple(filter(None, row["flags"].split(";"))) for row in rows),
         is_noisy=truths.get("is_noisy"),
         true_labels=parse_labels([row["true_label"] for row in rows])
-        if "true_label" in present
+        if "true_label" in columns
         else None,
-        names=tuple(bare_cell(row["name"]) for row in rows) if "name" in present else None,
+        names=tuple(bare_cell(row["name"]) for row in rows) if "name" in columns else None,
         is_outlier=truths.get("is_outlier"),
     )
 
 
 def _parse_row(row: TableRow) -> dict[str, Any]:
-    parsed: dict[str, Any] = dict(row.cells)
+    cells: dict[str, Any] = dict(row.cells)
     try:
-        parsed["weight"] = float(parsed["weight"])
+        cells["weight"] = float(cells["weight"])
         for name in _TRUTHS:
-            if name in parsed:
-                parsed[name] = {"0": False, "1": True}[parsed[name].strip()]
+            if name in cells:
+                cells[name] = {"0": False, "1": True}[cells[name].strip()]
     except (ValueError, KeyError) as err:
         raise RunError(
             f"{row.where}: expected a weight, and {' and '.join(_TRUTHS)} as 0 or 1; got {err}."
         ) from err
-    if not 0 <= parsed["weight"] <= 1:
+    if not 0 <= cells["weight"] <= 1:
         raise RunError(f"{row.where}: a weight is in [0, 1]; got {row.cells['weight']}.")
-    return parsed
+    return cells

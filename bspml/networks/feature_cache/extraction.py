@@ -66,21 +66,21 @@ def cached_features(
         MissingDependencyError: the backbone's package is not installed.
         RunError: the disk is full.
     """
-    asked = IMAGE_SIZE if source.image_size is None else source.image_size
-    size = check_whole(asked, "image_size")
+    image_size = IMAGE_SIZE if source.image_size is None else source.image_size
+    size = check_whole(image_size, "image_size")
     images = split.images(size, crop_boxes=source.crop_boxes)
     if not len(split):
         raise InputError("`split` must hold at least one image; got none.")
     identity = identity_of(split, replace(source, image_size=size))
     store = FeatureStore(cache_dir(cache) / "features", identity)
-    stored = store.read()
-    if stored is not None:
-        return stored
+    features = store.read()
+    if features is not None:
+        return features
     target = check_device("auto" if device is None else device)
     net = feature_network(source.backbone, source.weights).to(target)
-    shown = sys.stderr.isatty() if progress is None else progress
+    is_shown = sys.stderr.isatty() if progress is None else progress
     title = f"features of {split.name}"
-    with tqdm(desc=title, total=len(split), unit="image", disable=not shown) as bar:
+    with tqdm(desc=title, total=len(split), unit="image", disable=not is_shown) as bar:
 
         def rows(start: int, stop: int) -> np.ndarray:
             part = Subset(images, range(start, stop))
@@ -116,16 +116,16 @@ def _extracted(
         DataError: a feature is not finite.
     """
     try:
-        found = embed(net, images, _BATCH, None, num_workers, count)
+        features = embed(net, images, _BATCH, None, num_workers, count)
     except AssertionError as err:  # what transformers, made for one size, raise
         raise InputError(
             f"`image_size`: {backbone} does not take these images ({err}). Give the size "
             "that it was trained on."
         ) from err
-    bad = torch.nonzero(~found.isfinite().all(1)).flatten()
-    if len(bad):
+    bad_rows = torch.nonzero(~features.isfinite().all(1)).flatten()
+    if len(bad_rows):
         raise DataError(
-            f"{backbone}: the features of {len(bad)} images are not finite, the first is "
-            f"image {start + int(bad[0])}. Is the file of weights damaged?"
+            f"{backbone}: the features of {len(bad_rows)} images are not finite, the first is "
+            f"image {start + int(bad_rows[0])}. Is the file of weights damaged?"
         )
-    return found.numpy()
+    return features.numpy()

@@ -94,9 +94,9 @@ def _images_digest(split: RetrievalSplit, crop_boxes: bool) -> str:
 
 def _size_and_time(path: Path) -> str:
     try:
-        found = path.stat()
+        stat = path.stat()
     except FileNotFoundError as err:
         raise DataError(f"{path}: is missing.") from err
     except OSError as err:
         raise DataError(f"{path}: cannot be read ({reason(err)}).") from err
-    return f"{found.st_size} {found.st_mtime_ns}"
+    return f"{stat.st_size} {stat.st_mtime_ns}"

@@ -64,7 +64,7 @@ class FeatureStore:
         From 1 GiB on the numbers stay on the disk; writing to them does not change the file.
         """
         try:
-            return self._read() if self.path.exists() else None
+            return self._read_checked() if self.path.exists() else None
         except Exception as err:  # numpy and json raise what they like on damage
             _log.warning("extracting the features again: %s is damaged (%s)", self.path, err)
             with contextlib.suppress(OSError):
@@ -96,18 +96,18 @@ class FeatureStore:
                 self._make_part(start, stop, rows)
             else:
                 skip(stop - start)
-        stored = self.read()
-        if stored is None:
+        features = self.read()
+        if features is None:
             atomic_write(self.path, lambda file: self._join(file, spans, rows))
-            stored = self.read()
-            if stored is None:
+            features = self.read()
+            if features is None:
                 raise RunError(f"{self.path}: does not hold what was written. Is the disk sound?")
         shutil.rmtree(self.parts, ignore_errors=True)
-        return stored
+        return features
 
     # --- the file -----------------------------------------------------------------------------
 
-    def _read(self) -> Tensor:
+    def _read_checked(self) -> Tensor:
         with open_regular(self.path, "features") as file:
             # "c": copy on write.  A mapping that cannot be written to is one that torch warns of.
             mapped = np.load(self.path, mmap_mode="c", allow_pickle=False)
@@ -168,7 +168,7 @@ class FeatureStore:
 
 
 def _checksum(values: np.ndarray, start: int = 0) -> int:
-    """CRC-32, as in zip archives: it is damage that is looked for, and it is fast."""
+    """Return the CRC-32, as in zip archives: fast, and enough to detect damage."""
     data = np.ascontiguousarray(values).data.cast("B")
     for at in range(0, len(data), _CHUNK):
         start = zlib.crc32(data[at : at + _CHUNK], start)

@@ -127,7 +127,7 @@ def forbid_drawing(monkeypatch):
     def refuse(*_):
         raise AssertionError("drawn although cached")
 
-    monkeypatch.setattr(module, "_draw", refuse)
+    monkeypatch.setattr(module, "_draw_glyphs", refuse)
 
 
 def test_a_second_use_reads_the_cache_and_gives_the_same(halves, root, monkeypatch):
@@ -173,7 +173,8 @@ def test_a_damaged_cache_is_drawn_again(root, tmp_path, damage):
 def test_a_pipe_in_the_caches_place_is_neither_read_nor_replaced(root, tmp_path, monkeypatch):
     path = cache_file(tmp_path, 8)
     os.mkfifo(path)
-    monkeypatch.setattr(module, "_draw", lambda points, size: np.zeros((513, 16, 8, 8), np.uint8))
+    blank = np.zeros((513, 16, 8, 8), np.uint8)
+    monkeypatch.setattr(module, "_draw_glyphs", lambda points, size: blank)
     with pytest.raises(DataError, match="`root` must be a folder that can be written"):
         Glyphs("train", tmp_path, image_size=8)
     assert path.is_fifo()
