@@ -32,7 +32,7 @@ def open_regular(
     *,
     where: str = "",
     missing: str = "",
-    remedy: str = "Remove it, or name another file.",
+    remedy: str = "Name another file.",
     faults: tuple[type[BaseException], ...] = (),
 ) -> Iterator[io.BufferedReader]:
     """Open the regular file `path` for reading bytes, or refuse what is there with a reason.

@@ -52,10 +52,12 @@ class ReadBy:
     Attributes:
         key: the other key.
         values: what it must be; empty: anything but null.
+        remedy: what to do where there are no values; empty: to give the other key.
     """
 
     key: str
     values: tuple[str | bool, ...] = ()
+    remedy: str = ""
 
     def check(self, section: Section, marked: str, default: Any) -> None:
         """Refuse a value that nothing reads: whoever sets it believes that it does something.
@@ -71,7 +73,7 @@ class ReadBy:
         value, other = getattr(section, marked), getattr(section, self.key)
         if value == default or (other in self.values if self.values else other is not None):
             return
-        remedy = f"give `{self.key}`"
+        remedy = self.remedy or f"give `{self.key}`"
         if self.values:
             *most, last = map(as_yaml, self.values)
             remedy = f"set `{self.key}` to {', '.join(most)}{' or ' * bool(most)}{last}"
@@ -251,7 +253,7 @@ def takes(kind: type[BaseModel], name: str) -> str:
 
 def _takes(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
-        return f"one of {', '.join(schema['enum'])}"
+        return f"one of {', '.join(map(as_yaml, schema['enum']))}"
     if schema["type"] == "integer":
         return f"a whole number of at least {schema['minimum']}"
     if schema["type"] != "number":

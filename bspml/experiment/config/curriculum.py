@@ -27,6 +27,7 @@ from bspml.trainers.settings import (
 
 _AUTO, _PAPER = AutoSettings(), PaperSettings()
 _BY_AUTO, _BY_PAPER = ReadBy("preset", ("auto",)), ReadBy("preset", ("paper",))
+_BY_AGE = ReadBy("age", remedy="give `age` in place of `target_maw`")
 
 
 class CurriculumConfig(Section):
@@ -34,8 +35,8 @@ class CurriculumConfig(Section):
 
     preset: Literal["auto", "paper"] = "auto"
     age: Annotated[Positive | None, _BY_PAPER] = _PAPER.age  # the paper's lambda at the start
-    age_growth: Annotated[Growth, ReadBy("age")] = _PAPER.age_growth  # its multiplier c
-    age_max: Annotated[float | None, ReadBy("age")] = _PAPER.age_max  # lambda_inf; null: no limit
+    age_growth: Annotated[Growth, _BY_PAPER] = _PAPER.age_growth  # its multiplier c
+    age_max: Annotated[float | None, _BY_PAPER] = _PAPER.age_max  # lambda_inf; null: no limit
     balance: NotNegative = _PAPER.balance  # the paper's mu; our choice
     # xi as printed, or under the weights.
     statistics: Annotated[Statistics, _BY_PAPER] = _PAPER.statistics
@@ -56,6 +57,8 @@ class CurriculumConfig(Section):
     def _consistent(self) -> CurriculumConfig:
         if self.preset == "paper":
             section_of(PaperSettings, self.keywords()).check_pace()
+            for pace in ("age_growth", "age_max"):
+                _BY_AGE.check(self, pace, type(self).model_fields[pace].default)
         return self
 
     def keywords(self) -> dict[str, Any]:

@@ -171,6 +171,8 @@ def test_an_override_leaves_a_section_that_shares_a_yaml_alias_alone(write):
         ("loss.alpha={", "`loss.alpha`: line 1: is not valid YAML"),
         ("loss.alpha=", "`loss.alpha`: expected a number; got nothing"),
         ("curriculum.age=4", "`curriculum.age` is 4.0, but nothing reads it while"),
+        ("curriculum.age_growth=1.5", "leave it at 1.1, or set `curriculum.preset` to paper"),
+        ("data.channels=2", "`data.channels` must be one of 1, 3; got 2"),
     ],
 )
 def test_a_bad_override_names_the_command_line(text, message):
