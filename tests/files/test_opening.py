@@ -54,7 +54,7 @@ def test_damage_becomes_one_sentence_and_our_own_errors_pass(tmp_path, fault):
             raise error
 
     (tmp_path / "a").write_bytes(b"")
-    with pytest.raises(DataError, match=rf"a: cannot be read as a list \({reason(fault)}\)\. Rem"):
+    with pytest.raises(DataError, match=rf"a: cannot be read as a list \({reason(fault)}\)\. Name"):
         raised(fault)
     with pytest.raises(ConfigError, match=r"^mine$"):
         raised(ConfigError("mine"))

@@ -71,8 +71,8 @@ def test_pretrained_features_need_no_cross_fit():
         ),
         (
             {"curriculum": {"preset": "paper", "target_maw": 0.7, "age_growth": 2}},
-            "`curriculum.age_growth` is 2.0, .*; leave it at 1.1, or give `curriculum.age` in place "
-            "of `curriculum.target_maw`",
+            "`curriculum.age_growth` is 2.0, .*; leave it at 1.1, or give `curriculum.age` in "
+            "place of `curriculum.target_maw`",
         ),
         (
             {"curriculum": {"preset": "paper", "age_growth": 2}},
