@@ -120,7 +120,7 @@ def _summary(path: Path) -> dict[str, Any]:
     values = read_json(path)
     rate = values.get("true_noise_rate") if isinstance(values, dict) else ""
     if not (isinstance(values, dict) and isinstance(rate, int | float | None) and "name" in values):
-        raise RunError(f"{path}: is not a run's values. Was the file edited?")
+        raise RunError(f"{path}: is not a run's summary. Was the file edited?")
     return values
 
 

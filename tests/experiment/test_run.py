@@ -147,7 +147,7 @@ def test_a_run_killed_without_warning_resumes_to_the_same_bits(tmp_path, method,
 
 def test_ctrl_c_says_how_to_go_on_and_exits_130(tmp_path):
     folder = RunFolder(tmp_path / "stopped")
-    process = start(folder.path)
+    process = start(folder.path, "training.epochs=100")  # far from its end when it is stopped
     wait_for(folder.checkpoint("multi-similarity").exists, process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate()
