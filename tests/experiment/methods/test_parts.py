@@ -1,41 +1,12 @@
 """What a method is built from, what it can be told, and how far it trusts each sample."""
 
 import pytest
-import torch
 
 from bspml import methods
 from bspml.errors import InputError
-from bspml.experiment.methods import METHODS, MethodContext
+from bspml.experiment.methods import METHODS
 from bspml.experiment.methods.parts import checked
-from bspml.weights.state import SampleWeights
-
-ROWS, CLASSES, WIDTH = 32, 8, 16
-
-
-def context(**changes):
-    given = {
-        "num_classes": CLASSES,
-        "embedding_size": WIDTH,
-        "weights": SampleWeights(torch.arange(ROWS) % CLASSES),
-        "noise_rate": 0.25,
-        "seed": 3,
-    }
-    return MethodContext(**{**given, **changes})
-
-
-def batch(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    emb = torch.randn(ROWS, WIDTH, generator=generator)
-    # Closer than random rows of 16 columns, as after a first epoch: every miner finds pairs.
-    labels = torch.arange(ROWS) % CLASSES
-    emb += 1.5 * torch.randn(CLASSES, WIDTH, generator=generator)[labels] + 1.0
-    return emb.requires_grad_(), labels
-
-
-def step(parts, emb, labels, weights):
-    weights.set_batch(torch.arange(ROWS))
-    pairs = None if parts.miner is None else parts.miner(emb, labels)
-    return parts.loss(emb, labels, pairs)
+from helpers.method_steps import ROWS, batch, context, step
 
 
 def test_hidden_keys_cannot_be_set_and_stay_at_their_defaults():

@@ -10,38 +10,11 @@ from torch import nn
 from bspml import methods
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.errors import InputError
-from bspml.experiment.methods import METHODS, MethodContext
+from bspml.experiment.methods import METHODS
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
-from bspml.weights.state import SampleWeights
+from helpers.method_steps import ROWS, WIDTH, batch, context, step
 
-ROWS, CLASSES, WIDTH = 32, 8, 16
 NAMES = methods.names(wrapped=True)
-
-
-def context(**changes):
-    given = {
-        "num_classes": CLASSES,
-        "embedding_size": WIDTH,
-        "weights": SampleWeights(torch.arange(ROWS) % CLASSES),
-        "noise_rate": 0.25,
-        "seed": 3,
-    }
-    return MethodContext(**{**given, **changes})
-
-
-def batch(seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    emb = torch.randn(ROWS, WIDTH, generator=generator)
-    # Closer than random rows of 16 columns, as after a first epoch: every miner finds pairs.
-    labels = torch.arange(ROWS) % CLASSES
-    emb += 1.5 * torch.randn(CLASSES, WIDTH, generator=generator)[labels] + 1.0
-    return emb.requires_grad_(), labels
-
-
-def step(parts, emb, labels, weights):
-    weights.set_batch(torch.arange(ROWS))
-    pairs = None if parts.miner is None else parts.miner(emb, labels)
-    return parts.loss(emb, labels, pairs)
 
 
 def test_the_registry_has_every_method_of_the_tables_and_the_comparators():
