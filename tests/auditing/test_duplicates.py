@@ -11,6 +11,7 @@ from bspml.auditing.duplicates import (
     _pair_volumes,
     find_duplicates,
 )
+from bspml.auditing.nearest import Nearest
 from bspml.tensors.unit_rows import grid_unit_rows
 
 
@@ -152,7 +153,7 @@ def test_volume_of_a_pair_worked_by_hand(second, log_v):
     # log v = -0.4 / 0.21760, or -0.4 / 0.29708.
     squared = np.array([[1.0, second, 4, 4, 4, 16, 16]] * 2)
     places = np.array([[1, 0, 0, 0, 0, 0, 0], [0, 1, 1, 1, 1, 1, 1]])
-    pairs, delta, v = _pair_volumes(places, squared)
+    pairs, delta, v = _pair_volumes(Nearest(places, squared))
     pair = pairs.tolist().index([0, 1])
     assert delta[pair] == 1
     assert np.log(v[pair]) == pytest.approx(log_v, abs=1e-4)
