@@ -90,6 +90,39 @@ def noise_sentence(
     return f"{range_}{', maybe none' if maybe_none else ''}: the {estimate}, and {on_top}."
 
 
+def error_sentence(
+    rate: float,
+    interval: tuple[float, float],
+    bounds: tuple[float, float],
+) -> str:
+    """Say in one sentence how many labels are wrong, and between what ends.
+
+    It calls the estimate an estimate: the user must not read it as a count.
+
+    Args:
+        rate: best estimate of the share of wrong labels, in [0, 1].
+        interval: its 95 % interval.
+        bounds: at least and at most this share is wrong.
+
+    Example:
+        >>> error_sentence(0.28, (0.21, 0.35), (0.19, 0.4))
+        'The best estimate is that 28 % of the labels are wrong (95 % interval 21 to 35 %); at least
+        19 %, counting labels wrong at random only, and at most 40 %, counting every sample that
+        could be of a similar class.'
+    """
+    maybe_none = ", maybe none" if bounds[0] < _SHOWS_AS_NONE else ""
+    least = f"at least {percent(bounds[0])} %, counting labels wrong at random only, and "
+    most = f"at most {percent(bounds[1])} %, counting every sample that could be of a similar class"
+    if maybe_none:
+        least = ""
+    if bounds[1] >= 1:
+        most = "no upper end can be given"
+    return (
+        f"The best estimate is that {percent(rate)} % of the labels are wrong (95 % interval "
+        f"{percent(interval[0])} to {percent(interval[1])} %{maybe_none}); {least}{most}."
+    )
+
+
 def some_of(rows: Iterable[Any]) -> str:
     """Return the first few of `rows` as text.
 

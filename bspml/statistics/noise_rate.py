@@ -41,7 +41,7 @@ from bspml.words import counted, noise_sentence
 PI_CAP = 0.95  # the rate used in q-values
 FEW_CLASSES = 100  # below it the null's share of true classes (up to 1 %) is taken out for q
 _ALONE = "no class has a second sample of positive weight to compare with."
-_ALIKE = (
+ALIKE = (
     "the embeddings fit all labels alike, as if they were all in one place. Did the model that "
     "made them collapse?"
 )
@@ -147,7 +147,7 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
     own = stats.own_bin[stats.testable].numpy()
     occupied = np.flatnonzero(stats.null)
     apart = max(own.max(), occupied[-1]) - min(own.min(), occupied[0]) if len(occupied) else 0
-    return _ALIKE if apart <= 1 else ""
+    return ALIKE if apart <= 1 else ""
 
 
 def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:

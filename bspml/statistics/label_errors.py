@@ -1,0 +1,265 @@
+"""Which labels are wrong, how many, and what they should be: both judges, the model, the rounds.
+
+    judges -> tables -> model -> odds of every label            round 0: every sample a reference
+      ^                            |
+      +---- weights = 1 - P(wrong) +                            rounds 1, 2, ...
+
+A judge whose references are partly wrong calls labels uncertain that are not: its classes are
+mixtures.  So the references are weighed by how probably their labels are right, and everything is
+judged anew, while the left-out likelihood of the labels improves; the round of the best likelihood
+answers.  (Where the rounds do not help, with many similar classes, the likelihood says so.)
+
+With D dimensions and C classes the tables have N C entries.  They are never held: the model is
+fitted to a sample of the rows, every class alike, and all rows are judged in blocks.  `fitted` says
+how many told the model; below N the interval of the rate holds the error of sampling, as it rests
+on these rows alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from bspml.shapes import Tensor
+from bspml.statistics.contrastive import JudgingTask
+from bspml.statistics.discriminant import Discriminant
+from bspml.statistics.label_likelihood import Confusions, label_cost
+from bspml.statistics.label_model import (
+    NEAREST,
+    LabelModel,
+    Verdicts,
+    doubt_at_random,
+    fit_label_model,
+    tells_apart,
+)
+from bspml.statistics.soft_means import SoftMeans
+from bspml.tensors.precision import full_precision
+
+SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
+
+_FIT_VALUES = 1 << 22  # of a table that the model is fitted to
+_FEWEST_FITTED = 2000
+_ROUNDS = 4
+_SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
+_LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
+_BLOCK_VALUES = 1 << 22  # of a table judged at a time
+
+
+@dataclass(frozen=True)
+class LabelErrors:
+    """What is known of N labels.
+
+    Attributes:
+        odds: (N,) float64 log odds that the label is wrong; NaN where it was not judged.
+        wrong_probability: (N,) float64, likewise.
+        other_class: (N,) int64, the class that is most probably right if the label is not; -1
+            where not judged.
+        other_probability: (N,) float64, the probability that this class is the right one.
+        strangeness: (N,) float64, how far the sample is from the class nearest to it: minus the
+            largest entry of the discriminant; NaN where not judged.
+        model: the fitted model; None where the samples do not tell the classes apart.
+        shrink: of the discriminant.
+        rounds: in which the references were weighed anew.
+        fitted: samples that the model was fitted to.
+    """
+
+    odds: np.ndarray
+    wrong_probability: np.ndarray
+    other_class: np.ndarray
+    other_probability: np.ndarray
+    strangeness: np.ndarray
+    model: LabelModel | None
+    shrink: float
+    rounds: int
+    fitted: int
+
+    @property
+    def rate(self) -> float:
+        """Return the share of wrong labels, confusions included."""
+        return 0.0 if self.model is None else self.model.rate
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Return its 95 % interval."""
+        return (0.0, 1.0) if self.model is None else self.model.interval
+
+
+@full_precision()
+def judge_labels(
+    embeddings: Any, labels: Any, sample_weights: Any = None, rows: Any = None
+) -> LabelErrors:
+    """Judge every label by what its sample shows, confusions between similar classes included.
+
+    The embedding must not have been trained on the judged labels.  Deterministic.
+
+    Args:
+        embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
+        labels: (N,) of any kind `bspml.tensors.checks.encode_labels` takes.
+        sample_weights: (N,) in [0, 1], weight of each sample as a reference; 1 if None.
+        rows: samples to judge, as a bool mask (N,) or sample indices; all if None.  With other
+            references than the judged there is one round: nothing weighs references that nobody
+            judged.
+
+    Raises:
+        InputError: wrong shapes, weights outside [0, 1], or fewer than two classes among the
+            references.
+
+    Example:
+        >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
+        >>> found = judge_labels(x, ["b", *"aaaaaaa", *"bbbbbbbb", *"cccccccc", *"dddddddd"])
+        >>> found.wrong_probability.argmax().item(), found.rate < 0.2
+        (0, True)
+    """
+    task = JudgingTask.of(embeddings, labels, sample_weights, 10.0, rows, 16)
+    judged = np.flatnonzero(task.judged.numpy())
+    fitted = _sample(task.labels.codes.numpy()[judged], judged, len(task.labels.classes))
+    judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
+    judges = _Judges.of(task, task.weights)
+    judges = replace(judges, shrink=judges.best_shrink(fitted))
+    best = judges.fit(fitted, first=True)
+    if best is None:
+        return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
+    verdicts, strangeness = judges.verdicts(best, judged)
+    rounds = 0
+    while rows is None and rounds < _ROUNDS:
+        weights = task.weights.clone()
+        weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
+        judges = replace(_Judges.of(task, weights), shrink=judges.shrink)
+        model = judges.fit(fitted)
+        if model is None or model.log_likelihood <= best.log_likelihood:
+            break
+        best, rounds = model, rounds + 1
+        verdicts, strangeness = judges.verdicts(best, judged)
+    n = len(task.labels.codes)
+    found = _Found(verdicts, strangeness, best, judges.shrink, rounds, len(fitted))
+    return found.of_all(n, judged)
+
+
+@dataclass(frozen=True)
+class _Judges:
+    """Both judges under some weights of the references."""
+
+    discriminant: Discriminant
+    soft_means: SoftMeans
+    codes: np.ndarray  # (N,)
+    support: float  # mean references a class
+    shrink: float
+    latest: dict[str, Any]  # the tables last asked for
+
+    @classmethod
+    def of(cls, task: JudgingTask, weights: Tensor) -> _Judges:
+        embeddings, labels = task.embeddings, task.labels
+        classes, references = len(labels.classes), labels.codes[task.weights > 0]
+        return cls(
+            Discriminant.of(embeddings, labels.codes, weights, classes),
+            SoftMeans.of(embeddings, labels, weights),
+            labels.codes.numpy(),
+            len(references) / len(references.unique()),
+            0.5,
+            {},
+        )
+
+    def tables(self, index: np.ndarray) -> list[np.ndarray]:
+        """(M, C) of the discriminant and of the soft means; the latest are kept."""
+        if self.latest.get("index") is not index:
+            rows = torch.from_numpy(index)
+            tables = (self.discriminant.table(rows, self.shrink), self.soft_means.table(rows))
+            self.latest.update(index=index, tables=[table.cpu().numpy() for table in tables])
+        return list(self.latest["tables"])
+
+    def confusions(self, doubt: Tensor) -> Confusions:
+        classes = len(self.discriminant.class_weights)
+        count = min(NEAREST, max(3, classes // 4), classes - 1)
+        nearest = self.discriminant.nearest_classes(count, self.shrink, 1 - doubt)
+        return Confusions.of(*(values.cpu().numpy() for values in nearest))
+
+    def best_shrink(self, fitted: np.ndarray) -> float:
+        """The shrinkage under which the discriminant alone explains the labels best."""
+        classes = len(self.discriminant.class_weights)
+        rows = _evenly(fitted, max(_FEWEST_FITTED // 4, _SHRINK_VALUES // classes))
+        costs = {}
+        for shrink in SHRINKS:
+            table = self.discriminant.table(torch.from_numpy(rows), shrink).cpu().numpy()
+            costs[shrink] = label_cost(table, self.codes[rows])
+        return min(costs, key=lambda shrink: costs[shrink])
+
+    def fit(self, fitted: np.ndarray, first: bool = False) -> LabelModel | None:
+        """The model, or None where the samples do not tell the classes apart."""
+        tables = self.tables(fitted)
+        codes = self.codes[fitted]
+        if not any(tells_apart(table, codes) for table in tables):
+            return None
+        # A wrong label draws two classes together, which then seem easily confused: what random
+        # errors explain is left out of the distances.
+        doubt = torch.zeros(len(self.codes), dtype=torch.float64)
+        if first:
+            doubt[fitted] = torch.from_numpy(doubt_at_random(tables, codes))
+        return fit_label_model(tables, codes, self.confusions(doubt), self.support)
+
+    def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
+        """Judge `judged`, in blocks; and how strange each is."""
+        size = max(1, _BLOCK_VALUES // model.num_classes)
+        cuts = [judged] if len(judged) <= size else np.split(judged, range(size, len(judged), size))
+        parts, strangeness = [], []
+        for part in cuts:
+            tables = self.tables(part)
+            parts.append(model.verdicts(tables, self.codes[part]))
+            strangeness.append(-np.nanmax(tables[0], 1))
+        verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
+        return verdicts, np.concatenate(strangeness)
+
+
+def _sample(codes: np.ndarray, judged: np.ndarray, classes: int) -> np.ndarray:
+    """Rows to fit to, spread evenly over the classes, so that no class is without."""
+    count = max(_FEWEST_FITTED, _FIT_VALUES // classes)
+    return _evenly(judged[np.argsort(codes, kind="stable")], count)
+
+
+def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
+    """`count` of the rows, at equal steps."""
+    if len(rows) <= count:
+        return rows
+    return rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]
+
+
+class _Found(NamedTuple):
+    """What is known of the judged rows."""
+
+    verdicts: Verdicts
+    strangeness: np.ndarray
+    model: LabelModel
+    shrink: float
+    rounds: int
+    fitted: int
+
+    def of_all(self, n: int, judged: np.ndarray) -> LabelErrors:
+        """Scatter the judged rows back to (N,)."""
+
+        def scatter(values: np.ndarray, fill: float) -> np.ndarray:
+            full = np.full(n, fill, values.dtype)
+            full[judged] = values
+            return full
+
+        return LabelErrors(
+            odds=scatter(self.verdicts.odds, np.nan),
+            wrong_probability=scatter(self.verdicts.wrong, np.nan),
+            other_class=scatter(self.verdicts.other, -1),
+            other_probability=scatter(self.verdicts.other_probability, np.nan),
+            strangeness=scatter(self.strangeness, np.nan),
+            model=self.model,
+            shrink=self.shrink,
+            rounds=self.rounds,
+            fitted=self.fitted,
+        )
+
+
+def _nothing(n: int, shrink: float, fitted: int) -> LabelErrors:
+    """What is known where the samples do not tell the classes apart."""
+    unknown = np.full(n, np.nan)
+    return LabelErrors(
+        unknown, unknown.copy(), np.full(n, -1), unknown.copy(), unknown.copy(), None, shrink, 0,
+        fitted,
+    )  # fmt: skip

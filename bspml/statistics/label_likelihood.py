@@ -1,0 +1,287 @@
+"""The likelihood of given labels under `bspml.statistics.label_model`, with its exact gradient."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import minimize
+
+LEAST = 1e-300  # of a likelihood
+
+_LOWEST = -1e7  # of a table, in place of -inf, so that 0 times it is 0
+_STARTS = ((0.3, -1.0), (1.5, -3.0))  # (1 / b in units of the judge, log odds of k)
+_FIRST_U = -1.5  # log odds of u at the start
+_NO_K = -40.0  # log odds of k = 0
+_SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-4.0, 4.0), (-8.0, 8.0)
+_ITERATIONS = 200
+
+
+class Confusions(NamedTuple):
+    """Whom each class may be taken for: E pairs (y, z), sorted by z.
+
+    Attributes:
+        starts: (C + 1,) first pair of each z.
+        sources: (E,) y.
+        distances: (E,) Delta(y, z), at least 0; each y has one that is 0.
+        unit: how far the third nearest class is, in the middle of all classes.
+    """
+
+    starts: np.ndarray
+    sources: np.ndarray
+    distances: np.ndarray
+    unit: float
+
+    @classmethod
+    def of(cls, nearest: np.ndarray, distances: np.ndarray) -> Confusions:
+        """Turn each class's list of nearest others around.
+
+        Args:
+            nearest: (C, J) class numbers.
+            distances: (C, J) at least 0, infinite for a class that nothing is taken for.
+
+        Example:
+            >>> pairs = Confusions.of(np.array([[1], [0]]), np.zeros((2, 1)))
+            >>> pairs.starts, pairs.sources
+            (array([0, 1, 2]), array([1, 0]))
+        """
+        classes = len(nearest)
+        third = distances[:, min(2, distances.shape[1] - 1)]
+        third = third[np.isfinite(third)]
+        unit = (float(np.median(third)) if len(third) else 0.0) or 1.0
+        sources = np.repeat(np.arange(classes), nearest.shape[1])
+        targets, distances = nearest.ravel(), distances.ravel()
+        kept = np.isfinite(distances)
+        order = np.argsort(targets[kept], kind="stable")
+        counts = np.bincount(targets[kept], minlength=classes)
+        starts = np.concatenate([[0], np.cumsum(counts)])
+        return cls(starts, sources[kept][order], distances[kept][order], unit)
+
+    def probabilities(self, tau: float) -> np.ndarray:
+        """Return (E,) Q(y, z): over all z of a y they sum to 1.
+
+        Args:
+            tau: how far confusions reach, in units of the distances.
+        """
+        weights = np.exp(-np.minimum(self.distances / tau, 700))
+        return weights / np.bincount(self.sources, weights, len(self.starts) - 1)[self.sources]
+
+    def of_labels(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the pairs behind each of M labels: (P,) row and (P,) pair numbers.
+
+        Args:
+            codes: (M,) given labels z.
+        """
+        counts = np.diff(self.starts)[codes]
+        rows = np.repeat(np.arange(len(codes)), counts)
+        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
+        return rows, self.starts[codes][rows] + within
+
+
+class Fit(NamedTuple):
+    """Where one maximisation ended: the point, minus the mean log likelihood, whether it ended
+    well."""
+
+    x: np.ndarray
+    fun: float
+    success: bool
+
+
+def best_of(fits: Sequence[Fit]) -> Fit:
+    """Return the fit of the largest likelihood."""
+    return min(fits, key=lambda fit: fit.fun)
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Minus the mean log likelihood of M labels, with its gradient.
+
+    The point is x = (log odds of u and of k against neither, log tau, minus log b of each judge),
+    tau and b in units that the data give.
+
+    Attributes:
+        tables: of each judge, (M, C), each row's largest entry 0.
+        codes: (M,) labels.
+        confusions: whom each class may be taken for.
+        units: of b, for each judge: the median lead of the best class.
+        typical: median of what each judge says of the given class.
+        testable: which of the samples given these M are.
+    """
+
+    tables: list[np.ndarray]
+    codes: np.ndarray
+    confusions: Confusions
+    units: np.ndarray
+    typical: np.ndarray
+    testable: np.ndarray
+
+    @classmethod
+    def of(
+        cls, tables: Sequence[np.ndarray], codes: np.ndarray, confusions: Confusions
+    ) -> Likelihood:
+        """Leave out the samples whose label cannot be judged, and centre the tables.
+
+        Args:
+            tables: of each judge, (M, C).
+            codes: (M,) labels.
+            confusions: whom each class may be taken for.
+        """
+        m = np.arange(len(codes))
+        testable = np.all([np.isfinite(t[m, codes]) for t in tables], 0)
+        typical = np.array([np.median(t[m, codes][testable]) for t in tables])
+        tables = [centred(t[testable]) for t in tables]
+        units = np.array([np.median(_lead(t)) for t in tables]) + 1e-9
+        return cls(tables, codes[testable], confusions, units, typical, testable)
+
+    @property
+    def num_classes(self) -> int:
+        """C."""
+        return self.tables[0].shape[1]
+
+    def starts(self) -> list[np.ndarray]:
+        """Points to start from."""
+        slopes = len(self.tables)
+        return [
+            np.array([_FIRST_U, k, 0.0, *[np.log(slope * slopes)] * slopes]) for slope, k in _STARTS
+        ]
+
+    def unpack(self, x: np.ndarray) -> tuple[float, float, float, np.ndarray]:
+        """Return u, k, tau and b.
+
+        Args:
+            x: the point.
+        """
+        odds = np.exp([0.0, x[0], x[1]])
+        shares = odds / odds.sum()
+        return (
+            float(shares[1]),
+            float(shares[2]),
+            self.confusions.unit * float(np.exp(x[2])),
+            np.exp(-x[3:]) / self.units,
+        )
+
+    def explained(self, shown: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return (M,) p(z) and g = sum_y p(y) Q(y, z).
+
+        Args:
+            shown: (M, C) p.
+            tau: reach of the confusions.
+        """
+        row, pair = self.confusions.of_labels(self.codes)
+        taken = self.confusions.probabilities(tau)[pair]
+        g = np.bincount(row, shown[row, self.confusions.sources[pair]] * taken, len(self.codes))
+        return shown[np.arange(len(self.codes)), self.codes], g
+
+    def fit(self, start: np.ndarray, with_k: bool = True) -> Fit:
+        """Maximise the likelihood from a point.
+
+        Args:
+            start: x.
+            with_k: False: k = 0.
+        """
+        pairs = self.confusions.of_labels(self.codes)
+        start = start if with_k else np.concatenate([start[:1], [_NO_K], start[2:]])
+        bounds = [_SHARE_BOUND, _SHARE_BOUND if with_k else (_NO_K, _NO_K), _TAU_BOUND]
+        found = minimize(
+            lambda x: self.value(x, pairs),
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            bounds=bounds + [_SLOPE_BOUNDS] * len(self.tables),
+            options={"maxiter": _ITERATIONS, "ftol": 1e-10, "gtol": 1e-6},
+        )
+        return Fit(found.x, float(found.fun), bool(found.success))
+
+    def value(
+        self, x: np.ndarray, pairs: tuple[np.ndarray, np.ndarray] | None = None
+    ) -> tuple[float, np.ndarray]:
+        """Return minus the mean log likelihood, and its gradient in x.
+
+        Args:
+            x: the point.
+            pairs: of `Confusions.of_labels(codes)`, if at hand.
+        """
+        row, pair = self.confusions.of_labels(self.codes) if pairs is None else pairs
+        u, k, tau, slopes = self.unpack(x)
+        m, classes = len(self.codes), self.num_classes
+        rows = np.arange(m)
+        shown = softmax(self.tables, slopes)
+        own = shown[rows, self.codes]
+        source, distance = self.confusions.sources[pair], self.confusions.distances
+        taken = self.confusions.probabilities(tau)
+        routed = shown[row, source] * taken[pair]  # p(y) Q(y, z)
+        g = np.bincount(row, routed, m)
+        neither = 1 - u - k
+        likelihood = np.maximum(neither * own + u / classes + k * g, LEAST)
+        gradient = [
+            -(u * (1 / classes / likelihood - 1)).mean(),
+            -(k * (g / likelihood - 1)).mean(),
+        ]
+        scaled = np.minimum(distance / tau, 700)
+        mean_distance = np.bincount(self.confusions.sources, taken * scaled, classes)
+        slope = (scaled - mean_distance[self.confusions.sources])[pair]
+        gradient.append(-(k * np.bincount(row, routed * slope, m) / likelihood).mean())
+        explained = 1 - u / classes / likelihood
+        for table, b in zip(self.tables, slopes, strict=True):
+            expected = np.einsum("mc,mc->m", shown, table)
+            by_label = neither * own * table[rows, self.codes]
+            by_label += k * np.bincount(row, routed * table[row, source], m)
+            gradient.append((b * (by_label / likelihood - explained * expected)).mean())
+        return -float(np.log(likelihood).mean()), np.array(gradient)
+
+
+def centred(table: np.ndarray) -> np.ndarray:
+    """Let each row's largest entry be 0, and no entry infinite.
+
+    Args:
+        table: (M, C); NaN counts as -inf.
+    """
+    table = np.where(np.isnan(table), -np.inf, table)
+    return np.maximum(table - table.max(1, keepdims=True), _LOWEST)
+
+
+def _lead(table: np.ndarray) -> np.ndarray:
+    """(M,) by how much the best class leads."""
+    return -np.partition(table, -2, 1)[:, -2]
+
+
+def softmax(tables: Sequence[np.ndarray], slopes: np.ndarray) -> np.ndarray:
+    """Return (M, C) p = softmax(sum of b_j T_j).
+
+    Args:
+        tables: (M, C) of each judge.
+        slopes: b of each judge.
+    """
+    logits = slopes[0] * tables[0]
+    for table, slope in zip(tables[1:], slopes[1:], strict=True):
+        logits += slope * table
+    logits -= logits.max(1, keepdims=True)
+    shown = np.exp(logits, out=logits)
+    shown /= shown.sum(1, keepdims=True)
+    return shown
+
+
+def nobody(num_classes: int) -> Confusions:
+    """Return the confusions of classes that are taken for none other.
+
+    Args:
+        num_classes: C.
+
+    Example:
+        >>> nobody(2).starts
+        array([0, 0, 0])
+    """
+    return Confusions(np.zeros(num_classes + 1, int), np.zeros(0, int), np.zeros(0), 1.0)
+
+
+def label_cost(table: np.ndarray, codes: np.ndarray) -> float:
+    """Return minus the mean log likelihood of labels under one judge and random errors alone.
+
+    Args:
+        table: (M, C) of the judge.
+        codes: (M,) given labels.
+    """
+    likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
+    return best_of([likelihood.fit(start, with_k=False) for start in likelihood.starts()]).fun

@@ -1,0 +1,285 @@
+"""One model of given labels over two left-out judges: what a sample shows, what its label says.
+
+With L_i(c) of `bspml.statistics.discriminant` and K_i(c) of `bspml.statistics.soft_means`, each
+judging sample i without itself, and z the given label out of C:
+
+    p_i = softmax(b_1 L_i + b_2 K_i),  b >= 0                        what the sample shows
+    Q(y, c) ~ exp(-Delta(y, c) / tau),  Q(y, y) = 0                  whom class y is taken for
+    P(z | x_i) = (1 - u - k) p_i(z) + u / C + k sum_y p_i(y) Q(y, z)  what its label says
+
+u is the share of labels drawn at random, k the share confused with a class near in the judges' own
+eyes: Delta is the distance between class means beyond that of the nearest class, over the J
+nearest classes.  u, k, b and tau maximise the mean of log P(z_i | x_i), by L-BFGS with exact
+gradients from several starts; one of them is the best model with k = 0, so the fit is never worse
+than that one.
+
+Whose confusions are they?  The k of all samples holds the judges' own errors too, which gather
+where the judges are unsure, while labels go wrong whatever the judges think.  So the labels' shares
+u_l and k_l are fitted again, b and tau held, on the surest samples: as many, the surest first, as
+have a mean largest p of `SURE`, or of `SURE_OF_FEW` where the classes have fewer than
+`FEWEST_MATES` references, as means over few are less sure than they seem.  Where these are fewer
+than `FEWEST_SURE` of all, the judges cannot tell, and a quarter of k is taken for the labels'.  The
+odds that a label is wrong,
+
+    wrong  u_l (1 - p(z)) / C + k_l g        g = sum_y p(y) Q(y, z)
+    right  (1 - u - k + u_l / C) p(z) + (u - u_l)+ / C + (k - k_l)+ g
+
+rank the labels; the class y != z is the right one in proportion to p(y) (u_l / C + k_l Q(y, z)).
+Ours, not from a paper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from bspml.statistics.label_likelihood import (
+    LEAST,
+    Confusions,
+    Likelihood,
+    best_of,
+    centred,
+    nobody,
+    softmax,
+)
+from bspml.statistics.label_shares import (
+    FEWEST_MATES,
+    FEWEST_SURE,
+    SURE,
+    SURE_OF_FEW,
+    Mixture,
+    labels_own,
+    surest,
+)
+
+NEAREST = 64  # J
+FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
+BY_CHANCE = 3.0  # standard deviations
+
+
+@dataclass(frozen=True)
+class LabelModel:
+    """A fitted model; see the module.
+
+    Attributes:
+        random: u.
+        confused: k.
+        labels_random: u_l, the labels' own.
+        labels_confused: k_l.
+        slopes: (2,) b of the discriminant and of the soft means.
+        tau: how far confusions reach, in units of `Confusions.distances`.
+        confusions: whom each class may be taken for.
+        typical: (2,) what each judge says of a right label, in the middle: takes the place of a
+            class that has no other sample.
+        log_likelihood: mean over the samples fitted.
+        converged: the best fit ended at a maximum.
+        sure: (M,) bool, which of the samples fitted told the labels' errors.
+        can_tell: the judges' errors could be told from the labels'.
+        interval: 95 % interval of `rate`.
+        num_classes: C.
+    """
+
+    random: float
+    confused: float
+    labels_random: float
+    labels_confused: float
+    slopes: np.ndarray
+    tau: float
+    confusions: Confusions
+    typical: np.ndarray
+    log_likelihood: float
+    converged: bool
+    sure: np.ndarray
+    can_tell: bool
+    interval: tuple[float, float]
+    num_classes: int
+
+    @property
+    def rate(self) -> float:
+        """Return the share of labels that are wrong: a random one may hit the right class."""
+        return self.labels_random * (1 - 1 / self.num_classes) + self.labels_confused
+
+    def verdicts(self, tables: Sequence[np.ndarray], codes: np.ndarray) -> Verdicts:
+        """Judge labels from the judges' tables.
+
+        Args:
+            tables: two of (M, C), as `Discriminant.table` and `SoftMeans.table` return them.
+            codes: (M,) given labels.
+        """
+        shown = softmax(
+            [_filled(t, codes, v) for t, v in zip(tables, self.typical, strict=True)], self.slopes
+        )
+        row, pair = self.confusions.of_labels(codes)
+        taken = self.confusions.probabilities(self.tau)[pair]  # Q(y, z)
+        source, m = self.confusions.sources[pair], np.arange(len(codes))
+        g = np.bincount(row, shown[row, source] * taken, len(codes))
+        own = shown[m, codes]
+        classes = self.num_classes
+        wrong = self.labels_random * (1 - own) / classes + self.labels_confused * g
+        right = (1 - self.random - self.confused + self.labels_random / classes) * own
+        right += max(0.0, self.random - self.labels_random) / classes
+        right += max(0.0, self.confused - self.labels_confused) * g
+        others = shown * (self.labels_random / classes)
+        np.add.at(others, (row, source), self.labels_confused * shown[row, source] * taken)
+        if self.labels_random + self.labels_confused <= 0:  # then what the sample shows
+            others = shown.copy()
+        others[m, codes] = 0.0
+        best = others.argmax(1)
+        total = others.sum(1)
+        odds = np.log(np.maximum(wrong, LEAST)) - np.log(np.maximum(right, LEAST))
+        probability = wrong / np.maximum(wrong + right, LEAST)
+        share = np.where(total > 0, others[m, best] / np.maximum(total, LEAST), 0.0)
+        # Where no label is thought wrong the odds are all equal: rank by what the samples show.
+        if wrong.max(initial=0) <= 0:
+            odds = np.log(np.maximum(shown[m, best], LEAST)) - np.log(np.maximum(own, LEAST))
+        doubted = self.random * (1 - own) / classes + self.confused * g
+        kept = (1 - self.random - self.confused + self.random / classes) * own
+        doubt = doubted / np.maximum(doubted + kept, LEAST)
+        return Verdicts(odds, probability, best, probability * share, doubt, shown.max(1))
+
+
+class Verdicts(NamedTuple):
+    """What the model says of M labels.
+
+    Attributes:
+        odds: (M,) log odds that the label is wrong, to rank by.
+        wrong: (M,) the probability of that.
+        other: (M,) the class that is most probably right if the label is not.
+        other_probability: (M,) the probability that this class is the right one.
+        doubt: (M,) as `wrong`, with all of u and k taken for the labels' errors.
+        sureness: (M,) largest p.
+    """
+
+    odds: np.ndarray
+    wrong: np.ndarray
+    other: np.ndarray
+    other_probability: np.ndarray
+    doubt: np.ndarray
+    sureness: np.ndarray
+
+
+def fit_label_model(
+    tables: Sequence[np.ndarray], codes: np.ndarray, confusions: Confusions, support: float
+) -> LabelModel:
+    """Fit the model to labels and the tables of their judges.
+
+    Args:
+        tables: two of (M, C), as `Discriminant.table` and `SoftMeans.table` return them; samples
+            whose own class has no other reference are left out.
+        codes: (M,) given labels.
+        confusions: whom each class may be taken for.
+        support: mean references a class.
+    """
+    likelihood = Likelihood.of(tables, codes, confusions)
+    alone = best_of([likelihood.fit(start, with_k=False) for start in likelihood.starts()])
+    fits = [likelihood.fit(start) for start in likelihood.starts()]
+    fits.append(likelihood.fit(np.concatenate([alone.x[:1], [-8.0], alone.x[2:]])))
+    best = best_of([*fits, alone])
+    u, k, tau, slopes = likelihood.unpack(best.x)
+    shown = softmax(likelihood.tables, slopes)
+    own, g = likelihood.explained(shown, tau)
+    sure = surest(shown.max(1), SURE if support >= FEWEST_MATES else SURE_OF_FEW)
+    can_tell = bool(sure.sum() >= FEWEST_SURE * len(sure))
+    used = sure if can_tell else np.ones(len(sure), dtype=bool)
+    everyone = Mixture(own, g, likelihood.codes, likelihood.num_classes)
+    labels_random, labels_confused, interval = labels_own(everyone, used, can_tell, u, k)
+    return LabelModel(
+        random=u,
+        confused=k,
+        labels_random=labels_random,
+        labels_confused=labels_confused,
+        slopes=slopes,
+        tau=tau,
+        confusions=confusions,
+        # A class of one is rarer by its size, which the discriminant counts.
+        typical=likelihood.typical - [np.log(support), 0.0],
+        log_likelihood=-float(best.fun),
+        converged=bool(best.success),
+        sure=used,
+        can_tell=can_tell,
+        interval=interval,
+        num_classes=likelihood.num_classes,
+    )
+
+
+def _filled(table: np.ndarray, codes: np.ndarray, typical: float) -> np.ndarray:
+    """`centred`, a label that cannot be judged fitting as right ones typically do."""
+    m = np.arange(len(codes))
+    own = table[m, codes]
+    table = table.copy()
+    table[m, codes] = np.where(np.isfinite(own), own, typical)
+    return centred(table)
+
+
+def doubt_at_random(tables: Sequence[np.ndarray], codes: np.ndarray) -> np.ndarray:
+    """Return (M,) the probability that a label is wrong, were all errors random.
+
+    Args:
+        tables: two of (M, C), as `Discriminant.table` and `SoftMeans.table` return them.
+        codes: (M,) given labels; 0 for one that cannot be judged.
+    """
+    likelihood = Likelihood.of(tables, codes, nobody(tables[0].shape[1]))
+    found = best_of([likelihood.fit(start, with_k=False) for start in likelihood.starts()])
+    u, _, _, slopes = likelihood.unpack(found.x)
+    shown = softmax(likelihood.tables, slopes)
+    own = shown[np.arange(len(shown)), likelihood.codes]
+    wrong = u * (1 - own) / likelihood.num_classes
+    doubt = np.zeros(len(codes))
+    doubt[likelihood.testable] = wrong / (
+        wrong + (1 - u + u / likelihood.num_classes) * own + LEAST
+    )
+    return doubt
+
+
+def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
+    """Say whether a judge finds the given label more often than by chance.
+
+    By chance: were the labels permuted among the samples.  The judge's best class hits the label of
+    h samples; permuted, of about sum_c (samples judged c) (samples labelled c) / M.  Three standard
+    deviations above that tell.  Below `FEWEST_TESTED` samples there is no saying, and True.
+
+    Args:
+        table: (M, C) of the judge.
+        codes: (M,) given labels.
+
+    Example:
+        >>> random = np.random.default_rng(0)
+        >>> tells_apart(random.normal(size=(200, 5)), random.integers(0, 5, 200))
+        False
+    """
+    finite = np.isfinite(table[np.arange(len(codes)), codes])
+    table, codes = table[finite], codes[finite]
+    m, classes = table.shape
+    if m < FEWEST_TESTED:
+        return True
+    best = np.where(np.isnan(table), -np.inf, table).argmax(1)
+    hits = (best == codes).sum()
+    judged, labelled = np.bincount(best, minlength=classes), np.bincount(codes, minlength=classes)
+    expected = (judged * labelled).sum() / m
+    variance = max(expected * (1 - expected / m), 1.0)
+    return bool(hits - expected > BY_CHANCE * np.sqrt(variance))
+
+
+def keep_q_values(wrong_probability: np.ndarray) -> np.ndarray:
+    """Return (N,) the share of wrong labels among those at least as probably right.
+
+    Keeping the labels with q below x keeps a share of at most x of wrong ones, in expectation:
+    the mean probability of being wrong over all that rank before or beside a label.
+
+    Args:
+        wrong_probability: (N,), NaN where unknown; such labels count nowhere and get NaN.
+
+    Example:
+        >>> keep_q_values(np.array([0.0, 0.2, np.nan, 0.7])).round(3).tolist()
+        [0.0, 0.1, nan, 0.3]
+    """
+    known = np.flatnonzero(~np.isnan(wrong_probability))
+    order = known[np.argsort(wrong_probability[known], kind="stable")]
+    ranked = wrong_probability[order]
+    last = np.searchsorted(ranked, ranked, side="right")  # equal ones share one value
+    q = np.full(len(wrong_probability), np.nan)
+    q[order] = (np.cumsum(ranked) / np.arange(1, len(ranked) + 1))[last - 1] if len(order) else []
+    return q
