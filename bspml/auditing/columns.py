@@ -10,11 +10,19 @@ import pandas as pd
 
 KEPT_Q = 0.05  # labels with a q-value below it are called fitting
 ARRAYS = (
-    "labels", "names", "p_values", "q_values", "weights", "margins", "suggested_labels",
-    "other_labels", "testable", "own_neighbours", "other_neighbours",
+    "labels", "names", "p_values", "q_values", "weights", "margins", "wrong_probability",
+    "suggested_labels", "suggestion_probability", "other_labels", "outlier_p", "testable",
+    "own_neighbours", "other_neighbours",
 )  # fmt: skip
-_NUMBERS = ("p_values", "q_values", "weights", "margins")
-_TABLES = {"classes": "looks_like", "duplicates": "different_label"}  # and a column each must have
+_NUMBERS = (
+    "p_values", "q_values", "weights", "margins", "wrong_probability", "suggestion_probability",
+    "outlier_p",
+)  # fmt: skip
+_TABLES = {
+    "classes": "looks_like",
+    "duplicates": "different_label",
+    "groups": "placeholder",
+}  # and a column each must have
 
 
 def column(values: Any) -> pd.Series:

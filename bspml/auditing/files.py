@@ -26,10 +26,15 @@ from bspml.report.models import load_page
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
 
-_SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
+_RATES = ("noise_rate", "total_rate", "lower_bound", "upper_bound")
+_INTERVALS = ("interval", "total_interval")
+_SCALARS = (*_RATES, *_INTERVALS, "sentence", "notes", "title")
 _AGAIN = "Run the audit again."
 # Columns of text somebody else wrote; numbers and our own words need no protection.
-_FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")
+_FOREIGN = (
+    "name", "label", "suggested_label", "other_label", "looks_like", "nearest_class",
+    "most_frequent",
+)  # fmt: skip
 
 
 def save_report(
@@ -62,6 +67,7 @@ def save_report(
     arrays = {name: getattr(report, name) for name in ARRAYS}
     arrays |= table_arrays("classes", report.classes)
     arrays |= table_arrays("duplicates", report.duplicates)
+    arrays |= table_arrays("groups", report.groups)
     if texts is not None:
         arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
     fields = data.model_dump()
@@ -73,6 +79,7 @@ def save_report(
         "audit.parquet": _as_parquet(table),
         "classes.csv": _as_csv(report.classes),
         "duplicates.csv": _as_csv(report.duplicates),
+        "groups.csv": _as_csv(report.groups),
         "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
         "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
     }
@@ -124,11 +131,10 @@ def load_fields(folder: Path) -> dict[str, Any]:
     """
     mark = complete_mark(folder)
     try:
-        low, high = map(float, mark["interval"])
         scalars: dict[str, Any] = {
-            **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
+            **{n: float(mark[n]) for n in _RATES},
             **{n: _as_text(mark[n]) for n in ("sentence", "title")},
-            "interval": (low, high),
+            **{n: _as_interval(mark[n]) for n in _INTERVALS},
             "notes": tuple(_as_text(note) for note in mark["notes"]),
         }
     except FAULTS as err:
@@ -150,6 +156,11 @@ def load_fields(folder: Path) -> dict[str, Any]:
         for i, image in page_images.items()
     }
     return {**scalars, **arrays, "pictures": pictures}
+
+
+def _as_interval(value: Any) -> tuple[float, float]:
+    low, high = map(float, value)
+    return low, high
 
 
 def _as_text(value: Any) -> str:

@@ -1,9 +1,13 @@
 """`bspml.audit`: which labels are wrong, what they should be, copies, and doubtful classes.
 
-The labels are judged once with every sample at weight 1; this gives the noise rate, p and q.  The
-samples that look wrong are then left out, as references, of a second pass that gives the margins
-and the suggested labels: a class is better described without its wrong members (at 50 % wrong
-labels the right one is suggested for 3 to 4 more of 100).
+    embeddings, labels -> copies -> distinct samples -> contrastive statistics -> p, random rate
+                                                     -> label model -> P(wrong), total rate, class
+
+Copies count once: samples of one group of copies under one label are one sample, so that none is
+vouched for by its own copies, and what is found of it holds for all of them.  A picture under
+several labels vouches for none of them.  One under `PLACEHOLDER` labels or more is no sample of a
+class but a finding of its own; its labels are left out of the statistics and counted as wrong, but
+for the share of the most frequent one.
 """
 
 from __future__ import annotations
@@ -14,25 +18,16 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
 
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
+from bspml.auditing.distinct import Distinct
 from bspml.auditing.duplicates import find_duplicates
+from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
 from bspml.files.cells import empty_rows, plain_labels
-from bspml.shapes import Float, Tensor
-from bspml.statistics.confusions import plausible_confusions
-from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
-from bspml.statistics.noise_rate import (
-    NoiseEstimate,
-    best_fitting,
-    estimate_noise,
-    no_estimate,
-    why_unjudgeable,
-)
 from bspml.tensors.checks import (
     Labels,
     check_choice,
@@ -42,6 +37,8 @@ from bspml.tensors.checks import (
     some_of,
 )
 from bspml.tensors.unit_rows import grid_unit_rows
+
+FLAGGED_ABOVE = 0.5  # probability of being wrong
 
 
 def audit(
@@ -80,10 +77,10 @@ def audit(
         InputError: wrong shapes or values, empty labels, or fewer than two classes.
 
     Example:
-        >>> rays = [[1, 0], [9, 1], [8, 1], [0, 1], [1, 9], [1, 8]] * 5
-        >>> report = audit(rays, ["a", "a", "a", "b", "b", "b"] * 4 + list("baabbb"))
-        >>> report.table()["index"][0].item(), report.suggested_labels[24].item()
-        (24, 'a')
+        >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
+        >>> report = audit(x, ["b", *"aaaaaaa", *"bbbbbbbb", *"cccccccc", *"dddddddd"])
+        >>> report.table()["index"][0].item(), report.suggested_labels[0].item()
+        (0, 'a')
     """
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
@@ -92,43 +89,42 @@ def audit(
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     name_array = _check_names(names, len(embeddings))
     _check_not_empty(encoded)
-    stats = contrastive_statistics(embeddings, encoded, a=a)
-    reason = why_unjudgeable(stats)
-    if reason:
-        estimate = no_estimate(stats, reason)
-    else:
-        estimate = estimate_noise(stats, plausible_confusions(embeddings, stats).upper_bound)
-    testable = stats.testable.numpy() & (reason == "")
-    weights = keep_weights(stats, estimate, estimate.supported_rate)
-    # To leave a right one out as a reference costs little, to keep a wrong one more.
-    references = keep_weights(stats, estimate, estimate.noise_rate)
-    second_stats = _second_pass(embeddings, encoded, references, stats)
-    codes, other = stats.codes.numpy(), second_stats.other_class.numpy()
-    margin, suggested = _suggestions(stats, second_stats)
-    if reason:  # what is left of the margins is rounding
-        margin, suggested = np.full(len(codes), np.nan), codes
     rows = grid_unit_rows(embeddings.detach().cpu())
-    findings = examine_classes(rows, codes, references > 0, other, len(stats.classes), seed)
+    codes = encoded.codes.numpy()
+    duplicates = find_duplicates(rows, codes, backend=backend)
+    once = Distinct.of(duplicates, codes)
+    judged = judge_distinct(embeddings, encoded, once, a)
+    wrong, other = judged.wrong, judged.other
+    suggested = np.where(judged.other_probability > 1 - wrong, other, codes)
+    weights = np.where(wrong > FLAGGED_ABOVE, 0.0, 1.0)
+    findings = examine_classes(rows, codes, weights > 0, other, len(encoded.classes), seed)
+    classes = encoded.classes
     return AuditReport(
-        noise_rate=estimate.noise_rate,
-        interval=estimate.interval,
-        lower_bound=estimate.lower_bound,
-        upper_bound=1.0 if estimate.upper_bound is None else estimate.upper_bound,
-        sentence=estimate.sentence,
-        notes=(*estimate.notes, *_note_on_weights(estimate)),
-        labels=stats.classes[codes],
+        noise_rate=judged.noise_rate,
+        interval=judged.noise_interval,
+        total_rate=judged.total_rate,
+        total_interval=judged.total_interval,
+        lower_bound=judged.lower_bound,
+        upper_bound=judged.upper_bound,
+        sentence=judged.sentence,
+        notes=judged.notes,
+        labels=classes[codes],
         names=name_array,
-        p_values=estimate.p_values.numpy(),
-        q_values=estimate.q_values.numpy(),
+        p_values=judged.p_values,
+        q_values=judged.q_values,
         weights=weights,
-        margins=margin,
-        suggested_labels=stats.classes[suggested],
-        other_labels=stats.classes[np.where(other >= 0, other, codes)],
-        testable=testable,
+        margins=judged.margins,
+        wrong_probability=wrong,
+        suggested_labels=classes[suggested],
+        suggestion_probability=np.where(suggested == codes, 1 - wrong, judged.other_probability),
+        other_labels=classes[np.where(other >= 0, other, codes)],
+        outlier_p=judged.outlier_p,
+        testable=judged.testable,
         own_neighbours=nearest_in_class(rows, codes, codes, neighbours),
         other_neighbours=nearest_in_class(rows, codes, other, neighbours),
-        classes=_class_table(stats.classes, codes, weights, testable, findings),
-        duplicates=find_duplicates(rows, codes, backend=backend),
+        classes=_class_table(classes, codes, weights, judged.testable, findings),
+        duplicates=duplicates,
+        groups=once.groups(classes),
     )
 
 
@@ -151,61 +147,6 @@ def _check_not_empty(labels: Labels) -> None:
             f"`labels` must not be empty; rows {some_of(rows)} are. Name these labels, or drop "
             "the samples."
         )
-
-
-def _note_on_weights(estimate: NoiseEstimate) -> tuple[str, ...]:
-    if estimate.supported_rate >= estimate.noise_rate:
-        return ()
-    return (
-        "The interval reaches down to 0, where correct labels of samples that fit badly explain "
-        f"what is seen: only {100 * estimate.supported_rate:.1f} % of the labels get weight 0.",
-    )
-
-
-def keep_weights(stats: ContrastiveStatistics, estimate: NoiseEstimate, rate: float) -> np.ndarray:
-    """Return (N,) 0 for the share `rate` of the testable samples with the largest p, else 1.
-
-    Labels are flagged at the `supported_rate`: that is the noise rate where the data prove that
-    some labels are wrong.  Where they do not, flagging as many would accuse correct labels, 4 to
-    12 of 100 in clean classes that overlap; the supported rate accuses 0 or 1.
-
-    Equal p-values go by difficulty.  What cannot be judged keeps weight 1.
-
-    Args:
-        stats: of all samples at weight 1.
-        estimate: from them.
-        rate: share of the testable samples, in [0, 1].
-    """
-    weights, testable = torch.ones(len(stats.codes), dtype=torch.float64), stats.testable
-    fits = best_fitting(estimate.p_values[testable], stats.difficulty[testable], 1 - rate)
-    weights[testable] = fits.double()
-    return weights.numpy()
-
-
-def _second_pass(
-    embeddings: Float[Tensor, "N D"],
-    labels: Labels,
-    weights: np.ndarray,
-    stats: ContrastiveStatistics,
-) -> ContrastiveStatistics:
-    """Statistics without the samples of weight 0 as references, where enough remain."""
-    remaining = (weights > 0) & ~np.isin(np.arange(len(weights)), stats.zero_rows.numpy())
-    classes = np.unique(labels.codes.numpy()[remaining])
-    if remaining.all() or len(classes) < 2 or not (weights == 0).any():
-        return stats
-    return contrastive_statistics(embeddings, labels, weights, a=stats.a)
-
-
-def _suggestions(
-    stats: ContrastiveStatistics, second_stats: ContrastiveStatistics
-) -> tuple[np.ndarray, np.ndarray]:
-    """(N,) margins and codes of the best class, of the first pass where the second has none."""
-    margin, best = second_stats.margin.numpy(), second_stats.best_class.numpy()
-    is_missing = np.isnan(margin)  # all others of its class look wrong too
-    return (
-        np.where(is_missing, stats.margin.numpy(), margin),
-        np.where(is_missing, stats.best_class.numpy(), best),
-    )
 
 
 def _class_table(

@@ -76,7 +76,7 @@ def _audit_facts(report: AuditReport) -> list[tuple[str, str]]:
         ("samples", f"{summary['samples']} in {counted(summary['classes'], 'class', 'classes')}"),
         ("labels that can be judged", str(summary["testable"])),
         ("labels that look wrong", str(summary["look_wrong"])),
-        ("others that fit another class better", str(summary["others_fit_another_class_better"])),
+        ("others to look at", str(summary["others_to_look_at"])),
         ("suspects", _relation(summary["suspects"], summary["look_wrong"])),
         (f"fit their label (q < {KEPT_Q:g})", str(summary["fit_their_label"])),
         (
@@ -96,9 +96,9 @@ def _relation(suspects: int, flagged: int) -> str:
     remark = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
     return (
         f"{suspects:,} to look at{remark}: the {flagged:,} that look wrong and the "
-        f"{suspects - flagged:,} others that fit another class better. The heading estimates how "
-        "many labels are wrong, not which: some suspects are right, and a wrong label may not be "
-        "among them."
+        f"{suspects - flagged:,} others that are wrong with a chance of 1 in 5 or more. The "
+        "heading estimates how many labels are wrong, not which: some suspects are right, and a "
+        "wrong label may not be among them."
     )
 
 

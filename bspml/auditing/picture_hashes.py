@@ -82,7 +82,8 @@ def hash_pictures(files: Sequence[Path | None]) -> PictureHashes:
         array([False])
     """
     imagehash = import_optional(
-        "imagehash", "ImageHash is not installed, which compares photos; pip install 'bspml[photos]'."
+        "imagehash",
+        "ImageHash is not installed, which compares photos; pip install 'bspml[photos]'.",
     )
     from PIL import Image
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -14,6 +14,25 @@ import pandas as pd
 from bspml.auditing.columns import KEPT_Q, column
 from bspml.auditing.files import load_fields, save_report
 from bspml.auditing.folder import named_folder
+from bspml.errors import InputError
+from bspml.tensors.checks import check_number, check_whole
+
+_SUSPECT_ABOVE = 0.2  # probability of being wrong
+_OUTLIER_BELOW = 0.05  # p-value
+
+
+class Selection(NamedTuple):
+    """Labels chosen to look at.
+
+    Attributes:
+        rows: (n,) int64 samples, the most suspect first.
+        wrong: how many of them are expected to be wrong.
+        right: how many are expected to be right after all.
+    """
+
+    rows: np.ndarray
+    wrong: float
+    right: float
 
 
 @dataclass(frozen=True)
@@ -23,29 +42,38 @@ class AuditReport:
     Attributes:
         noise_rate: estimated share of labels wrong at random, in [0, 1].
         interval: its 95 % interval.
-        lower_bound: at least this share of the labels is wrong: the interval's low end.
-        upper_bound: at most this share, confusions between similar classes included.
+        total_rate: the best estimate of the share of wrong labels, confusions between similar
+            classes included, in [0, 1].
+        total_interval: its 95 % interval.
+        lower_bound: at least this share of the labels is wrong: the low end of `interval`.
+        upper_bound: at most this share, counting every sample that could as well be of a similar
+            class.
         sentence: all of that in one sentence.
         notes: what was corrected or cannot be had, in words.
         labels: (N,) as given.
         names: (N,) text, '' where there are none.
         p_values: (N,) float64, small where the label fits far better than a random one; NaN where
             it cannot be judged.
-        q_values: (N,) float64; keeping those below x keeps a share of about x of randomly wrong
-            labels.
-        weights: (N,) float64, 0 for the labels that fit worst, else 1: a share `noise_rate` of
-            them, or fewer where the interval reaches down to 0 (a note says so).
-        margins: (N,) float64, how much better the best other class fits than the label, in
-            similarity; above 0 it is the suggested one.
-        suggested_labels: (N,) the best fitting class, the given label included.
-        other_labels: (N,) the best fitting class other than the label.
-        testable: (N,) bool, whether the label can be judged.
+        q_values: (N,) float64; keeping those below x keeps a share of about x of wrong labels.
+        weights: (N,) float64, 0 for the flagged labels, else 1.
+        margins: (N,) float64, how much more similar the sample is to the best other class than to
+            its own, before anything is weighed.
+        wrong_probability: (N,) float64, that the label is wrong, by the label model; NaN where it
+            cannot be judged.
+        suggested_labels: (N,) the class that is most probably right, the given label included.
+        suggestion_probability: (N,) float64 of that.
+        other_labels: (N,) the most probable class other than the label.
+        outlier_p: (N,) float64, the share of samples with right labels that are as far from every
+            class; see `fits_nothing`.
+        testable: (N,) bool, whether the label's class has another sample to compare with.
         own_neighbours: (N, k) int64, nearest samples of the same label, -1 for none.
         other_neighbours: (N, k) int64, nearest samples labelled `other_labels`.
         classes: a row per class: label, support, mean_weight, share_flagged, looks_like_two,
             two_score, looks_like, same_p, same_distance, nearest_class.
         duplicates: a row per pair of copies: kind, first, second, similarity, different_label,
             group.
+        groups: a row per group of copies: group, samples, labels (how many), most_frequent,
+            placeholder, rows.
         texts: (N,) to read on the page, or None.
         title: of the page, '' for none yet.
         pictures: {sample: data URI or path} of the page the report was loaded with.
@@ -64,6 +92,8 @@ class AuditReport:
 
     noise_rate: float
     interval: tuple[float, float]
+    total_rate: float
+    total_interval: tuple[float, float]
     lower_bound: float
     upper_bound: float
     sentence: str
@@ -74,13 +104,17 @@ class AuditReport:
     q_values: np.ndarray = field(repr=False)
     weights: np.ndarray = field(repr=False)
     margins: np.ndarray = field(repr=False)
+    wrong_probability: np.ndarray = field(repr=False)
     suggested_labels: np.ndarray = field(repr=False)
+    suggestion_probability: np.ndarray = field(repr=False)
     other_labels: np.ndarray = field(repr=False)
+    outlier_p: np.ndarray = field(repr=False)
     testable: np.ndarray = field(repr=False)
     own_neighbours: np.ndarray = field(repr=False)
     other_neighbours: np.ndarray = field(repr=False)
     classes: pd.DataFrame = field(repr=False)
     duplicates: pd.DataFrame = field(repr=False)
+    groups: pd.DataFrame = field(repr=False)
     texts: np.ndarray | None = field(default=None, repr=False)
     title: str = field(default="", repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
@@ -95,8 +129,66 @@ class AuditReport:
 
     @property
     def suspects(self) -> np.ndarray:
-        """Return which labels to look at, (N,) bool: flagged, or another class fits better."""
-        return self.flagged | (self.margins > 0)
+        """Return which labels to look at, (N,) bool: flagged, or wrong with a chance of 1 in 5."""
+        return self.flagged | (self.wrong_probability > _SUSPECT_ABOVE)
+
+    @property
+    def fits_nothing(self) -> np.ndarray:
+        """Return which samples look like none of the classes, (N,) bool: no label is suggested."""
+        return (self.wrong_probability > _SUSPECT_ABOVE) & (self.outlier_p < _OUTLIER_BELOW)
+
+    def select(self, n: int | None = None, precision: float | None = None) -> Selection:
+        """Choose labels to look at: those flagged, the n most suspect, or as many as are wrong.
+
+        Args:
+            n: so many, at most all that can be judged.
+            precision: as many of the most suspect as are wrong with this mean probability, in
+                (0, 1].
+
+        Raises:
+            InputError: both, or a number outside its range.
+
+        Example:
+            >>> import bspml
+            >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
+            >>> report = bspml.audit(x, ["b", *"aaaaaaa", *"bbbbbbbb", *"cccccccc", *"dddddddd"])
+            >>> report.select(n=1).rows.tolist()
+            [0]
+        """
+        if n is not None and precision is not None:
+            raise InputError(
+                f"`select` takes `n` or `precision`; got n={n!r} and precision={precision!r}. Pass "
+                "one of them."
+            )
+        order = self.order()
+        probability = self.wrong_probability[order]
+        order, probability = order[~np.isnan(probability)], probability[~np.isnan(probability)]
+        count = int(self.flagged[order].sum())
+        if n is not None:
+            count = min(check_whole(n, "n", 0), len(order))
+        elif precision is not None:
+            precision = check_number(precision, "precision", 0, 1, open_low=True)
+            mean = np.cumsum(probability) / np.arange(1, len(order) + 1)
+            count = int((mean >= precision).sum())  # the mean falls
+        elif count:
+            order = order[np.argsort(~self.flagged[order], kind="stable")]
+        rows = order[:count]
+        wrong = float(self.wrong_probability[rows].sum())
+        return Selection(rows, wrong, len(rows) - wrong)
+
+    def flagging(self, n: int | None = None, precision: float | None = None) -> AuditReport:
+        """Return the report with the labels that `select` chooses flagged instead.
+
+        Args:
+            n: see `select`.
+            precision: see `select`.
+
+        Raises:
+            InputError: both, or a number outside its range.
+        """
+        weights = np.ones(len(self))
+        weights[self.select(n, precision).rows] = 0.0
+        return replace(self, weights=weights, classes=flagged_by_class(self, weights))
 
     @property
     def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
@@ -104,29 +196,34 @@ class AuditReport:
         return self.own_neighbours, self.other_neighbours
 
     def order(self) -> np.ndarray:
-        """Return (N,) samples by suspicion: largest margin first, those that cannot be judged last.
+        """Return (N,) samples by suspicion: most probably wrong first, the unjudged last.
 
-        The margin, not p: p knows random errors only, and takes a label that was confused with a
-        similar one for right.
+        Equal probabilities go by the margin.
         """
-        return np.argsort(np.where(np.isnan(self.margins), np.inf, -self.margins), kind="stable")
+        unknown = np.isnan(self.wrong_probability)
+        margins = np.nan_to_num(self.margins, nan=-np.inf)
+        return np.lexsort((-margins, -np.nan_to_num(self.wrong_probability, nan=0.0), unknown))
 
     def verdicts(self) -> np.ndarray:
         """Return (N,) a few words about each label."""
         changed = self.suggested_labels != self.labels
         return np.select(
             [
-                ~self.testable,
+                np.isnan(self.wrong_probability),
+                self.fits_nothing,
                 self.flagged & changed,
                 self.flagged,
                 changed,
+                ~self.testable,
                 self.q_values < KEPT_Q,
             ],
             [
                 "cannot be judged",
+                "fits no class",
                 "looks wrong, fits another class",
                 "looks wrong",
                 "fits another class better",
+                "alone in its class",
                 "fits",
             ],
             "unclear",
@@ -141,11 +238,14 @@ class AuditReport:
                 "name": column(self.names[order]),
                 "label": column(self.labels[order]),
                 "suggested_label": column(self.suggested_labels[order]),
+                "suggestion_probability": self.suggestion_probability[order],
+                "wrong_probability": self.wrong_probability[order],
                 "margin": self.margins[order],
                 "p_value": self.p_values[order],
                 "q_value": self.q_values[order],
                 "weight": self.weights[order],
                 "testable": self.testable[order],
+                "outlier_p": self.outlier_p[order],
                 "verdict": self.verdicts()[order],
                 "own_neighbours": _listed(self.own_neighbours[order]),
                 "other_label": column(self.other_labels[order]),
@@ -158,6 +258,8 @@ class AuditReport:
         pairs, classes = self.duplicates, self.classes
         return {
             "sentence": self.sentence,
+            "total_rate": self.total_rate,
+            "total_interval": list(self.total_interval),
             "noise_rate": self.noise_rate,
             "interval": list(self.interval),
             "lower_bound": self.lower_bound,
@@ -167,11 +269,14 @@ class AuditReport:
             "classes": len(classes),
             "testable": int(self.testable.sum()),
             "look_wrong": int(self.flagged.sum()),
-            "others_fit_another_class_better": int((self.suspects & ~self.flagged).sum()),
+            "expected_wrong_among_them": self.select().wrong,
+            "others_to_look_at": int((self.suspects & ~self.flagged).sum()),
             "suspects": int(self.suspects.sum()),
+            "fit_no_class": int(self.fits_nothing.sum()),
             "fit_their_label": int((self.q_values < KEPT_Q).sum()),
             "exact_duplicates": int((pairs["kind"] == "exact").sum()),
             "near_duplicates": int((pairs["kind"] == "near").sum()),
+            "placeholders": int(self.groups["placeholder"].sum()),
             "duplicates_with_different_labels": int(pairs["different_label"].sum()),
             "classes_that_look_like_two": int(classes["looks_like_two"].sum()),
             "classes_that_look_like_another": int((classes["looks_like"] != "").sum()),
@@ -220,3 +325,16 @@ class AuditReport:
 
 def _listed(neighbours: np.ndarray) -> list[str]:
     return [" ".join(str(i) for i in row if i >= 0) for row in neighbours.tolist()]
+
+
+def flagged_by_class(report: AuditReport, weights: np.ndarray) -> pd.DataFrame:
+    """Return the table of classes with the weights' mean and share of zeros in it.
+
+    Args:
+        report: whose classes.
+        weights: (N,), 0 for flagged labels.
+    """
+    of_class = pd.Series(weights).groupby(np.asarray(report.labels).astype(str))
+    mean = report.classes["label"].astype(str).map(of_class.mean())
+    known = report.classes["share_flagged"].notna()
+    return report.classes.assign(mean_weight=mean, share_flagged=(1 - mean).where(known))

@@ -206,7 +206,7 @@ def _counts_sentence(summary: Mapping[str, Any]) -> str:
     """Count samples, classes and suspects in one sentence."""
     suspects = summary["suspects"]
     looking = counted(summary["look_wrong"], "label looks", "labels look")
-    fitting = counted(summary["others_fit_another_class_better"], "other fits", "others fit")
+    fitting = counted(summary["others_to_look_at"], "other fits", "others fit")
     samples = counted(summary["samples"], "sample")
     classes = counted(summary["classes"], "class", "classes")
     remark = f"these {suspects:,} suspects are on the page, and some of them are right"

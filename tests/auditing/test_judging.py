@@ -6,10 +6,10 @@ import pytest
 import torch
 
 import bspml
-from bspml.auditing.judging import _suggestions, keep_weights
 from bspml.errors import InputError
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.label_errors import judge_labels
 from bspml.statistics.noise_rate import estimate_noise
 from helpers.draws import clouds as clouds_of
 
@@ -35,30 +35,35 @@ def noisy_case():
 def test_planted_wrong_labels_are_found_and_the_right_ones_suggested(noisy_case):
     _, codes, _, wrong, report = noisy_case
     assert report.interval[0] <= wrong.mean() <= report.upper_bound
+    assert report.total_interval[0] <= wrong.mean() <= report.total_interval[1]
     assert report.lower_bound == report.interval[0]
-    assert wrong[report.flagged].mean() > 0.85
-    assert report.flagged[wrong].mean() > 0.85
-    assert (report.suggested_labels == codes)[wrong].mean() > 0.97
+    assert wrong[report.flagged].mean() > 0.95
+    assert report.flagged[wrong].mean() > 0.95
+    assert (report.suggested_labels == codes)[wrong].mean() > 0.95
     assert (report.suggested_labels == codes)[~wrong].mean() > 0.97
     top = report.table().head(wrong.sum())["index"]
     assert wrong[top].mean() > 0.97
-    assert "Between" in report.sentence
+    assert "The best estimate is that" in report.sentence
 
 
 def test_the_numbers_are_those_of_the_parts(noisy_case):
     x, _, given, _, report = noisy_case
     stats = contrastive_statistics(x, given)
     estimate = estimate_noise(stats, plausible_confusions(x, stats).upper_bound)
-    assert report.noise_rate == estimate.noise_rate
+    errors = judge_labels(x, given)
+    assert report.noise_rate == pytest.approx(estimate.noise_rate)
+    assert report.interval == pytest.approx(estimate.interval)
+    assert report.total_rate == pytest.approx(errors.rate)
+    assert report.total_interval == pytest.approx(errors.interval)
     assert (report.p_values == estimate.p_values.numpy()).all()
-    assert (report.q_values == estimate.q_values.numpy()).all()
-    # weights: 0 for the round((1 - rate) N)-th smallest p on, by hand
-    kept = round((1 - estimate.noise_rate) * len(given))
-    order = sorted(range(len(given)), key=lambda i: (report.p_values[i], stats.difficulty[i]))
-    assert set(np.flatnonzero(report.weights == 1)) == set(order[:kept])
-    second = contrastive_statistics(x, given, report.weights)
-    assert report.margins == pytest.approx(second.margin.numpy(), abs=1e-12)
-    assert (report.suggested_labels == second.classes[second.best_class.numpy()]).all()
+    assert report.margins == pytest.approx(stats.margin.numpy(), abs=1e-12)
+    assert report.wrong_probability == pytest.approx(errors.wrong_probability)
+    assert (report.flagged == (errors.wrong_probability > 0.5)).all()
+    assert (report.other_labels == errors.other_class).all()
+    # q by hand: the mean probability of all that are at least as probably right
+    wrong = report.wrong_probability
+    for i in (0, 7, int(wrong.argmax())):
+        assert report.q_values[i] == pytest.approx(wrong[wrong <= wrong[i]].mean())
 
 
 def test_neighbours_have_the_labels_they_stand_for(noisy_case):
@@ -87,6 +92,8 @@ def test_order_of_samples_does_not_matter(noisy_case):
     assert shuffled.noise_rate == pytest.approx(report.noise_rate, abs=1e-9)
     assert shuffled.p_values == pytest.approx(report.p_values[order], abs=2e-5)
     assert shuffled.margins == pytest.approx(report.margins[order], abs=1e-9)
+    assert shuffled.total_rate == pytest.approx(report.total_rate, abs=1e-4)
+    assert shuffled.wrong_probability == pytest.approx(report.wrong_probability[order], abs=1e-3)
     assert (shuffled.suggested_labels == report.suggested_labels[order]).all()
     assert (order[shuffled.own_neighbours] == report.own_neighbours[order]).all()
     assert shuffled.classes["two_score"].to_numpy() == pytest.approx(
@@ -100,6 +107,8 @@ def test_names_of_classes_do_not_matter(noisy_case):
     renamed = bspml.audit(x, words[given])
     assert renamed.noise_rate == report.noise_rate
     assert renamed.margins == pytest.approx(report.margins, abs=1e-12)
+    assert renamed.total_rate == pytest.approx(report.total_rate, abs=1e-4)
+    assert renamed.wrong_probability == pytest.approx(report.wrong_probability, abs=1e-3)
     assert (renamed.suggested_labels == words[report.suggested_labels]).all()
     assert (renamed.own_neighbours == report.own_neighbours).all()
     by_name = renamed.classes.set_index("label").loc[words]
@@ -119,53 +128,53 @@ def test_lengths_of_embeddings_and_repeated_calls_do_not_matter(noisy_case):
 
 
 def test_class_table_worked_by_hand():
-    # Two tight classes of three, and one label of "a" in the midst of "b".
-    x = [[1, 0], [1, 0.01], [1, 0.02], [0, 1], [0.01, 1], [0.02, 1], [0.015, 1]]
-    report = bspml.audit(x, ["a", "a", "a", "b", "b", "b", "a"])
+    # Four tight classes of eight, and one label of "a" in the midst of "b".
+    codes = np.repeat(np.arange(4), 8)
+    x = np.eye(4)[codes] + 0.2 * np.random.default_rng(0).standard_normal((32, 4))
+    labels = np.array(list("abcd"))[codes]
+    labels[8] = "a"
+    report = bspml.audit(x, labels)
     table = report.classes.set_index("label")
-    assert table["support"].to_dict() == {"a": 4, "b": 3}
-    assert report.order()[0] == 6
-    assert report.suggested_labels[6] == "b"
-    assert report.own_neighbours[6].tolist() == [2, 1, 0]
-    assert report.other_neighbours[6].tolist() == [4, 5, 3] or set(
-        report.other_neighbours[6].tolist()
-    ) == {3, 4, 5}
+    assert table["support"].to_dict() == {"a": 9, "b": 7, "c": 8, "d": 8}
+    assert report.order()[0] == 8
+    assert report.suggested_labels[8] == "b"
+    similar = (x @ x[8]) / np.linalg.norm(x, axis=1)
+    assert report.own_neighbours[8].tolist() == np.argsort(-similar[:8])[:3].tolist()
+    assert report.other_neighbours[8].tolist() == (9 + np.argsort(-similar[9:16])[:3]).tolist()
     for label, row in table.iterrows():
         members = report.labels == label
         assert row["mean_weight"] == pytest.approx(report.weights[members].mean())
         assert row["share_flagged"] == pytest.approx(report.flagged[members].mean())
 
 
-def test_what_cannot_be_judged_keeps_weight_1_and_says_so():
+def test_a_row_of_norm_0_cannot_be_judged_and_keeps_weight_1():
     x, codes = clouds(classes=4)
     x[0] = 0
-    labels = codes.astype(str).astype(object)
-    labels[1] = "alone"
-    report = bspml.audit(x, list(labels))
-    for i in (0, 1):
-        assert not report.testable[i]
-        assert report.weights[i] == 1
-        assert np.isnan(report.p_values[i])
-        assert report.verdicts()[i] == "cannot be judged"
-        assert report.suggested_labels[i] == labels[i]
-    assert set(report.order()[-2:]) == {0, 1}
+    report = bspml.audit(x, codes)
+    assert not report.testable[0]
+    assert report.weights[0] == 1
+    assert np.isnan([report.p_values[0], report.wrong_probability[0], report.q_values[0]]).all()
+    assert report.verdicts()[0] == "cannot be judged"
+    assert report.suggested_labels[0] == codes[0]
+    assert report.order()[-1] == 0
     assert (report.own_neighbours[0] == -1).all()
-    assert any("alone" in note for note in report.notes)
-    alone = report.classes.set_index("label").loc["alone"]
-    assert np.isnan(alone["share_flagged"])
-    assert alone["mean_weight"] == 1
 
 
-def test_a_class_left_out_of_the_second_pass_keeps_its_first_margins():
-    x, codes = clouds(classes=4, each=6)
-    weights = np.where(codes == 2, 0.0, 1.0)
-    first, second = contrastive_statistics(x, codes), contrastive_statistics(x, codes, weights)
-    margin, best = _suggestions(first, second)
-    gone = codes == 2
-    assert np.isnan(second.margin.numpy()[gone]).all()
-    assert (margin[gone] == first.margin.numpy()[gone]).all()
-    assert (best[gone] == 2).all()
-    assert (margin[~gone] == second.margin.numpy()[~gone]).all()
+def test_a_class_of_one_is_scored_against_the_others():
+    x, codes = clouds(classes=8)
+    given, _ = noisy(codes, 0.3)
+    labels = given.astype(str).astype(object)
+    labels[0], labels[1] = "alone", "stray"
+    x[1] = -x[codes == codes[1]].mean(0)  # far from every class
+    report = bspml.audit(x, list(labels))
+    assert not report.testable[:2].any()
+    assert np.isnan(report.p_values[:2]).all()
+    member, stray = report.wrong_probability[:2]
+    assert 0 <= stray < member / 2 < 0.5
+    assert report.other_labels[0] == str(codes[0])
+    assert report.verdicts()[1] == "alone in its class"
+    assert any("alone in their class" in note for note in report.notes)
+    assert np.isnan(report.classes.set_index("label").loc["alone"]["share_flagged"])
 
 
 @pytest.mark.parametrize("labels", [list("aabb") * 10, [0, 1] * 20])
@@ -180,20 +189,13 @@ def test_embeddings_in_one_place_give_no_answer_and_no_suspects(labels):
     assert set(report.verdicts()) == {"cannot be judged"}
 
 
-def test_labels_without_flags_are_left_out_as_references_all_the_same():
-    # Three classes leave a wide interval: none is surely wrong, and yet a fifth is.
-    codes = np.repeat(np.arange(3), 200)
-    rng = np.random.default_rng(8)
-    x = rng.standard_normal((3, 8))[codes] + 0.5 * rng.standard_normal((600, 8))
-    given, _ = noisy(codes, 0.2, seed=8)
-    report = bspml.audit(x, given)
-    stats = contrastive_statistics(x, given)
-    references = keep_weights(stats, estimate_noise(stats), report.noise_rate)
-    second = contrastive_statistics(x, given, references)
-    assert report.interval[0] == 0
-    assert report.flagged.sum() < (references == 0).sum()
-    assert (report.suggested_labels == second.classes[second.best_class.numpy()]).all()
-    assert not report.classes["looks_like_two"].any()
+def test_features_that_know_nothing_of_the_classes_accuse_nobody():
+    x = np.random.default_rng(0).standard_normal((1000, 64))
+    report = bspml.audit(x, np.repeat(np.arange(50), 20))
+    assert "these embeddings do not tell the classes apart" in report.sentence
+    assert (report.total_interval, report.lower_bound, report.upper_bound) == ((0, 1), 0, 1)
+    assert not report.flagged.any()
+    assert not report.suspects.any()
 
 
 def test_clean_classes_that_overlap_have_no_flags_and_a_note():
@@ -201,10 +203,10 @@ def test_clean_classes_that_overlap_have_no_flags_and_a_note():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((20, 16))[codes] + 2.5 * rng.standard_normal((600, 16))
     report = bspml.audit(x, codes)
-    assert report.noise_rate > 0.05
-    assert report.interval[0] == 0
+    assert report.total_interval[0] == 0
+    assert report.lower_bound == 0
     assert report.flagged.mean() < 0.01
-    assert any("only 0.0 % of the labels get weight 0" in note for note in report.notes)
+    assert any("too weak to tell" in note for note in report.notes)
     assert report.summary()["interval"] == list(report.interval)
 
 
@@ -219,7 +221,8 @@ def test_clean_classes_that_overlap_have_no_flags_and_a_note():
     ],
 )
 def test_labels_of_every_width_and_byte_order_come_back_in_the_machines_own(labels, kind):
-    report = bspml.audit(np.eye(2)[np.arange(20) % 2] + 0.01 * np.eye(20, 2), labels)
+    scatter = 0.01 * np.random.default_rng(0).standard_normal((20, 2))
+    report = bspml.audit(np.eye(2)[np.arange(20) % 2] + scatter, labels)
     assert report.labels.dtype.kind == kind
     assert report.labels.dtype.isnative
     assert report.labels.dtype.itemsize == 8 or kind == "U"
@@ -258,15 +261,3 @@ def test_bad_arguments_are_refused_by_name(change, message):
     arguments = {"embeddings": np.eye(6), "labels": list("aabbab")} | change
     with pytest.raises(InputError, match=message):
         bspml.audit(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
-
-
-def test_equal_p_values_are_kept_by_difficulty():
-    x, codes = clouds(classes=3, each=5)
-    stats = contrastive_statistics(x, codes, null_bins=16)  # coarse: many equal p
-    estimate = estimate_noise(stats)
-    weights = keep_weights(stats, estimate, 0.4)
-    assert weights.sum() == 9
-    key = list(zip(estimate.p_values.tolist(), stats.difficulty.tolist(), strict=True))
-    assert max(key[i] for i in np.flatnonzero(weights)) <= min(
-        key[i] for i in np.flatnonzero(weights == 0)
-    )

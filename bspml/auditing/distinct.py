@@ -1,0 +1,98 @@
+"""Copies count once: the distinct samples of an audit, and the groups of copies behind them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from bspml.auditing.columns import column
+from bspml.auditing.duplicates import copy_groups
+
+PLACEHOLDER = 3  # labels under which one picture is no sample of a class
+
+
+@dataclass(frozen=True)
+class Distinct:
+    """Samples of which none is the copy of another under the same label; M of N.
+
+    Attributes:
+        group: (N,) int64 group of copies of each sample; most have one of their own.
+        codes: (N,) int64 labels.
+        first: (M,) int64, the first sample of each group and label.
+        place: (N,) int64, which of these stands for each sample.
+        num_labels: (M,) int64, under how many labels the sample's group is.
+        wrong_share: (M,) float64, of the group, how many are under other labels.
+    """
+
+    group: np.ndarray
+    codes: np.ndarray
+    first: np.ndarray
+    place: np.ndarray
+    num_labels: np.ndarray
+    wrong_share: np.ndarray
+
+    @classmethod
+    def of(cls, duplicates: pd.DataFrame, codes: np.ndarray) -> Distinct:
+        """Take copies together.
+
+        Args:
+            duplicates: pairs from `find_duplicates`.
+            codes: (N,) int64 labels.
+
+        Example:
+            >>> pairs = pd.DataFrame({"first": [0, 0], "second": [1, 2]})
+            >>> once = Distinct.of(pairs, np.array([5, 5, 6, 6]))
+            >>> once.first.tolist(), once.place.tolist(), once.num_labels.tolist()
+            ([0, 2, 3], [0, 0, 1, 2], [2, 2, 1])
+        """
+        group = copy_groups(duplicates, len(codes))
+        pairs = np.stack([group, codes], 1)
+        _, first, place, counts = np.unique(
+            pairs, axis=0, return_index=True, return_inverse=True, return_counts=True
+        )
+        place = place.reshape(-1)
+        order = np.argsort(first)
+        rank = np.empty_like(order)
+        rank[order] = np.arange(len(order))
+        first, counts = first[order], counts[order]
+        size = np.bincount(group)[group[first]]
+        labels = np.bincount(group[first])[group[first]]
+        return cls(group, codes, first, rank[place], labels, 1 - counts / size)
+
+    @property
+    def placeholder(self) -> np.ndarray:
+        """(M,) bool: one picture under so many labels that it belongs to none of them."""
+        return self.num_labels >= PLACEHOLDER
+
+    def groups(self, classes: np.ndarray) -> pd.DataFrame:
+        """List the groups of two samples or more.
+
+        Args:
+            classes: (C,) the labels.
+
+        Returns:
+            A row per group, those under most labels first: group, samples, labels (how many),
+            most_frequent (label), placeholder, rows (sample numbers, as text).
+        """
+        sizes = np.bincount(self.group)
+        wanted = np.flatnonzero(sizes > 1)
+        members = np.split(np.argsort(self.group, kind="stable"), np.cumsum(sizes)[:-1])
+        rows = [members[g] for g in wanted.tolist()]
+        counts = [np.unique(self.codes[r], return_counts=True) for r in rows]
+        labels = np.array([len(c[0]) for c in counts], np.int64)
+        table = pd.DataFrame(
+            {
+                "group": np.arange(len(wanted)),
+                "samples": sizes[wanted],
+                "labels": labels,
+                "most_frequent": column(
+                    classes[[int(c[0][c[1].argmax()]) for c in counts]] if counts else classes[:0]
+                ),
+                "placeholder": labels >= PLACEHOLDER,
+                "rows": [" ".join(map(str, r.tolist())) for r in rows],
+            }
+        )
+        order = ["labels", "samples"]
+        return table.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)

@@ -1,0 +1,233 @@
+"""What the statistics say of the distinct samples of an audit, and what follows for all of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from bspml.auditing.distinct import Distinct
+from bspml.statistics.confusions import plausible_confusions
+from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.statistics.label_errors import LabelErrors, judge_labels
+from bspml.statistics.label_model import keep_q_values
+from bspml.statistics.label_shares import FEWEST_MATES
+from bspml.statistics.noise_rate import (
+    ALIKE,
+    NoiseEstimate,
+    estimate_noise,
+    no_estimate,
+    why_unjudgeable,
+)
+from bspml.tensors.checks import Labels
+from bspml.words import counted, error_sentence
+
+NOT_TOLD_APART = (
+    "these embeddings do not tell the classes apart: permuted labels would fit as well. Take the "
+    "features of a network that knows such data, or train one on them."
+)
+_UPPER_END = 5.0  # samples a class below which no upper end is claimed
+_WEAK = (
+    "These embeddings are too weak to tell labels confused with a similar class from their own "
+    "errors: the estimate counts a quarter of what may be either, and the interval all of it."
+)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """Of N samples, copies included: see `bspml.auditing.report.AuditReport`."""
+
+    noise_rate: float
+    noise_interval: tuple[float, float]
+    total_rate: float
+    total_interval: tuple[float, float]
+    lower_bound: float
+    upper_bound: float
+    sentence: str
+    notes: tuple[str, ...]
+    p_values: np.ndarray
+    q_values: np.ndarray
+    margins: np.ndarray
+    wrong: np.ndarray
+    other: np.ndarray
+    other_probability: np.ndarray
+    outlier_p: np.ndarray
+    testable: np.ndarray
+
+
+def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) -> Evidence:
+    """Judge distinct samples, and tell for all.
+
+    Args:
+        embeddings: (N, D).
+        labels: (N,) as codes.
+        once: the distinct ones.
+        a: inverse temperature of the contrastive statistics.
+    """
+    kept = np.flatnonzero(~once.placeholder)
+    rows = torch.from_numpy(once.first[kept])
+    codes = labels.codes[rows]
+    vouching = torch.from_numpy((once.num_labels[kept] == 1).astype(np.float64))
+    if len(codes[vouching > 0].unique()) < 2:
+        vouching, kept = torch.ones(len(once.first)).double(), np.arange(len(once.first))
+        rows = torch.from_numpy(once.first)
+        codes = labels.codes[rows]
+    some = Labels(codes, labels.classes)
+    embeddings = embeddings[rows.to(embeddings.device)]
+    stats = contrastive_statistics(embeddings, some, vouching, a=a)
+    errors, reason = None, why_unjudgeable(stats)
+    if len(np.unique(once.group)) < 2:
+        reason = ALIKE  # copies all
+    if not reason:
+        errors = judge_labels(embeddings, some, vouching)
+        reason = "" if errors.model is not None else NOT_TOLD_APART
+    if reason or errors is None:
+        return _spread(_unknown(stats, reason), once, kept)
+    upper = plausible_confusions(embeddings, stats, vouching).upper_bound
+    return _spread(_found(stats, estimate_noise(stats, upper), errors), once, kept)
+
+
+def _unknown(stats: ContrastiveStatistics, reason: str) -> Evidence:
+    estimate = no_estimate(stats, reason)
+    unknown = np.full(len(stats.codes), np.nan)
+    return Evidence(
+        noise_rate=0.0,
+        noise_interval=(0.0, 1.0),
+        total_rate=0.0,
+        total_interval=(0.0, 1.0),
+        lower_bound=0.0,
+        upper_bound=1.0,
+        sentence=estimate.sentence,
+        notes=estimate.notes,
+        p_values=unknown,
+        q_values=unknown,
+        margins=unknown,
+        wrong=unknown,
+        other=stats.other_class.numpy(),
+        other_probability=unknown,
+        outlier_p=unknown,
+        testable=np.zeros(len(unknown), dtype=bool),
+    )
+
+
+def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelErrors) -> Evidence:
+    """What is known of the distinct samples that were judged."""
+    model = errors.model
+    assert model is not None
+    low, high = errors.interval
+    rate, notes = errors.rate, list(estimate.notes)
+    sizes = stats.class_support[stats.class_support > 0].double()
+    small = float(sizes.mean()) < FEWEST_MATES
+    if small:
+        # Few references tell the judges little; of random errors the null tells as much.
+        low, high = min(low, estimate.interval[0]), max(high, estimate.interval[1])
+    if not model.can_tell:
+        notes.append(_WEAK)
+    upper = 1.0 if estimate.upper_bound is None else max(estimate.upper_bound, high)
+    if float(sizes.mean()) < _UPPER_END:
+        upper = 1.0
+        notes.append(
+            f"With {float(sizes.mean()):.1f} samples a class no upper end is claimed: confusions "
+            "between classes of so few samples are not seen."
+        )
+    if errors.fitted < len(stats.codes):
+        notes.append(
+            f"The estimate rests on {errors.fitted:,} of {len(stats.codes):,} labels, and its "
+            "interval holds the error of sampling; every label was judged."
+        )
+    wrong = errors.wrong_probability
+    right = ~(wrong > 0.5) & ~np.isnan(errors.strangeness)
+    return Evidence(
+        noise_rate=estimate.noise_rate,
+        noise_interval=estimate.interval,
+        total_rate=rate,
+        total_interval=(low, high),
+        lower_bound=min(estimate.lower_bound, rate),
+        upper_bound=upper,
+        sentence="",
+        notes=tuple(notes),
+        p_values=estimate.p_values.numpy(),
+        q_values=keep_q_values(wrong),
+        margins=stats.margin.numpy(),
+        wrong=wrong,
+        other=errors.other_class,
+        other_probability=errors.other_probability,
+        outlier_p=conformal_p(errors.strangeness, right),
+        testable=stats.testable.numpy(),
+    )
+
+
+def conformal_p(strangeness: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return (N,) the share of samples with right labels that are at least as strange.
+
+    Small: the sample is further from every class than those that belong to one (a conformal
+    p-value; exact if the samples called right are).
+
+    Args:
+        strangeness: (N,), large for samples far from every class; NaN where unknown.
+        right: (N,) bool, samples believed to belong to a class.
+
+    Example:
+        >>> conformal_p(np.array([1.0, 2.0, 9.0]), np.array([True, True, False])).round(2).tolist()
+        [1.0, 0.67, 0.33]
+    """
+    usual = np.sort(strangeness[right])
+    beyond = len(usual) - np.searchsorted(usual, strangeness, side="left")
+    p = np.minimum(1.0, (1 + beyond) / (1 + len(usual)))
+    return np.where(np.isnan(strangeness), np.nan, p)
+
+
+def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
+    """Tell for all samples what was found of the distinct ones, placeholders included."""
+    n, aside = len(once.first), np.setdiff1d(np.arange(len(once.first)), kept)
+
+    def every(values: np.ndarray, fill: Any) -> np.ndarray:
+        full = np.full(n, np.nan if values.dtype.kind == "f" else fill, values.dtype)
+        full[kept] = values
+        full[aside] = fill
+        return full[once.place]
+
+    added = float(once.wrong_share[aside].sum())
+
+    def share(rate: float) -> float:
+        return min(1.0, (rate * len(kept) + added) / n)
+
+    wrong = np.full(n, np.nan)
+    wrong[kept], wrong[aside] = found.wrong, once.wrong_share[aside]
+    notes = list(found.notes)
+    if copied := len(once.place) - n:
+        notes.append(
+            f"{counted(copied, 'sample')} beside the first of a group of copies count once with "
+            "it, in the rate and as evidence: a copy vouches for nobody."
+        )
+    if len(aside):
+        groups = len(np.unique(once.group[once.first[aside]]))
+        notes.append(
+            f"{counted(len(aside), 'label')} belong to {counted(groups, 'picture')} found under "
+            "three labels or more, such as a placeholder: one finding each, see the copies. They "
+            "are counted as wrong, but for the most frequent label's share, and judge no other."
+        )
+    rate, interval = share(found.total_rate), tuple(map(share, found.total_interval))
+    bounds = share(found.lower_bound), share(found.upper_bound) if found.upper_bound < 1 else 1.0
+    sentence = found.sentence or error_sentence(rate, interval, bounds)
+    return replace(
+        found,
+        noise_rate=share(found.noise_rate),
+        noise_interval=tuple(map(share, found.noise_interval)),
+        total_rate=rate,
+        total_interval=interval,
+        lower_bound=bounds[0],
+        upper_bound=bounds[1],
+        sentence=sentence,
+        notes=tuple(notes),
+        p_values=every(found.p_values, np.nan),
+        q_values=every(found.q_values, np.nan),
+        margins=every(found.margins, np.nan),
+        wrong=wrong[once.place],
+        other=every(found.other, -1),
+        other_probability=every(found.other_probability, 0.0),
+        outlier_p=every(found.outlier_p, np.nan),
+        testable=every(found.testable, False),
+    )
