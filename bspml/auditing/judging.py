@@ -25,7 +25,7 @@ from bspml.auditing.distinct import Distinct
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.auditing.report import AuditReport
+from bspml.auditing.report import OUTLIER_BELOW, SUSPECT_ABOVE, AuditReport
 from bspml.errors import InputError
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.tensors.checks import (
@@ -95,7 +95,9 @@ def audit(
     once = Distinct.of(duplicates, codes)
     judged = judge_distinct(embeddings, encoded, once, a)
     wrong, other = judged.wrong, judged.other
-    suggested = np.where(judged.other_probability > 1 - wrong, other, codes)
+    strange = (wrong > SUSPECT_ABOVE) & (judged.outlier_p < OUTLIER_BELOW)
+    fits_better = (judged.other_probability > 1 - wrong) & ~strange
+    suggested = np.where(fits_better, other, codes)
     weights = np.where(wrong > FLAGGED_ABOVE, 0.0, 1.0)
     findings = examine_classes(rows, codes, weights > 0, other, len(encoded.classes), seed)
     classes = encoded.classes

@@ -17,8 +17,8 @@ from bspml.auditing.folder import named_folder
 from bspml.errors import InputError
 from bspml.tensors.checks import check_number, check_whole
 
-_SUSPECT_ABOVE = 0.2  # probability of being wrong
-_OUTLIER_BELOW = 0.05  # p-value
+SUSPECT_ABOVE = 0.2  # probability of being wrong
+OUTLIER_BELOW = 0.05  # p-value
 
 
 class Selection(NamedTuple):
@@ -130,12 +130,12 @@ class AuditReport:
     @property
     def suspects(self) -> np.ndarray:
         """Return which labels to look at, (N,) bool: flagged, or wrong with a chance of 1 in 5."""
-        return self.flagged | (self.wrong_probability > _SUSPECT_ABOVE)
+        return self.flagged | (self.wrong_probability > SUSPECT_ABOVE)
 
     @property
     def fits_nothing(self) -> np.ndarray:
         """Return which samples look like none of the classes, (N,) bool: no label is suggested."""
-        return (self.wrong_probability > _SUSPECT_ABOVE) & (self.outlier_p < _OUTLIER_BELOW)
+        return (self.wrong_probability > SUSPECT_ABOVE) & (self.outlier_p < OUTLIER_BELOW)
 
     def select(self, n: int | None = None, precision: float | None = None) -> Selection:
         """Choose labels to look at: those flagged, the n most suspect, or as many as are wrong.

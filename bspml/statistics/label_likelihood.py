@@ -12,10 +12,12 @@ from scipy.optimize import minimize
 LEAST = 1e-300  # of a likelihood
 
 _LOWEST = -1e7  # of a table, in place of -inf, so that 0 times it is 0
-_STARTS = ((0.3, -1.0), (1.5, -3.0))  # (1 / b in units of the judge, log odds of k)
+# (1 / b in units of the judge, log odds of k): soft, softer, and judges that are nearly sure, which
+# is a maximum of its own where a few labels are far from their class.
+_STARTS = ((0.3, -1.0), (1.5, -3.0), (0.05, -2.0))
 _FIRST_U = -1.5  # log odds of u at the start
 _NO_K = -40.0  # log odds of k = 0
-_SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-4.0, 4.0), (-8.0, 8.0)
+_SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-8.0, 4.0), (-8.0, 8.0)
 _ITERATIONS = 200
 
 

@@ -133,4 +133,4 @@ def labels_own(
 
 def _limits(low: float, high: float, rate: float, n: int) -> tuple[float, float]:
     # n labels without one wrong leave up to 3.7 / n [the upper Poisson limit].
-    return max(0.0, low), min(1.0, max(high, rate + 3.7 / n))
+    return low if low > _AT_ZERO else 0.0, min(1.0, max(high, rate + 3.7 / n))

@@ -5,6 +5,20 @@ import json
 import numpy as np
 import pytest
 
+import bspml
+from bspml.errors import InputError
+from helpers.draws import clouds
+
+
+@pytest.fixture(scope="module")
+def chosen_from():
+    """An audit of 400 labels, a quarter wrong, and which are."""
+    rng = np.random.default_rng(0)
+    x, codes = clouds(rng, 20, 20, 16, 0.5)
+    wrong = rng.random(400) < 0.25
+    given = np.where(wrong, (codes + rng.integers(1, 20, 400)) % 20, codes)
+    return bspml.audit(x, given), wrong
+
 
 def test_table_has_every_sample_by_suspicion(hostile_report):
     table = hostile_report.table()
@@ -43,3 +57,51 @@ def test_summary_counts_what_the_parts_hold(hostile_report):
     assert found["look_wrong"] + others == found["suspects"] == hostile_report.suspects.sum()
     assert found["exact_duplicates"] == 1
     assert found["noise_rate"] == hostile_report.noise_rate
+
+
+def test_flags_can_be_chosen_by_number_or_precision(chosen_from):
+    report, wrong = chosen_from
+    probability = report.wrong_probability
+    for n in (0, 7, 500):
+        chosen = report.select(n=n)
+        assert len(chosen.rows) == min(n, 400)
+        assert chosen.wrong == pytest.approx(probability[chosen.rows].sum())
+        assert chosen.wrong + chosen.right == pytest.approx(len(chosen.rows))
+        assert set(chosen.rows) == set(np.argsort(-probability, kind="stable")[: len(chosen.rows)])
+    rows = report.select(precision=0.8).rows
+    assert probability[rows].mean() >= 0.8
+    one_more = np.sort(-probability)[: len(rows) + 1]
+    assert -one_more.mean() < 0.8
+    assert wrong[rows].mean() == pytest.approx(0.8, abs=0.15)
+    assert set(report.select().rows) == set(np.flatnonzero(report.flagged))
+
+
+def test_chosen_flags_are_one_story_in_every_count(chosen_from, tmp_path):
+    report, _ = chosen_from
+    again = report.flagging(n=30)
+    assert again.flagged.sum() == again.summary()["look_wrong"] == 30
+    assert again.summary()["expected_wrong_among_them"] == pytest.approx(report.select(n=30).wrong)
+    assert (again.table()["weight"] == 0).sum() == 30
+    by_class = again.classes.set_index("label")["share_flagged"]
+    for label, share in by_class.items():
+        assert share == pytest.approx(again.flagged[again.labels == label].mean())
+    again.save(tmp_path)
+    loaded = type(again).load(tmp_path)
+    assert (loaded.flagged == again.flagged).all()
+    assert loaded.total_interval == again.total_interval
+    assert loaded.groups.equals(again.groups)
+    assert report.flagging(precision=1.0).flagged.sum() <= report.flagged.sum()
+
+
+@pytest.mark.parametrize(
+    ("choice", "message"),
+    [
+        ({"n": 3, "precision": 0.5}, "`n` or `precision`"),
+        ({"n": -1}, "`n` must be"),
+        ({"precision": 0.0}, "`precision` must be"),
+        ({"precision": 80.0}, "`precision` must be"),
+    ],
+)
+def test_impossible_choices_are_refused(chosen_from, choice, message):
+    with pytest.raises(InputError, match=message):
+        chosen_from[0].select(**choice)

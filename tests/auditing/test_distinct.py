@@ -1,0 +1,97 @@
+"""Copies as one sample: groups by hand, and laws of the audit on copied rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import bspml
+from bspml.auditing.distinct import Distinct
+
+
+def gaussian_case(seed=0, classes=20, each=10, dims=32, rate=0.2):
+    """Classes far apart, and a share of labels redrawn among the others."""
+    rng = np.random.default_rng(seed)
+    true = np.repeat(np.arange(classes), each)
+    x = 3 * rng.standard_normal((classes, dims))[true] + rng.standard_normal((len(true), dims))
+    given = true.copy()
+    wrong = rng.choice(len(true), round(rate * len(true)), replace=False)
+    given[wrong] = (true[wrong] + rng.integers(1, classes, len(wrong))) % classes
+    return x, true, given, rng
+
+
+def test_groups_by_hand():
+    pairs = pd.DataFrame({"first": [0, 0, 4], "second": [2, 3, 5]})
+    codes = np.array([0, 1, 0, 1, 2, 2, 2])
+    once = Distinct.of(pairs, codes)
+    assert once.group.tolist() == [0, 1, 0, 0, 2, 2, 3]
+    assert once.first.tolist() == [0, 1, 3, 4, 6]
+    assert once.place.tolist() == [0, 1, 0, 2, 3, 3, 4]
+    assert once.num_labels.tolist() == [2, 1, 2, 1, 1]
+    assert once.wrong_share == pytest.approx([1 / 3, 0, 2 / 3, 0, 0])
+    table = once.groups(np.array(["a", "b", "c"]))
+    assert table["samples"].tolist() == [3, 2]
+    assert table["labels"].tolist() == [2, 1]
+    assert table["most_frequent"].tolist() == ["a", "c"]
+    assert table["rows"].tolist() == ["0 2 3", "4 5"]
+    assert not table["placeholder"].any()
+
+
+def test_no_copies_no_groups():
+    nothing = pd.DataFrame({"first": [], "second": []}, dtype=np.int64)
+    once = Distinct.of(nothing, np.array([1, 0, 1]))
+    assert once.first.tolist() == [0, 1, 2]
+    assert len(once.groups(np.array([5, 6]))) == 0
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.05])
+@pytest.mark.parametrize("share", [0.2, 1.0])
+def test_copied_rows_move_neither_the_rate_nor_what_is_found(scatter, share):
+    for seed in range(3):
+        x, true, given, rng = gaussian_case(seed)
+        again = rng.choice(len(x), round(share * len(x)), replace=False)
+        twins = x[again] + scatter * rng.standard_normal((len(again), x.shape[1]))
+        once = bspml.audit(x, given)
+        report = bspml.audit(np.concatenate([x, twins]), np.concatenate([given, given[again]]))
+        wrong = given != true
+        assert report.total_rate == pytest.approx(once.total_rate, abs=0.03)
+        assert report.noise_rate == pytest.approx(once.noise_rate, abs=0.03)
+        assert report.lower_bound <= wrong.mean() <= report.upper_bound
+        assert report.flagged[: len(x)][wrong].sum() >= once.flagged[wrong].sum() - 1
+        assert (report.flagged[len(x) :] == report.flagged[again]).mean() > 0.99
+        assert any("count once" in note for note in report.notes)
+
+
+def test_a_placeholder_is_one_finding_and_accuses_no_other():
+    for seed in range(3):
+        x, true, _, _ = gaussian_case(seed, rate=0)
+        x[::10] = x[0]
+        report = bspml.audit(x, true)
+        wrong = np.zeros(200, bool)
+        wrong[10::10] = True
+        assert report.total_rate == pytest.approx(0.095, abs=0.02)
+        assert report.noise_rate == pytest.approx(0.095, abs=0.02)
+        assert report.lower_bound <= 0.095 <= report.upper_bound
+        group = report.groups.iloc[0]
+        assert (group["samples"], group["labels"], group["placeholder"]) == (20, 20, True)
+        assert (report.flagged & ~wrong).sum() <= 2
+        assert (report.flagged & wrong).sum() == 19
+        assert any("1 picture found under three labels" in note for note in report.notes)
+
+
+def test_a_placeholder_beside_wrong_labels_leaves_the_rest_as_it_was():
+    x, true, given, _ = gaussian_case(4)
+    x[::10] = x[0]
+    report = bspml.audit(x, given)
+    wrong = given != true
+    wrong[10::10] = True
+    assert report.total_rate == pytest.approx(wrong.mean(), abs=0.03)
+    assert (report.flagged & ~wrong).sum() <= 3
+
+
+def test_a_picture_under_two_labels_vouches_for_neither():
+    x, true, _, _ = gaussian_case(5, rate=0)
+    x = np.concatenate([x, x[:1]])
+    report = bspml.audit(x, [*true, 7])
+    assert report.flagged[200]
+    assert not report.flagged[0]
+    assert report.suggested_labels[200] == 0

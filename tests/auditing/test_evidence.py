@@ -1,0 +1,59 @@
+"""What the audit makes of the statistics: bounds, notes, and samples that fit nothing."""
+
+import numpy as np
+import pytest
+
+import bspml
+from bspml.auditing.evidence import conformal_p
+from helpers.draws import clouds
+
+
+def test_conformal_p_by_hand():
+    strangeness = np.array([1.0, 2.0, 2.0, 5.0, np.nan, 9.0])
+    right = np.array([True, True, True, True, False, False])
+    p = conformal_p(strangeness, right)
+    assert p == pytest.approx([1.0, 4 / 5, 4 / 5, 2 / 5, np.nan, 1 / 5], nan_ok=True)
+
+
+def test_conformal_p_is_uniform_for_samples_like_the_others():
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal(2000)
+    p = conformal_p(values, np.arange(2000) < 1000)[1000:]
+    assert np.quantile(p, [0.1, 0.5, 0.9]) == pytest.approx([0.1, 0.5, 0.9], abs=0.05)
+
+
+def test_samples_of_no_class_are_named_and_given_no_suggestion():
+    rng = np.random.default_rng(1)
+    x, codes = clouds(rng, 12, 30, 24, 0.15)
+    labels = codes.copy()
+    wrong = rng.choice(360, 20, replace=False)
+    labels[wrong] = (labels[wrong] + 1) % 12
+    x = np.concatenate([x, rng.standard_normal((5, 24))])
+    report = bspml.audit(x, [*labels, *rng.integers(0, 12, 5)])
+    strange = report.fits_nothing
+    assert strange[-5:].sum() >= 4
+    assert strange[:-5].sum() <= 3
+    assert (report.outlier_p[-5:] < 0.05).all()
+    assert (report.suggested_labels == report.labels)[strange].all()
+    assert set(report.verdicts()[strange]) == {"fits no class"}
+    assert report.summary()["fit_no_class"] == strange.sum()
+
+
+def test_classes_of_few_samples_have_no_upper_end():
+    rng = np.random.default_rng(2)
+    x, codes = clouds(rng, 30, 4, 16, 0.2)
+    report = bspml.audit(x, codes)
+    assert report.upper_bound == 1
+    assert "no upper end can be given" in report.sentence
+    assert any("no upper end is claimed" in note for note in report.notes)
+
+
+def test_the_ends_hold_the_estimate_and_the_sentence_says_them():
+    rng = np.random.default_rng(3)
+    x, codes = clouds(rng, 20, 20, 16, 0.4)
+    codes[::4] = (codes[::4] + rng.integers(1, 20, 100)) % 20
+    report = bspml.audit(x, codes)
+    assert report.lower_bound <= report.total_rate <= report.upper_bound
+    assert report.total_interval[0] <= report.total_rate <= report.total_interval[1]
+    assert f"that {100 * report.total_rate:.0f} % of the labels are wrong" in report.sentence
+    assert f"at most {100 * report.upper_bound:.0f} %" in report.sentence
