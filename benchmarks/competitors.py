@@ -185,6 +185,9 @@ def transition_matrix(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Fit T (C, C) and p (C,) to the labels (N, 3) of samples and their two nearest neighbours."""
     classes = int(triples.max()) + 1
     observed = torch.from_numpy(triples)
+    # A distance has a kink at 0, where the search would stop: it is rounded off at a tenth of
+    # 1 / sqrt(N), the order of the observed shares' own error.
+    rounding = 0.01 / len(triples)
     # Of every order, the squared norm of the observed shares.
     norms = [
         float((np.unique(triples[:, :order], axis=0, return_counts=True)[1] ** 2).sum())
@@ -200,7 +203,7 @@ def transition_matrix(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         for order, norm in zip((1, 2, 3), norms, strict=True):
             of_sample = of_sample * transition.T[observed[:, order - 1]]
             squared = (pairs * inner**order).sum() - 2 * of_sample.sum(1).mean() + norm
-            total = total + squared.clamp_min(1e-12).sqrt()
+            total = total + (squared.clamp_min(0) + rounding).sqrt()
         return total
 
     def value_and_gradient(flat: np.ndarray) -> tuple[float, np.ndarray]:
@@ -214,7 +217,9 @@ def transition_matrix(triples: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         (np.eye(classes) * np.log(0.7 / 0.3 * max(classes - 1, 1))).ravel(),
         np.log(np.bincount(triples[:, 0], minlength=classes)),
     ])  # fmt: skip
-    found = minimize(value_and_gradient, start, jac=True, method="L-BFGS-B")
+    found = minimize(
+        value_and_gradient, start, jac=True, method="L-BFGS-B", options={"maxiter": 300}
+    )
     transition, prior = unpack(torch.from_numpy(found.x), classes)
     return transition.numpy(), prior.numpy()
 

@@ -188,6 +188,8 @@ def main() -> None:
     parser.add_argument("--version", default="bspml")
     options = parser.parse_args()
     rows = complete_rows(options)
+    if not rows:
+        return
     noisy = [row for row in rows if any(wrong.any() for wrong in row.wrong)]
     verdicts = [row.verdict(measure) for measure in MEASURES for row in noisy]
     for measure in MEASURES:
