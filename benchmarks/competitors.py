@@ -77,6 +77,7 @@ def held_out_probabilities(features: np.ndarray, labels: np.ndarray, seed: int) 
         for model, (train, test) in zip(models, folds, strict=True):
             model.set_params(C=strength).fit(rows[train], labels[train])
             probabilities[np.ix_(test, model.classes_)] = model.predict_proba(rows[test])
+        probabilities /= probabilities.sum(1, keepdims=True)  # they are of float32
         loss = log_loss(labels, probabilities)
         if loss > lowest:
             break
