@@ -102,8 +102,9 @@ def ranking_table(verdicts: list[dict[str, Any]]) -> Iterator[str]:
 
 def alarm_table(rows: list[Row]) -> Iterator[str]:
     """Lines of a Markdown table: share of the labels that each calls wrong."""
-    names = ("audit", "audit at most", *OTHERS)
-    yield "| data | noise | flagged by audit | to look at by audit | " + " | ".join(OTHERS) + " |"
+    others = [name for name in OTHERS if name != "cleanlab margin"]  # its flags are cleanlab's
+    names = ("audit", "audit at most", *others)
+    yield "| data | noise | flagged by audit | to look at by audit | " + " | ".join(others) + " |"
     yield "|:--|:--|" + "--:|" * len(names)
     for row in rows:
         shares = [np.mean([said[name].flags.mean() for said in row.said]) for name in names]
