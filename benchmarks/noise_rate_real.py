@@ -22,7 +22,8 @@ import time
 from pathlib import Path
 
 import numpy as np
-from local_data import DataSet, load
+from local_data import load
+from planted_noise import flip, similar_classes
 from sklearn.metrics import roc_auc_score
 
 from bspml.statistics.confusions import plausible_confusions
@@ -31,33 +32,6 @@ from bspml.statistics.noise_rate import estimate_noise
 from bspml.statistics.whitening import whiten_embeddings
 
 RATES = (0.0, 0.1, 0.2, 0.3, 0.5)
-
-
-def similar_classes(data: DataSet) -> np.ndarray:
-    """(C, C) classes by centroid similarity, nearest first; other groups and itself last."""
-    unit = data.features / np.linalg.norm(data.features, axis=1, keepdims=True)
-    classes = data.labels.max() + 1
-    centroids = np.stack([unit[data.labels == c].mean(0) for c in range(classes)])
-    centroids -= unit.mean(0)
-    centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
-    similar = centroids @ centroids.T - 9 * (data.groups[:, None] != data.groups)
-    np.fill_diagonal(similar, -99)
-    return np.argsort(-similar, 1)
-
-
-def flip(data: DataSet, kind: str, rate: float, seed: int, near: np.ndarray) -> np.ndarray:
-    """Labels with a share `rate` of every class wrong."""
-    rng = np.random.default_rng(seed)
-    labels = data.labels.copy()
-    classes = labels.max() + 1
-    for c in range(classes):
-        members = np.flatnonzero(data.labels == c)
-        chosen = rng.choice(members, round(rate * len(members)), replace=False)
-        if kind == "random":
-            labels[chosen] = (c + rng.integers(1, classes, len(chosen))) % classes
-        else:
-            labels[chosen] = near[c, rng.integers(0, int(kind.split("-")[1]), len(chosen))]
-    return labels
 
 
 def measure(features: np.ndarray, true: np.ndarray, labels: np.ndarray) -> np.ndarray:
