@@ -11,12 +11,12 @@ import pandas as pd
 KEPT_Q = 0.05  # labels with a q-value below it are called fitting
 ARRAYS = (
     "labels", "names", "p_values", "q_values", "weights", "margins", "wrong_probability",
-    "suggested_labels", "suggestion_probability", "other_labels", "outlier_p", "testable",
-    "own_neighbours", "other_neighbours",
+    "suggested_labels", "suggestion_probability", "other_labels", "outlier_score", "outlier_p",
+    "testable", "own_neighbours", "other_neighbours",
 )  # fmt: skip
 _NUMBERS = (
     "p_values", "q_values", "weights", "margins", "wrong_probability", "suggestion_probability",
-    "outlier_p",
+    "outlier_score", "outlier_p",
 )  # fmt: skip
 _TABLES = {
     "classes": "looks_like",

@@ -53,6 +53,7 @@ class Evidence:
     wrong: np.ndarray
     other: np.ndarray
     other_probability: np.ndarray
+    outlier_score: np.ndarray
     outlier_p: np.ndarray
     testable: np.ndarray
 
@@ -107,6 +108,7 @@ def _unknown(stats: ContrastiveStatistics, reason: str) -> Evidence:
         wrong=unknown,
         other=stats.other_class.numpy(),
         other_probability=unknown,
+        outlier_score=unknown,
         outlier_p=unknown,
         testable=np.zeros(len(unknown), dtype=bool),
     )
@@ -154,6 +156,7 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
         wrong=wrong,
         other=errors.other_class,
         other_probability=errors.other_probability,
+        outlier_score=outlier_scores(errors.strangeness, right),
         outlier_p=conformal_p(errors.strangeness, right),
         testable=stats.testable.numpy(),
     )
@@ -177,6 +180,23 @@ def conformal_p(strangeness: np.ndarray, right: np.ndarray) -> np.ndarray:
     beyond = len(usual) - np.searchsorted(usual, strangeness, side="left")
     p = np.minimum(1.0, (1 + beyond) / (1 + len(usual)))
     return np.where(np.isnan(strangeness), np.nan, p)
+
+
+def outlier_scores(strangeness: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Return (N,) 0 in the middle of the samples with right labels, 1 at their 99th percentile.
+
+    Args:
+        strangeness: (N,), large for samples far from every class; NaN where unknown.
+        right: (N,) bool, samples believed to belong to a class.
+
+    Example:
+        >>> outlier_scores(np.array([1.0, 2.0, 3.0, 9.0]), np.array([True] * 3 + [False])).round(1)
+        array([-1. ,  0. ,  1. ,  7.1])
+    """
+    if not right.any():
+        return np.full(len(strangeness), np.nan)
+    middle, far = np.quantile(strangeness[right], [0.5, 0.99])
+    return (strangeness - middle) / max(far - middle, np.finfo(np.float64).tiny)
 
 
 def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
@@ -228,6 +248,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
         wrong=wrong[once.place],
         other=every(found.other, -1),
         other_probability=every(found.other_probability, 0.0),
+        outlier_score=every(found.outlier_score, np.nan),
         outlier_p=every(found.outlier_p, np.nan),
         testable=every(found.testable, False),
     )

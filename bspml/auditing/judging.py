@@ -25,7 +25,7 @@ from bspml.auditing.distinct import Distinct
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.neighbours import nearest_in_class
-from bspml.auditing.report import OUTLIER_BELOW, SUSPECT_ABOVE, AuditReport
+from bspml.auditing.report import AuditReport, fits_nothing
 from bspml.errors import InputError
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.tensors.checks import (
@@ -95,8 +95,8 @@ def audit(
     once = Distinct.of(duplicates, codes)
     judged = judge_distinct(embeddings, encoded, once, a)
     wrong, other = judged.wrong, judged.other
-    strange = (wrong > SUSPECT_ABOVE) & (judged.outlier_p < OUTLIER_BELOW)
-    fits_better = (judged.other_probability > 1 - wrong) & ~strange
+    fits_better = judged.other_probability > 1 - wrong
+    fits_better &= ~fits_nothing(wrong, judged.outlier_score)
     suggested = np.where(fits_better, other, codes)
     weights = np.where(wrong > FLAGGED_ABOVE, 0.0, 1.0)
     findings = examine_classes(rows, codes, weights > 0, other, len(encoded.classes), seed)
@@ -120,6 +120,7 @@ def audit(
         suggested_labels=classes[suggested],
         suggestion_probability=np.where(suggested == codes, 1 - wrong, judged.other_probability),
         other_labels=classes[np.where(other >= 0, other, codes)],
+        outlier_score=judged.outlier_score,
         outlier_p=judged.outlier_p,
         testable=judged.testable,
         own_neighbours=nearest_in_class(rows, codes, codes, neighbours),

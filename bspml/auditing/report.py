@@ -17,8 +17,24 @@ from bspml.auditing.folder import named_folder
 from bspml.errors import InputError
 from bspml.tensors.checks import check_number, check_whole
 
-SUSPECT_ABOVE = 0.2  # probability of being wrong
-OUTLIER_BELOW = 0.05  # p-value
+_SUSPECT_ABOVE = 0.2  # probability of being wrong
+_DOUBTFUL_ABOVE = 0.1  # probability of being wrong, of a sample that lies far out
+_OUTLIER, _OUTLIER_IF_DOUBTFUL = 2.0, 1.0  # outlier scores
+
+
+def fits_nothing(wrong_probability: np.ndarray, outlier_score: np.ndarray) -> np.ndarray:
+    """Return (N,) bool: samples far from every class, or rather far and of a doubtful label.
+
+    Args:
+        wrong_probability: (N,) in [0, 1] or NaN.
+        outlier_score: (N,); beyond 1 lies 1 of 100 samples that belong to a class.
+
+    Example:
+        >>> fits_nothing(np.array([0.0, 0.0, 0.9]), np.array([2.5, 1.2, 1.2])).tolist()
+        [True, False, True]
+    """
+    doubtful = wrong_probability > _DOUBTFUL_ABOVE
+    return (outlier_score > _OUTLIER) | (doubtful & (outlier_score > _OUTLIER_IF_DOUBTFUL))
 
 
 class Selection(NamedTuple):
@@ -63,8 +79,9 @@ class AuditReport:
         suggested_labels: (N,) the class that is most probably right, the given label included.
         suggestion_probability: (N,) float64 of that.
         other_labels: (N,) the most probable class other than the label.
-        outlier_p: (N,) float64, the share of samples with right labels that are as far from every
-            class; see `fits_nothing`.
+        outlier_score: (N,) float64, how far the sample is from every class: 0 in the middle of the
+            samples with right labels, 1 where 1 of 100 of these is further; see `fits_nothing`.
+        outlier_p: (N,) float64, the share of samples with right labels that are as far.
         testable: (N,) bool, whether the label's class has another sample to compare with.
         own_neighbours: (N, k) int64, nearest samples of the same label, -1 for none.
         other_neighbours: (N, k) int64, nearest samples labelled `other_labels`.
@@ -108,6 +125,7 @@ class AuditReport:
     suggested_labels: np.ndarray = field(repr=False)
     suggestion_probability: np.ndarray = field(repr=False)
     other_labels: np.ndarray = field(repr=False)
+    outlier_score: np.ndarray = field(repr=False)
     outlier_p: np.ndarray = field(repr=False)
     testable: np.ndarray = field(repr=False)
     own_neighbours: np.ndarray = field(repr=False)
@@ -129,13 +147,14 @@ class AuditReport:
 
     @property
     def suspects(self) -> np.ndarray:
-        """Return which labels to look at, (N,) bool: flagged, or wrong with a chance of 1 in 5."""
-        return self.flagged | (self.wrong_probability > SUSPECT_ABOVE)
+        """Return which labels to look at, (N,) bool: flagged, wrong with a chance of 1 in 5, or of
+        a sample that fits nothing."""
+        return self.flagged | (self.wrong_probability > _SUSPECT_ABOVE) | self.fits_nothing
 
     @property
     def fits_nothing(self) -> np.ndarray:
         """Return which samples look like none of the classes, (N,) bool: no label is suggested."""
-        return (self.wrong_probability > SUSPECT_ABOVE) & (self.outlier_p < OUTLIER_BELOW)
+        return fits_nothing(self.wrong_probability, self.outlier_score)
 
     def select(self, n: int | None = None, precision: float | None = None) -> Selection:
         """Choose labels to look at: those flagged, the n most suspect, or as many as are wrong.
@@ -245,6 +264,7 @@ class AuditReport:
                 "q_value": self.q_values[order],
                 "weight": self.weights[order],
                 "testable": self.testable[order],
+                "outlier_score": self.outlier_score[order],
                 "outlier_p": self.outlier_p[order],
                 "verdict": self.verdicts()[order],
                 "own_neighbours": _listed(self.own_neighbours[order]),

@@ -24,8 +24,8 @@ def test_table_has_every_sample_by_suspicion(hostile_report):
     table = hostile_report.table()
     assert list(table.columns) == [
         "index", "name", "label", "suggested_label", "suggestion_probability", "wrong_probability",
-        "margin", "p_value", "q_value", "weight", "testable", "outlier_p", "verdict",
-        "own_neighbours", "other_label", "other_neighbours",
+        "margin", "p_value", "q_value", "weight", "testable", "outlier_score",
+        "outlier_p", "verdict", "own_neighbours", "other_label", "other_neighbours",
     ]  # fmt: skip
     assert sorted(table["index"]) == list(range(36))
     assert (np.diff(table["wrong_probability"]) <= 0).all()
