@@ -47,6 +47,8 @@ class AuditReport:
         duplicates: a row per pair of copies: kind, first, second, similarity, different_label,
             group.
         texts: (N,) to read on the page, or None.
+        decided: (N,) text, "right" or "wrong" where a person said so before this audit, else '';
+            None where nobody did.
         title: of the page, '' for none yet.
         pictures: {sample: data URI or path} of the page the report was loaded with.
 
@@ -82,6 +84,7 @@ class AuditReport:
     classes: pd.DataFrame = field(repr=False)
     duplicates: pd.DataFrame = field(repr=False)
     texts: np.ndarray | None = field(default=None, repr=False)
+    decided: np.ndarray | None = field(default=None, repr=False)
     title: str = field(default="", repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
 
@@ -89,14 +92,19 @@ class AuditReport:
         return len(self.labels)
 
     @property
+    def is_decided(self) -> np.ndarray:
+        """Return which labels a person decided on before, (N,) bool."""
+        return np.zeros(len(self), bool) if self.decided is None else self.decided != ""
+
+    @property
     def flagged(self) -> np.ndarray:
-        """Return which labels have weight 0, (N,) bool."""
-        return self.weights == 0
+        """Return which labels the audit gives weight 0, (N,) bool."""
+        return (self.weights == 0) & ~self.is_decided
 
     @property
     def suspects(self) -> np.ndarray:
         """Return which labels to look at, (N,) bool: flagged, or another class fits better."""
-        return self.flagged | (self.margins > 0)
+        return (self.flagged | (self.margins > 0)) & ~self.is_decided
 
     @property
     def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
@@ -104,18 +112,21 @@ class AuditReport:
         return self.own_neighbours, self.other_neighbours
 
     def order(self) -> np.ndarray:
-        """Return (N,) samples by suspicion: largest margin first, those that cannot be judged last.
+        """Return (N,) samples by suspicion: largest margin first; last what is decided or
+        cannot be judged.
 
         The margin, not p: p knows random errors only, and takes a label that was confused with a
         similar one for right.
         """
-        return np.argsort(np.where(np.isnan(self.margins), np.inf, -self.margins), kind="stable")
+        is_last = np.isnan(self.margins) | self.is_decided
+        return np.argsort(np.where(is_last, np.inf, -self.margins), kind="stable")
 
     def verdicts(self) -> np.ndarray:
         """Return (N,) a few words about each label."""
         changed = self.suggested_labels != self.labels
         return np.select(
             [
+                self.is_decided,
                 ~self.testable,
                 self.flagged & changed,
                 self.flagged,
@@ -123,6 +134,7 @@ class AuditReport:
                 self.q_values < KEPT_Q,
             ],
             [
+                "decided",
                 "cannot be judged",
                 "looks wrong, fits another class",
                 "looks wrong",
@@ -166,6 +178,7 @@ class AuditReport:
             "samples": len(self),
             "classes": len(classes),
             "testable": int(self.testable.sum()),
+            "decided": int(self.is_decided.sum()),
             "look_wrong": int(self.flagged.sum()),
             "others_fit_another_class_better": int((self.suspects & ~self.flagged).sum()),
             "suspects": int(self.suspects.sum()),
