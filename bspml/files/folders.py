@@ -18,6 +18,16 @@ from bspml.files.atomic import Content, atomic_write
 from bspml.files.opening import reason
 
 
+def is_inside(name: str) -> bool:
+    """Return whether a name can be that of a file in a folder: relative, and never upwards.
+
+    Example:
+        >>> is_inside("robin/1.jpg"), is_inside("../1.jpg"), is_inside("/etc/1.jpg"), is_inside("")
+        (True, False, False, False)
+    """
+    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
 @contextlib.contextmanager
 def aside(parent: Path) -> Iterator[Path]:
     """Make a hidden folder in `parent`, which is gone at the end with all that is still in it.

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from bspml.auditing.report import AuditReport
+from bspml.files.folders import is_inside
 
 # What XML 1.0 cannot hold, not even escaped; lone surrogates are among it.
 _NO_TEXT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -70,7 +70,7 @@ def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
 def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
     name = str(report.names[i])
     values = (float(v[i]) for v in (report.margins, report.p_values, report.q_values))
-    has_photo = folder is not None and is_inside(name)
+    shown = folder if is_inside(name) else None
     return Suspect(
         index=i,
         name=name,
@@ -78,8 +78,8 @@ def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
         suggested=plain_text(report.suggested_labels[i]),
         scores={key: v for key, v in zip(SCORES, values, strict=True) if math.isfinite(v)},
         text=None if report.texts is None else plain_text(report.texts[i]),
-        photo=folder / name if has_photo and folder is not None else None,
-        place=f"{folder.name}/{name}" if has_photo and folder is not None else None,
+        photo=None if shown is None else shown / name,
+        place=None if shown is None else f"{shown.name}/{name}",
     )
 
 
@@ -95,16 +95,6 @@ def photo_folder(images: Any) -> Path | None:
     return Path(os.path.abspath(images))  # noqa: PTH100
 
 
-def is_inside(name: str) -> bool:
-    """Return whether a name can be that of a file in a folder: relative, and never upwards.
-
-    Example:
-        >>> is_inside("robin/1.jpg"), is_inside("../1.jpg"), is_inside("/etc/1.jpg"), is_inside("")
-        (True, False, False, False)
-    """
-    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
-
-
 def plain_text(value: object) -> str:
     """Return text that JSON and XML can hold: what XML forbids becomes U+FFFD.
 
@@ -117,8 +107,4 @@ def plain_text(value: object) -> str:
 
 def class_names(report: AuditReport) -> list[str]:
     """Return the classes of an audit as plain text, each once."""
-    return _each_once(plain_text(name) for name in report.classes["label"])
-
-
-def _each_once(names: Iterable[str]) -> list[str]:
-    return list(dict.fromkeys(names))
+    return list(dict.fromkeys(plain_text(name) for name in report.classes["label"]))
