@@ -8,10 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from bspml.auditing.columns import ARRAYS
 from bspml.auditing.judging import audit
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
 from bspml.files.cells import plain_labels
+
+# What is known of a sample that was left out; of its labels, the given one.
+_UNKNOWN = {"f": np.nan, "b": False, "i": -1}
 
 
 def audit_decided(
@@ -35,31 +39,22 @@ def audit_decided(
     kept_names = [names[i] for i in kept.tolist()]
     report = audit(embeddings[kept], carried.labels[kept], kept_names, seed=seed)
     labels = plain_labels(carried.labels)
-
-    def spread(values: np.ndarray, rest: Any) -> np.ndarray:
-        """The values at the places of the samples they are of, `rest` at the others."""
-        whole = np.array(np.broadcast_to(rest, (len(labels), *values.shape[1:])), values.dtype)
-        whole[kept] = values
-        return whole
-
-    def at_home(indices: np.ndarray) -> np.ndarray:
-        return np.where(indices >= 0, kept[indices], -1)
-
+    columns = {}
+    for name in set(ARRAYS) - {"labels", "names"}:
+        values = getattr(report, name)
+        if name.endswith("_neighbours"):
+            values = np.where(values >= 0, kept[values], -1)
+        rest = labels if name.endswith("_labels") else _UNKNOWN[values.dtype.kind]
+        shape, kind = (len(labels), *values.shape[1:]), np.asarray(rest).dtype
+        columns[name] = np.array(np.broadcast_to(rest, shape), kind)
+        columns[name][kept] = values
+    is_kept = np.where(carried.decided != "", ~carried.is_dropped, columns["weights"])
+    columns |= {"labels": labels, "names": np.array(names, dtype=str), "weights": is_kept * 1.0}
     pairs = report.duplicates
     return replace(
         report,
+        **columns,
         notes=(carried.sentence, *report.notes),
-        labels=labels,
-        names=np.array([str(name) for name in names], dtype=str),
-        p_values=spread(report.p_values, np.nan),
-        q_values=spread(report.q_values, np.nan),
-        weights=np.where(carried.decided != "", ~carried.is_dropped, spread(report.weights, 0.0)),
-        margins=spread(report.margins, np.nan),
-        suggested_labels=spread(report.suggested_labels.astype(labels.dtype), labels),
-        other_labels=spread(report.other_labels.astype(labels.dtype), labels),
-        testable=spread(report.testable, False),
-        own_neighbours=spread(at_home(report.own_neighbours), -1),
-        other_neighbours=spread(at_home(report.other_neighbours), -1),
         duplicates=pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]]),
         decided=carried.decided,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -16,11 +17,17 @@ from bspml.auditing.folder import CORRECTED
 from bspml.cli.options import AuditOptions
 from bspml.cli.terminal import note
 from bspml.data.labels.decision_words import counts_of_decisions
-from bspml.data.labels.decisions import CorrectedLabels, Decision, apply_decisions, write_corrected
+from bspml.data.labels.decisions import (
+    CorrectedLabels,
+    Decision,
+    apply_decisions,
+    read_corrected,
+    write_corrected,
+)
 from bspml.data.labels.own_labels import located
 from bspml.data.labels.photo_tree import LISTED, CopiedPhotos, check_photos, copy_photos
 from bspml.data.retrieval import Origin
-from bspml.errors import InputError
+from bspml.errors import DataError, InputError
 from bspml.words import counted
 
 
@@ -90,13 +97,22 @@ def save_corrected(folder: Path, corrected: CorrectedLabels) -> Path:
     """
     path = folder / CORRECTED
     before = path.read_bytes() if path.is_file() else None
+    earlier: set[str | int] = set()
+    with contextlib.suppress(DataError):  # damaged, or another file of that name
+        earlier = _decided(read_corrected(path))
     write_corrected(path, corrected)
     if before is not None and before != path.read_bytes():
         note(
-            f"note: {path}: an earlier one was replaced; decisions that only that one held are no "
-            "longer in it"
+            f"note: {path}: an earlier one was replaced; decisions of it that the new one lacks: "
+            f"{len(earlier - _decided(corrected))} of {len(earlier)}"
         )
     return path
+
+
+def _decided(labels: CorrectedLabels) -> set[str | int]:
+    """The samples that somebody decided on, by name where they have one."""
+    rows = np.flatnonzero(labels.decisions != "").tolist()
+    return {labels.names[i] if labels.names else i for i in rows}
 
 
 def corrected_line(folder: Path, corrected: CorrectedLabels) -> str:

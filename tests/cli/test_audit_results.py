@@ -75,7 +75,8 @@ def test_earlier_decisions_hold_in_data_that_grew_and_are_not_asked_again(case, 
     np.savez("less.npz", embeddings=x[fewer], labels=labels[fewer], names=names[:50])
     code, out, err = run(capsys, "less.npz", "-o", "found", "--decisions", CORRECTED, "--json")
     assert (code, json.loads(out)["notes"][0][:6]) == (0, f"{json.loads(out)['decided']} of 4")
-    assert "an earlier one was replaced" in err
+    gone = 4 - json.loads(out)["decided"]
+    assert f"decisions of it that the new one lacks: {gone} of 4" in err
 
 
 @pytest.mark.parametrize(
@@ -177,6 +178,9 @@ def test_a_second_apply_says_that_it_replaces_the_first(names, capsys):
     decide(names, (4, "right", ""))
     _, _, err = run(capsys, "found", "--apply", "d.csv")
     assert err == (
-        f"note: {CORRECTED}: an earlier one was replaced; decisions that only that one held are no "
-        "longer in it\n"
+        f"note: {CORRECTED}: an earlier one was replaced; decisions of it that the new one lacks: "
+        "1 of 1\n"
     )
+    CORRECTED.write_text("damaged")
+    code, _, err = run(capsys, "found", "--apply", "d.csv")
+    assert (code, "lacks: 0 of 0" in err) == (0, True)

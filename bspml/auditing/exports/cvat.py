@@ -60,7 +60,7 @@ def _annotations(suspects: Sequence[Suspect], classes: Sequence[str]) -> str:
         image = ET.SubElement(root, "image", id=str(number), name=plain_text(suspect.name))
         for key, pixels in zip(("width", "height"), _size(suspect.photo), strict=False):
             image.set(key, str(pixels))
-        tag = ET.SubElement(image, "tag", label=suspect.label, source="file")
+        tag = ET.SubElement(image, "tag", label=suspect.label, source="manual")
         scores = {key: f"{value:.4g}" for key, value in suspect.scores.items()}
         known = {"suggested": suspect.suggested, **scores, "index": str(suspect.index)}
         for key, shown in known.items():
