@@ -39,7 +39,7 @@ def audit_decided(
     kept_names = [names[i] for i in kept.tolist()]
     report = audit(embeddings[kept], carried.labels[kept], kept_names, seed=seed)
     labels = plain_labels(carried.labels)
-    columns = {}
+    columns: dict[str, Any] = {}
     for name in set(ARRAYS) - {"labels", "names"}:
         values = getattr(report, name)
         if name.endswith("_neighbours"):

@@ -17,7 +17,7 @@ def case():
     labels[[0, 13, 30, 31]] = ["b", "a", "b", "a"]
     x[20] = x[21]
     decided = np.full(36, "", dtype="<U6")
-    decided[[2, 13, 30]] = ["right", "wrong", "wrong"]
+    decided[[0, 2, 13, 30]] = ["right", "right", "wrong", "wrong"]  # 0 against what it looks like
     labels[13] = "b"  # relabelled; 30 is dropped
     is_dropped = np.arange(36) == 30
     return x, CarriedDecisions(labels, decided, is_dropped, "3 of 3 carried over.")
@@ -50,15 +50,16 @@ def test_it_is_the_audit_without_the_dropped_at_the_samples_own_rows(case, repor
 
 
 def test_what_was_decided_is_no_suspect_and_comes_last(report):
-    assert report.is_decided.nonzero()[0].tolist() == [2, 13, 30]
-    assert not report.suspects[[2, 13, 30]].any()
-    assert report.suspects[[0, 31]].all()
-    assert set(report.order()[-3:].tolist()) == {2, 13, 30}
-    assert report.weights[[2, 13, 30]].tolist() == [1, 1, 0]
-    assert set(report.verdicts()[[2, 13, 30]]) == {"decided"}
+    assert report.is_decided.nonzero()[0].tolist() == [0, 2, 13, 30]
+    assert report.margins[0] > 0
+    assert not report.suspects[[0, 2, 13, 30]].any()
+    assert report.suspects[31]
+    assert set(report.order()[-4:].tolist()) == {0, 2, 13, 30}
+    assert report.weights[[0, 2, 13, 30]].tolist() == [1, 1, 1, 0]
+    assert set(report.verdicts()[[0, 2, 13, 30]]) == {"decided"}
     assert not report.flagged[30]
     assert not report.testable[30]
-    assert report.summary()["decided"] == 3
+    assert report.summary()["decided"] == 4
     assert report.labels[30] == report.suggested_labels[30] == "b"
 
 
