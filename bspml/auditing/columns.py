@@ -63,7 +63,7 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     if absent_names:
         raise ValueError(f"it lacks `{absent_names[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
-    fields["texts"] = arrays.get("texts")
+    fields |= {name: arrays.get(name) for name in ("texts", "decided")}
     _check_shapes(fields)
     for prefix, needed in _TABLES.items():
         of_table = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith(f"{prefix}.")}

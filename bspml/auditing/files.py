@@ -70,6 +70,8 @@ def save_report(
     arrays |= table_arrays("groups", report.groups)
     if texts is not None:
         arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
+    if report.decided is not None:
+        arrays["decided"] = report.decided
     fields = data.model_dump()
     identity = _identity(arrays, {"scalars": scalars, "page": fields})
     table = report.table()

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import secrets
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ import numpy as np
 
 from bspml.errors import RunError, UserError
 from bspml.files.atomic import Content, atomic_write, is_leftover
+from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
 
@@ -189,27 +189,24 @@ def write_together(
     except OSError as err:
         raise _cannot_be_made(folder, err.strerror or err) from err
     _remove_leftovers(folder)
-    aside = folder / f".{secrets.token_hex(8)}.tmp"
     full_mark = {"format": _FORMAT, "id": identity, **mark}
     try:
-        aside.mkdir()
-        for name, content in contents.items():
-            atomic_write(aside / name, content)
-        write_json(folder / MARK, {"format": _FORMAT, "id": identity, "state": "writing"})
-        for name in FILES:
-            if name in contents:
-                (aside / name).replace(folder / name)
-            else:
-                (folder / name).unlink(missing_ok=True)  # an older audit's
-        write_json(folder / MARK, {**full_mark, "state": "complete"})
+        with aside(folder) as place:
+            for name, content in contents.items():
+                atomic_write(place / name, content)
+            write_json(folder / MARK, {"format": _FORMAT, "id": identity, "state": "writing"})
+            for name in FILES:
+                if name in contents:
+                    (place / name).replace(folder / name)
+                else:
+                    (folder / name).unlink(missing_ok=True)  # an older audit's
+            write_json(folder / MARK, {**full_mark, "state": "complete"})
     except OSError as err:
         if isinstance(err, RunError):
             raise
         raise RunError(
             f"{folder}: the audit cannot be written ({reason(err)}); run it again."
         ) from err
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
     return [folder / name for name in FILES if name in contents]
 
 

@@ -15,6 +15,7 @@ import torch
 
 from bspml.data.images import to_mode
 from bspml.errors import DataError, InputError
+from bspml.files.folders import is_inside
 from bspml.files.opening import open_regular
 
 _SIDE = 96  # pixels of the longer side
@@ -107,7 +108,7 @@ class PagePictures:
 
     def _file(self, sample_index: int) -> Path | None:
         name = str(self.names[sample_index])
-        if self.root is None or not name or Path(name).is_absolute() or ".." in Path(name).parts:
+        if self.root is None or not is_inside(name):
             return None
         path = self.root / name
         return path if os.path.isfile(path) else None  # noqa: PTH113 - Path.is_file raises likewise

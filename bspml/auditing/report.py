@@ -92,6 +92,8 @@ class AuditReport:
         groups: a row per group of copies: group, samples, labels (how many), most_frequent,
             placeholder, rows.
         texts: (N,) to read on the page, or None.
+        decided: (N,) text, "right" or "wrong" where a person said so before this audit, else '';
+            None where nobody did.
         title: of the page, '' for none yet.
         pictures: {sample: data URI or path} of the page the report was loaded with.
 
@@ -134,6 +136,7 @@ class AuditReport:
     duplicates: pd.DataFrame = field(repr=False)
     groups: pd.DataFrame = field(repr=False)
     texts: np.ndarray | None = field(default=None, repr=False)
+    decided: np.ndarray | None = field(default=None, repr=False)
     title: str = field(default="", repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
 
@@ -141,15 +144,21 @@ class AuditReport:
         return len(self.labels)
 
     @property
+    def is_decided(self) -> np.ndarray:
+        """Return which labels a person decided on before, (N,) bool."""
+        return np.zeros(len(self), bool) if self.decided is None else self.decided != ""
+
+    @property
     def flagged(self) -> np.ndarray:
-        """Return which labels have weight 0, (N,) bool."""
-        return self.weights == 0
+        """Return which labels the audit gives weight 0, (N,) bool."""
+        return (self.weights == 0) & ~self.is_decided
 
     @property
     def suspects(self) -> np.ndarray:
         """Return which labels to look at, (N,) bool: flagged, wrong with a chance of 1 in 5, or of
         a sample that fits nothing."""
-        return self.flagged | (self.wrong_probability > _SUSPECT_ABOVE) | self.fits_nothing
+        doubtful = (self.wrong_probability > _SUSPECT_ABOVE) | self.fits_nothing
+        return (self.flagged | doubtful) & ~self.is_decided
 
     @property
     def fits_nothing(self) -> np.ndarray:
@@ -181,7 +190,8 @@ class AuditReport:
             )
         order = self.order()
         probability = self.wrong_probability[order]
-        order, probability = order[~np.isnan(probability)], probability[~np.isnan(probability)]
+        is_open = ~np.isnan(probability) & ~self.is_decided[order]
+        order, probability = order[is_open], probability[is_open]
         count = int(self.flagged[order].sum())
         if n is not None:
             count = min(check_whole(n, "n", 0), len(order))
@@ -205,7 +215,7 @@ class AuditReport:
         Raises:
             InputError: both, or a number outside its range.
         """
-        weights = np.ones(len(self))
+        weights = np.where(self.is_decided, self.weights, 1.0)
         weights[self.select(n, precision).rows] = 0.0
         return replace(self, weights=weights, classes=flagged_by_class(self, weights))
 
@@ -215,19 +225,21 @@ class AuditReport:
         return self.own_neighbours, self.other_neighbours
 
     def order(self) -> np.ndarray:
-        """Return (N,) samples by suspicion: most probably wrong first, the unjudged last.
+        """Return (N,) samples by suspicion: most probably wrong first; last what is decided or
+        cannot be judged.
 
         Equal probabilities go by the margin.
         """
-        unknown = np.isnan(self.wrong_probability)
+        is_last = np.isnan(self.wrong_probability) | self.is_decided
         margins = np.nan_to_num(self.margins, nan=-np.inf)
-        return np.lexsort((-margins, -np.nan_to_num(self.wrong_probability, nan=0.0), unknown))
+        return np.lexsort((-margins, -np.nan_to_num(self.wrong_probability, nan=0.0), is_last))
 
     def verdicts(self) -> np.ndarray:
         """Return (N,) a few words about each label."""
         changed = self.suggested_labels != self.labels
         return np.select(
             [
+                self.is_decided,
                 np.isnan(self.wrong_probability),
                 self.fits_nothing,
                 self.flagged & changed,
@@ -237,6 +249,7 @@ class AuditReport:
                 self.q_values < KEPT_Q,
             ],
             [
+                "decided",
                 "cannot be judged",
                 "fits no class",
                 "looks wrong, fits another class",
@@ -288,6 +301,7 @@ class AuditReport:
             "samples": len(self),
             "classes": len(classes),
             "testable": int(self.testable.sum()),
+            "decided": int(self.is_decided.sum()),
             "look_wrong": int(self.flagged.sum()),
             "expected_wrong_among_them": self.select().wrong,
             "others_to_look_at": int((self.suspects & ~self.flagged).sum()),

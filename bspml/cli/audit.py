@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,23 +11,26 @@ import numpy as np
 import typer
 
 from bspml.auditing import AuditReport, audit
+from bspml.auditing.decided import audit_decided
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
 from bspml.auditing.pictures import check_pictures
+from bspml.cli.audit_results import (
+    Results,
+    check_results,
+    corrected_labels,
+    corrected_line,
+    placed,
+    save_corrected,
+    write_results,
+)
 from bspml.cli.audit_source import AuditSource, read_source
 from bspml.cli.exit_codes import EXCEEDED
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note, put
-from bspml.data.labels.decision_words import counts_of_decisions, note_on_new_classes
-from bspml.data.labels.decisions import (
-    CorrectedLabels,
-    Decision,
-    apply_decisions,
-    read_decisions,
-    write_corrected,
-)
-from bspml.data.labels.own_labels import located
-from bspml.data.retrieval import Origin
+from bspml.data.labels.carried import CarriedDecisions, carry_over
+from bspml.data.labels.decision_words import note_on_new_classes
+from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
 from bspml.errors import InputError
 from bspml.files.run.plain import to_json
 from bspml.tensors.checks import check_number
@@ -43,34 +46,42 @@ def run_audit(options: AuditOptions) -> None:
     if fail_above is not None:
         check_number(fail_above, "--fail-above", 0, 1)
     decisions = None if options.apply is None else read_decisions(options.apply)
-    caution = ""
+    carried, caution, images = None, "", options.images
     if _is_audit(options.what):
         folder = named_folder(options.what if options.output is None else options.output)
         report, files = _again(options, folder, decisions)
     else:
         source = read_source(options)
-        caution = source.caution
+        caution, images = source.caution, source.images
+        if options.decisions is not None:
+            carried = carry_over(options.decisions, source.labels, source.names)
+            source = replace(source, labels=carried.labels)
         usual = f"{Path(options.what).resolve().stem}-audit"
         folder = named_folder(usual if options.output is None else options.output)
-        _refuse_before_the_work(source, folder, decisions)
-        report, files = _audit(source, folder, options)
+        _refuse_before_the_work(source, folder, decisions, options)
+        report, files = _audit(source, carried, folder, options)
     corrected = None
-    if decisions is not None:
-        decisions, sentences = _placed(decisions, report.labels, report.names)
+    if decisions is not None or report.decided is not None:
+        decisions, sentences = placed(decisions or [], report.labels, report.names)
         for sentence in sentences:
             note(f"note: {sentence}")
-        corrected = apply_decisions(report.labels, decisions, report.weights, report.names)
+        corrected = corrected_labels(report, decisions)
         for sentence in note_on_new_classes(report.labels, corrected):
             note(f"bspml: warning: {_safe_line(sentence, None)}")
-        files = [*files, write_corrected(folder / CORRECTED, corrected)]
+    is_new = options.apply is not None or carried is not None
+    if corrected is not None and is_new:
+        files = [*files, save_corrected(folder, corrected)]
+    results = write_results(options, report, corrected, folder, images)
     if options.json:
-        put(_as_json(report, folder, files, caution, decisions))
+        put(_as_json(report, folder, files, caution, decisions, options, results))
     else:
-        if corrected is None:
-            put(_report_text(report, folder, files, quiet))
+        lines = [corrected_line(folder, corrected)] if corrected is not None and is_new else []
+        if options.apply is not None:
+            lines += [_in_folder(folder, files)] if _for_people(files) else []
         else:
-            put(_applied(corrected, folder, files))
-        _remarks(files, caution if corrected is None and quiet else "")
+            lines = [_report_text(report, folder, files, quiet), *lines]
+        put("\n".join([*lines, *results.lines]))
+        _remarks(files, caution if options.apply is None and quiet else "")
     if fail_above is not None:
         _judge(report, fail_above)
 
@@ -83,7 +94,7 @@ def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
     """Load an earlier audit; return it and the files written anew."""
-    useless = ("labels", "names", "backbone", "weights", "seed", "device", "workers")
+    useless = ("labels", "names", "backbone", "weights", "decisions", "seed", "device", "workers")
     flags = flags_of(options, *useless)
     if flags:
         raise InputError(
@@ -92,48 +103,49 @@ def _again(
             "audit the embeddings again."
         )
     report = AuditReport.load(options.what)
+    # Refuse before anything is written.
     if decisions is not None:
-        # Refuse before anything is written.
-        apply_decisions(report.labels, _placed(decisions, report.labels, report.names)[0])
+        apply_decisions(report.labels, placed(decisions, report.labels, report.names)[0])
+    is_decided = decisions is not None or report.decided is not None
+    check_results(options, report.names, report.texts, options.images, is_decided)
     if options.output is None and options.images is None:
         return report, []  # only the decisions are new
     return report, save_report(report, folder, options.images, replacing=decisions is not None)
 
 
 def _refuse_before_the_work(
-    source: AuditSource, folder: Path, decisions: list[Decision] | None
+    source: AuditSource, folder: Path, decisions: list[Decision] | None, options: AuditOptions
 ) -> None:
     if decisions is not None:
         names = source.names or ()
-        apply_decisions(source.labels, _placed(decisions, source.labels, names)[0])
-    check_folder(folder, source.labels, replacing=decisions is not None)
+        apply_decisions(source.labels, placed(decisions, source.labels, names)[0])
+    is_decided = decisions is not None or options.decisions is not None
+    check_folder(folder, source.labels, replacing=is_decided)
     check_pictures(source.images, source.names, len(source.labels))
-
-
-def _placed(
-    decisions: list[Decision], labels: np.ndarray, names: Sequence[str] | np.ndarray
-) -> tuple[list[Decision], list[str]]:
-    """The decisions at the samples they name, and notes; by their index where they name none."""
-    if not all(made.name for made in decisions) or len(names) == 0 or not all(names):
-        return decisions, []
-    return located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
+    check_results(options, source.names, source.texts, source.images, is_decided)
 
 
 def _audit(
-    source: AuditSource, folder: Path, options: AuditOptions
+    source: AuditSource, carried: CarriedDecisions | None, folder: Path, options: AuditOptions
 ) -> tuple[AuditReport, list[Path]]:
-    what, replacing = options.what, options.apply is not None
+    what, replacing = options.what, options.apply is not None or carried is not None
     if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
+    seed = options.seed or 0
     try:
-        report = audit(source.embeddings, source.labels, source.names, seed=options.seed or 0)
+        if carried is None:
+            report = audit(source.embeddings, source.labels, source.names, seed=seed)
+        else:
+            report = audit_decided(source.embeddings, carried, source.names or (), seed)
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
     if source.caution:
         # The page and the summary must say it too.
         report = replace(report, notes=(source.caution, *report.notes))
+    if source.texts is not None:
+        report = replace(report, texts=np.array([str(text) for text in source.texts], dtype=str))
     title = f"Audit of {_safe_line(Path(what).name)}"
-    return report, save_report(report, folder, source.images, source.texts, title, replacing)
+    return report, save_report(report, folder, source.images, title=title, replacing=replacing)
 
 
 def _judge(report: AuditReport, fail_above: float) -> None:
@@ -161,6 +173,8 @@ def _as_json(
     files: list[Path],
     caution: str,
     decisions: list[Decision] | None,
+    options: AuditOptions,
+    results: Results,
 ) -> str:
     return to_json(
         {
@@ -168,7 +182,8 @@ def _as_json(
             "caution": caution or None,
             "folder": str(folder),
             "files": [path.name for path in files],
-            "decisions": None if decisions is None else len(decisions),
+            "decisions": None if options.apply is None else len(decisions or []),
+            **results.summary(options),
         }
     )
 
@@ -194,12 +209,6 @@ def _report_text(
             *_suspects(report),
         ]
     return "\n".join([*lines, "", _in_folder(folder, files)] if files else lines)
-
-
-def _applied(corrected: CorrectedLabels, folder: Path, files: list[Path]) -> str:
-    """What the decisions changed and where it is; what the audit found is on its page."""
-    lines = [f"{folder / CORRECTED}: {counts_of_decisions(corrected)}"]
-    return "\n".join([*lines, _in_folder(folder, files)] if _for_people(files) else lines)
 
 
 def _counts_sentence(summary: Mapping[str, Any]) -> str:

@@ -119,6 +119,28 @@ class AuditOptions:
         str | None,
         typer.Option(metavar="DECISIONS.csv", help="Put the page's decisions into the labels."),
     ] = None
+    copy_to: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NEW",
+            help="With decisions: copy the photos to a new folder, NEW/LABEL/NAME, less those "
+            "dropped.",
+        ),
+    ] = None
+    decisions: Annotated[
+        str | None,
+        typer.Option(
+            metavar="EARLIER.csv",
+            help="Earlier decisions, or labels-corrected.csv: used, by name, and not asked again.",
+        ),
+    ] = None
+    export: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TOOL",
+            help="Write the suspects for label-studio, cvat or fiftyone, to FOLDER/to-TOOL.",
+        ),
+    ] = None
     fail_above: Annotated[
         float | None,
         typer.Option(

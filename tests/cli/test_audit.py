@@ -46,7 +46,9 @@ def test_json_is_the_summary_and_the_only_output(case, capsys):
     saved = json.loads(Path("found/summary.json").read_text())
     assert len(saved.pop("audit")) == 16
     assert found == saved | {"caution": None, "folder": "found", "decisions": None} | {
-        "files": found["files"]
+        "files": found["files"],
+        "copied": None,
+        "exported": None,
     }
     assert "report.html" in found["files"]
 

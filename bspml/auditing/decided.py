@@ -1,0 +1,60 @@
+"""An audit of labels of which a person has decided some already."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from bspml.auditing.columns import ARRAYS
+from bspml.auditing.judging import audit
+from bspml.auditing.report import AuditReport
+from bspml.data.labels.carried import CarriedDecisions
+from bspml.files.cells import plain_labels
+
+# What is known of a sample that was left out; of its labels, the given one.
+_UNKNOWN = {"f": np.nan, "b": False, "i": -1}
+
+
+def audit_decided(
+    embeddings: Any, carried: CarriedDecisions, names: Sequence[str], seed: int = 0
+) -> AuditReport:
+    """Audit labels that earlier decisions corrected; what was decided is no suspect again.
+
+    Decided labels keep their weight.  Samples without a right label are left out of the audit, as
+    they would vouch for a wrong class, and have their row in the report all the same.
+
+    Args:
+        embeddings: (N, D).
+        carried: what was decided of them.
+        names: N names.
+        seed: see `bspml.audit`.
+
+    Raises:
+        InputError: see `bspml.audit`.
+    """
+    kept = np.flatnonzero(~carried.is_dropped)
+    kept_names = [names[i] for i in kept.tolist()]
+    report = audit(embeddings[kept], carried.labels[kept], kept_names, seed=seed)
+    labels = plain_labels(carried.labels)
+    columns: dict[str, Any] = {}
+    for name in set(ARRAYS) - {"labels", "names"}:
+        values = getattr(report, name)
+        if name.endswith("_neighbours"):
+            values = np.where(values >= 0, kept[values], -1)
+        rest = labels if name.endswith("_labels") else _UNKNOWN[values.dtype.kind]
+        shape, kind = (len(labels), *values.shape[1:]), np.asarray(rest).dtype
+        columns[name] = np.array(np.broadcast_to(rest, shape), kind)
+        columns[name][kept] = values
+    is_kept = np.where(carried.decided != "", ~carried.is_dropped, columns["weights"])
+    columns |= {"labels": labels, "names": np.array(names, dtype=str), "weights": is_kept * 1.0}
+    pairs = report.duplicates
+    return replace(
+        report,
+        **columns,
+        notes=(carried.sentence, *report.notes),
+        duplicates=pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]]),
+        decided=carried.decided,
+    )

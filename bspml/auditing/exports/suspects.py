@@ -1,0 +1,110 @@
+"""The suspects of an audit as the tools for labelling take them: plain text, numbers, a photo."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bspml.auditing.report import AuditReport
+from bspml.files.folders import is_inside
+
+# What XML 1.0 cannot hold, not even escaped; lone surrogates are among it.
+_NO_TEXT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+SCORES = ("margin", "p_value", "q_value")
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A sample whose label should be looked at.
+
+    Attributes:
+        index: of the sample.
+        name: its own, '' for none; the bytes of a file name that is no text are still in it.
+        label: as given.
+        suggested: the class that fits best, perhaps the given one.
+        scores: margin, p_value and q_value as in `audit.csv`, without those that are not known.
+        text: to read, or None.
+        photo: absolute path of its photo, or None.
+        place: of the photo from the folder that the folder of the photos lies in, or None.
+    """
+
+    index: int
+    name: str
+    label: str
+    suggested: str
+    scores: dict[str, float]
+    text: str | None = None
+    photo: Path | None = None
+    place: str | None = None
+
+    @property
+    def confidence(self) -> float:
+        """The margin between 0 and 1, which is where the tools want a score."""
+        return min(max(self.scores.get("margin", 0.0), 0.0), 1.0)
+
+
+def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
+    """Return the suspects of an audit, most suspicious first.
+
+    Args:
+        report: the audit.
+        images: folder that the names are files in; anything else counts as none.
+
+    Example:
+        >>> from bspml.auditing import audit
+        >>> rays = [[1, 0], [9, 1], [8, 1], [0, 1], [1, 9], [1, 8]] * 5
+        >>> report = audit(rays, ["a", "a", "a", "b", "b", "b"] * 4 + list("baabbb"))
+        >>> first = find_suspects(report)[0]
+        >>> first.index, first.label, first.suggested
+        (24, 'b', 'a')
+    """
+    order = report.order()
+    rows = order[report.suspects[order]].tolist()
+    return [_suspect(report, i, photo_folder(images)) for i in rows]
+
+
+def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
+    name = str(report.names[i])
+    values = (float(v[i]) for v in (report.margins, report.p_values, report.q_values))
+    shown = folder if is_inside(name) else None
+    return Suspect(
+        index=i,
+        name=name,
+        label=plain_text(report.labels[i]),
+        suggested=plain_text(report.suggested_labels[i]),
+        scores={key: v for key, v in zip(SCORES, values, strict=True) if math.isfinite(v)},
+        text=None if report.texts is None else plain_text(report.texts[i]),
+        photo=None if shown is None else shown / name,
+        place=None if shown is None else f"{shown.name}/{name}",
+    )
+
+
+def photo_folder(images: Any) -> Path | None:
+    """Return the folder of the photos as an absolute path, None where it is something else.
+
+    Args:
+        images: see `AuditReport.save`.
+    """
+    if not isinstance(images, str | os.PathLike):
+        return None
+    # Not resolved: a link keeps the name by which the user, and the tool, know it.
+    return Path(os.path.abspath(images))  # noqa: PTH100
+
+
+def plain_text(value: object) -> str:
+    """Return text that JSON and XML can hold: what XML forbids becomes U+FFFD.
+
+    Example:
+        >>> plain_text("a<b\\0") == "a<b\\ufffd"
+        True
+    """
+    return _NO_TEXT.sub("\ufffd", str(value))
+
+
+def class_names(report: AuditReport) -> list[str]:
+    """Return the classes of an audit as plain text, each once."""
+    return list(dict.fromkeys(plain_text(name) for name in report.classes["label"]))

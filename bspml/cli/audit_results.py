@@ -1,0 +1,202 @@
+"""What `bspml audit` leaves beside the audit: corrected labels, photos in folders, exports."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bspml.auditing import AuditReport
+from bspml.auditing.exports import check_export, write_export
+from bspml.auditing.exports.suspects import photo_folder
+from bspml.auditing.folder import CORRECTED
+from bspml.cli.options import AuditOptions
+from bspml.cli.terminal import note
+from bspml.data.labels.decision_words import counts_of_decisions
+from bspml.data.labels.decisions import (
+    CorrectedLabels,
+    Decision,
+    apply_decisions,
+    read_corrected,
+    write_corrected,
+)
+from bspml.data.labels.own_labels import located
+from bspml.data.labels.photo_tree import LISTED, CopiedPhotos, check_photos, copy_photos
+from bspml.data.retrieval import Origin
+from bspml.errors import DataError, InputError
+from bspml.words import counted
+
+
+@dataclass(frozen=True)
+class Results:
+    """What was written beside the audit.
+
+    Attributes:
+        copied: the photos in folders, or None.
+        exported: the files for a tool.
+        lines: that say so.
+    """
+
+    copied: CopiedPhotos | None = None
+    exported: list[Path] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def summary(self, options: AuditOptions) -> dict[str, Any]:
+        """Return it for JSON.
+
+        Args:
+            options: of the command.
+        """
+        copied = None
+        if self.copied is not None:
+            fields = ("count", "classes", "dropped")
+            copied = {"folder": options.copy_to} | {n: getattr(self.copied, n) for n in fields}
+        exported = [str(path) for path in self.exported] if options.export else None
+        return {"copied": copied, "exported": exported}
+
+
+def placed(
+    decisions: list[Decision], labels: np.ndarray, names: Sequence[str] | np.ndarray
+) -> tuple[list[Decision], list[str]]:
+    """The decisions at the samples they name, and notes; by their index where they name none.
+
+    Args:
+        decisions: of a file.
+        labels: (N,) of the audit.
+        names: N names, or none.
+    """
+    if not all(made.name for made in decisions) or len(names) == 0 or not all(names):
+        return decisions, []
+    return located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
+
+
+def corrected_labels(report: AuditReport, decisions: list[Decision]) -> CorrectedLabels:
+    """The labels of an audit after decisions, of which the report may hold earlier ones.
+
+    Args:
+        report: the audit.
+        decisions: new ones, at the samples of the report.
+    """
+    corrected = apply_decisions(report.labels, decisions, report.weights, report.names)
+    if report.decided is None:
+        return corrected
+    is_open = corrected.decisions == ""
+    return replace(corrected, decisions=np.where(is_open, report.decided, corrected.decisions))
+
+
+def save_corrected(folder: Path, corrected: CorrectedLabels) -> Path:
+    """Write the corrected labels into the folder of the audit; say if others were there.
+
+    Args:
+        folder: of the audit.
+        corrected: the labels.
+    """
+    path = folder / CORRECTED
+    before = path.read_bytes() if path.is_file() else None
+    earlier: set[str | int] = set()
+    with contextlib.suppress(DataError):  # damaged, or another file of that name
+        earlier = _decided(read_corrected(path))
+    write_corrected(path, corrected)
+    if before is not None and before != path.read_bytes():
+        note(
+            f"note: {path}: an earlier one was replaced; decisions of it that the new one lacks: "
+            f"{len(earlier - _decided(corrected))} of {len(earlier)}"
+        )
+    return path
+
+
+def _decided(labels: CorrectedLabels) -> set[str | int]:
+    """The samples that somebody decided on, by name where they have one."""
+    rows = np.flatnonzero(labels.decisions != "").tolist()
+    return {labels.names[i] if labels.names else i for i in rows}
+
+
+def corrected_line(folder: Path, corrected: CorrectedLabels) -> str:
+    """Where the corrected labels are, and what the decisions changed.
+
+    Args:
+        folder: of the audit.
+        corrected: the labels.
+    """
+    return f"{folder / CORRECTED}: {counts_of_decisions(corrected)}"
+
+
+def check_results(
+    options: AuditOptions,
+    names: Sequence[str] | np.ndarray | None,
+    texts: Any,
+    images: Any,
+    is_decided: bool,
+) -> None:
+    """Refuse, before the work, what cannot be written after it.
+
+    Args:
+        options: of the command.
+        names: of the samples, or None.
+        texts: of the samples, or None.
+        images: folder that the names are files in, or something else.
+        is_decided: there are decisions.
+
+    Raises:
+        UserError: an export of samples that the tool cannot show, or photos that cannot be copied.
+    """
+    if options.export is not None:
+        check_export(options.export, names, texts, images)
+    if options.copy_to is None:
+        return
+    if not is_decided:
+        raise InputError(
+            "--copy-to lays out the photos by their corrected labels; name the decisions with "
+            "--apply."
+        )
+    photos = photo_folder(images)
+    if photos is None:
+        raise InputError("--copy-to needs the photos; name their folder with --images.")
+    check_photos(photos, names, Path(options.copy_to))
+
+
+def write_results(
+    options: AuditOptions,
+    report: AuditReport,
+    corrected: CorrectedLabels | None,
+    folder: Path,
+    images: Any,
+) -> Results:
+    """Copy the photos and export the suspects, where the options ask for it.
+
+    Args:
+        options: of the command.
+        report: the audit.
+        corrected: labels after the decisions, or None.
+        folder: of the audit.
+        images: folder that the names are files in, or something else.
+
+    Raises:
+        UserError: something cannot be written.
+    """
+    results = Results()
+    photos = photo_folder(images)
+    if options.copy_to is not None and corrected is not None and photos is not None:
+        if not options.hushed:
+            note(f"copying photos to {options.copy_to}")
+        copied = copy_photos(corrected, report.labels, photos, Path(options.copy_to))
+        for sentence in copied.notes:
+            note(f"note: {sentence}")
+        line = (
+            f"{options.copy_to}: {counted(copied.count, 'photo')} in "
+            f"{counted(copied.classes, 'class', 'classes')}, {copied.dropped} left out as wrong; "
+            f"{LISTED} says which photo each is"
+        )
+        results = replace(results, copied=copied, lines=[line])
+    if options.export is not None:
+        files = write_export(report, options.export, folder, images)
+        line = (
+            f"{files[0].parent}: {', '.join(path.name for path in files)}; "
+            f"{counted(int(report.suspects.sum()), 'suspect')} for {options.export}"
+        )
+        results = replace(results, exported=files, lines=[*results.lines, line])
+    return results

@@ -1,0 +1,147 @@
+"""Earlier decisions, carried over to data that grew since: found by name, and not asked again.
+
+What was decided holds as long as the sample still has the label that was decided on, or already has
+the one that it was given: a photo that has been moved by hand to a third class is asked about anew.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from bspml.data.labels.decision_words import counts_of_decisions
+from bspml.data.labels.decisions import (
+    Decision,
+    apply_decisions,
+    is_corrected,
+    read_corrected,
+    read_decisions,
+    says_label,
+)
+from bspml.data.labels.own_labels import rows_by_name
+from bspml.data.retrieval import Origin
+from bspml.errors import DataError
+from bspml.words import counted
+
+
+@dataclass(frozen=True)
+class CarriedDecisions:
+    """What earlier decisions say of N samples.
+
+    Attributes:
+        labels: (N,) as given, the decided ones in place.
+        decided: (N,) text: "right", "wrong", or '' where nothing is decided.
+        is_dropped: (N,) bool, the label is wrong and no better one is known.
+        sentence: how many were carried over, and why not all.
+    """
+
+    labels: np.ndarray
+    decided: np.ndarray
+    is_dropped: np.ndarray
+    sentence: str
+
+
+def carry_over(
+    path: str | os.PathLike[str], labels: np.ndarray, names: Sequence[str] | None
+) -> CarriedDecisions:
+    """Find the samples of earlier decisions and put their labels in place.
+
+    Args:
+        path: decisions of a page, or corrected labels, which hold the decisions of all rounds.
+        labels: (N,) as given now.
+        names: N names, or None.
+
+    Raises:
+        DataError: a file that cannot be read, without names, of other data, or with two decisions
+            on one sample that differ; or data without names that tell the samples apart.
+    """
+    decisions = _read(path)
+    origin = Origin(labels.astype(str), None if names is None else tuple(map(str, names)))
+    rows = rows_by_name([made.name for made in decisions], origin)
+    if rows is None:
+        raise DataError(
+            f"{path}: earlier decisions find their samples by name, and "
+            f"{_without_names(decisions, origin)}. Decide anew, or add a column `name`."
+        )
+    if len(rows) and (rows < 0).all():
+        raise DataError(
+            f"{path}: there is no sample {decisions[0].name!r} in these data, nor any other that "
+            "is decided on. Are these decisions about other data?"
+        )
+    classes = set(origin.labels.tolist())
+    standing: dict[int, Decision] = {}
+    passed: Counter[str] = Counter()
+    for made, row in zip(decisions, rows.tolist(), strict=True):
+        why = "absent" if row < 0 else _why_open(made, str(origin.labels[row]), classes)
+        if why:
+            passed[why] += 1
+            continue
+        found = _as_it_stands(replace(made, index=row), str(origin.labels[row]), classes)
+        before = standing.setdefault(row, found)
+        if (before.verdict, before.new_label) != (found.verdict, found.new_label):
+            raise DataError(
+                f"{found.where}: decides on {found.name!r} otherwise than {before.where}. Keep one "
+                "of the two lines."
+            )
+    corrected = apply_decisions(labels, list(standing.values()))
+    parts = [
+        f"{len(decisions) - passed.total()} of {counted(len(decisions), 'earlier decision')} "
+        f"carried over ({counts_of_decisions(corrected)})"
+    ]
+    for why, one, several in (
+        ("absent", "name is not in these data", "names are not in these data"),
+        ("changed", "label was changed since", "labels were changed since"),
+        ("unsure", "was unsure", "were unsure"),
+    ):
+        if passed[why]:
+            parts.append(counted(passed[why], one, several))
+    return CarriedDecisions(
+        corrected.labels,
+        corrected.decisions,
+        (corrected.decisions == "wrong") & (corrected.weights == 0),
+        "; ".join(parts) + ".",
+    )
+
+
+def _read(path: str | os.PathLike[str]) -> list[Decision]:
+    """Read decisions as the page saves them, or those that went into corrected labels."""
+    if not is_corrected(path):
+        return read_decisions(path)
+    corrected = read_corrected(path)
+    names = corrected.names or [""] * len(corrected.labels)
+    decisions = []
+    for i in np.flatnonzero(corrected.decisions != "").tolist():
+        label, verdict = str(corrected.labels[i]), str(corrected.decisions[i])
+        is_renamed = verdict == "wrong" and corrected.weights[i] > 0
+        new_label, about = (label, "") if is_renamed else ("", label)
+        where = f"{path}: sample {i}"
+        decisions.append(Decision(i, verdict, new_label, about, where, names[i]))
+    return decisions
+
+
+def _without_names(decisions: Sequence[Decision], origin: Origin) -> str:
+    if origin.names is None or not any(origin.names):
+        return "these data have none"
+    nameless = next((made for made in decisions if not made.name), None)
+    if nameless is not None:
+        return f"sample {nameless.index} of the file has none"
+    return "two samples of these data share one"
+
+
+def _why_open(made: Decision, given: str, classes: set[str]) -> str:
+    """Why a decision does not hold for a sample of the label `given`; '' if it does."""
+    if made.verdict == "unsure":
+        return "unsure"
+    is_new = bool(made.new_label) and says_label(made.new_label, given, classes)
+    return "" if is_new or says_label(made.label, given, classes) else "changed"
+
+
+def _as_it_stands(made: Decision, given: str, classes: set[str]) -> Decision:
+    """A label that has been corrected in the data is right by now."""
+    if made.new_label and says_label(made.new_label, given, classes):
+        return replace(made, verdict="right", new_label="", label="")
+    return made

@@ -1,0 +1,135 @@
+"""Folders that change as a whole: filled out of sight first, then moved into place.
+
+What is in the way is replaced or refused, never followed: a symbolic link in a folder is not
+written through.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from bspml.errors import RunError
+from bspml.files.atomic import Content, atomic_write
+from bspml.files.opening import reason
+
+
+def is_inside(name: str) -> bool:
+    """Return whether a name can be that of a file in a folder: relative, and never upwards.
+
+    Example:
+        >>> is_inside("robin/1.jpg"), is_inside("../1.jpg"), is_inside("/etc/1.jpg"), is_inside("")
+        (True, False, False, False)
+    """
+    return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
+@contextlib.contextmanager
+def aside(parent: Path) -> Iterator[Path]:
+    """Make a hidden folder in `parent`, which is gone at the end with all that is still in it.
+
+    Yields:
+        The folder.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    folder = parent / f".{secrets.token_hex(8)}.tmp"
+    try:
+        folder.mkdir()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def write_files(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
+    """Write files that belong together: all of them are on the disk before one takes its place.
+
+    Args:
+        folder: made if it is not there; files of these names in it are replaced.
+        contents: {file name: its content}.
+
+    Returns:
+        The files.
+
+    Raises:
+        RunError: something cannot be written; nothing was replaced, unless it is in the way.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with aside(folder) as place:
+            for name, content in contents.items():
+                atomic_write(place / name, content)
+            for name in contents:
+                (place / name).replace(folder / name)
+    except RunError:
+        raise
+    except OSError as err:
+        raise RunError(f"{folder}: cannot be written to ({reason(err)}).") from err
+    return [folder / name for name in contents]
+
+
+def check_new_folder(folder: Path, option: str) -> None:
+    """Refuse to make a folder where something is already, or that cannot be made.
+
+    Args:
+        folder: to make; an empty one may be there.
+        option: what the user calls it.
+
+    Raises:
+        RunError: there is a file, a link, or a folder with something in it; or no folder to make
+            it in.
+    """
+    try:
+        with contextlib.suppress(FileNotFoundError):
+            folder.lstat()  # raises what is wrong with the name itself
+        if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
+            raise RunError(f"{folder}: exists already and is no folder; name another {option}.")
+        if folder.is_dir() and any(folder.iterdir()):
+            raise RunError(
+                f"{folder}: holds something already, and nothing is written over; name a new "
+                f"folder, {option} NEW."
+            )
+        parent = folder.absolute().parent
+        if not parent.is_dir():
+            raise RunError(f"{folder}: there is no folder {parent} to make it in; make that first.")
+    except RunError:
+        raise
+    except (OSError, ValueError) as err:  # ValueError: a name with NUL in it
+        raise RunError(f"{folder}: cannot be made ({reason(err)}); name another {option}.") from err
+
+
+@contextlib.contextmanager
+def new_folder(folder: Path) -> Iterator[Path]:
+    """Make a folder that is either complete or not there.
+
+    `check_new_folder` comes first.
+
+    Args:
+        folder: to make.
+
+    Yields:
+        A hidden folder beside it, to be filled: it takes the name if nothing was raised.
+
+    Raises:
+        RunError: something cannot be written, or came into being at `folder` in the meantime.
+    """
+    try:
+        with aside(folder.absolute().parent) as place:
+            yield place
+            if hasattr(os, "sync"):
+                os.sync()  # what a power cut must not empty, once and not for every file
+            with contextlib.suppress(FileNotFoundError):
+                folder.rmdir()
+            place.rename(folder)
+    except RunError:
+        raise
+    except OSError as err:
+        raise RunError(
+            f"{folder}: cannot be made ({reason(err)}); nothing is left of it. Free some space, or "
+            "name another folder."
+        ) from err

@@ -1,0 +1,78 @@
+"""An audit of which some labels are decided: equal to one without the dropped, row by row."""
+
+import numpy as np
+import pytest
+
+import bspml
+from bspml.auditing.decided import audit_decided
+from bspml.auditing.report import AuditReport
+from bspml.data.labels.carried import CarriedDecisions
+
+
+@pytest.fixture(scope="module")
+def case():
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.eye(3), 12, 0) + 0.1 * rng.standard_normal((36, 3))
+    labels = np.repeat(list("abc"), 12)
+    labels[[0, 13, 30, 31]] = ["b", "a", "b", "a"]
+    x[20] = x[21]
+    decided = np.full(36, "", dtype="<U6")
+    decided[[0, 2, 13, 30]] = ["right", "right", "wrong", "wrong"]  # 0 against what it looks like
+    labels[13] = "b"  # relabelled; 30 is dropped
+    is_dropped = np.arange(36) == 30
+    return x, CarriedDecisions(labels, decided, is_dropped, "3 of 3 carried over.")
+
+
+@pytest.fixture(scope="module")
+def report(case):
+    return audit_decided(case[0], case[1], [f"{i}.jpg" for i in range(36)])
+
+
+def test_it_is_the_audit_without_the_dropped_at_the_samples_own_rows(case, report):
+    x, carried = case
+    kept = np.flatnonzero(~carried.is_dropped)
+    plain = bspml.audit(x[kept], carried.labels[kept], [f"{i}.jpg" for i in kept])
+    assert len(report) == 36
+    assert report.noise_rate == plain.noise_rate
+    for name in ("labels", "names", "p_values", "margins", "suggested_labels", "other_labels"):
+        np.testing.assert_array_equal(getattr(report, name)[kept], getattr(plain, name))
+    back = {old: new for new, old in enumerate(kept.tolist())}
+    for full, short in ((report.own_neighbours, plain.own_neighbours),
+                        (report.other_neighbours, plain.other_neighbours)):  # fmt: skip
+        assert 30 not in full
+        moved = [[back.get(i, -1) for i in row] for row in full[kept].tolist()]
+        assert moved == short.tolist()
+    pairs = kept[plain.duplicates[["first", "second"]].to_numpy()]
+    assert report.duplicates[["first", "second"]].to_numpy().tolist() == pairs.tolist()
+    assert [20, 21] in pairs.tolist()
+    assert pairs.max() > 30  # beyond the dropped one, where indices differ
+    assert report.notes[0] == "3 of 3 carried over."
+
+
+def test_what_was_decided_is_no_suspect_and_comes_last(report):
+    assert report.is_decided.nonzero()[0].tolist() == [0, 2, 13, 30]
+    assert report.margins[0] > 0
+    assert not report.suspects[[0, 2, 13, 30]].any()
+    assert report.suspects[31]
+    assert set(report.order()[-4:].tolist()) == {0, 2, 13, 30}
+    assert report.weights[[0, 2, 13, 30]].tolist() == [1, 1, 1, 0]
+    assert set(report.verdicts()[[0, 2, 13, 30]]) == {"decided"}
+    assert not report.flagged[30]
+    assert not report.testable[30]
+    assert report.summary()["decided"] == 4
+    assert report.labels[30] == report.suggested_labels[30] == "b"
+
+
+def test_decisions_are_saved_and_loaded_with_the_audit(report, tmp_path):
+    report.save(tmp_path)
+    again = AuditReport.load(tmp_path)
+    assert again.decided.tolist() == report.decided.tolist()
+    assert again.summary() == report.summary()
+    page = (tmp_path / "page.json").read_text("utf-8")
+    assert "3 of 3 carried over." in page
+
+
+def test_an_audit_without_decisions_has_none(two, tmp_path):
+    two[0].save(tmp_path)
+    assert AuditReport.load(tmp_path).decided is None
+    assert not two[0].is_decided.any()

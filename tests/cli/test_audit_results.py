@@ -1,0 +1,186 @@
+"""`bspml audit` with --decisions, --copy-to and --export, from files to files."""
+
+import csv
+import json
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+
+from helpers.commands import run_audit as run
+
+CORRECTED = Path("found/labels-corrected.csv")
+
+
+@pytest.fixture
+def names(case):
+    """Embeddings of photos, saved as data.npz; their names."""
+    x, labels = case
+    names = [f"{label}/{i}.png" for i, label in enumerate(labels)]
+    for number, name in enumerate(names):
+        Path("photos", name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), number).save(Path("photos", name))
+    np.savez("data.npz", embeddings=x, labels=labels, names=names)
+    return names
+
+
+def decide(names, *rows, path="d.csv"):
+    with Path(path).open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("index", "decision", "new_label", "name"))
+        writer.writerows((i, verdict, new, names[i]) for i, verdict, new in rows)
+
+
+def corrected():
+    with CORRECTED.open(newline="") as file:
+        return {row["name"]: row for row in csv.DictReader(file)}
+
+
+# --- over time ------------------------------------------------------------------------------------
+
+
+def test_earlier_decisions_hold_in_data_that_grew_and_are_not_asked_again(case, names, capsys):
+    x, labels = case
+    run(capsys, "data.npz", "-o", "found", "-q")
+    first = pd.read_parquet("found/audit.parquet")
+    asked = first.loc[first["verdict"].str.contains("another"), "index"].tolist()[:3]
+    decide(names, (asked[0], "right", ""), (asked[1], "wrong", "class a"), (asked[2], "wrong", ""))
+    order = np.r_[10:60, 0:10]  # ten photographs came to the front
+    fewer = np.r_[0:50]
+    np.savez("grown.npz", embeddings=x[order], labels=labels[order], names=np.array(names)[order])
+    code, out, _ = run(capsys, "grown.npz", "-o", "found", "--decisions", "d.csv")
+    assert code == 0
+    line = "3 of 3 earlier decisions carried over (1 label kept as right, 1 relabelled, 1 dropped)."
+    assert f"note: {line}" in out
+    assert f"{CORRECTED}: 1 label kept as right, 1 relabelled, 1 dropped" in out
+    table = pd.read_parquet("found/audit.parquet").set_index("name")
+    for i in asked:
+        assert table["verdict"][names[i]] == "decided"
+    assert table["label"][names[asked[1]]] == "class a"
+    page = json.loads(Path("found/page.json").read_text("utf-8"))
+    shown = {card["name"] for card in page["suspects"]}
+    assert shown
+    assert not shown & {names[i] for i in asked}
+    # The next round: new decisions beside the earlier ones, and both carried over once more.
+    other = next(card for card in page["suspects"])
+    Path("new.csv").write_text(f"index,decision,name\n{other['index']},right,{other['name']}\n")
+    assert run(capsys, "found", "--apply", "new.csv")[0] == 0
+    rows = corrected()
+    assert [rows[names[i]]["decision"] for i in asked] == ["right", "wrong", "wrong"]
+    assert [rows[names[i]]["weight"] for i in asked] == ["1.0", "1.0", "0.0"]
+    assert rows[other["name"]]["decision"] == "right"
+    np.savez("less.npz", embeddings=x[fewer], labels=labels[fewer], names=names[:50])
+    code, out, err = run(capsys, "less.npz", "-o", "found", "--decisions", CORRECTED, "--json")
+    assert (code, json.loads(out)["notes"][0][:6]) == (0, f"{json.loads(out)['decided']} of 4")
+    gone = 4 - json.loads(out)["decided"]
+    assert f"decisions of it that the new one lacks: {gone} of 4" in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["data.npz", "--decisions", "none.csv"], "none.csv: no such file"),
+        (["data.npz", "--decisions", "other.csv"], "no sample 'zzz' in these data, nor any other"),
+        (["x.npy", "y.npy", "--decisions", "d.csv"], "these data have none. Decide anew"),
+        (["data.npz", "--copy-to", "new"], "name the decisions with --apply"),
+        (["data.npz", "--apply", "d.csv", "--copy-to", "new"], "name their folder with --images"),
+        (
+            ["data.npz", "--apply", "d.csv", "--copy-to", "photos", "--images", "photos"],
+            "photos: holds something already",
+        ),
+        (["data.npz", "--export", "cvta"], "must be one of label-studio, cvat, fiftyone"),
+        (["data.npz", "--export", "fiftyone"], "nothing to show of these samples; name the folder"),
+        (["x.npy", "y.npy", "--export", "cvat"], "nothing to show of these samples"),
+    ],
+)
+def test_mistakes_are_said_before_the_work(case, names, capsys, monkeypatch, arguments, message):
+    np.save("x.npy", case[0])
+    np.save("y.npy", case[1])
+    decide(names, (3, "right", ""))
+    decide(["zzz"], (0, "right", ""), path="other.csv")
+    before = sorted(Path().rglob("*"))
+    monkeypatch.setattr("bspml.cli.audit.audit", lambda *_, **__: pytest.fail("worked"))
+    monkeypatch.setattr("bspml.cli.audit.audit_decided", lambda *_, **__: pytest.fail("worked"))
+    code, out, err = run(capsys, *arguments)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert message in err
+    assert sorted(Path().rglob("*")) == before
+
+
+def test_earlier_decisions_do_not_go_with_an_earlier_audit(names, capsys):
+    run(capsys, "data.npz", "-o", "found", "-q")
+    code, _, err = run(capsys, "found", "--decisions", "d.csv")
+    assert (code, "does not go with --decisions" in err) == (2, True)
+
+
+# --- copies and exports ---------------------------------------------------------------------------
+
+
+def test_photos_are_copied_by_their_corrected_labels(names, capsys):
+    run(capsys, "data.npz", "-o", "found", "-q")
+    decide(names, (0, "wrong", "class e"), (5, "wrong", ""))
+    arguments = ["found", "--apply", "d.csv", "--images", "photos", "--copy-to"]
+    code, out, err = run(capsys, *arguments, "clean")
+    assert code == 0
+    assert "clean: 59 photos in 5 classes, 1 left out as wrong; copied.csv says which" in out
+    assert "copying photos to clean" in err
+    copies = {p.relative_to("clean").as_posix() for p in Path("clean").rglob("*.png")}
+    assert copies == {"class e/0.png", *names} - {names[0], names[5]}
+    code, _, err = run(capsys, *arguments, "clean")
+    assert (code, "clean: holds something already" in err) == (2, True)
+    code, out, _ = run(capsys, *arguments, "again", "--json")
+    assert json.loads(out)["copied"] == {
+        "folder": "again",
+        "count": 59,
+        "classes": 5,
+        "dropped": 1,
+    }
+
+
+@pytest.mark.parametrize("what", ["data.npz", "found"])
+@pytest.mark.parametrize("tool", ["label-studio", "cvat", "fiftyone"])
+def test_suspects_are_exported_from_a_new_and_from_an_earlier_audit(names, capsys, what, tool):
+    if what == "found":
+        run(capsys, "data.npz", "-o", "found", "-q")
+    arguments = [what, "-o", "found", "--images", "photos", "--export", tool]
+    code, out, _ = run(capsys, *arguments, "--json")
+    assert code == 0
+    files = [Path(name) for name in json.loads(out)["exported"]]
+    assert {path.parent for path in files} == {Path(f"found/to-{tool}")}
+    assert all(path.stat().st_size for path in files)
+    code, out, _ = run(capsys, *arguments, "--quiet")
+    suspects = json.loads(Path("found/summary.json").read_text("utf-8"))["suspects"]
+    assert f"found/to-{tool}: {files[0].name}, " in out
+    assert f"{suspects} suspects for {tool}" in out
+
+
+def test_texts_are_exported_and_an_earlier_audit_needs_no_photos_for_cvat(case, names, capsys):
+    x, labels = case
+    frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(5)]).assign(label=labels, text="words")
+    frame.to_csv("texts.csv", index=False)
+    assert run(capsys, "texts.csv", "-o", "found", "--export", "label-studio", "-q")[0] == 0
+    tasks = json.loads(Path("found/to-label-studio/tasks.json").read_text("utf-8"))
+    assert {task["data"]["text"] for task in tasks} == {"words"}
+    run(capsys, "data.npz", "-o", "photographs", "-q")
+    assert run(capsys, "photographs", "--export", "cvat")[0] == 0
+    root = ET.parse("photographs/to-cvat/annotations.xml").getroot()
+    assert {image.get("name") for image in root.iter("image")} <= set(names)
+
+
+def test_a_second_apply_says_that_it_replaces_the_first(names, capsys):
+    run(capsys, "data.npz", "-o", "found", "-q")
+    decide(names, (3, "right", ""))
+    assert run(capsys, "found", "--apply", "d.csv")[2] == ""
+    assert run(capsys, "found", "--apply", "d.csv")[2] == ""  # the same again
+    decide(names, (4, "right", ""))
+    _, _, err = run(capsys, "found", "--apply", "d.csv")
+    assert err == (
+        f"note: {CORRECTED}: an earlier one was replaced; decisions of it that the new one lacks: "
+        "1 of 1\n"
+    )
+    CORRECTED.write_text("damaged")
+    code, _, err = run(capsys, "found", "--apply", "d.csv")
+    assert (code, "lacks: 0 of 0" in err) == (0, True)
