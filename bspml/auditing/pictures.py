@@ -13,10 +13,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.data.images import to_mode
+from bspml.data.images import read_image
 from bspml.errors import DataError, InputError
 from bspml.files.folders import is_inside
-from bspml.files.opening import open_regular
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -147,16 +146,12 @@ def _from_pixels(pixels: torch.Tensor) -> Any:
 
 def small_picture(path: Path) -> Any | None:
     """Return a small RGB image, or None if the file cannot be read as one."""
-    from PIL import Image
-
     try:
-        with open_regular(path, "an image") as file, warnings.catch_warnings():
+        with warnings.catch_warnings():
             # What decoders remark on damaged files is not for whoever asked about labels.
             warnings.simplefilter("ignore")
-            with Image.open(file) as image:
-                image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
-                small = to_mode(image, "RGB")
-        small.thumbnail((_SIDE, _SIDE))
-        return small
-    except Exception:  # decoders raise what they like on damage: SyntaxError, zlib.error
+            small = read_image(path, needed_side=2 * _SIDE)
+    except DataError:
         return None
+    small.thumbnail((_SIDE, _SIDE))
+    return small

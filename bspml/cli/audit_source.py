@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,16 +14,15 @@ import torch
 from bspml.cli.labels import labels_of
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
-from bspml.data.sets.folder import ImageFolder
+from bspml.data.retrieval import RetrievalSplit
+from bspml.data.sets.folder import read_folder
 from bspml.errors import DataError, InputError
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.tables import read_embeddings, read_labels, read_texts
-from bspml.networks import embed, feature_network
-from bspml.networks.backbone import IMAGE_SIZE
+from bspml.networks.feature_cache import cached_features
+from bspml.networks.feature_cache.identity import FeatureSource
 from bspml.tensors.checks import check_device
 from bspml.words import counted
-
-__all__ = ["AuditSource", "feature_network", "read_source"]
 
 
 @dataclass(frozen=True)
@@ -171,31 +169,31 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
             "torchvision:MODEL or timm:MODEL, with --weights FILE."
         )
     _refuse_options(options, "a folder of images", "images", "names")
-    folder = ImageFolder(what, IMAGE_SIZE)
+    folder = read_folder(what)
     labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(folder):
         raise DataError(
             f"{options.labels}: has {counted(len(labels), 'label')}; {what} has "
             f"{counted(len(folder), 'image')} (sorted by path)."
         )
-    network = feature_network(options.backbone, options.weights).to(device)
-    if not options.hushed:
-        note(f"embedding {counted(len(folder), 'image')} with {options.backbone}")
-    embeddings = embed(
-        network, folder, batch_size=64, device=device, num_workers=options.workers or 0,
-        progress=not options.hushed and sys.stderr is not None and sys.stderr.isatty(),
+    embeddings = cached_features(
+        folder, FeatureSource(options.backbone, options.weights), device=device,
+        num_workers=options.workers or 0, progress=False if options.hushed else None,
+        say=None if options.hushed else note,
     )  # fmt: skip
-    return AuditSource(embeddings, labels, folder.paths, images=os.fspath(what))
+    return AuditSource(embeddings.to(device), labels, folder.paths, images=os.fspath(what))
 
 
-def _folder_labels(folder: ImageFolder, what: str) -> np.ndarray:
+def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:
     splits = sorted(set(folder.labels) & {"train", "test", "query", "gallery"})
     if len(splits) > 1 and splits == sorted(set(folder.labels)):
         raise DataError(
             f"{what}: {' and '.join(splits)} are splits, not classes: the labels are the folders "
             f"inside them. Audit one of them, such as {Path(what) / splits[-1]}."
         )
-    loose = [path for path, label in zip(folder.paths, folder.labels, strict=True) if not label]
+    loose = [
+        path for path, label in zip(folder.paths or (), folder.labels, strict=True) if not label
+    ]
     if loose:
         raise DataError(
             f"{what}: {counted(len(loose), 'image lies', 'images lie')} in no sub-folder and so "

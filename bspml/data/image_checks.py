@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 from itertools import islice
 
-from bspml.data.images import inside, read_image
+from bspml.data.images import inside, orientation, read_image
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
 from bspml.files.opening import open_regular, reason
@@ -72,8 +72,9 @@ def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
     try:
         with Image.open(path) as image:
             mode, size = image.mode, image.size
-        if decode or not whole:
-            read_image(path)
+            is_turned = orientation(image) != 1
+        if decode or not whole or (is_turned and split.boxes is not None):
+            size = read_image(path).size  # upright, as boxes are
     except Exception as err:  # decoders raise what they like on damage
         return Finding(name, fault, reason(err.__cause__ or err)[:_LONGEST])
     box = None if split.boxes is None else split.boxes[row].tolist()

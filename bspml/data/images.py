@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import os
 from collections.abc import Sequence
@@ -16,6 +17,8 @@ from bspml.errors import DataError
 from bspml.files.opening import open_regular
 
 SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+
+_ORIENTATION = 0x0112  # EXIF's tag
 
 
 def find_images(root: Path) -> list[str]:
@@ -36,16 +39,23 @@ def find_images(root: Path) -> list[str]:
     return sorted(images)
 
 
-def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None) -> Any:
+def read_image(
+    path: Path,
+    channels: int = 3,
+    box: Sequence[float] | None = None,
+    needed_side: int | None = None,
+) -> Any:
     """Decode an image file to a Pillow image of mode "L" (1 channel) or "RGB" (3), see `to_mode`.
 
-    The orientation that a camera notes in a JPEG is not applied: published numbers are made
-    without it.
+    It stands as the camera was held (EXIF orientation), as in a browser.
 
     Args:
         path: the file.
         channels: 1 or 3.
-        box: left, top, right, bottom in pixels; rounded outwards, cut at the image's border.
+        box: left, top, right, bottom in pixels of the upright image; rounded outwards, cut at the
+            image's border.
+        needed_side: pixels that each side needs; a JPEG, quicker to decode at a part of its size,
+            may come with fewer than it has.  Not with a box.  None: all.
 
     Raises:
         DataError: missing, a pipe or a device, damaged, or a box that misses the image; names the
@@ -58,7 +68,11 @@ def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None
     with open_regular(path, "an image", missing="is missing.", remedy=remedy, faults=(Exception,)):
         try:
             with Image.open(path) as image:  # by its path, which Pillow's messages name
-                pixels = to_mode(image, "L" if channels == 1 else "RGB")
+                if needed_side is not None:
+                    image.draft(None, (needed_side, needed_side))
+                image.load()  # turns a TIFF already
+                upright = turned(image, orientation(image))
+                pixels = to_mode(upright, "L" if channels == 1 else "RGB")
         except DataError as err:
             raise ValueError(str(err)) from err
     if box is None:
@@ -71,6 +85,38 @@ def read_image(path: Path, channels: int = 3, box: Sequence[float] | None = None
             f"{pixels.size[1]}. Correct the annotation, or do without boxes."
         )
     return pixels.crop(corners)
+
+
+def orientation(image: Any) -> int:
+    """Return the EXIF orientation of a Pillow image, 1 (upright) to 8; 1 where none can be read."""
+    value = 1
+    with contextlib.suppress(Exception):  # a damaged note does not make a damaged picture
+        value = image.getexif().get(_ORIENTATION, 1)
+    return value if value in range(1, 9) else 1
+
+
+def turned(image: Any, orientation: int) -> Any:
+    """Return a Pillow image as its EXIF orientation says that it is meant to stand.
+
+    Not `ImageOps.exif_transpose`, which fails on a damaged note.
+
+    Args:
+        image: as it is stored.
+        orientation: 1 to 8.
+
+    Example:
+        >>> from PIL import Image
+        >>> turned(Image.new("L", (40, 20)), 6).size
+        (20, 40)
+    """
+    from PIL.Image import Transpose
+
+    turns = (
+        *(None, Transpose.FLIP_LEFT_RIGHT, Transpose.ROTATE_180, Transpose.FLIP_TOP_BOTTOM),
+        *(Transpose.TRANSPOSE, Transpose.ROTATE_270, Transpose.TRANSVERSE, Transpose.ROTATE_90),
+    )
+    turn = turns[orientation - 1]
+    return image if turn is None else image.transpose(turn)
 
 
 def inside(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int] | None:

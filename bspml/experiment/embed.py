@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.data.retrieval import RetrievalSplit
-from bspml.data.sets.folder import ImageFolder
+from bspml.data.sets.folder import read_folder
 from bspml.errors import DataError, RunError, UserError
 from bspml.experiment.data import Inputs, image_content, image_shape, load_data
 from bspml.experiment.load import Run
@@ -140,14 +139,7 @@ def _holds_training(run: Run, file: Path) -> bool:
 def _folder_of_images(run: Run, what: str) -> Embedded:
     settings = run.config.data
     size, channels = image_shape(run.config)
-    folder = ImageFolder(what, size, channels)
-    split = RetrievalSplit(
-        "test",
-        folder.labels,
-        root=folder.root,
-        paths=tuple(folder.paths),
-        content=image_content(run.config),
-    )
+    split = read_folder(what, image_content(run.config))
     images: Any
     if settings.features is not None:
         images = split_features(split, run.config).float()
@@ -156,5 +148,7 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     trained: set[str] = set()
     with suppress(UserError):  # the data set may be gone; then nobody can tell
         trained = training_files(run.config)
-    is_trained_on = any(os.path.realpath(folder.root / path) in trained for path in folder.paths)
-    return Embedded(run.embed(images), folder.labels, folder.paths, is_trained_on)
+    assert split.root is not None
+    assert split.paths is not None
+    is_trained_on = any(os.path.realpath(split.root / path) in trained for path in split.paths)
+    return Embedded(run.embed(images), split.labels, list(split.paths), is_trained_on)

@@ -16,6 +16,12 @@ from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_whole
 
+# Bytes of inputs that a CPU passes through the network at a time: two photographs of 224 pixels.
+# What a convolutional network makes of more exceeds what the C library keeps for the next batch
+# (64 MiB): it goes back to the system after every layer and comes again page by page, filled with
+# zeros, which costs more time than the network itself.
+_PASS = 5 * 2**18
+
 
 def embed(
     model: nn.Module,
@@ -64,18 +70,26 @@ def embed(
         for inputs in bar:
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
-            out = model(inputs.to(device, non_blocking=True))
-            if out.ndim != 2 or len(out) != len(inputs):
-                raise InputError(
-                    f"`model` must map a batch to (B, D) = ({len(inputs)}, D); got "
-                    f"{tuple(out.shape)}. Flatten its output."
-                )
-            parts.append(out.float().to(output_device))
+            for part in inputs.split(_rows_per_pass(inputs, device)):
+                out = model(part.to(device, non_blocking=True))
+                if out.ndim != 2 or len(out) != len(part):
+                    raise InputError(
+                        f"`model` must map a batch to (B, D) = ({len(part)}, D); got "
+                        f"{tuple(out.shape)}. Flatten its output."
+                    )
+                parts.append(out.float().to(output_device))
             if callable(progress):
                 progress(len(inputs))
     if not parts:
         raise InputError("`data` must hold at least one sample; got none.")
     return torch.cat(parts)
+
+
+def _rows_per_pass(inputs: Tensor, device: torch.device) -> int:
+    """How many rows of a batch go through the network at a time: on a CPU a few photographs."""
+    if device.type != "cpu":
+        return len(inputs)
+    return max(1, _PASS * len(inputs) // max(1, inputs.numel() * inputs.element_size()))
 
 
 def _batches(data: Any, batch_size: int, num_workers: int, pinned: bool) -> Any:

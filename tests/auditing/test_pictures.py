@@ -68,3 +68,14 @@ def test_a_picture_that_stops_early_is_a_link(tmp_path):
     damaged[35] -= 1  # 256 bytes fewer than there are: Pillow answers with a SyntaxError
     (tmp_path / "a.png").write_bytes(damaged)
     assert PagePictures(tmp_path, np.array(["a.png"]), tmp_path)(0) == "a.png"
+
+
+def test_a_thumbnail_stands_as_the_camera_was_held(tmp_path):
+    image, exif = Image.new("RGB", (40, 20)), Image.Exif()
+    image.paste((255, 0, 0), (0, 0, 20, 20))
+    exif[0x0112] = 6  # stored on its side: what is left stands on top
+    image.save(tmp_path / "a.jpg", exif=exif)
+    small = opened(PagePictures(tmp_path, np.array(["a.jpg"]), tmp_path)(0))
+    assert small.size == (20, 40)
+    assert small.getpixel((10, 5))[0] > 200
+    assert small.getpixel((10, 35))[0] < 50

@@ -10,11 +10,16 @@ import pytest
 import torch
 from PIL import Image
 
+from bspml.cli import main
 from bspml.cli.audit_source import read_source
 from bspml.cli.options import AuditOptions
 from bspml.errors import InputError
+from bspml.experiment.config import load_config
+from bspml.experiment.data import load_data
 from bspml.networks import feature_network
+from bspml.networks.feature_cache import extraction
 from helpers.commands import run_audit as run
+from helpers.photos import save_photos
 
 
 def test_every_kind_of_file_gives_the_same_embeddings_and_labels(case):
@@ -131,3 +136,45 @@ def test_a_name_may_hold_any_line_mark_but_the_line_feed(case):
     names = ["a\u2028b", "c\x0cd", *(f"n{i}" for i in range(58))]
     Path("names.txt").write_text("\n".join(names), "utf-8")
     assert list(read_source(AuditOptions("data.npz", names="names.txt")).names) == names
+
+
+class Counting(torch.nn.Module):
+    """Means of parts of the picture; counts the pictures that it saw."""
+
+    def __init__(self):
+        super().__init__()
+        self.pool, self.seen = torch.nn.AdaptiveAvgPool2d(3), 0
+
+    def forward(self, images):
+        self.seen += len(images)
+        return self.pool(images).flatten(1)
+
+
+def test_audit_training_and_embed_show_a_picture_alike_and_embed_it_once(
+    case, capsys, tmp_path, monkeypatch
+):
+    net, photos = Counting(), save_photos(tmp_path / "photos", 4, 4, (60, 30), "c{}/{}.png")
+    monkeypatch.setattr(extraction, "feature_network", lambda backbone, weights=None: net)
+    monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "cache"))
+    settings = [
+        "data.name=folder", f"data.root={photos}", "data.features=efficientnet-lite0",
+        "network.name=mlp", "network.embedding_size=4", "training.epochs=1",
+        "training.methods=[multi-similarity]", "evaluation.ks=[1]", "evaluation.clustering=false",
+    ]  # fmt: skip
+    audited = read_source(AuditOptions(str(photos), backbone="efficientnet-lite0"))
+    assert net.seen == 16
+    assert "embedding 16 images with efficientnet-lite0" in capsys.readouterr().err
+    assert main(["train", *settings, "--output", "run", "--quiet"]) == 0
+    for what in ("test", str(photos), str(photos / "c1")):
+        assert main(["embed", "run", what, "--method", "multi-similarity", "-o", "e.npz"]) == 0
+    again = read_source(AuditOptions(str(photos), backbone="efficientnet-lite0"))
+    assert net.seen == 16
+    assert torch.equal(again.embeddings, audited.embeddings)
+    # The evaluation view, by hand: shorter side to 256, centre of 224.
+    data = load_data(load_config(None, settings))
+    torch.testing.assert_close(torch.cat([data.images, data.test_images]), audited.embeddings)
+    with Image.open(photos / "c0" / "0.png") as image:
+        view = image.resize((256, 512), Image.Resampling.BILINEAR).crop((16, 144, 240, 368))
+    by_hand = net(torch.from_numpy(np.array(view)).permute(2, 0, 1)[None] / 255)[0]
+    found = audited.embeddings[audited.names.index("c0/0.png")]
+    torch.testing.assert_close(found, by_hand, atol=2e-3, rtol=0)

@@ -3,6 +3,7 @@
 import os
 
 import pytest
+from PIL import Image
 
 from bspml.data.checking import check_dataset
 from bspml.errors import InputError
@@ -112,6 +113,17 @@ def test_a_box_without_a_pixel_is_told_from_one_that_leaves(birds):
     notes = check_dataset("cub", base, subset=True).notes
     assert any("2 boxes hold no pixel of their image" in note for note in notes)
     assert not any("cut at the border" in note for note in notes)
+
+
+def test_boxes_lie_in_the_upright_picture(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    for name in ("a.jpg", "b.jpg"):
+        Image.new("L", (40, 20)).save(tmp_path / name, exif=exif)
+    rows = ["path,label,split,x1,y1,x2,y2", "a.jpg,x,train,0,20,20,40", "b.jpg,y,test,0,0,40,20"]
+    (tmp_path / "labels.csv").write_text("\n".join(rows))
+    notes = check_dataset("table", tmp_path).notes
+    assert "1 box leaves its image and will be cut at the border: b.jpg." in notes
 
 
 def test_a_link_to_itself_does_not_hide_its_neighbours(birds):

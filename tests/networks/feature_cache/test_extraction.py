@@ -1,5 +1,7 @@
 import logging
 import os
+import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,8 +10,8 @@ from PIL import Image
 from torch import nn
 
 from bspml.data.retrieval import RetrievalSplit
-from bspml.errors import DataError, InputError
-from bspml.networks.feature_cache import cached_features, extraction, feature_network, store
+from bspml.errors import DataError, InputError, RunError
+from bspml.networks.feature_cache import cached_features, extraction, feature_network
 from bspml.networks.feature_cache.identity import FeatureSource
 
 
@@ -84,8 +86,8 @@ def test_the_second_call_reads_without_the_backbone(net, forbidden, split, expec
 def test_the_environment_names_the_cache(net, split, tmp_path, monkeypatch):
     monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "ours"))
     features_of(split, "efficientnet-lite0", image_size=8)
-    (file,) = (tmp_path / "ours" / "features").iterdir()
-    assert file.suffix == ".npy"
+    (file,) = (tmp_path / "ours" / "features").glob("*/*")
+    assert file.suffix == ".npz"
 
 
 def test_other_images_and_settings_are_extracted_anew(net, split, tmp_path):
@@ -98,19 +100,69 @@ def test_other_images_and_settings_are_extracted_anew(net, split, tmp_path):
     assert seen(split) == 0
     assert seen(split, size=9) == 7
     assert seen(split, "torchvision:resnet18") == 7
-    assert seen(split.take([1, 0])) == 2
+    assert seen(split.take([1, 0])) == 0  # the same pictures
     Image.new("RGB", (12, 10), (200, 0, 0)).save(tmp_path / "images" / "3.png")
-    assert seen(split) == 7
-    file = max((tmp_path / "cache" / "features").iterdir(), key=lambda path: path.stat().st_mtime)
+    assert seen(split) == 1
+
+
+def test_pictures_are_extracted_once_wherever_they_are_met(net, split, expected, tmp_path):
+    cache = tmp_path / "cache"
+    shutil.copy(tmp_path / "images" / "6.png", tmp_path / "images" / "copy.png")
+    paths = ("6.png", "2.png", "copy.png")
+    part = RetrievalSplit("test", np.array(list("dbd")), tmp_path / "images", paths)
+    found = features_of(part, "efficientnet-lite0", cache=cache)
+    torch.testing.assert_close(found, expected[[6, 2, 6]])
+    assert net.seen == 2
+    (tmp_path / "images").rename(tmp_path / "moved")
+    said = []
+    source = FeatureSource("efficientnet-lite0")
+    whole = replace(split, root=tmp_path / "moved")
+    found = cached_features(whole, source, cache=cache, say=said.append)
+    torch.testing.assert_close(found, expected)
+    assert net.seen == 7
+    cached_features(whole, source, cache=cache, say=said.append)
+    assert said == [
+        "embedding 5 images with efficientnet-lite0; the features of 2 images are in the cache",
+        "efficientnet-lite0: the features of 7 images are in the cache",
+    ]
+
+
+def test_a_damaged_file_is_made_again_and_told(net, split, expected, tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(extraction, "PART", 3)
+    features_of(split, "efficientnet-lite0", cache=tmp_path)
+    file = min(tmp_path.glob("features/*/*.npz"))
     data = bytearray(file.read_bytes())
-    data[150] ^= 1
+    data[data.index(b"features.npy") + 150] ^= 1
     file.write_bytes(bytes(data))
-    assert seen(split) == 7
-    assert seen(split) == 0
+    net.seen = 0
+    with caplog.at_level(logging.WARNING):
+        found = features_of(split, "efficientnet-lite0", cache=tmp_path)
+    torch.testing.assert_close(found, expected)
+    assert 0 < net.seen <= 3
+    assert "making features again" in caplog.text
+    net.seen = 0
+    features_of(split, "efficientnet-lite0", cache=tmp_path)
+    assert net.seen == 0
+
+
+def test_what_another_process_makes_meanwhile_is_not_made_again(
+    net, split, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(extraction, "PART", 3)
+    load = extraction.feature_network
+
+    def slow(backbone, weights):
+        monkeypatch.setattr(extraction, "feature_network", load)
+        features_of(split, "efficientnet-lite0", cache=tmp_path)
+        return net
+
+    monkeypatch.setattr(extraction, "feature_network", slow)
+    torch.testing.assert_close(features_of(split, "efficientnet-lite0", cache=tmp_path), expected)
+    assert net.seen == 7
 
 
 def test_an_extraction_that_an_image_stopped_goes_on(net, split, expected, tmp_path, monkeypatch):
-    monkeypatch.setattr(store, "PART", 2)
+    monkeypatch.setattr(extraction, "PART", 2)
     path = tmp_path / "images" / "5.png"
     whole, times = path.read_bytes(), path.stat()
     path.write_bytes(bytes(len(whole)))
@@ -144,7 +196,7 @@ def test_pixels_in_memory_boxes_and_grey_images(net, tmp_path, split):
 
 
 def test_progress_counts_the_images_on_stderr(net, split, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(store, "PART", 2)
+    monkeypatch.setattr(extraction, "PART", 2)
     features_of(split, "efficientnet-lite0", cache=tmp_path / "a", progress=True)
     out, err = capsys.readouterr()
     assert out == ""
@@ -168,6 +220,20 @@ def test_a_cache_that_cannot_be_written_is_refused_if_named_and_done_without_if_
     assert "extracted at each start" in caplog.text
 
 
+def test_a_disk_that_is_full_stops_whoever_named_it(
+    net, split, expected, tmp_path, monkeypatch, caplog
+):
+    def full(store, keys, features):
+        raise RunError("x.npz: cannot be written (No space left on device).")
+
+    monkeypatch.setattr(extraction.FeatureStore, "add", full)
+    with pytest.raises(RunError, match="No space left"):
+        features_of(split, "efficientnet-lite0", cache=tmp_path)
+    monkeypatch.setenv("BSPML_CACHE", str(tmp_path))
+    torch.testing.assert_close(features_of(split, "efficientnet-lite0"), expected)
+    assert "cannot write" in caplog.text
+
+
 def test_what_cannot_be_extracted_is_refused(net, split, tmp_path):
     cache = tmp_path / "cache"
     held = RetrievalSplit("train", np.array(["a"]), features=torch.ones(1, 2))
@@ -186,7 +252,7 @@ def test_what_cannot_be_extracted_is_refused(net, split, tmp_path):
     nn.init.constant_(net.factor, torch.nan)
     with pytest.raises(DataError, match="7 images are not finite, the first is image 0"):
         features_of(split, "efficientnet-lite0", cache=cache)
-    assert not list((cache / "features").glob("*.npy"))
+    assert not list(cache.glob("features/*/*"))
 
 
 def test_unknown_backbones_and_missing_weights_are_refused(split, tmp_path):

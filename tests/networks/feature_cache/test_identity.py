@@ -1,5 +1,6 @@
 import hashlib
 import os
+import shutil
 
 import numpy as np
 import pytest
@@ -7,8 +8,10 @@ import torch
 from PIL import Image
 
 from bspml.data.retrieval import RetrievalSplit
-from bspml.errors import DataError
-from bspml.networks.feature_cache.identity import FeatureSource, identity_of
+from bspml.data.transforms import CentreCrop, Whole
+from bspml.errors import DataError, MissingDependencyError
+from bspml.networks.feature_cache import identity
+from bspml.networks.feature_cache.identity import FeatureSource, identity_of, picture_keys
 
 BACKBONE = "torchvision:resnet18"
 
@@ -21,103 +24,95 @@ def weights(tmp_path):
 
 
 @pytest.fixture
-def make(tmp_path, weights):
-    """`make(split=..., **options)`: the identity, of files unless a split is given."""
+def root(tmp_path):
     for i in range(3):
         path = tmp_path / "images" / f"{i}.bmp"
         path.parent.mkdir(exist_ok=True)
         Image.new("RGB", (4, 4), (i, i, i)).save(path)
-        os.utime(path, (1000, 1000))
-
-    def call(split=None, **options):
-        split = split or files(tmp_path / "images")
-        settings = {"weights": weights, "image_size": 32, "crop_boxes": False, "backbone": BACKBONE}
-        return identity_of(split, FeatureSource(**{**settings, **options}))
-
-    return call
+    return tmp_path / "images"
 
 
-def files(root, paths=("0.bmp", "1.bmp", "2.bmp"), boxes=None, content="photo"):
-    labels = np.array(["a"] * len(paths))
-    return RetrievalSplit("train", labels, root, tuple(paths), boxes, content=content)
+def files(root, paths=("0.bmp", "1.bmp", "2.bmp"), boxes=None):
+    return RetrievalSplit("train", np.array(["a"] * len(paths)), root, tuple(paths), boxes)
 
 
-def test_it_is_plain_and_repeats(make):
-    first = make()
-    assert first == make()
-    assert {type(value) for value in first.values()} <= {str, int, bool}
+def test_the_network_and_the_view_count(weights):
+    first = identity_of(FeatureSource(BACKBONE, weights), CentreCrop(32))
+    assert first == identity_of(FeatureSource(BACKBONE, weights), CentreCrop(32))
+    others = [
+        identity_of(FeatureSource("torchvision:resnet50", weights), CentreCrop(32)),
+        identity_of(FeatureSource(BACKBONE), CentreCrop(32)),
+        identity_of(FeatureSource(BACKBONE, weights), CentreCrop(33)),
+        identity_of(FeatureSource(BACKBONE, weights), Whole(32)),
+    ]
+    assert first not in others
 
 
-@pytest.mark.parametrize(
-    "options",
-    [{"backbone": "torchvision:resnet50"}, {"image_size": 33}, {"weights": None}],
-)
-def test_each_setting_counts(make, options):
-    assert make(**options) != make()
+def test_the_content_of_the_weights_counts_and_not_their_name(weights, tmp_path):
+    def digest(path):
+        return identity_of(FeatureSource(BACKBONE, path), CentreCrop(32))["weights"]
 
-
-def test_the_content_of_the_weights_counts_and_not_their_name(make, weights, tmp_path):
-    first = make()
-    assert first["weights"] == hashlib.sha256(b"weights").hexdigest()
-    assert make(weights=weights.rename(tmp_path / "renamed.pth")) == first
+    first = digest(weights)
+    assert first == hashlib.sha256(b"weights").hexdigest()
+    assert digest(weights.rename(tmp_path / "renamed.pth")) == first
     (tmp_path / "renamed.pth").write_bytes(b"WEIGHTS")
-    assert make(weights=tmp_path / "renamed.pth") != first
+    assert digest(tmp_path / "renamed.pth") != first
     with pytest.raises(DataError, match=r"`weights`: .*none\.pth: no such file"):
-        make(weights=tmp_path / "none.pth")
+        digest(tmp_path / "none.pth")
 
 
-def test_the_order_and_the_number_of_images_count(make, tmp_path):
-    root = tmp_path / "images"
-    orders = [("0.bmp", "1.bmp", "2.bmp"), ("1.bmp", "0.bmp", "2.bmp"), ("0.bmp", "1.bmp")]
-    found = [make(files(root, order))["images"] for order in orders]
-    assert len(set(found)) == 3
-    assert make(files(root, content="tile")) != make()
+def test_the_weights_inside_a_package_count_by_content(weights, monkeypatch):
+    def absent():
+        raise MissingDependencyError("absent")
+
+    lite = FeatureSource("efficientnet-lite0")
+    monkeypatch.setattr(identity.efficientnet_lite, "weights_file", lambda: weights)
+    assert identity_of(lite, CentreCrop(8))["weights"] == hashlib.sha256(b"weights").hexdigest()
+    monkeypatch.setattr(identity.efficientnet_lite, "weights_file", absent)
+    assert identity_of(lite, CentreCrop(8))["weights"] is None  # who loads it says what is missing
 
 
-def test_a_changed_image_counts_even_if_its_size_does_not(make, tmp_path):
-    first = make()
-    path = tmp_path / "images" / "1.bmp"
-    size = path.stat().st_size
+def test_a_picture_is_known_by_its_content_wherever_it_lies(root, tmp_path):
+    first = picture_keys(files(root))
+    assert len(set(first)) == 3
+    assert {len(key) for key in first} == {32}
+    assert picture_keys(files(root, ("2.bmp", "0.bmp"))) == [first[2], first[0]]
+    assert picture_keys(files(tmp_path, ("images/1.bmp",))) == first[1:2]
+    shutil.copy(root / "1.bmp", root / "again.bmp")
+    os.utime(root / "again.bmp", (1000, 1000))
+    assert picture_keys(files(root, ("again.bmp",))) == first[1:2]
+
+
+def test_a_changed_picture_counts_even_if_size_and_time_do_not(root):
+    path = root / "1.bmp"
+    first, stat = picture_keys(files(root)), path.stat()
     Image.new("RGB", (4, 4), (9, 9, 9)).save(path)
-    assert path.stat().st_size == size
-    assert make() != first
+    os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (stat.st_size, stat.st_mtime_ns)
+    second = picture_keys(files(root))
+    assert [a == b for a, b in zip(first, second, strict=True)] == [True, False, True]
 
 
-def test_a_data_set_that_is_moved_stays_itself(make, tmp_path):
-    first = make()
-    (tmp_path / "images").rename(tmp_path / "elsewhere")
-    assert make(files(tmp_path / "elsewhere")) == first
-
-
-def test_a_missing_image_is_named(make, tmp_path):
-    (tmp_path / "images" / "1.bmp").unlink()
+def test_a_missing_image_is_named(root):
+    (root / "1.bmp").unlink()
     with pytest.raises(DataError, match=r"1\.bmp: is missing"):
-        make()
+        picture_keys(files(root))
 
 
-def test_boxes_count_where_they_are_looked_at(make, tmp_path):
-    a, b = (files(tmp_path / "images", boxes=np.full((3, 4), v)) for v in (1.0, 2.0))
-    assert make(a) == make(b)
-    assert make(a, crop_boxes=True) != make(b, crop_boxes=True)
-    assert make(a, crop_boxes=True) != make(a)
+def test_boxes_count_where_they_are_looked_at(root):
+    a, b = (files(root, boxes=np.full((3, 4), v)) for v in (1.0, 2.0))
+    assert picture_keys(a) == picture_keys(b) == picture_keys(files(root))
+    assert len({picture_keys(s, crop)[0] for s in (a, b) for crop in (False, True)}) == 3
 
 
-def test_pixels_in_memory_count_by_value_type_and_shape(make):
-    def of(pixels):
-        return make(RetrievalSplit("train", np.array(["a", "b"]), pixels=pixels))
+def test_pixels_in_memory_count_by_value_type_and_shape():
+    def first_key(pixels):
+        return picture_keys(RetrievalSplit("train", np.array(["a", "b"]), pixels=pixels))[0]
 
     pixels = torch.arange(2 * 3 * 4 * 4, dtype=torch.uint8).reshape(2, 3, 4, 4)
     changed = pixels.clone()
-    changed[1, 2, 3, 3] += 1
+    changed[0, 2, 3, 3] += 1
+    same = [pixels, pixels.clone(), pixels.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2)]
     others = [changed, pixels.float() / 255, pixels.reshape(2, 3, 2, 8)]
-    assert of(pixels) == of(pixels.clone())
-    assert of(pixels) == of(pixels.permute(0, 1, 3, 2).contiguous().permute(0, 1, 3, 2))
-    assert len({of(p)["images"] for p in [pixels, *others]}) == 4
-
-
-def test_the_version_of_the_lite_weights_package_counts(make, monkeypatch):
-    found = []
-    for version in ("0.1.0", "0.2.0"):
-        monkeypatch.setattr("importlib.metadata.version", lambda name, v=version: v)
-        found.append(make(backbone="efficientnet-lite0", weights=None))
-    assert found[0] != found[1]
+    assert len({first_key(p) for p in same}) == 1
+    assert len({first_key(p) for p in [pixels, *others]}) == 4
