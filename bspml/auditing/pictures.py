@@ -94,7 +94,7 @@ class PagePictures:
         if path is None:
             return None
         if self.spent < _BUDGET:
-            small = _from_file(path)
+            small = small_picture(path)
             if small is not None:
                 return self._embed(small, "JPEG")
         return self._link(path)
@@ -144,8 +144,8 @@ def _from_pixels(pixels: torch.Tensor) -> Any:
     return image
 
 
-def _from_file(path: Path) -> Any | None:
-    """A small RGB image, or None if the file cannot be read as one."""
+def small_picture(path: Path) -> Any | None:
+    """Return a small RGB image, or None if the file cannot be read as one."""
     from PIL import Image
 
     try:
