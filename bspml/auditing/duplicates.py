@@ -2,8 +2,10 @@
 
 Exact copies have equal rows after normalisation, to 2^-24 per entry.
 
-Near copies are judged by how distances grow around a sample.  With delta_r the squared distance
-(1 - similarity) to the r-th nearest distinct sample, samples of local dimension m have
+Near copies are sought twice.  First `bursts` takes out groups of samples far from all others, which
+works however many samples have copies: below, a group counts as its first sample.  Then single
+near copies are judged by how distances grow around a sample.  With delta_r the squared distance
+to the r-th nearest distinct sample, samples of local dimension m have
 
     delta_r^h,  h = m / 2,   growing like volume: uniform spacings around the sample
 
@@ -23,23 +25,27 @@ from both sides.  Pairs are kept while this is at most `false_share` of them, pa
 labels and under the same label apart: neighbours rarely have different labels, so among such pairs
 copies stand out more.  And a pair must be at most .8 times as far (squared) as nearest neighbours
 are around it (the median over its 10 nearest samples, the lower of both sides), which most chance
-pairs fail.  Where most samples have a near copy, that is the usual distance, and none is reported.
-Ours, not from a paper.
+pairs fail.  Where most samples have a near copy of this fainter sort, that is the usual distance,
+and none is reported.  Ours, not from a paper.
+
+Where hashes of the samples' pictures are given, pairs that these know are near copies as well
+(`picture_hashes`).
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.stats import beta
 
+from bspml.auditing.bursts import find_bursts
+from bspml.auditing.copy_groups import first_in_group
+from bspml.auditing.nearest import Nearest, among_groups
 from bspml.auditing.neighbours import row_digest
-from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
+from bspml.auditing.picture_hashes import PictureHashes
 from bspml.shapes import Float, Tensor
 
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
@@ -58,7 +64,12 @@ _LARGEST_OF_USUAL = 0.8
 
 
 def find_duplicates(
-    rows: Float[Tensor, "N D"], codes: np.ndarray, false_share: float = 0.5, backend: str = "auto"
+    rows: Float[Tensor, "N D"],
+    codes: np.ndarray,
+    false_share: float = 0.1,
+    backend: str = "auto",
+    near: Nearest | None = None,
+    pictures: PictureHashes | None = None,
 ) -> pd.DataFrame:
     """Return all pairs of copies, different labels first, then the most similar.
 
@@ -71,22 +82,24 @@ def find_duplicates(
         false_share: of the near pairs, how many may be chance by the count above; few of these
             pass the last test.
         backend: of the neighbour search: "auto", "faiss" or "torch".
+        near: the rows' neighbours if they are known, 30 each or more; else they are searched.
+        pictures: hashes of the samples' pictures, which know further copies.
 
     Returns:
         kind ("exact" or "near"), first < second (samples), similarity in [-1, 1], different_label,
         group (copies of copies share one, numbered from 0 in order of their first sample).
     """
-    directed = np.flatnonzero((rows != 0).any(1).numpy())
-    firsts = _first_copies(rows, directed)
-    copies = directed[firsts != directed]
-    exact_pairs = np.stack([firsts[firsts != directed], copies], 1)
-    near_pairs, similarity = _near_pairs(rows, codes, np.unique(firsts), false_share, backend)
+    first = _first_copies(rows)
+    copies = np.flatnonzero((first >= 0) & (first != np.arange(len(rows))))
+    exact_pairs = np.stack([first[copies], copies], 1)
+    near_pairs = _near_pairs(rows, codes, first, false_share, backend, near, pictures)
     pairs = np.concatenate([exact_pairs, near_pairs])
+    similarity = (rows[near_pairs[:, 0]].double() * rows[near_pairs[:, 1]]).sum(1).numpy()
     table = pd.DataFrame(
         {
             "kind": ["exact"] * len(exact_pairs) + ["near"] * len(near_pairs),
-            "first": pairs.min(1) if len(pairs) else pairs[:, 0],
-            "second": pairs.max(1) if len(pairs) else pairs[:, 1],
+            "first": pairs[:, 0],
+            "second": pairs[:, 1],
             "similarity": np.concatenate([np.ones(len(exact_pairs)), similarity]),
             "different_label": codes[pairs[:, 0]] != codes[pairs[:, 1]],
             "group": _components(pairs),
@@ -97,48 +110,59 @@ def find_duplicates(
     return table.reset_index(drop=True)
 
 
-def _first_copies(rows: Tensor, directed: np.ndarray) -> np.ndarray:
-    """For each sample of `directed`, the first sample with the same row."""
+def _first_copies(rows: Tensor) -> np.ndarray:
+    """For each sample the first one with the same row, -1 for rows of norm 0."""
     first_of: dict[bytes, int] = {}
     array = rows.numpy()
-    firsts = [first_of.setdefault(row_digest(array[i]), i) for i in directed.tolist()]
-    return np.array(firsts, np.int64)
+    first = np.full(len(rows), -1, np.int64)
+    for i in np.flatnonzero((array != 0).any(1)).tolist():
+        first[i] = first_of.setdefault(row_digest(array[i]), i)
+    return first
 
 
 def _near_pairs(
-    rows: Tensor, codes: np.ndarray, distinct: np.ndarray, false_share: float, backend: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (P, 2) of samples and their similarities (P,)."""
-    if len(distinct) < _FEWEST:
-        return np.empty((0, 2), np.int64), np.empty(0)
-    outer = min(_OUTER, len(distinct) - 1)
-    unit = rows if len(distinct) == len(rows) else rows[distinct]
-    places, squared = _nearest(unit, outer, backend)
-    pairs, delta, v = _pair_volumes(places, squared)
-    labels = codes[distinct]
+    rows: Tensor,
+    codes: np.ndarray,
+    first: np.ndarray,
+    false_share: float,
+    backend: str,
+    near: Nearest | None,
+    pictures: PictureHashes | None,
+) -> np.ndarray:
+    """Pairs (P, 2) of samples that are no exact copies, the smaller first."""
+    found = [np.empty((0, 2), np.int64)]
+    distinct = np.unique(first[first >= 0])
+    neighbours = found[0]
+    if len(distinct) >= _FEWEST:
+        distinct, near = among_groups(near, rows, first, _OUTER, backend)
+        neighbours = distinct[_candidates(near, 1)[0]]
+        bursts = find_bursts(near, codes[distinct])
+        inside = [pair for group in bursts for pair in combinations(group.tolist(), 2)]
+        paired = np.array(inside, np.int64).reshape(-1, 2)
+        found.append(distinct[paired])
+        # The rest of the data tells what is usual, where a burst counts as one sample.
+        alone = first_in_group(paired, len(distinct))
+        kept, near = among_groups(near, rows[distinct], alone, _OUTER, backend)
+        if len(kept) >= _FEWEST:
+            found.append(distinct[kept[_lone_pairs(near, codes[distinct[kept]], false_share)]])
+    if pictures is not None:
+        alike = pictures.pairs(neighbours)
+        same = (first[alike[:, 0]] == first[alike[:, 1]]) & (first[alike[:, 0]] >= 0)
+        found.append(alike[~same])
+    return np.unique(np.concatenate(found), axis=0)
+
+
+def _lone_pairs(near: Nearest, labels: np.ndarray, false_share: float) -> np.ndarray:
+    """Pairs (P, 2) of places that are near for where they are."""
+    places, squared = near.places, near.squared
+    pairs, delta, v = _pair_volumes(near)
     differs = labels[pairs[:, 0]] != labels[pairs[:, 1]]
     usual = np.median(squared[:, 0][places[:, :_AROUND]], 1)
     is_copy = delta <= _LARGEST_OF_USUAL * usual[pairs].min(1)
     is_copy &= (delta <= _LARGEST_RATIO * squared[:, _SCALE - 1][pairs].min(1)) & (v <= _LARGEST_V)
     for stratum in (differs, ~differs):
-        is_copy[stratum] &= v[stratum] <= _largest_volume(v[stratum], len(distinct), false_share)
-    pairs = pairs[is_copy]
-    similarity = (unit[pairs[:, 0]].double() * unit[pairs[:, 1]]).sum(1).numpy()
-    return distinct[pairs], similarity
-
-
-def _nearest(unit: Tensor, k: int, backend: str) -> tuple[np.ndarray, np.ndarray]:
-    """(N, k) places of the nearest rows, and 1 - similarity to them."""
-    places = np.empty((len(unit), k), np.int64)
-    squared = np.empty((len(unit), k))
-    engine = choose_backend(backend, unit.device)
-    everyone = torch.arange(len(unit))
-    for part, neighbours in ranked_neighbours(unit, unit, k, self_rows=everyone, backend=engine):
-        places[part] = neighbours.numpy()
-        for r in range(k):
-            similar = (unit[part].double() * unit[neighbours[:, r]]).sum(1)
-            squared[part, r] = (1 - similar).clamp_min(0).numpy()
-    return places, squared
+        is_copy[stratum] &= v[stratum] <= _largest_volume(v[stratum], len(labels), false_share)
+    return pairs[is_copy]
 
 
 def _largest_volume(v: np.ndarray, n: int, false_share: float) -> float:
@@ -156,15 +180,19 @@ def _chance_pairs(v: Any, n: int) -> Any:
     return n * (1 - (1 - v) ** (_SCALE - 1)) / 2
 
 
-def _pair_volumes(
-    places: np.ndarray, squared: np.ndarray
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Candidate pairs (P, 2), each once, 1 - similarity of each, and v."""
-    first = np.repeat(np.arange(len(squared)), _NEAREST)
-    second = places[:, :_NEAREST].ravel()
+def _candidates(near: Nearest, count: int = _NEAREST) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (P, 2) of each sample and its `count` nearest, each once, and squared distances."""
+    first = np.repeat(np.arange(len(near.places)), count)
+    second = near.places[:, :count].ravel()
     pairs = np.stack([np.minimum(first, second), np.maximum(first, second)], 1)
     pairs, once = np.unique(pairs, axis=0, return_index=True)
-    delta = squared[:, :_NEAREST].ravel()[once]
+    return pairs, near.squared[:, :count].ravel()[once]
+
+
+def _pair_volumes(near: Nearest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Candidate pairs (P, 2), the squared distance of each, and v."""
+    pairs, delta = _candidates(near)
+    squared = near.squared
     scale = np.maximum(squared[:, _SCALE - 1], np.finfo(np.float64).tiny)
     ratio = np.minimum(delta / scale[pairs].min(1), 1)
     return pairs, delta, ratio ** (1 / _inverse_dimension(squared)[pairs].mean(1))
@@ -189,7 +217,5 @@ def _inverse_dimension(squared: np.ndarray) -> np.ndarray:
 
 def _components(pairs: np.ndarray) -> np.ndarray:
     """(P,) number of the connected group each pair belongs to, in order of its first sample."""
-    n = pairs.max(initial=0) + 1
-    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    group = connected_components(links, directed=False)[1][pairs[:, 0]]
+    group = first_in_group(pairs, int(pairs.max(initial=0)) + 1)[pairs[:, 0]]
     return np.unique(group, return_inverse=True)[1].reshape(-1)

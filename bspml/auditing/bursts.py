@@ -1,0 +1,106 @@
+"""Groups of up to eleven samples far from all others: twins, bursts, frames of one scene.
+
+However many samples have copies, a group of n is told by a gap: each of its samples has the others
+as its n - 1 nearest, the largest distance inside is small beside the least one to the outside,
+
+    rho = max inside / min outside   (squared distances)
+
+and nothing about the rest of the data is asked, where a copy may be as usual as you like.  In
+local dimension m, distances grow like volume (`duplicates` says more): given the n-th neighbour
+of a sample, the n - 1 nearer ones are uniform in its ball, so by chance
+
+    v = rho^((n - 1) m / 2)   has   P(v <= x) <= x,
+
+and at most about N x groups have v <= x.  m / 2 is Hill's estimate from the neighbours beyond
+any such group.  Groups are kept while N v is at most `_FALSE_SHARE` of them.
+
+A class of few samples is such a group too, and so is a class of fewer in coarser labels than the
+data's.  Against the first, a group that makes more than half of the class of each of its samples
+is none, unless its labels disagree more than wrong ones do; against the second, rho is bounded.
+Ours, not from a paper.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from bspml.auditing.nearest import Nearest
+
+_MOST = 10  # copies of a sample
+_FALSE_SHARE = 0.05
+_PRIOR = 10.0  # neighbours' worth of the median dimension in each local one
+# Clusters that nobody named, of well separated classes, reach .1 and those of two samples .3.
+_LARGEST_RATIO_PAIR, _LARGEST_RATIO = 0.3, 0.1
+
+
+def find_bursts(near: Nearest, codes: np.ndarray) -> list[np.ndarray]:
+    """Return the groups of samples that are far nearer to each other than to all others.
+
+    Args:
+        near: of N distinct rows, ten neighbours at least.
+        codes: (N,) int64 labels.
+
+    Returns:
+        int64 members of each group, ascending; a group can lie inside another.
+
+    Example:
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.standard_normal((40, 5))
+        >>> x[1] = x[0] + 0.001
+        >>> squared = ((x[:, None] - x) ** 2).sum(2) + np.diag([np.inf] * 40)
+        >>> near = Nearest(np.argsort(squared, 1)[:, :30], np.sort(squared, 1)[:, :30])
+        >>> find_bursts(near, np.zeros(40, np.int64))
+        [array([0, 1])]
+    """
+    most = min(_MOST, near.places.shape[1] // 3)
+    inverse = _inverse_dimension(near.squared, most + 1)
+    class_size = np.bincount(codes, minlength=1)[codes]
+    groups, volumes = [], []
+    for copies in range(1, most + 1):
+        members = _isolated(near.places, copies)
+        inside = near.squared[members, copies - 1].max(1)
+        outside = near.squared[members, copies].min(1)
+        bound = _LARGEST_RATIO_PAIR if copies == 1 else _LARGEST_RATIO
+        is_near = (inside <= bound * outside) & ~_is_class(codes[members], class_size[members])
+        ratio = inside[is_near] / outside[is_near]
+        groups += list(members[is_near])
+        volumes.append(ratio ** (copies / inverse[members[is_near]].mean(1)))
+    v = np.concatenate(volumes)
+    ordered = np.sort(v)
+    enough = np.flatnonzero(len(codes) * ordered <= _FALSE_SHARE * np.arange(1, len(v) + 1))
+    largest = ordered[enough[-1]] if len(enough) else -1.0
+    return [group for group, volume in zip(groups, v, strict=True) if volume <= largest]
+
+
+def _isolated(places: np.ndarray, copies: int) -> np.ndarray:
+    """(G, copies + 1) groups whose members all have each other as their `copies` nearest."""
+    everyone = np.arange(len(places))
+    group = np.sort(np.concatenate([everyone[:, None], places[:, :copies]], 1), 1)
+    is_group = group[:, 0] == everyone  # each once
+    for r in range(copies):
+        is_group &= (group == group[places[:, r]]).all(1)
+    return group[is_group]
+
+
+def _is_class(labels: np.ndarray, class_size: np.ndarray) -> np.ndarray:
+    """Which groups (G, n) may be a class of the data instead, (G,) bool."""
+    n = labels.shape[1]
+    agreeing = (labels[:, :, None] == labels[:, None]).sum(2)  # (G, n)
+    most = agreeing.max(1)
+    size = np.where(agreeing == most[:, None], class_size, class_size.max(initial=0)).min(1)
+    return (2 * size < 3 * n + 2) & ((n < 6) | (3 * most >= n))
+
+
+def _inverse_dimension(squared: np.ndarray, start: int) -> np.ndarray:
+    """(N,) 2 / m of each sample, from the neighbours `start` (1 the nearest) and beyond.
+
+    The spacings  s log(delta_(s+1) / delta_s)  are exponential with mean 2 / m; their mean without
+    the two largest, where classes may end, over what that is for mean 1.
+    """
+    tiny = np.finfo(np.float64).tiny
+    logs = np.log(np.maximum(squared[:, start - 1 :], tiny))
+    spacings = np.sort(np.diff(logs, axis=1) * np.arange(start, squared.shape[1]), 1)
+    n = spacings.shape[1]
+    two_largest = 2 * (1 / np.arange(1, n + 1)).sum() - 1  # expected sum, of mean 1
+    inverse = spacings[:, :-2].sum(1) / (n - two_largest)
+    return np.maximum((inverse * n + np.median(inverse) * _PRIOR) / (n + _PRIOR), tiny)

@@ -1,0 +1,141 @@
+"""The nearest rows of every row with their distances: searched once, read by all who need them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import no_type_check
+
+import numba
+import numpy as np
+import torch
+
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
+from bspml.shapes import Float, Tensor
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The k nearest rows of each of N rows, the row itself left out.
+
+    Attributes:
+        places: (N, k) int64, nearest first.
+        squared: (N, k) float64 squared distances, ascending; any multiple of them will do.
+
+    Example:
+        >>> Nearest(np.array([[1], [0]]), np.array([[2.0], [2.0]])).places.shape
+        (2, 1)
+    """
+
+    places: np.ndarray
+    squared: np.ndarray
+
+
+def nearest_rows(
+    rows: Float[Tensor, "N D"],
+    k: int,
+    backend: str = "auto",
+    queries: np.ndarray | None = None,
+) -> Nearest:
+    """Search the k nearest of `rows` of each row, or of the rows `queries` alone.
+
+    Squared distances are exact: differences of grid rows are multiples of 2^-24, so their squares
+    add up in float64 without rounding.  1 - similarity would not do: between rows nearer than
+    about 2^-12 it is what rounding left of their norms.
+
+    Args:
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
+        k: neighbours per row, below N.
+        backend: "auto", "faiss" or "torch"; the same result.
+        queries: (Q,) int64 rows to search for; None for all.
+
+    Example:
+        >>> found = nearest_rows(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]]), 2)
+        >>> found.places.tolist(), found.squared.tolist()
+        ([[2, 1], [0, 2], [0, 1]], [[0.0, 2.0], [2.0, 2.0], [0.0, 2.0]])
+    """
+    asked = np.arange(len(rows)) if queries is None else queries
+    own = torch.from_numpy(asked)
+    wanted = rows if queries is None else rows[own]
+    places = np.empty((len(asked), k), np.int64)
+    engine = choose_backend(backend, rows.device)
+    for part, found in ranked_neighbours(wanted, rows, k, self_rows=own, backend=engine):
+        places[part] = found.numpy()
+    squared = _squared_distances(rows.numpy(), asked, places)
+    order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
+    return Nearest(np.take_along_axis(places, order, 1), np.take_along_axis(squared, order, 1))
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
+@no_type_check
+def _squared_distances(rows, asked, places):
+    squared = np.empty(places.shape, np.float64)
+    for i in range(len(places)):
+        for r in range(places.shape[1]):
+            a, b = asked[i], places[i, r]
+            total = 0.0
+            for d in range(rows.shape[1]):
+                difference = np.float64(rows[a, d]) - np.float64(rows[b, d])
+                total += difference * difference
+            squared[i, r] = total
+    return squared
+
+
+def among_groups(
+    near: Nearest | None,
+    rows: Float[Tensor, "N D"],
+    first: np.ndarray,
+    k: int,
+    backend: str = "auto",
+) -> tuple[np.ndarray, Nearest]:
+    """Return each group's first row, and the nearest other groups of it.
+
+    Of a group among the neighbours its nearest row counts.  Only where `near` does not reach far
+    enough, as most of it are copies, is there another search, among the first rows.
+
+    Args:
+        near: of all rows; None to search.
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
+        first: (N,) int64, the first row of each row's group; -1 for rows to leave out.
+        k: other groups wanted, fewer if there are fewer.
+        backend: "auto", "faiss" or "torch"; the same result.
+
+    Returns:
+        (G,) int64 first rows, ascending, and their nearest as places among these.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]])
+        >>> kept, near = among_groups(None, rows, np.array([0, 0, 2]), 1)
+        >>> kept.tolist(), near.places.tolist()
+        ([0, 2], [[1], [0]])
+    """
+    kept = np.unique(first[first >= 0])
+    k = min(k, len(kept) - 1)
+    everyone = len(kept) == len(rows)
+    if near is not None and everyone and near.places.shape[1] >= k:
+        return kept, Nearest(near.places[:, :k], near.squared[:, :k])
+    unit = rows if everyone else rows[kept]
+    if near is None:
+        return kept, nearest_rows(unit, k, backend)
+    group = first[near.places[kept]]  # (G, k of near)
+    is_other = (group >= 0) & (group != kept[:, None]) & _first_of_its_value(group)
+    enough = is_other.sum(1) >= k
+    columns = np.argsort(~is_other, 1, kind="stable")[:, :k]
+    places = np.zeros((len(kept), k), np.int64)
+    squared = np.zeros((len(kept), k))
+    if enough.any():
+        found = np.take_along_axis(group, columns, 1)
+        places[enough] = np.searchsorted(kept, found[enough])
+        squared[enough] = np.take_along_axis(near.squared[kept], columns, 1)[enough]
+    if not enough.all():
+        again = nearest_rows(unit, k, backend, np.flatnonzero(~enough))
+        places[~enough], squared[~enough] = again.places, again.squared
+    return kept, Nearest(places, squared)
+
+
+def _first_of_its_value(table: np.ndarray) -> np.ndarray:
+    """Where a value stands for the first time in its row, (N, k) bool."""
+    order = np.argsort(table, 1, kind="stable")
+    ordered = np.take_along_axis(table, order, 1)
+    is_first = np.ones(table.shape, bool)
+    np.put_along_axis(is_first, order[:, 1:], ordered[:, 1:] != ordered[:, :-1], 1)
+    return is_first
