@@ -2,8 +2,10 @@
 
 Exact copies have equal rows after normalisation, to 2^-24 per entry.
 
-Near copies are judged by how distances grow around a sample.  With delta_r the squared distance
-(1 - similarity) to the r-th nearest distinct sample, samples of local dimension m have
+Near copies are sought twice.  First `bursts` takes out groups of samples far from all others, which
+works however many samples have copies: below, a group counts as its first sample.  Then single
+near copies are judged by how distances grow around a sample.  With delta_r the squared distance
+to the r-th nearest distinct sample, samples of local dimension m have
 
     delta_r^h,  h = m / 2,   growing like volume: uniform spacings around the sample
 
@@ -23,8 +25,11 @@ from both sides.  Pairs are kept while this is at most `false_share` of them, pa
 labels and under the same label apart: neighbours rarely have different labels, so among such pairs
 copies stand out more.  And a pair must be at most .8 times as far (squared) as nearest neighbours
 are around it (the median over its 10 nearest samples, the lower of both sides), which most chance
-pairs fail.  Where most samples have a near copy, that is the usual distance, and none is reported.
-Ours, not from a paper.
+pairs fail.  Where most samples have a near copy of this fainter sort, that is the usual distance,
+and none is reported.  Ours, not from a paper.
+
+Where hashes of the samples' pictures are given, pairs that these know are near copies as well
+(`picture_hashes`).
 """
 
 from __future__ import annotations
@@ -34,11 +39,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 from scipy.stats import beta
 
 from bspml.auditing.bursts import find_bursts
+from bspml.auditing.copy_groups import first_in_group
 from bspml.auditing.nearest import Nearest, among_groups
 from bspml.auditing.neighbours import row_digest
 from bspml.auditing.picture_hashes import PictureHashes
@@ -131,7 +135,7 @@ def _near_pairs(
     neighbours = found[0]
     if len(distinct) >= _FEWEST:
         distinct, near = among_groups(near, rows, first, _OUTER, backend)
-        neighbours = distinct[_candidates(near)[0]]
+        neighbours = distinct[_candidates(near, 1)[0]]
         bursts = find_bursts(near, codes[distinct])
         inside = [pair for group in bursts for pair in combinations(group.tolist(), 2)]
         paired = np.array(inside, np.int64).reshape(-1, 2)
@@ -176,13 +180,13 @@ def _chance_pairs(v: Any, n: int) -> Any:
     return n * (1 - (1 - v) ** (_SCALE - 1)) / 2
 
 
-def _candidates(near: Nearest) -> tuple[np.ndarray, np.ndarray]:
-    """Pairs (P, 2) of each sample and its nearest, each once, and their squared distances."""
-    first = np.repeat(np.arange(len(near.places)), _NEAREST)
-    second = near.places[:, :_NEAREST].ravel()
+def _candidates(near: Nearest, count: int = _NEAREST) -> tuple[np.ndarray, np.ndarray]:
+    """Pairs (P, 2) of each sample and its `count` nearest, each once, and squared distances."""
+    first = np.repeat(np.arange(len(near.places)), count)
+    second = near.places[:, :count].ravel()
     pairs = np.stack([np.minimum(first, second), np.maximum(first, second)], 1)
     pairs, once = np.unique(pairs, axis=0, return_index=True)
-    return pairs, near.squared[:, :_NEAREST].ravel()[once]
+    return pairs, near.squared[:, :count].ravel()[once]
 
 
 def _pair_volumes(near: Nearest) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -209,43 +213,6 @@ def _inverse_dimension(squared: np.ndarray) -> np.ndarray:
         for r in (1, 2)
     ]
     return np.maximum(inverse * max(scales), tiny)
-
-
-def first_in_group(pairs: np.ndarray, n: int) -> np.ndarray:
-    """Return the first sample of each one's group, the groups connected by pairs.
-
-    Args:
-        pairs: (P, 2) int64 samples.
-        n: samples.
-
-    Returns:
-        (n,) int64, at most the sample itself.
-
-    Example:
-        >>> first_in_group(np.array([[0, 3], [3, 1]]), 5).tolist()
-        [0, 0, 2, 0, 4]
-    """
-    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    number = connected_components(links, directed=False)[1]
-    return np.unique(number, return_index=True)[1][number]
-
-
-def copy_groups(table: pd.DataFrame, n: int) -> np.ndarray:
-    """Return the group of each sample; one without copies has a group of its own.
-
-    Args:
-        table: of pairs, from `find_duplicates`.
-        n: samples.
-
-    Returns:
-        (n,) int64 group numbers from 0, in order of the groups' first samples.
-
-    Example:
-        >>> copy_groups(pd.DataFrame({"first": [0, 3], "second": [3, 4]}), 5).tolist()
-        [0, 1, 2, 0, 0]
-    """
-    first = first_in_group(table[["first", "second"]].to_numpy(np.int64), n)
-    return np.unique(first, return_inverse=True)[1].reshape(-1)
 
 
 def _components(pairs: np.ndarray) -> np.ndarray:

@@ -1,6 +1,7 @@
 """Copies: hand-made ones, planted ones, and none where there are none."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -11,7 +12,8 @@ from bspml.auditing.duplicates import (
     _pair_volumes,
     find_duplicates,
 )
-from bspml.auditing.nearest import Nearest
+from bspml.auditing.nearest import Nearest, nearest_rows
+from bspml.auditing.picture_hashes import PictureHashes
 from bspml.tensors.unit_rows import grid_unit_rows
 
 
@@ -176,3 +178,71 @@ def test_threshold_worked_by_hand():
     assert _largest_volume(v, 100, 0.5) == 0.01
     assert _largest_volume(v, 100, 0.9) == 0.04
     assert _largest_volume(v, 100, 0.01) == -1
+
+
+# --- many copies ----------------------------------------------------------------------------------
+
+
+def classes_of_ten(seed, dimension=32):
+    rng = np.random.default_rng(seed)
+    codes = np.repeat(np.arange(20), 10)
+    centres = 3 * rng.standard_normal((20, dimension))
+    return centres[codes] + rng.standard_normal((200, dimension)), codes
+
+
+def jittered(x, codes, chosen, copies, seed):
+    """`x`, then near copies of the chosen rows; labels; the row each comes from."""
+    rng = np.random.default_rng(seed)
+    origin = np.concatenate([np.arange(len(x)), np.tile(chosen, copies)])
+    y = x[origin]
+    y[len(x) :] += 0.05 * rng.standard_normal((len(y) - len(x), x.shape[1]))
+    return y, codes[origin], origin
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 1.0])
+@pytest.mark.parametrize("copies", [1, 4, 9])
+def test_any_share_of_rows_may_have_copies(share, copies):
+    x, codes = classes_of_ten(10)
+    chosen = np.random.default_rng(11).permutation(200)[: int(200 * share)]
+    y, labels, origin = jittered(x, codes, chosen, copies, 12)
+    table = found(y, labels)
+    is_true = origin[table["first"]] == origin[table["second"]]
+    planted = len(chosen) * copies * (copies + 1) // 2
+    assert is_true.sum() >= 0.95 * planted
+    assert (~is_true).sum() <= 1
+
+
+@pytest.mark.parametrize("members", [3, 5, 10, 40])
+@pytest.mark.parametrize("dimension", [3, 32, 256])
+def test_clean_classes_have_hardly_a_copy(members, dimension):
+    rng = np.random.default_rng(13)
+    codes = np.repeat(np.arange(max(20, 300 // members)), members)
+    x = 3 * rng.standard_normal((codes[-1] + 1, dimension))[codes]
+    x += rng.standard_normal(x.shape)
+    wrong = rng.random(len(codes)) < 0.2
+    codes[wrong] = rng.integers(0, codes[-1] + 1, wrong.sum())
+    assert len(found(x, codes)) <= 3
+
+
+def test_known_neighbours_change_nothing():
+    x, codes = classes_of_ten(14)
+    x[150:160] = x[0]  # exact copies fill the lists of known neighbours
+    y, labels, _ = jittered(x, codes, np.arange(0, 200, 2), 1, 15)
+    rows = grid_unit_rows(torch.as_tensor(y))
+    near = nearest_rows(rows, 35)
+    plain, known = find_duplicates(rows, labels), find_duplicates(rows, labels, near=near)
+    pd.testing.assert_frame_equal(plain, known)
+    doubled = Nearest(near.places, 2 * near.squared)  # any multiple of squared distances
+    pd.testing.assert_frame_equal(plain, find_duplicates(rows, labels, near=doubled))
+
+
+def test_pictures_add_pairs_that_embeddings_do_not_show():
+    x, codes = classes_of_ten(16)
+    x[5], x[20] = x[4], 0  # an exact pair stays exact; a row of norm 0 has a picture, too
+    rng = np.random.default_rng(17)
+    bits = rng.integers(0, 2**63, (200, 8, 4), dtype=np.uint64)
+    bits[[5, 20, 150]] = bits[[4, 190, 1]]
+    pictures = PictureHashes(bits, np.ones(200, bool))
+    table = found(x, codes, pictures=pictures)
+    pairs = set(zip(table["kind"], table["first"], table["second"], strict=True))
+    assert pairs == {("exact", 4, 5), ("near", 20, 190), ("near", 1, 150)}
