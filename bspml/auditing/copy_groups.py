@@ -9,7 +9,7 @@ import pandas as pd
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-_PLACEHOLDER_LABELS = 3  # labels of one picture from which it says nothing about any of them
+PLACEHOLDER_LABELS = 3  # labels of one picture from which it says nothing about any of them
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class CopyGroup:
     @property
     def placeholder(self) -> bool:
         """Return whether it stands under three labels or more, as "no image" pictures do."""
-        return len(self.label_counts) >= _PLACEHOLDER_LABELS
+        return len(self.label_counts) >= PLACEHOLDER_LABELS
 
 
 def first_in_group(pairs: np.ndarray, n: int) -> np.ndarray:

@@ -10,6 +10,7 @@ import numpy as np
 
 from bspml.auditing.columns import ARRAYS
 from bspml.auditing.judging import audit
+from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
 from bspml.files.cells import plain_labels
@@ -19,7 +20,11 @@ _UNKNOWN = {"f": np.nan, "b": False, "i": -1}
 
 
 def audit_decided(
-    embeddings: Any, carried: CarriedDecisions, names: Sequence[str], seed: int = 0
+    embeddings: Any,
+    carried: CarriedDecisions,
+    names: Sequence[str],
+    seed: int = 0,
+    pictures: PictureHashes | None = None,
 ) -> AuditReport:
     """Audit labels that earlier decisions corrected; what was decided is no suspect again.
 
@@ -31,13 +36,16 @@ def audit_decided(
         carried: what was decided of them.
         names: N names.
         seed: see `bspml.audit`.
+        pictures: see `bspml.audit`.
 
     Raises:
         InputError: see `bspml.audit`.
     """
     kept = np.flatnonzero(~carried.is_dropped)
     kept_names = [names[i] for i in kept.tolist()]
-    report = audit(embeddings[kept], carried.labels[kept], kept_names, seed=seed)
+    if pictures is not None:
+        pictures = PictureHashes(pictures.bits[kept], pictures.is_hashed[kept])
+    report = audit(embeddings[kept], carried.labels[kept], kept_names, seed=seed, pictures=pictures)
     labels = plain_labels(carried.labels)
     columns: dict[str, Any] = {}
     for name in set(ARRAYS) - {"labels", "names"}:
@@ -56,5 +64,11 @@ def audit_decided(
         **columns,
         notes=(carried.sentence, *report.notes),
         duplicates=pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]]),
+        groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),
         decided=carried.decided,
     )
+
+
+def _placed(rows: str, kept: np.ndarray) -> str:
+    """The row numbers of a group, among all samples."""
+    return " ".join(str(kept[int(row)]) for row in rows.split())

@@ -8,9 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bspml.auditing.columns import column
-from bspml.auditing.duplicates import copy_groups
-
-PLACEHOLDER = 3  # labels under which one picture is no sample of a class
+from bspml.auditing.copy_groups import PLACEHOLDER_LABELS, copy_groups, list_copy_groups
 
 
 @dataclass(frozen=True)
@@ -64,35 +62,36 @@ class Distinct:
     @property
     def placeholder(self) -> np.ndarray:
         """(M,) bool: one picture under so many labels that it belongs to none of them."""
-        return self.num_labels >= PLACEHOLDER
+        return self.num_labels >= PLACEHOLDER_LABELS
 
-    def groups(self, classes: np.ndarray) -> pd.DataFrame:
-        """List the groups of two samples or more.
 
-        Args:
-            classes: (C,) the labels.
+def groups_table(duplicates: pd.DataFrame, codes: np.ndarray, classes: np.ndarray) -> pd.DataFrame:
+    """List the groups of two samples or more, those under most labels first.
 
-        Returns:
-            A row per group, those under most labels first: group, samples, labels (how many),
-            most_frequent (label), placeholder, rows (sample numbers, as text).
-        """
-        sizes = np.bincount(self.group)
-        wanted = np.flatnonzero(sizes > 1)
-        members = np.split(np.argsort(self.group, kind="stable"), np.cumsum(sizes)[:-1])
-        rows = [members[g] for g in wanted.tolist()]
-        counts = [np.unique(self.codes[r], return_counts=True) for r in rows]
-        labels = np.array([len(c[0]) for c in counts], np.int64)
-        table = pd.DataFrame(
-            {
-                "group": np.arange(len(wanted)),
-                "samples": sizes[wanted],
-                "labels": labels,
-                "most_frequent": column(
-                    classes[[int(c[0][c[1].argmax()]) for c in counts]] if counts else classes[:0]
-                ),
-                "placeholder": labels >= PLACEHOLDER,
-                "rows": [" ".join(map(str, r.tolist())) for r in rows],
-            }
-        )
-        order = ["labels", "samples"]
-        return table.sort_values(order, ascending=False, kind="stable").reset_index(drop=True)
+    Args:
+        duplicates: pairs from `find_duplicates`.
+        codes: (N,) int64 labels.
+        classes: (C,) what they stand for.
+
+    Returns:
+        A row per group: group, kind ("exact" or "near"), samples, labels (how many),
+        most_frequent (label), placeholder, rows (sample numbers, as text).
+    """
+    groups = list_copy_groups(duplicates, codes)
+    most_frequent = np.array([next(iter(group.label_counts)) for group in groups], np.int64)
+    table = pd.DataFrame(
+        {
+            "group": np.arange(len(groups)),
+            "kind": column([group.kind for group in groups] or np.array([], dtype=str)),
+            "samples": np.array([len(group) for group in groups], np.int64),
+            "labels": np.array([len(group.label_counts) for group in groups], np.int64),
+            "most_frequent": column(classes[most_frequent]),
+            "placeholder": np.array([group.placeholder for group in groups], bool),
+            "rows": column(
+                [" ".join(map(str, group.samples.tolist())) for group in groups]
+                or np.array([], dtype=str)
+            ),
+        }
+    )
+    table = table.sort_values(["labels", "samples"], ascending=False, kind="stable")
+    return table.reset_index(drop=True)

@@ -5,7 +5,7 @@
 
 Copies count once: samples of one group of copies under one label are one sample, so that none is
 vouched for by its own copies, and what is found of it holds for all of them.  A picture under
-several labels vouches for none of them.  One under `PLACEHOLDER` labels or more is no sample of a
+several labels vouches for none of them.  One under three labels or more is no sample of a
 class but a finding of its own; its labels are left out of the statistics and counted as wrong, but
 for the share of the most frequent one.
 """
@@ -21,10 +21,11 @@ import pandas as pd
 
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
-from bspml.auditing.distinct import Distinct
+from bspml.auditing.distinct import Distinct, groups_table
 from bspml.auditing.duplicates import find_duplicates
 from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.neighbours import nearest_in_class
+from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing
 from bspml.errors import InputError
 from bspml.files.cells import empty_rows, plain_labels
@@ -50,6 +51,7 @@ def audit(
     *,
     neighbours: int = 3,
     backend: str = "auto",
+    pictures: PictureHashes | None = None,
 ) -> AuditReport:
     """Judge every label by how well its sample's embedding fits the others of its class.
 
@@ -69,6 +71,8 @@ def audit(
         seed: of the simulations behind the class flags; nothing else is random.
         neighbours: nearest samples reported per sample and class.
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.
+        pictures: of `bspml.auditing.picture_hashes.hash_pictures`, to find altered copies of
+            photos that the embeddings set apart.
 
     Returns:
         `AuditReport`.
@@ -91,7 +95,7 @@ def audit(
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
-    duplicates = find_duplicates(rows, codes, backend=backend)
+    duplicates = find_duplicates(rows, codes, backend=backend, pictures=pictures)
     once = Distinct.of(duplicates, codes)
     judged = judge_distinct(embeddings, encoded, once, a)
     wrong, other = judged.wrong, judged.other
@@ -127,7 +131,7 @@ def audit(
         other_neighbours=nearest_in_class(rows, codes, other, neighbours),
         classes=_class_table(classes, codes, weights, judged.testable, findings),
         duplicates=duplicates,
-        groups=once.groups(classes),
+        groups=groups_table(duplicates, codes, classes),
     )
 
 

@@ -14,6 +14,7 @@ from bspml.auditing import AuditReport, audit
 from bspml.auditing.decided import audit_decided
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
+from bspml.auditing.picture_hashes import WITHOUT, PictureHashes, hash_pictures
 from bspml.auditing.pictures import check_pictures
 from bspml.cli.audit_results import (
     Results,
@@ -31,9 +32,10 @@ from bspml.cli.terminal import note, put
 from bspml.data.labels.carried import CarriedDecisions, carry_over
 from bspml.data.labels.decision_words import note_on_new_classes
 from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
-from bspml.errors import InputError
+from bspml.errors import InputError, MissingDependencyError
+from bspml.files.folders import is_inside
 from bspml.files.run.plain import to_json
-from bspml.tensors.checks import check_number
+from bspml.tensors.checks import check_number, check_whole
 from bspml.words import counted
 
 _SHOWN = 10  # suspects on the terminal
@@ -41,10 +43,11 @@ _FOR_BSPML = ("audit.npz", "page.json")  # from which an audit is opened again
 
 
 def run_audit(options: AuditOptions) -> None:
-    """Audit, write, print; `typer.Exit(3)` if the noise rate exceeds `options.fail_above`."""
+    """Audit, write, print; `typer.Exit(3)` if more labels are wrong than `options.fail_above`."""
     fail_above, quiet = options.fail_above, options.quiet
     if fail_above is not None:
         check_number(fail_above, "--fail-above", 0, 1)
+    _check_flags(options)
     decisions = None if options.apply is None else read_decisions(options.apply)
     carried, caution, images = None, "", options.images
     if _is_audit(options.what):
@@ -86,6 +89,23 @@ def run_audit(options: AuditOptions) -> None:
         _judge(report, fail_above)
 
 
+def _check_flags(options: AuditOptions) -> None:
+    if options.flag is not None and options.flag_precision is not None:
+        raise InputError(
+            "--flag and --flag-precision both say how many labels to flag; got both. Give one."
+        )
+    if options.flag is not None:
+        check_whole(options.flag, "--flag", 0)
+    if options.flag_precision is not None:
+        check_number(options.flag_precision, "--flag-precision", 0, 1, open_low=True)
+
+
+def _flagged_as_asked(report: AuditReport, options: AuditOptions) -> AuditReport:
+    if options.flag is None and options.flag_precision is None:
+        return report
+    return report.flagging(options.flag, options.flag_precision)
+
+
 def _is_audit(what: str) -> bool:
     return bool(what) and is_audit_folder(Path(what))
 
@@ -102,13 +122,14 @@ def _again(
             f"embeddings behind it: it does not go with {', '.join(flags)}. Leave that out, or "
             "audit the embeddings again."
         )
-    report = AuditReport.load(options.what)
+    report = _flagged_as_asked(AuditReport.load(options.what), options)
     # Refuse before anything is written.
     if decisions is not None:
         apply_decisions(report.labels, placed(decisions, report.labels, report.names)[0])
     is_decided = decisions is not None or report.decided is not None
     check_results(options, report.names, report.texts, options.images, is_decided)
-    if options.output is None and options.images is None:
+    is_new = (options.output, options.images, options.flag, options.flag_precision)
+    if all(value is None for value in is_new):
         return report, []  # only the decisions are new
     return report, save_report(report, folder, options.images, replacing=decisions is not None)
 
@@ -132,13 +153,19 @@ def _audit(
     if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
     seed = options.seed or 0
+    pictures, without = _hashes(source)
     try:
         if carried is None:
-            report = audit(source.embeddings, source.labels, source.names, seed=seed)
+            report = audit(
+                source.embeddings, source.labels, source.names, seed=seed, pictures=pictures
+            )
         else:
-            report = audit_decided(source.embeddings, carried, source.names or (), seed)
+            report = audit_decided(source.embeddings, carried, source.names or (), seed, pictures)
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
+    report = _flagged_as_asked(report, options)
+    if without:
+        report = replace(report, notes=(*report.notes, without))
     if source.caution:
         # The page and the summary must say it too.
         report = replace(report, notes=(source.caution, *report.notes))
@@ -148,6 +175,19 @@ def _audit(
     return report, save_report(report, folder, source.images, title=title, replacing=replacing)
 
 
+def _hashes(source: AuditSource) -> tuple[PictureHashes | None, str]:
+    """Hashes of the photos that lie in a folder, and what their absence means."""
+    if not isinstance(source.images, str) or not source.names:
+        return None, ""
+    files = [
+        Path(source.images) / name if is_inside(name) else None for name in map(str, source.names)
+    ]
+    try:
+        return hash_pictures(files), ""
+    except MissingDependencyError:
+        return None, WITHOUT
+
+
 def _judge(report: AuditReport, fail_above: float) -> None:
     """Exit with 3 if the best estimate is above; nothing judged is no good news either."""
     if not report.testable.any():
@@ -155,10 +195,10 @@ def _judge(report: AuditReport, fail_above: float) -> None:
             f"--fail-above {fail_above:g} cannot be answered. {report.sentence} Give embeddings "
             "that tell the classes apart, with two samples a class or more."
         )
-    if report.noise_rate > fail_above:
-        low, high = report.interval
+    if report.total_rate > fail_above:
+        low, high = report.total_interval
         note(
-            f"bspml: the noise rate {report.noise_rate:.3f} (95 % interval {low:.3f} to "
+            f"bspml: the share of wrong labels {report.total_rate:.3f} (95 % interval {low:.3f} to "
             f"{high:.3f}) is above --fail-above {fail_above:g}"
         )
         raise typer.Exit(EXCEEDED)
@@ -215,13 +255,17 @@ def _counts_sentence(summary: Mapping[str, Any]) -> str:
     """Count samples, classes and suspects in one sentence."""
     suspects = summary["suspects"]
     looking = counted(summary["look_wrong"], "label looks", "labels look")
-    fitting = counted(summary["others_to_look_at"], "other fits", "others fit")
+    others = counted(summary["others_to_look_at"], "other is", "others are")
+    wrong = summary["expected_wrong_among_them"]
     samples = counted(summary["samples"], "sample")
     classes = counted(summary["classes"], "class", "classes")
     remark = f"these {suspects:,} suspects are on the page, and some of them are right"
     if suspects == 1:
         remark = "this suspect is on the page, and may be right"
-    return f"{samples} in {classes}: {looking} wrong, {fitting} another class better; {remark}."
+    return (
+        f"{samples} in {classes}: {looking} wrong, of which about {wrong:.0f} are expected to be, "
+        f"and {others} to look at; {remark}."
+    )
 
 
 def _looking(count: int) -> str:
@@ -254,11 +298,11 @@ def _suspects(report: AuditReport) -> list[str]:
     if len(doubtful) == 0:
         return []
     lines = ["", "Most suspicious:"]
-    lines += [f"{'index':>8}  {'margin':>6}  {'p':>7}  label -> suggested  (name)"]
+    lines += [f"{'index':>8}  {'wrong':>6}  label -> suggested  (name)"]
     for i in doubtful.tolist():
         name = f"  ({_safe_line(report.names[i])})" if report.names[i] else ""
         lines.append(
-            f"{i:>8}  {report.margins[i]:>6.3f}  {report.p_values[i]:>7.1g}  "
+            f"{i:>8}  {100 * report.wrong_probability[i]:>4.0f} %  "
             f"{_safe_line(report.labels[i])} -> {_safe_line(report.suggested_labels[i])}{name}"
         )
     return lines

@@ -141,6 +141,20 @@ class AuditOptions:
             help="Write the suspects for label-studio, cvat or fiftyone, to FOLDER/to-TOOL.",
         ),
     ] = None
+    flag: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            help="Flag the N most suspect labels, not those more likely wrong than right.",
+        ),
+    ] = None
+    flag_precision: Annotated[
+        float | None,
+        typer.Option(
+            metavar="P",
+            help="Flag as many as are wrong with this mean probability, such as 0.8.",
+        ),
+    ] = None
     fail_above: Annotated[
         float | None,
         typer.Option(

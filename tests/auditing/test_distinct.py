@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import bspml
-from bspml.auditing.distinct import Distinct
+from bspml.auditing.distinct import Distinct, groups_table
 
 
 def gaussian_case(seed=0, classes=20, each=10, dims=32, rate=0.2):
@@ -20,7 +20,8 @@ def gaussian_case(seed=0, classes=20, each=10, dims=32, rate=0.2):
 
 
 def test_groups_by_hand():
-    pairs = pd.DataFrame({"first": [0, 0, 4], "second": [2, 3, 5]})
+    kinds = ["exact", "near", "exact"]
+    pairs = pd.DataFrame({"kind": kinds, "first": [0, 0, 4], "second": [2, 3, 5]})
     codes = np.array([0, 1, 0, 1, 2, 2, 2])
     once = Distinct.of(pairs, codes)
     assert once.group.tolist() == [0, 1, 0, 0, 2, 2, 3]
@@ -28,7 +29,8 @@ def test_groups_by_hand():
     assert once.place.tolist() == [0, 1, 0, 2, 3, 3, 4]
     assert once.num_labels.tolist() == [2, 1, 2, 1, 1]
     assert once.wrong_share == pytest.approx([1 / 3, 0, 2 / 3, 0, 0])
-    table = once.groups(np.array(["a", "b", "c"]))
+    table = groups_table(pairs, codes, np.array(["a", "b", "c"]))
+    assert table["kind"].tolist() == ["near", "exact"]
     assert table["samples"].tolist() == [3, 2]
     assert table["labels"].tolist() == [2, 1]
     assert table["most_frequent"].tolist() == ["a", "c"]
@@ -37,10 +39,10 @@ def test_groups_by_hand():
 
 
 def test_no_copies_no_groups():
-    nothing = pd.DataFrame({"first": [], "second": []}, dtype=np.int64)
+    nothing = pd.DataFrame({"kind": [], "first": [], "second": []})
     once = Distinct.of(nothing, np.array([1, 0, 1]))
     assert once.first.tolist() == [0, 1, 2]
-    assert len(once.groups(np.array([5, 6]))) == 0
+    assert len(groups_table(nothing, np.array([1, 0, 1]), np.array([5, 6]))) == 0
 
 
 @pytest.mark.parametrize("scatter", [0.0, 0.05])

@@ -24,7 +24,7 @@ def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):
     np.savez("data.npz", embeddings=x, labels=labels, names=[f"n{i}" for i in range(60)])
     code, out, err = run(capsys, "data.npz")
     assert code == 0
-    assert out.startswith("Between ")
+    assert out.startswith("The best estimate is that ")
     assert "60 samples in 5 classes" in out
     assert "-> class " in out
     assert "data-audit: audit.csv, audit.parquet" in out
@@ -59,7 +59,7 @@ def test_fail_above_exits_3_and_only_then(case, capsys):
     code, out, err = run(capsys, "data.npz", "--fail-above", "0.01", "--quiet")
     assert code == 3
     assert "is above --fail-above 0.01" in err
-    assert out.startswith("Between ")
+    assert out.startswith("The best estimate is that ")
     assert "Most suspicious" not in out
     assert run(capsys, "data.npz", "--fail-above", "1", "--quiet")[0] == 0
 
@@ -233,7 +233,7 @@ def test_report_makes_the_page_of_an_audit_again(case, capsys):
     Path("found/report.html").unlink()
     assert main(["report", "found"]) == 0
     assert Path("found/report.html").read_bytes() == page
-    assert "found/report.html: Between" in capsys.readouterr().out
+    assert "found/report.html: The best estimate" in capsys.readouterr().out
 
 
 def test_a_new_audit_of_other_data_does_not_keep_old_decisions(case, capsys):
@@ -388,7 +388,7 @@ def test_an_audit_needs_nobody_at_stderr(case, capsys, monkeypatch, deaf):
     for stream in (None, deaf()):
         monkeypatch.setattr("sys.stderr", stream)
         assert main(["audit", "data.npz", "-o", "found"]) == 0
-        assert capsys.readouterr().out.startswith("Between ")
+        assert capsys.readouterr().out.startswith("The best estimate is that ")
         assert main(["audit", "data.npz", "-o", "found", "--fail-above", "0.01"]) == 3
         assert "--fail-above" not in capsys.readouterr().out
 

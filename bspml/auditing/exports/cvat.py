@@ -34,7 +34,7 @@ def cvat_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[str,
         {file name: its content}.
 
     Example:
-        >>> suspect = Suspect(7, "cat/7.jpg", "cat", "dog", {"margin": 0.25})
+        >>> suspect = Suspect(7, "cat/7.jpg", "cat", "dog", {"suggestion_probability": 0.25})
         >>> root = ET.fromstring(cvat_files([suspect], ["cat", "dog"])["annotations.xml"])
         >>> root.find("image").get("name"), root.find("image/tag").get("label")
         ('cat/7.jpg', 'cat')

@@ -28,7 +28,8 @@ def fiftyone_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[
 
     Example:
         >>> from pathlib import Path
-        >>> suspect = Suspect(7, "7.jpg", "cat", "dog", {"margin": 0.25}, photo=Path("/p/7.jpg"))
+        >>> scores = {"suggestion_probability": 0.25}
+        >>> suspect = Suspect(7, "7.jpg", "cat", "dog", scores, photo=Path("/p/7.jpg"))
         >>> files = fiftyone_files([suspect], ["cat", "dog"])
         >>> json.loads(files["suggestions.json"])["labels"]["7"]["confidence"]
         0.25

@@ -34,7 +34,8 @@ def label_studio_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> d
         {file name: its content}.
 
     Example:
-        >>> suspect = Suspect(7, "", "cat", "dog", {"margin": 0.25}, text="it barks")
+        >>> scores = {"suggestion_probability": 0.25}
+        >>> suspect = Suspect(7, "", "cat", "dog", scores, text="it barks")
         >>> files = label_studio_files([suspect], ["cat", "dog"])
         >>> json.loads(files["tasks.json"])[0]["predictions"][0]["score"]
         0.25

@@ -14,7 +14,7 @@ from bspml.files.folders import is_inside
 
 # What XML 1.0 cannot hold, not even escaped; lone surrogates are among it.
 _NO_TEXT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-SCORES = ("margin", "p_value", "q_value")
+SCORES = ("wrong_probability", "suggestion_probability", "margin", "p_value", "q_value")
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,7 @@ class Suspect:
         name: its own, '' for none; the bytes of a file name that is no text are still in it.
         label: as given.
         suggested: the class that fits best, perhaps the given one.
-        scores: margin, p_value and q_value as in `audit.csv`, without those that are not known.
+        scores: the `SCORES` as in `audit.csv`, without those that are not known.
         text: to read, or None.
         photo: absolute path of its photo, or None.
         place: of the photo from the folder that the folder of the photos lies in, or None.
@@ -43,8 +43,8 @@ class Suspect:
 
     @property
     def confidence(self) -> float:
-        """The margin between 0 and 1, which is where the tools want a score."""
-        return min(max(self.scores.get("margin", 0.0), 0.0), 1.0)
+        """The probability of the suggested label, in [0, 1]."""
+        return self.scores.get("suggestion_probability", 0.0)
 
 
 def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
@@ -56,11 +56,12 @@ def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
 
     Example:
         >>> from bspml.auditing import audit
-        >>> rays = [[1, 0], [9, 1], [8, 1], [0, 1], [1, 9], [1, 8]] * 5
-        >>> report = audit(rays, ["a", "a", "a", "b", "b", "b"] * 4 + list("baabbb"))
+        >>> import numpy as np
+        >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
+        >>> report = audit(x, ["b", *"aaaaaaa", *"bbbbbbbb", *"cccccccc", *"dddddddd"])
         >>> first = find_suspects(report)[0]
         >>> first.index, first.label, first.suggested
-        (24, 'b', 'a')
+        (0, 'b', 'a')
     """
     order = report.order()
     rows = order[report.suspects[order]].tolist()
@@ -69,7 +70,14 @@ def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
 
 def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
     name = str(report.names[i])
-    values = (float(v[i]) for v in (report.margins, report.p_values, report.q_values))
+    columns = (
+        report.wrong_probability,
+        report.suggestion_probability,
+        report.margins,
+        report.p_values,
+        report.q_values,
+    )
+    values = (float(column[i]) for column in columns)
     shown = folder if is_inside(name) else None
     return Suspect(
         index=i,

@@ -26,8 +26,9 @@ def test_suspects_are_those_of_the_report_in_its_order(report, photos):
 
 def test_scores_that_are_not_known_are_left_out(report):
     blank = replace(report, p_values=np.full(36, math.nan), weights=np.zeros(36))
-    blank = replace(blank, margins=np.full(36, math.nan))
-    assert list(find_suspects(blank)[0].scores) == ["q_value"]
+    nothing = np.full(36, math.nan)
+    blank = replace(blank, margins=nothing, suggestion_probability=nothing)
+    assert list(find_suspects(blank)[0].scores) == ["wrong_probability", "q_value"]
     assert find_suspects(blank)[0].confidence == 0
 
 
