@@ -14,9 +14,11 @@ of a sample, the n - 1 nearer ones are uniform in its ball, so by chance
 and at most about N x groups have v <= x.  m / 2 is Hill's estimate from the neighbours beyond
 any such group.  Groups are kept while N v is at most `_FALSE_SHARE` of them.
 
-A class of few samples is such a group too, and so is a class of fewer in coarser labels than the
-data's.  Against the first, a group that makes more than half of the class of each of its samples
-is none, unless its labels disagree more than wrong ones do; against the second, rho is bounded.
+A small class is such a group too, and so is a cluster inside a class that nobody named.  Against
+the first, a group of n is none where its commonest label has fewer than 1.5 n + 1 samples, some of
+them strays with wrong labels; unless its own labels disagree more than wrong ones do, like those
+of a "no image" picture.  Against the second, rho is bounded.  A sample with more than ten near
+copies (not exact ones) is not found: its group is taken for a cluster.
 Ours, not from a paper.
 """
 
