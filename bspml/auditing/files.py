@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,8 @@ import pandas as pd
 from bspml.auditing.columns import ARRAYS, column, read_arrays, table_arrays
 from bspml.auditing.folder import MARK, check_folder, check_identity, complete_mark, write_together
 from bspml.auditing.page_data import page_data
+from bspml.auditing.photo_checks import photo_checks
+from bspml.auditing.pictures import PagePictures
 from bspml.errors import MissingDependencyError, RunError
 from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
@@ -26,7 +29,10 @@ from bspml.report.models import load_page
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
 
-_SCALARS = ("noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title")
+_SCALARS = (
+    "noise_rate", "interval", "lower_bound", "upper_bound", "sentence", "notes", "title",
+    "map_method",
+)  # fmt: skip
 _AGAIN = "Run the audit again."
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = ("name", "label", "suggested_label", "other_label", "looks_like", "nearest_class")
@@ -56,12 +62,20 @@ def save_report(
     title = title or report.title or "Audit of labels"
     if texts is None and report.texts is not None:
         texts = report.texts.tolist()
+    if isinstance(images, str | os.PathLike):
+        files = PagePictures(images, report.names, folder).files()
+        with contextlib.suppress(MissingDependencyError):  # the page says what is missing
+            report = replace(report, photo_checks=photo_checks(files))
     data = page_data(report, folder, images, texts, title)
     check_folder(folder, report.labels, replacing)
     scalars = {name: getattr(report, name) for name in _SCALARS} | {"title": title}
     arrays = {name: getattr(report, name) for name in ARRAYS}
     arrays |= table_arrays("classes", report.classes)
     arrays |= table_arrays("duplicates", report.duplicates)
+    if report.embedding_map is not None:
+        arrays["embedding_map"] = report.embedding_map
+    if report.photo_checks is not None:
+        arrays |= table_arrays("photo_checks", report.photo_checks)
     if texts is not None:
         arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
     fields = data.model_dump()
@@ -76,6 +90,9 @@ def save_report(
         "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
         "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
     }
+    if report.photo_checks is not None:
+        names = column(report.names[report.photo_checks["index"].to_numpy()])
+        contents["photo_checks.csv"] = _as_csv(report.photo_checks.assign(name=names))
     from bspml.report.page import render_page  # imports matplotlib, which a look does not need
 
     with contextlib.suppress(MissingDependencyError):  # of Jinja2
@@ -129,6 +146,7 @@ def load_fields(folder: Path) -> dict[str, Any]:
             **{n: float(mark[n]) for n in ("noise_rate", "lower_bound", "upper_bound")},
             **{n: _as_text(mark[n]) for n in ("sentence", "title")},
             "interval": (low, high),
+            "map_method": _as_text(mark.get("map_method", "pca")),
             "notes": tuple(_as_text(note) for note in mark["notes"]),
         }
     except FAULTS as err:

@@ -19,6 +19,7 @@ import torch
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
 from bspml.auditing.duplicates import find_duplicates
+from bspml.auditing.embedding_map import METHODS, embedding_map
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
@@ -53,6 +54,7 @@ def audit(
     *,
     neighbours: int = 3,
     backend: str = "auto",
+    map_method: str = "pca",
 ) -> AuditReport:
     """Judge every label by how well its sample's embedding fits the others of its class.
 
@@ -72,6 +74,7 @@ def audit(
         seed: of the simulations behind the class flags; nothing else is random.
         neighbours: nearest samples reported per sample and class.
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.
+        map_method: of the map on the page: "pca" or "umap", which needs `bspml[map]`.
 
     Returns:
         `AuditReport`.
@@ -90,6 +93,7 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
+    check_choice(map_method, "map_method", METHODS)
     name_array = _check_names(names, len(embeddings))
     _check_not_empty(encoded)
     stats = contrastive_statistics(embeddings, encoded, a=a)
@@ -129,6 +133,8 @@ def audit(
         other_neighbours=nearest_in_class(rows, codes, other, neighbours),
         classes=_class_table(stats.classes, codes, weights, testable, findings),
         duplicates=find_duplicates(rows, codes, backend=backend),
+        embedding_map=embedding_map(rows, map_method),
+        map_method=map_method,
     )
 
 

@@ -94,10 +94,20 @@ class PagePictures:
         if path is None:
             return None
         if self.spent < _BUDGET:
-            small = _from_file(path)
+            small = small_image(path)
             if small is not None:
-                return self._embed(small, "JPEG")
+                return self._embed(small[1], "JPEG")
         return self._link(path)
+
+    @property
+    def folder(self) -> str | None:
+        """Where the names are files, as a path relative to the page; None where they are not."""
+        return None if self.root is None else self._link(self.root)
+
+    def files(self) -> dict[int, Path]:
+        """Return {sample index: its file} of the samples whose name is a file."""
+        found = {i: self._file(i) for i in range(len(self.names))} if self.root else {}
+        return {i: path for i, path in found.items() if path is not None}
 
     def _link(self, path: str | Path) -> str | None:
         try:
@@ -144,8 +154,17 @@ def _from_pixels(pixels: torch.Tensor) -> Any:
     return image
 
 
-def _from_file(path: Path) -> Any | None:
-    """A small RGB image, or None if the file cannot be read as one."""
+def small_image(path: Path, side: int = _SIDE) -> tuple[tuple[int, int], Any] | None:
+    """Read a picture in small.
+
+    Args:
+        path: of the file.
+        side: pixels of the longer side at most.
+
+    Returns:
+        (width, height) of the whole picture and a small RGB image of it; None if the file cannot
+        be read as one.
+    """
     from PIL import Image
 
     try:
@@ -153,9 +172,10 @@ def _from_file(path: Path) -> Any | None:
             # What decoders remark on damaged files is not for whoever asked about labels.
             warnings.simplefilter("ignore")
             with Image.open(file) as image:
-                image.draft("RGB", (2 * _SIDE, 2 * _SIDE))  # JPEG only: decodes at a lower size
+                size = image.size
+                image.draft("RGB", (2 * side, 2 * side))  # JPEG only: decodes at a lower size
                 small = to_mode(image, "RGB")
-        small.thumbnail((_SIDE, _SIDE))
-        return small
+        small.thumbnail((side, side))
+        return size, small
     except Exception:  # decoders raise what they like on damage: SyntaxError, zlib.error
         return None
