@@ -1,7 +1,7 @@
 
 // -- the gallery: only the cards near the window exist ---------------------------------------
 
-const OVERSCAN = 4; // cards drawn above and below the window
+const OVERSCAN = 6; // cards drawn above and below the window
 const gallery = $("gallery");
 const onNarrow = []; // what else follows the choice of a class
 const filter = { text: "", exact: null, pair: null, state: "", sort: "suspicion" };

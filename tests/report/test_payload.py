@@ -1,4 +1,4 @@
-"""What the page's script gets: nothing twice, no number JSON does not know, no URL that leads away."""
+"""What the page's script gets: nothing twice, no number JSON lacks, no URL that leads away."""
 
 import json
 import os
@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 
 from bspml.report.models import PageData
-from bspml.report.payload import image_url
-from bspml.report.payload import payload as unchecked_payload
+from bspml.report.payload import image_url, payload as unchecked_payload
 from helpers.page_entries import suspect
 
 
@@ -106,7 +105,8 @@ def test_a_sample_has_the_file_of_its_picture_where_the_folder_is_known():
 
 def test_the_map_keeps_its_shape_on_a_grid():
     shown = {
-        "method": "PCA", "total": 9, "index": [4, 5, 7], "x": [-1.0, 1.0, 0.0], "y": [0.5, 0.5, 1.5],
+        "method": "PCA", "total": 9, "index": [4, 5, 7],
+        "x": [-1.0, 1.0, 0.0], "y": [0.5, 0.5, 1.5],
         "label": ["a", "b", "a"], "suggested": ["", "a", ""], "name": ["", "n", ""],
     }  # fmt: skip
     data = payload(PageData(title="t", sentence="s", map=shown))
