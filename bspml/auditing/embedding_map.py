@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from sklearn.decomposition import PCA
 
@@ -9,8 +11,25 @@ from bspml.errors import InputError, import_optional
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_choice
 
-METHODS = ("pca", "umap")
 _NEIGHBOURS = 15  # of UMAP: its default, fewer in smaller data
+
+
+def check_map_method(method: str) -> None:
+    """Refuse a method that cannot be had, before any work.
+
+    Raises:
+        InputError: no such method.
+        MissingDependencyError: umap-learn is not installed.
+    """
+    check_choice(method, "map_method", ("pca", "umap"))
+    if method == "umap":
+        _import_umap()
+
+
+def _import_umap() -> Any:
+    return import_optional(
+        "umap", "this map needs umap-learn, which is not installed; `pip install 'bspml[map]'`."
+    )
 
 
 def embedding_map(rows: Float[Tensor, "N D"], method: str = "pca") -> np.ndarray:
@@ -37,7 +56,7 @@ def embedding_map(rows: Float[Tensor, "N D"], method: str = "pca") -> np.ndarray
         >>> embedding_map(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])).shape
         (3, 2)
     """
-    check_choice(method, "method", METHODS)
+    check_map_method(method)
     array = rows.detach().cpu().numpy()
     places = _umap(array) if method == "umap" else _pca(array)
     return places.astype(np.float32)
@@ -56,11 +75,8 @@ def _pca(rows: np.ndarray) -> np.ndarray:
 
 
 def _umap(rows: np.ndarray) -> np.ndarray:
-    umap = import_optional(
-        "umap", "this map needs umap-learn, which is not installed; `pip install 'bspml[map]'`."
-    )
     if len(rows) < 4:
         raise InputError(f"`rows` must be at least 4 for the method 'umap'; got {len(rows)}.")
     neighbours = min(_NEIGHBOURS, len(rows) - 1)
-    reducer = umap.UMAP(n_neighbors=neighbours, min_dist=0.1, random_state=0, n_jobs=1)
+    reducer = _import_umap().UMAP(n_neighbors=neighbours, min_dist=0.1, random_state=0, n_jobs=1)
     return np.asarray(reducer.fit_transform(rows))

@@ -19,7 +19,7 @@ import torch
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
 from bspml.auditing.duplicates import find_duplicates
-from bspml.auditing.embedding_map import METHODS, embedding_map
+from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
@@ -93,7 +93,7 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
-    check_choice(map_method, "map_method", METHODS)
+    check_map_method(map_method)
     name_array = _check_names(names, len(embeddings))
     _check_not_empty(encoded)
     stats = contrastive_statistics(embeddings, encoded, a=a)

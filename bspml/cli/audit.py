@@ -83,7 +83,7 @@ def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
     """Load an earlier audit; return it and the files written anew."""
-    useless = ("labels", "names", "backbone", "weights", "seed", "device", "workers")
+    useless = ("labels", "names", "map", "backbone", "weights", "seed", "device", "workers")
     flags = flags_of(options, *useless)
     if flags:
         raise InputError(
@@ -126,7 +126,13 @@ def _audit(
     if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
     try:
-        report = audit(source.embeddings, source.labels, source.names, seed=options.seed or 0)
+        report = audit(
+            source.embeddings,
+            source.labels,
+            source.names,
+            seed=options.seed or 0,
+            map_method="pca" if options.map is None else options.map,
+        )
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
     if source.caution:

@@ -205,7 +205,7 @@ function onKey(event) {
   const inGallery = gallery.contains(target), key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
   if (key.startsWith("Arrow") && target.closest?.(".words")) return; // scrolls a long text
   const onCard = target.matches?.(".card");
-  if (!inGallery && target !== document.body && target !== $("suspects")) return;
+  if (!inGallery && target !== document.body && target !== $("suspects") && !target.matches?.("summary")) return;
   if (event.key.length === 1 && !$("shortcuts").checked) return;
   if (key === "?") $("keys").showModal();
   else if (key === "/") { $("filter").scrollIntoView({ block: "nearest" }); $("filter").select(); $("filter").focus(); }

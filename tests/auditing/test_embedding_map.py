@@ -72,5 +72,5 @@ def test_without_umap_the_message_says_how_to_get_it(rows, monkeypatch):
 
 
 def test_another_method_is_refused(rows):
-    with pytest.raises(InputError, match="`method` must be"):
+    with pytest.raises(InputError, match="`map_method` must be"):
         embedding_map(rows, "tsne")

@@ -140,6 +140,17 @@ def focused(tab):
     return tab.evaluate("Number(document.activeElement.dataset?.index)")
 
 
+def opened_map(tab):
+    """Where the map is in the window, once it is open."""
+    tab.click("#map > summary")
+    return in_view(tab, "#map-canvas")
+
+
+def in_view(tab, selector):
+    tab.locator(selector).evaluate("element => element.scrollIntoView()")
+    return tab.locator(selector).bounding_box()
+
+
 def saved(tab):
     """Rows of the CSV that the button downloads, bytes as bspml reads them."""
     with tab.expect_download() as download:
@@ -307,9 +318,9 @@ def test_hostile_labels_do_not_run_and_come_back_from_the_file(visit, tmp_path):
         },
     )  # fmt: skip
     tab = visit(data)
-    for panel in ("duplicates", "confusions", "photo-checks", "map"):
+    for panel in ("duplicates", "confusions", "photo-checks"):
         tab.click(f"#{panel} > summary")
-    box = tab.locator("#map-canvas").bounding_box()
+    box = opened_map(tab)
     for i in range(10):
         tab.mouse.move(box["x"] + box["width"] * i / 10, box["y"] + box["height"] / 2)
     assert tab.title() == HOSTILE[0]
@@ -583,9 +594,8 @@ def test_the_map_names_a_point_and_leads_to_its_card(visit):
         "label": ["dog", "cow"], "suggested": ["cat", ""], "name": ["rex.png", ""],
     }  # fmt: skip
     tab = visit(PageData(**animals().model_dump() | {"map": places}))
-    tab.click("#map > summary")
+    box = opened_map(tab)
     assert "2 of 50,000 samples are shown" in tab.inner_text("#map")
-    box = tab.locator("#map-canvas").bounding_box()
     # One unit both ways, centred: the points lie at the ends of a square's diagonal.
     half = box["height"] / 2 - 14
     at = {
@@ -602,8 +612,7 @@ def test_the_map_names_a_point_and_leads_to_its_card(visit):
     tab.fill("#filter", "ant")
     tab.fill("#filter", "")
     tab.select_option("#state", "wrong")  # the card is filtered out: the filter gives way
-    tab.locator("#map-canvas").scroll_into_view_if_needed()
-    box = tab.locator("#map-canvas").bounding_box()
+    box = in_view(tab, "#map-canvas")
     tab.mouse.click(box["x"] + box["width"] / 2 - half, box["y"] + box["height"] - 14)
     assert focused(tab) == 11
 
@@ -616,9 +625,8 @@ def test_twenty_thousand_points_are_drawn_and_found_at_once(visit):
         "suggested": [""] * n,
     }  # fmt: skip
     tab = visit(PageData(**animals().model_dump() | {"map": places}))
-    tab.click("#map > summary")
+    box = opened_map(tab)
     assert "20,000 of 60,000 samples are shown" in tab.inner_text("#map")
-    box = tab.locator("#map-canvas").bounding_box()
     tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     wait_for(tab, "!document.querySelector('#map-tip').hidden")
     assert tab.inner_text("#map-tip").splitlines()[0] == "cat"
