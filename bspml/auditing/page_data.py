@@ -160,7 +160,7 @@ def _sample_map(report: AuditReport, cards: Sequence[int]) -> SampleMap | None:
     )
     x, y = report.embedding_map[shown].astype(np.float64).T.tolist()
     return SampleMap(
-        method=_MAP_METHODS[report.map_method],
+        method=_MAP_METHODS.get(report.map_method, report.map_method),
         total=len(report),
         index=shown.tolist(),
         x=x,
