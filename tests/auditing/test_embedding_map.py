@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from sklearn.decomposition import PCA
 
 from bspml.auditing.embedding_map import embedding_map
 from bspml.errors import InputError, MissingDependencyError
@@ -28,6 +29,20 @@ def test_the_axes_are_the_two_directions_that_vary_most(rows):
     places = embedding_map(rows)
     assert places.dtype == np.float32
     np.testing.assert_allclose(places, centred @ axes, atol=CLOSE)
+
+
+def test_the_signs_are_ours_whatever_the_library_gives(rows, monkeypatch):
+    class Flipped(PCA):
+        """As another version of the library may give the axes."""
+
+        def fit(self, x):
+            super().fit(x)
+            self.components_ *= [[-1], [1]]
+            return self
+
+    expected = embedding_map(rows)
+    monkeypatch.setattr("bspml.auditing.embedding_map.PCA", Flipped)
+    np.testing.assert_allclose(embedding_map(rows), expected, atol=CLOSE)
 
 
 def test_the_order_of_samples_changes_no_place(rows):
