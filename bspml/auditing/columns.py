@@ -16,13 +16,16 @@ ARRAYS = (
 )  # fmt: skip
 _NUMBERS = (
     "p_values", "q_values", "weights", "margins", "wrong_probability", "suggestion_probability",
-    "outlier_score", "outlier_p",
+    "outlier_score", "outlier_p", "embedding_map",
 )  # fmt: skip
+# Tables, and a column that each must have.
 _TABLES = {
     "classes": "looks_like",
     "duplicates": "different_label",
     "groups": "placeholder",
-}  # and a column each must have
+    "photo_checks": "problem",
+}
+_LATER = ("photo_checks",)  # tables that an audit may lack
 
 
 def column(values: Any) -> pd.Series:
@@ -63,10 +66,12 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     if absent_names:
         raise ValueError(f"it lacks `{absent_names[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
-    fields |= {name: arrays.get(name) for name in ("texts", "decided")}
+    fields |= {name: arrays.get(name) for name in ("texts", "decided", "embedding_map")}
     _check_shapes(fields)
     for prefix, needed in _TABLES.items():
         of_table = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
+        if not of_table and prefix in _LATER:
+            continue
         if needed not in of_table:
             raise ValueError(f"the table of {prefix} lacks the column `{needed}`")
         fields[prefix] = pd.DataFrame({name: column(array) for name, array in of_table.items()})
@@ -76,12 +81,16 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
 def _check_shapes(fields: Mapping[str, np.ndarray | None]) -> None:
     n = len(fields["labels"])  # type: ignore[arg-type]
     for name, values in fields.items():
-        is_wide = name.endswith("_neighbours")
+        is_wide = name.endswith(("_neighbours", "_map"))
         if values is None:
             continue
         if values.ndim != 1 + is_wide or len(values) != n:
             raise ValueError(f"`{name}` has the shape {values.shape}, for {n} samples")
         if name in _NUMBERS and values.dtype.kind != "f":
             raise ValueError(f"`{name}` holds no numbers")
-        if is_wide and (values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()):
+        if name == "embedding_map" and (values.shape[1] != 2 or not np.isfinite(values).all()):
+            raise ValueError(f"`{name}` holds no places in the plane")
+        if name.endswith("_neighbours") and (
+            values.dtype.kind != "i" or not ((values >= -1) & (values < n)).all()
+        ):
             raise ValueError(f"`{name}` names samples that do not exist")

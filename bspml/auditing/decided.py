@@ -23,8 +23,8 @@ def audit_decided(
     embeddings: Any,
     carried: CarriedDecisions,
     names: Sequence[str],
-    seed: int = 0,
     pictures: PictureHashes | None = None,
+    **settings: Any,
 ) -> AuditReport:
     """Audit labels that earlier decisions corrected; what was decided is no suspect again.
 
@@ -35,8 +35,8 @@ def audit_decided(
         embeddings: (N, D).
         carried: what was decided of them.
         names: N names.
-        seed: see `bspml.audit`.
         pictures: see `bspml.audit`.
+        **settings: of `bspml.audit`: seed, map_method.
 
     Raises:
         InputError: see `bspml.audit`.
@@ -45,7 +45,8 @@ def audit_decided(
     kept_names = [names[i] for i in kept.tolist()]
     if pictures is not None:
         pictures = PictureHashes(pictures.bits[kept], pictures.is_hashed[kept])
-    report = audit(embeddings[kept], carried.labels[kept], kept_names, seed=seed, pictures=pictures)
+    kept_labels = carried.labels[kept]
+    report = audit(embeddings[kept], kept_labels, kept_names, pictures=pictures, **settings)
     labels = plain_labels(carried.labels)
     columns: dict[str, Any] = {}
     for name in set(ARRAYS) - {"labels", "names"}:
@@ -59,12 +60,15 @@ def audit_decided(
     is_kept = np.where(carried.decided != "", ~carried.is_dropped, columns["weights"])
     columns |= {"labels": labels, "names": np.array(names, dtype=str), "weights": is_kept * 1.0}
     pairs = report.duplicates
+    places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
+    places[kept] = report.embedding_map
     return replace(
         report,
         **columns,
         notes=(carried.sentence, *report.notes),
         duplicates=pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]]),
         groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),
+        embedding_map=places,
         decided=carried.decided,
     )
 

@@ -7,6 +7,7 @@ import hashlib
 import io
 import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,8 +15,11 @@ import numpy as np
 import pandas as pd
 
 from bspml.auditing.columns import ARRAYS, column, read_arrays, table_arrays
+from bspml.auditing.confusion_table import confusion_table
 from bspml.auditing.folder import MARK, check_folder, check_identity, complete_mark, write_together
 from bspml.auditing.page_data import page_data
+from bspml.auditing.photo_checks import photo_checks
+from bspml.auditing.pictures import PagePictures
 from bspml.errors import MissingDependencyError, RunError
 from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
 
 _RATES = ("noise_rate", "total_rate", "lower_bound", "upper_bound")
 _INTERVALS = ("interval", "total_interval")
-_SCALARS = (*_RATES, *_INTERVALS, "sentence", "notes", "title")
+_SCALARS = (*_RATES, *_INTERVALS, "sentence", "notes", "title", "map_method")
 _AGAIN = "Run the audit again."
 # Columns of text somebody else wrote; numbers and our own words need no protection.
 _FOREIGN = (
@@ -61,6 +65,10 @@ def save_report(
     title = title or report.title or "Audit of labels"
     if texts is None and report.texts is not None:
         texts = report.texts.tolist()
+    if isinstance(images, str | os.PathLike):
+        files = PagePictures(images, report.names, folder).files()
+        with contextlib.suppress(MissingDependencyError):  # the page says what is missing
+            report = replace(report, photo_checks=photo_checks(files))
     data = page_data(report, folder, images, texts, title)
     check_folder(folder, report.labels, replacing)
     scalars = {name: getattr(report, name) for name in _SCALARS} | {"title": title}
@@ -68,6 +76,10 @@ def save_report(
     arrays |= table_arrays("classes", report.classes)
     arrays |= table_arrays("duplicates", report.duplicates)
     arrays |= table_arrays("groups", report.groups)
+    if report.embedding_map is not None:
+        arrays["embedding_map"] = report.embedding_map
+    if report.photo_checks is not None:
+        arrays |= table_arrays("photo_checks", report.photo_checks)
     if texts is not None:
         arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
     if report.decided is not None:
@@ -82,9 +94,13 @@ def save_report(
         "classes.csv": _as_csv(report.classes),
         "duplicates.csv": _as_csv(report.duplicates),
         "groups.csv": _as_csv(report.groups),
+        "confusions.csv": _as_csv(confusion_table(report)),
         "summary.json": to_json({**report.summary(), "audit": identity}, indent=2) + "\n",
         "page.json": to_json({**fields, "audit": identity}, indent=2) + "\n",
     }
+    if report.photo_checks is not None:
+        names = column(report.names[report.photo_checks["index"].to_numpy()])
+        contents["photo_checks.csv"] = _as_csv(report.photo_checks.assign(name=names))
     from bspml.report.page import render_page  # imports matplotlib, which a look does not need
 
     with contextlib.suppress(MissingDependencyError):  # of Jinja2
@@ -137,6 +153,7 @@ def load_fields(folder: Path) -> dict[str, Any]:
             **{n: float(mark[n]) for n in _RATES},
             **{n: _as_text(mark[n]) for n in ("sentence", "title")},
             **{n: _as_interval(mark[n]) for n in _INTERVALS},
+            "map_method": _as_text(mark.get("map_method", "pca")),
             "notes": tuple(_as_text(note) for note in mark["notes"]),
         }
     except FAULTS as err:

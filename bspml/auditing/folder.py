@@ -26,8 +26,8 @@ from bspml.files.run import read_json, write_json
 MARK = "audit.json"
 CORRECTED = "labels-corrected.csv"
 FILES = (
-    "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "duplicates.csv", "summary.json",
-    "page.json", "report.html",
+    "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "confusions.csv", "duplicates.csv",
+    "groups.csv", "photo_checks.csv", "summary.json", "page.json", "report.html",
 )  # fmt: skip
 _FORMAT = "bspml audit 1"
 

@@ -23,6 +23,7 @@ from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
 from bspml.auditing.distinct import Distinct, groups_table
 from bspml.auditing.duplicates import find_duplicates
+from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
@@ -52,6 +53,7 @@ def audit(
     neighbours: int = 3,
     backend: str = "auto",
     pictures: PictureHashes | None = None,
+    map_method: str = "pca",
 ) -> AuditReport:
     """Judge every label by how well its sample's embedding fits the others of its class.
 
@@ -73,6 +75,7 @@ def audit(
         backend: of the search for copies: "auto", "faiss" or "torch"; the same result.
         pictures: of `bspml.auditing.picture_hashes.hash_pictures`, to find altered copies of
             photos that the embeddings set apart.
+        map_method: of the map on the page: "pca" or "umap", which needs `bspml[map]`.
 
     Returns:
         `AuditReport`.
@@ -91,6 +94,7 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
+    check_map_method(map_method)
     name_array = _check_names(names, len(embeddings))
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
@@ -132,6 +136,8 @@ def audit(
         classes=_class_table(classes, codes, weights, judged.testable, findings),
         duplicates=duplicates,
         groups=groups_table(duplicates, codes, classes),
+        embedding_map=embedding_map(rows, map_method),
+        map_method=map_method,
     )
 
 

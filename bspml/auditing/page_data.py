@@ -6,9 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from bspml.auditing.columns import KEPT_Q
+from bspml.auditing.confusion_table import confusion_table
 from bspml.auditing.pictures import PagePictures
-from bspml.report.models import ClassRow, Duplicate, Histogram, PageData
+from bspml.report.models import (
+    ClassRow,
+    Confusion,
+    Duplicate,
+    Histogram,
+    PageData,
+    PhotoCheck,
+    SampleMap,
+)
 from bspml.report.samples import Samples
 from bspml.words import counted
 
@@ -17,6 +28,11 @@ if TYPE_CHECKING:
 
 _SUSPECTS = 10_000
 _PAIRS = 2_000
+_CONFUSIONS = 1_000
+_PHOTOS = 2_000
+_POINTS = 20_000  # of the map: more are slow to draw on a phone, and hide each other
+_USUAL = 0.5  # what more of the photos than this have is how these data are, and not listed
+_MAP_METHODS = {"pca": "the two directions that vary most (PCA)", "umap": "UMAP"}
 
 
 def page_data(
@@ -39,6 +55,7 @@ def page_data(
         InputError: texts or pixels of another number than the samples.
         DataError: no such folder, or none of the names is a file in it.
     """
+    pictures = PagePictures(images, report.names, folder, report.pictures)
     samples = Samples(
         labels=report.labels,
         weights=report.weights,
@@ -47,19 +64,26 @@ def page_data(
         margins=report.margins,
         p_values=report.p_values,
         q_values=report.q_values,
+        wrong_probability=report.wrong_probability,
         own=report.own_neighbours,
         other=report.other_neighbours,
         texts=texts,
-        picture=PagePictures(images, report.names, folder, report.pictures),
+        picture=pictures,
     )
+    photos, photo_notes = _photo_checks(report, samples, pictures.folder is not None)
+    cards = suspects(report)
     return PageData(
         title=title,
         sentence=report.sentence,
-        facts=tuple(_audit_facts(report)),
+        facts=(*_audit_facts(report), *(("note", note) for note in photo_notes)),
         histogram=Histogram.of(report.p_values, report.noise_rate),
         classes=_class_rows(report),
-        suspects=tuple(samples.card(i) for i in suspects(report)),
+        suspects=tuple(samples.card(i) for i in cards),
         duplicates=_duplicates(report, samples),
+        confusions=_confusions(report),
+        map=_sample_map(report, cards),
+        photo_checks=photos,
+        image_folder=pictures.folder,
         integer_labels=report.labels.dtype.kind in "iu",
     )
 
@@ -110,19 +134,77 @@ def _class_rows(report: AuditReport) -> tuple[ClassRow, ...]:
     )
 
 
+def _confusions(report: AuditReport) -> tuple[Confusion, ...]:
+    table = confusion_table(report).head(_CONFUSIONS)
+    return tuple(
+        Confusion(**row, label=str(label), suggested=str(suggested))
+        for label, suggested, row in zip(
+            table.pop("label"), table.pop("suggested_label"), table.to_dict("records"), strict=True
+        )
+    )
+
+
+def _sample_map(report: AuditReport, cards: Sequence[int]) -> SampleMap | None:
+    """The map of all suspects on the page and, where all are too many, evenly of the others."""
+    if report.embedding_map is None:
+        return None
+    others = np.setdiff1d(np.arange(len(report)), cards)
+    room = max(0, _POINTS - len(cards))
+    if len(others) > room:
+        others = others[np.linspace(0, len(others) - 1, room).astype(int)]
+    shown = np.sort(np.concatenate([np.asarray(cards, np.int64), others]))
+    suggested = np.where(
+        report.suggested_labels == report.labels, "", report.suggested_labels.astype(str)
+    )
+    x, y = report.embedding_map[shown].astype(np.float64).T.tolist()
+    return SampleMap(
+        method=_MAP_METHODS.get(report.map_method, report.map_method),
+        total=len(report),
+        index=shown.tolist(),
+        x=x,
+        y=y,
+        label=report.labels[shown].astype(str).tolist(),
+        suggested=suggested[shown].tolist(),
+        name=report.names[shown].tolist() if report.names.any() else (),
+    )
+
+
+def _photo_checks(
+    report: AuditReport, samples: Samples, at_hand: bool
+) -> tuple[tuple[PhotoCheck, ...], list[str]]:
+    """The photos with problems, those with most of them first, and what to know about them."""
+    table = report.photo_checks
+    if table is None:
+        missing = (
+            "photos were not checked for being dark, blurred, empty, or of odd size or shape: that "
+            "needs `pip install 'bspml[photo-checks]'`"
+        )
+        return (), [missing] if at_hand else []
+    counts = table["problem"].value_counts()
+    usual = counts.index[counts > _USUAL * len(report)].tolist()
+    notes = [
+        f"{counts[problem]:,} photos are called {problem}: that is how these data are, and they "
+        "are not listed"
+        for problem in usual
+    ]
+    listed = table[~table["problem"].isin(usual)]
+    problems = listed.groupby("index", sort=False)["problem"].agg(tuple)
+    problems = problems.loc[problems.map(len).sort_values(ascending=False, kind="stable").index]
+    photos = tuple(
+        PhotoCheck(**dict(samples.neighbour(int(i))), problems=found)
+        for i, found in problems.head(_PHOTOS).items()
+    )
+    return photos, notes
+
+
 def _duplicates(report: AuditReport, samples: Samples) -> tuple[Duplicate, ...]:
     pairs = []
     for pair in report.duplicates.head(_PAIRS).itertuples():
         a, b = samples.neighbour(int(pair.first)), samples.neighbour(int(pair.second))
-        pairs.append(
-            Duplicate(
-                a=a.index,
-                b=b.index,
-                label_a=a.label,
-                label_b=b.label,
-                similarity=float(pair.similarity),
-                image_a=a.image,
-                image_b=b.image,
-            )
-        )
+        sides = {
+            f"{name}_{side}": value
+            for side, sample in (("a", a), ("b", b))
+            for name, value in sample.model_dump(exclude={"index"}).items()
+        }
+        pairs.append(Duplicate(a=a.index, b=b.index, similarity=float(pair.similarity), **sides))
     return tuple(pairs)

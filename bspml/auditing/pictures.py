@@ -99,6 +99,16 @@ class PagePictures:
                 return self._embed(small, "JPEG")
         return self._link(path)
 
+    @property
+    def folder(self) -> str | None:
+        """Where the names are files, as a path relative to the page; None where they are not."""
+        return None if self.root is None else self._link(self.root)
+
+    def files(self) -> dict[int, Path]:
+        """Return {sample index: its file} of the samples whose name is a file."""
+        found = {i: self._file(i) for i in range(len(self.names))} if self.root else {}
+        return {i: path for i, path in found.items() if path is not None}
+
     def _link(self, path: str | Path) -> str | None:
         try:
             return Path(os.path.relpath(path, self.page_folder)).as_posix()
@@ -144,14 +154,19 @@ def _from_pixels(pixels: torch.Tensor) -> Any:
     return image
 
 
-def small_picture(path: Path) -> Any | None:
-    """Return a small RGB image, or None if the file cannot be read as one."""
+def small_picture(path: Path, side: int = _SIDE) -> Any | None:
+    """Return a small RGB image, or None if the file cannot be read as one.
+
+    Args:
+        path: of the file.
+        side: pixels of the longer side at most.
+    """
     try:
         with warnings.catch_warnings():
             # What decoders remark on damaged files is not for whoever asked about labels.
             warnings.simplefilter("ignore")
-            small = read_image(path, needed_side=2 * _SIDE)
+            small = read_image(path, needed_side=2 * side)
     except DataError:
         return None
-    small.thumbnail((_SIDE, _SIDE))
+    small.thumbnail((side, side))
     return small

@@ -95,6 +95,11 @@ class AuditReport:
         decided: (N,) text, "right" or "wrong" where a person said so before this audit, else '';
             None where nobody did.
         title: of the page, '' for none yet.
+        embedding_map: (N, 2) float32, the samples in the plane, or None; see
+            `bspml.auditing.embedding_map`.
+        map_method: how that was made.
+        photo_checks: a row per photo and problem: index, problem, score; None where photos were not
+            checked.
         pictures: {sample: data URI or path} of the page the report was loaded with.
 
     Example:
@@ -138,6 +143,9 @@ class AuditReport:
     texts: np.ndarray | None = field(default=None, repr=False)
     decided: np.ndarray | None = field(default=None, repr=False)
     title: str = field(default="", repr=False)
+    embedding_map: np.ndarray | None = field(default=None, repr=False)
+    map_method: str = field(default="pca", repr=False)
+    photo_checks: pd.DataFrame | None = field(default=None, repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
 
     def __len__(self) -> int:
@@ -223,6 +231,13 @@ class AuditReport:
     def neighbours(self) -> tuple[np.ndarray, np.ndarray]:
         """Return `own_neighbours` and `other_neighbours`."""
         return self.own_neighbours, self.other_neighbours
+
+    @property
+    def confusions(self) -> pd.DataFrame:
+        """Return which classes are taken for which; see `bspml.auditing.confusion_table`."""
+        from bspml.auditing.confusion_table import confusion_table
+
+        return confusion_table(self)
 
     def order(self) -> np.ndarray:
         """Return (N,) samples by suspicion: most probably wrong first; last what is decided or
@@ -324,7 +339,8 @@ class AuditReport:
         title: str | None = None,
     ) -> list[Path]:
         """Write audit.csv and .parquet (`table`), classes.csv, duplicates.csv, summary.json, the
-        arrays (audit.npz), what the page shows (page.json), and report.html if Jinja2 is installed.
+        arrays (audit.npz), what the page shows (page.json), report.html if Jinja2 is installed, and
+        photo_checks.csv if `images` is a folder and cleanvision is installed.
 
         All files change together: a process killed in between leaves a folder that `load` refuses.
 

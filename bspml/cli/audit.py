@@ -114,7 +114,10 @@ def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
 ) -> tuple[AuditReport, list[Path]]:
     """Load an earlier audit; return it and the files written anew."""
-    useless = ("labels", "names", "backbone", "weights", "decisions", "seed", "device", "workers")
+    useless = (
+        *("labels", "names", "map", "backbone", "weights", "decisions", "seed", "device"),
+        "workers",
+    )
     flags = flags_of(options, *useless)
     if flags:
         raise InputError(
@@ -152,15 +155,16 @@ def _audit(
     what, replacing = options.what, options.apply is not None or carried is not None
     if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
-    seed = options.seed or 0
     pictures, without = _hashes(source)
     try:
+        settings = {"seed": options.seed or 0, "map_method": options.map or "pca"}
         if carried is None:
             report = audit(
-                source.embeddings, source.labels, source.names, seed=seed, pictures=pictures
+                source.embeddings, source.labels, source.names, pictures=pictures, **settings
             )
         else:
-            report = audit_decided(source.embeddings, carried, source.names or (), seed, pictures)
+            names = source.names or ()
+            report = audit_decided(source.embeddings, carried, names, pictures, **settings)
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
     report = _flagged_as_asked(report, options)

@@ -170,6 +170,10 @@ class AuditOptions:
         str | None,
         typer.Option(metavar="FILE", help="Names, and texts, of the samples (.txt, .csv, .npz)."),
     ] = None
+    map: Annotated[
+        str | None,
+        typer.Option(help="Of the samples, on the page: pca, or umap, which needs bspml[map]."),
+    ] = None
     backbone: Annotated[
         str | None,
         typer.Option(help="For images: efficientnet-lite0, torchvision:MODEL or timm:MODEL."),

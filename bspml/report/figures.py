@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from bspml.errors import InputError
 from bspml.files.run import EpochRecord, WeightsTable
@@ -258,8 +259,9 @@ def p_value_histogram(histogram: Histogram) -> Figure:
             if count > top:  # cut, so its number stands in it
                 axes.text(place + width / 2, 0.98 * top, f"{count:,} →", color=PAPER, **look)
     axes.set_xlim(0, 1)
-    axes.set_xlabel("p-value: 0 fits far better than a random label, 1 no better")
+    axes.set_xlabel("0: fits far better than a label drawn at random; 1: no better (p-value)")
     axes.set_ylabel("labels")
+    axes.yaxis.set_major_locator(MaxNLocator(integer=True))
     axes.legend(loc="upper right", reverse=True)
     figure.set_label(
         f"Histogram of p-values of {sum(counts)} labels in {len(counts)} bins; about "
@@ -289,6 +291,8 @@ def class_bars(classes: Sequence[ClassRow]) -> Figure | None:
     axes.tick_params(axis="y", length=0)
     axes.grid(visible=False, axis="y")
     axes.set_ylim(len(flagged) - 0.4, -0.6)
+    axes.set_xlim(0, min(1.0, 1.1 * (flagged[0].share_flagged or 0)))
+    axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
     axes.set_xlabel("share of the class's labels that are suspicious")
     worst = f"{plain_text(flagged[0].label)} {flagged[0].share_flagged:.0%}"
     figure.set_label(f"Share of suspicious labels in {len(flagged)} classes; {worst}.")

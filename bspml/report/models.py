@@ -1,8 +1,8 @@
 """What a page shows, as checked records, and the JSON files that hold them.
 
 An audit and a run both fill a `PageData`: cards of suspects with their neighbours, rows of classes,
-pairs of copies.  Every file is checked when it is read, as users edit files: a fault ends in one
-sentence that names the file, the row and the field.
+pairs of copies and more.  Every file is checked when it is read, as users edit files: a fault ends
+in one sentence that names the file, the row and the field.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pydantic import (
     StrictBool,
     StrictStr,
     ValidationError,
+    model_validator,
 )
 
 from bspml.errors import RunError
@@ -68,6 +69,7 @@ Whole = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[
     Annotated[float, Field(strict=True)] | None, BeforeValidator(_finite_or_none), Field()
 ]
+Finite = Annotated[float, Field(strict=True, allow_inf_nan=False)]
 Curve = Annotated[InstanceOf[EpochRecord], BeforeValidator(_epoch_record), PlainSerializer(asdict)]
 
 
@@ -80,42 +82,48 @@ class Neighbour(_Record):
 
     Attributes:
         index: of the sample in the data set.
+        name: of the sample, '' or None for none.
         label: as given, possibly wrong.
         image: a path relative to the page, or a data URI; others are left out of the page.
         text: to read instead of a picture.
     """
 
     index: Whole
+    name: StrictStr | None = ""
     label: StrictStr
     image: StrictStr | None = None
     text: StrictStr | None = None
+
+    def samples(self) -> tuple[Neighbour, ...]:
+        """Return all samples that are shown with this one, itself the first."""
+        return (self,)
 
 
 class Suspect(Neighbour):
     """The card of a label to look at; None where a number is not known.
 
     Attributes:
-        name: of the sample, '' or None for none.
         suggested: the label that fits better, '' or None for none.
         margin: how much better it fits.
         p: p-value of the given label, small where it fits.
         q: q-value of the given label.
         weight: of the sample, in [0, 1].
+        wrong_probability: that the given label is wrong, in [0, 1].
         own: nearest samples under the given label.
         other: nearest samples under the suggested one.
     """
 
-    name: StrictStr | None = ""
     suggested: StrictStr | None = ""
     margin: Number = None
     p: Number = None
     q: Number = None
     weight: Number = None
+    wrong_probability: Number = None
     own: tuple[Neighbour, ...]
     other: tuple[Neighbour, ...]
 
     def samples(self) -> tuple[Neighbour, ...]:
-        """Return the suspect and its neighbours: all samples that the card shows."""
+        """Return the suspect and its neighbours."""
         return (self, *self.own, *self.other)
 
 
@@ -139,8 +147,67 @@ class ClassRow(_Record):
     looks_like: StrictStr | None = ""
 
 
+class Confusion(_Record):
+    """How many labels of a class look like those of another.
+
+    Attributes:
+        label: of the class.
+        suggested: label of the other class.
+        count: flagged labels.
+        share: of the labels of the class, in [0, 1].
+        low: low end of the share's 95 % interval.
+        high: its high end.
+    """
+
+    label: StrictStr
+    suggested: StrictStr
+    count: Whole
+    share: Number = None
+    low: Number = None
+    high: Number = None
+
+
+class PhotoCheck(Neighbour):
+    """A photo that is bad as a picture, and what is wrong with it in a few words."""
+
+    problems: tuple[StrictStr, ...] = Field(min_length=1)
+
+
+class SampleMap(_Record):
+    """Samples as points in the plane, column by column.
+
+    Attributes:
+        method: how they were placed, for readers.
+        total: samples of the data set, of which these are a part.
+        index: of each shown sample.
+        x: place of each.
+        y: place of each.
+        label: as given.
+        suggested: the label that fits better, '' for none.
+        name: of each, '' for none; or no names at all.
+    """
+
+    method: StrictStr
+    total: Whole
+    index: tuple[Whole, ...] = Field(min_length=1)
+    x: tuple[Finite, ...]
+    y: tuple[Finite, ...]
+    label: tuple[StrictStr, ...]
+    suggested: tuple[StrictStr, ...]
+    name: tuple[StrictStr, ...] = ()
+
+    @model_validator(mode="after")
+    def _check_lengths(self) -> SampleMap:
+        lengths = {len(c) for c in (self.index, self.x, self.y, self.label, self.suggested)}
+        if len(lengths | ({len(self.name)} if self.name else set())) > 1:
+            raise ValueError("its columns are of different lengths")
+        return self
+
+
 class Duplicate(_Record):
-    """A pair of copies: sample indices, labels, similarity in [-1, 1] and pictures of both."""
+    """A pair of copies: sample indices, labels, similarity in [-1, 1]; and of both, where there
+    are any, the pictures, names and texts.
+    """
 
     a: Whole
     b: Whole
@@ -149,12 +216,19 @@ class Duplicate(_Record):
     similarity: Number = None
     image_a: StrictStr | None = None
     image_b: StrictStr | None = None
+    name_a: StrictStr | None = ""
+    name_b: StrictStr | None = ""
+    text_a: StrictStr | None = None
+    text_b: StrictStr | None = None
 
-    def samples(self) -> tuple[Neighbour, Neighbour]:
+    def samples(self) -> tuple[Neighbour, ...]:
         """Return both samples."""
-        return (
-            Neighbour(index=self.a, label=self.label_a, image=self.image_a),
-            Neighbour(index=self.b, label=self.label_b, image=self.image_b),
+        return tuple(
+            Neighbour(index=index, name=name, label=label, image=image, text=text)
+            for index, name, label, image, text in (
+                (self.a, self.name_a, self.label_a, self.image_a, self.text_a),
+                (self.b, self.name_b, self.label_b, self.image_b, self.text_b),
+            )
         )
 
 
@@ -199,6 +273,11 @@ class PageData(_Record):
         classes: rows of the table of classes.
         suspects: most suspicious first.
         duplicates: pairs of copies.
+        confusions: pairs of classes that are taken for each other, the most frequent first.
+        map: samples as points in the plane, or None.
+        photo_checks: photos that are bad as pictures.
+        image_folder: path from the page to the folder that names are files in, to show pictures
+            at their full size; None where there is none.
         integer_labels: labels are whole numbers, and are written so in the decisions file.
     """
 
@@ -210,11 +289,16 @@ class PageData(_Record):
     classes: tuple[ClassRow, ...] = ()
     suspects: tuple[Suspect, ...] = ()
     duplicates: tuple[Duplicate, ...] = ()
+    confusions: tuple[Confusion, ...] = ()
+    map: SampleMap | None = None
+    photo_checks: tuple[PhotoCheck, ...] = ()
+    image_folder: StrictStr | None = None
     integer_labels: StrictBool = False
 
     def pictures(self) -> dict[int, str]:
         """Return {sample index: its picture} of all samples on the page that have one."""
-        entries: Iterable[Suspect | Duplicate] = (*self.suspects, *self.duplicates)
+        entries: Iterable[Neighbour | Duplicate]
+        entries = (*self.suspects, *self.duplicates, *self.photo_checks)
         return {s.index: s.image for entry in entries for s in entry.samples() if s.image}
 
 
@@ -260,7 +344,8 @@ def check_record(kind: type[Model], values: object, path: str | os.PathLike[str]
         if fault["type"] == "missing":
             sentence = "is missing"
         elif fault["type"] == "value_error":
-            sentence = f"is no record of a run ({fault['ctx']['error']})"
+            kind_of = "no map" if place == "map" else "no record of a run"
+            sentence = f"is {kind_of} ({fault['ctx']['error']})"
         raise RunError(f"{path}: {place} {sentence}. Was the file edited? Make it again.") from err
 
 

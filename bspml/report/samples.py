@@ -24,6 +24,7 @@ class Samples:
         margins: (N,) how much better the suggested label fits; NaN where unknown.
         p_values: (N,) NaN where the label was not judged.
         q_values: (N,) likewise.
+        wrong_probability: (N,) that the label is wrong, in [0, 1]; NaN where unknown.
         own: (N, k) nearest samples under the label, -1 for none.
         other: (N, k) nearest samples under the suggested label, -1 for none.
         texts: N texts to read.
@@ -46,6 +47,7 @@ class Samples:
     margins: np.ndarray | None = None
     p_values: np.ndarray | None = None
     q_values: np.ndarray | None = None
+    wrong_probability: np.ndarray | None = None
     own: np.ndarray | None = None
     other: np.ndarray | None = None
     texts: Sequence[str] | np.ndarray | None = None
@@ -73,6 +75,7 @@ class Samples:
         """Return sample `i` as it stands beside another one."""
         return Neighbour(
             index=i,
+            name="" if self.names is None else str(self.names[i]),
             label=str(self.labels[i]),
             image=self.picture(i),
             text=None if self.texts is None else str(self.texts[i]),
@@ -84,12 +87,12 @@ class Samples:
         suggested = "" if self.suggested is None else str(self.suggested[i])
         return Suspect(
             **dict(sample),
-            name="" if self.names is None else str(self.names[i]),
             suggested="" if suggested == sample.label else suggested,
             margin=_entry(self.margins, i),
             p=_entry(self.p_values, i),
             q=_entry(self.q_values, i),
             weight=float(self.weights[i]),
+            wrong_probability=_entry(self.wrong_probability, i),
             own=self._row(self.own, i),
             other=self._row(self.other, i),
         )

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import bspml
-from bspml.auditing import AuditReport, folder, pictures
+from bspml.auditing import AuditReport, files, folder, pictures
 from bspml.errors import DataError, InputError, RunError
 
 
@@ -59,6 +59,50 @@ def test_texts_title_and_pictures_stay_when_a_loaded_audit_is_saved_again(hostil
     assert again.pictures == back.pictures
 
 
+def test_the_map_stays_when_a_loaded_audit_is_saved_again(hostile_report, tmp_path):
+    hostile_report.save(tmp_path / "a")
+    back = AuditReport.load(tmp_path / "a")
+    assert (back.embedding_map == hostile_report.embedding_map).all()
+    assert back.map_method == "pca"
+    assert back.photo_checks is None
+
+
+def test_photos_are_checked_once_and_the_findings_stay(hostile_report, tmp_path, monkeypatch):
+    (tmp_path / "photos" / "im").mkdir(parents=True)
+    for i in (0, 4, 7):
+        (tmp_path / "photos" / "im" / f"{i}.png").touch()
+    found = pd.DataFrame({"index": [4, 7], "problem": ["dark", "blurred"], "score": [0.1, 0.2]})
+    asked = []
+    monkeypatch.setattr(files, "photo_checks", lambda paths: asked.append([*paths]) or found)
+    hostile_report.save(tmp_path / "a", tmp_path / "photos")
+    with (tmp_path / "a" / "photo_checks.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["index"], row["problem"], row["name"]) for row in rows] == [
+        ("4", "dark", "im/4.png"), ("7", "blurred", "im/7.png"),
+    ]  # fmt: skip
+    AuditReport.load(tmp_path / "a").save(tmp_path / "b")
+    page = json.loads((tmp_path / "b" / "page.json").read_text())
+    assert [(p["index"], p["problems"]) for p in page["photo_checks"]] == [
+        (4, ["dark"]), (7, ["blurred"]),
+    ]  # fmt: skip
+    assert asked == [[0, 4, 7]]
+
+
+def test_without_the_library_the_page_says_how_photos_are_checked(
+    hostile_report, tmp_path, monkeypatch
+):
+    monkeypatch.setitem(sys.modules, "cleanvision", None)
+    (tmp_path / "photos" / "im").mkdir(parents=True)
+    (tmp_path / "photos" / "im" / "0.png").touch()
+    written = hostile_report.save(tmp_path / "a", tmp_path / "photos")
+    assert not any(path.name == "photo_checks.csv" for path in written)
+    page = json.loads((tmp_path / "a" / "page.json").read_text())
+    notes = [value for name, value in page["facts"] if name == "note"]
+    assert sum("pip install 'bspml[photo-checks]'" in note for note in notes) == 1
+    hostile_report.save(tmp_path / "b")
+    assert "photo-checks" not in (tmp_path / "b" / "page.json").read_text()
+
+
 def test_linked_pictures_follow_the_page(hostile_report, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "_BUDGET", 0)
     (tmp_path / "im" / "im").mkdir(parents=True)
@@ -78,7 +122,8 @@ def test_the_same_audit_is_the_same_bytes(audited, tmp_path):
     for place in ("a", "b"):
         audited("xyz").save(tmp_path / place)
     for name in (folder.MARK, *folder.FILES):
-        if not name.endswith((".npz", ".parquet")):  # archives hold the time
+        # Archives hold the time, and there are no photos.
+        if not name.endswith((".npz", ".parquet")) and name != "photo_checks.csv":
             assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
 
 

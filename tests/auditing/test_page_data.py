@@ -2,12 +2,15 @@
 
 import base64
 import io
+from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 from PIL import Image
 
 import bspml
+from bspml.auditing.confusion_table import confusion_table
 from bspml.auditing.page_data import page_data, suspects
 from bspml.report.page import render_page
 
@@ -66,6 +69,67 @@ def test_fields_are_those_of_the_page(report, tmp_path):
     assert (copies.b, copies.similarity, copies.label_a) == (31, 1.0, "3")
     assert len(data.classes) == 4
     assert "A title" in render_page(data)
+
+
+def test_copies_have_names_and_texts(report, tmp_path):
+    data = page_data(report, tmp_path, texts=[f"text {i}" for i in range(40)])
+    copies = next(d for d in data.duplicates if d.a == 30)
+    assert (copies.name_a, copies.name_b) == ("30.png", "31.png")
+    assert (copies.text_a, copies.text_b) == ("text 30", "text 31")
+
+
+def test_confusions_are_those_of_the_table(report, tmp_path):
+    found = page_data(report, tmp_path).confusions
+    table = confusion_table(report)
+    pairs = zip(table["label"].astype(str), table["suggested_label"].astype(str), strict=True)
+    assert len(found) > 0
+    assert [(c.label, c.suggested) for c in found] == list(pairs)
+    assert [c.count for c in found] == table["count"].tolist()
+    assert [c.high for c in found] == table["high"].tolist()
+
+
+def test_cards_carry_the_chance_to_be_wrong(report, tmp_path):
+    chances = np.linspace(0, 1, 40)
+    chances[suspects(report)[1]] = np.nan
+    cards = page_data(report, tmp_path, wrong_probability=chances).suspects
+    assert cards[0].wrong_probability == chances[cards[0].index]
+    assert cards[1].wrong_probability is None
+    assert {c.wrong_probability for c in page_data(report, tmp_path).suspects} == {None}
+
+
+def test_the_map_shows_all_samples_or_all_suspects_and_evenly_others(report, tmp_path, monkeypatch):
+    whole = page_data(report, tmp_path).map
+    assert (whole.total, whole.index) == (40, tuple(range(40)))
+    assert whole.x == tuple(report.embedding_map[:, 0].tolist())
+    assert whole.suggested[5] == str(report.suggested_labels[5]) != whole.label[5]
+    assert whole.suggested[0] == ""  # the label it has
+    assert whole.name[7] == "7.png"
+    cards = suspects(report)
+    monkeypatch.setattr("bspml.auditing.page_data._POINTS", len(cards) + 3)
+    part = page_data(report, tmp_path).map
+    assert (part.total, len(part.index)) == (40, len(cards) + 3)
+    others = [i for i in range(40) if i not in cards]
+    assert set(part.index) == {*cards, others[0], others[-1], others[(len(others) - 1) // 2]}
+    monkeypatch.setattr("bspml.auditing.page_data._POINTS", 1)
+    assert set(page_data(report, tmp_path).map.index) == set(cards)
+    assert page_data(replace(report, embedding_map=None), tmp_path).map is None
+
+
+def test_photos_with_most_problems_come_first_and_what_is_usual_is_a_note(report, tmp_path):
+    usual = pd.DataFrame({"index": range(21), "problem": "nearly empty", "score": 0.1})
+    rare = pd.DataFrame(
+        {"index": [9, 3, 3], "problem": ["dark", "dark", "blurred"], "score": [0.1, 0.2, 0.3]}
+    )
+    checked = replace(report, photo_checks=pd.concat([usual, rare]))
+    data = page_data(checked, tmp_path)
+    assert [(p.index, p.problems) for p in data.photo_checks] == [
+        (3, ("dark", "blurred")), (9, ("dark",)),
+    ]  # fmt: skip
+    assert data.photo_checks[0].name == "3.png"
+    notes = [value for name, value in data.facts if name == "note"]
+    assert [n for n in notes if "nearly empty" in n] == [
+        "21 photos are called nearly empty: that is how these data are, and they are not listed"
+    ]
 
 
 def test_samples_without_pictures_have_none(report, tmp_path):

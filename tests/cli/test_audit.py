@@ -36,6 +36,17 @@ def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):
     assert table["name"][0] == f"n{table['index'][0]}"
 
 
+def test_a_map_that_cannot_be_had_is_refused_before_the_work(case, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "umap", None)
+    x, labels = case
+    np.savez("data.npz", embeddings=x, labels=labels)
+    code, out, err = run(capsys, "data.npz", "--map", "umap")
+    assert (code, out) == (2, "")
+    assert "pip install 'bspml[map]'" in err.splitlines()[-1]
+    assert not Path("data-audit").exists()
+    assert run(capsys, "data.npz", "--map", "pca")[0] == 0
+
+
 def test_json_is_the_summary_and_the_only_output(case, capsys):
     x, labels = case
     np.save("x.npy", x)

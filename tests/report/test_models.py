@@ -10,10 +10,11 @@ from bspml.files.run import EpochRecord, write_json
 from bspml.report.models import Histogram, PageData, RunSuspects, check_record, load_page, save_page
 from bspml.report.page import render_page
 
-NEAR = {"index": 1, "label": "b", "image": None, "text": None}
+NEAR = {"index": 1, "name": "", "label": "b", "image": None, "text": None}
 SUSPECT = {
-    "index": 0, "label": "a", "image": None, "text": None, "name": "", "suggested": "b",
-    "margin": 0.1, "p": 0.5, "q": None, "weight": 0.0, "own": [], "other": [NEAR],
+    "index": 0, "name": "", "label": "a", "image": None, "text": None, "suggested": "b",
+    "margin": 0.1, "p": 0.5, "q": None, "weight": 0.0, "wrong_probability": 0.75, "own": [],
+    "other": [NEAR],
 }  # fmt: skip
 CLASS = {
     "label": "a", "support": 2, "mean_weight": 0.5, "share_flagged": 0.5, "looks_like_two": False,
@@ -21,12 +22,21 @@ CLASS = {
 }  # fmt: skip
 PAIR = {
     "a": 1, "b": 2, "label_a": "cat", "label_b": "dog", "similarity": 0.99, "image_a": "a.png",
-    "image_b": None,
+    "image_b": None, "name_a": "a.png", "name_b": "", "text_a": None, "text_b": "words",
 }  # fmt: skip
+CONFUSION = {
+    "label": "a", "suggested": "b", "count": 2, "share": 0.5, "low": 0.1, "high": 0.9,
+}  # fmt: skip
+MAP = {
+    "method": "PCA", "total": 3, "index": [0, 2], "x": [0.5, -1.0], "y": [0.0, 2.0],
+    "label": ["a", "b"], "suggested": ["b", ""], "name": ["a.png", ""],
+}  # fmt: skip
+PHOTO = NEAR | {"problems": ["dark"]}
 PAGE = {
     "title": "</script>", "sentence": "\udce9", "facts": [["a", "b"]],
     "histogram": {"counts": [3, 1], "null_level": 1.0}, "curves": [], "classes": [CLASS],
-    "suspects": [SUSPECT], "duplicates": [PAIR], "integer_labels": True,
+    "suspects": [SUSPECT], "duplicates": [PAIR], "confusions": [CONFUSION], "map": MAP,
+    "photo_checks": [PHOTO], "image_folder": "../photos", "integer_labels": True,
 }  # fmt: skip
 
 
@@ -51,10 +61,32 @@ def test_keys_that_may_be_unknown_may_be_missing():
     assert render_page(data)
 
 
+def test_a_page_of_an_earlier_version_is_read(tmp_path):
+    near = {"index": 1, "label": "b", "image": None, "text": None}
+    new = ("wrong_probability", "name_a", "name_b", "text_a", "text_b")
+    card = {k: v for k, v in SUSPECT.items() if k not in new} | {"other": [near]}
+    pair = {k: v for k, v in PAIR.items() if k not in new}
+    parts = ("confusions", "map", "photo_checks", "image_folder")
+    old = {k: v for k, v in PAGE.items() if k not in parts} | {
+        "suspects": [card],
+        "duplicates": [pair],
+    }
+    data = load_page(write_json(tmp_path / "page.json", old))
+    assert (data.map, data.confusions, data.suspects[0].wrong_probability) == (None, (), None)
+    assert (data.duplicates[0].name_a, data.suspects[0].other[0].name) == ("", "")
+    assert render_page(data)
+
+
 def test_the_pictures_are_those_of_all_samples_on_the_page():
     shown = SUSPECT | {"image": "0.png", "own": [NEAR | {"image": "1.png"}]}
-    data = PageData(title="t", sentence="s", suspects=[shown], duplicates=[PAIR | {"a": 5}])
-    assert data.pictures() == {0: "0.png", 1: "1.png", 5: "a.png"}
+    data = PageData(
+        title="t",
+        sentence="s",
+        suspects=[shown],
+        duplicates=[PAIR | {"a": 5}],
+        photo_checks=[PHOTO | {"index": 8, "image": "8.png"}],
+    )
+    assert data.pictures() == {0: "0.png", 1: "1.png", 5: "a.png", 8: "8.png"}
 
 
 def test_the_histogram_counts_judged_labels_and_its_level_is_the_wrong_ones_share():
@@ -98,6 +130,10 @@ def test_an_edited_page_is_one_line(tmp_path, change):
         ({"facts": [["a", "b", "c"]]}, "facts[0] must be a pair"),
         ({"histogram": {"counts": [], "null_level": 1}}, "histogram.counts must be of at least 1"),
         ({"curves": [{"method": "m"}]}, "curves[0] is no record of a run (no `method` text and"),
+        ({"map": MAP | {"x": [0.5]}}, "map is no map (its columns are of different lengths)"),
+        ({"map": MAP | {"x": [0.5, None]}}, "map.x[1] must be a number; got None"),
+        ({"photo_checks": [NEAR]}, "photo_checks[0].problems is missing"),
+        ({"confusions": [CONFUSION | {"count": -1}]}, "confusions[0].count must be at least 0"),
         ({"curves": [5]}, "curves[0] must be an object; got 5"),
     ],
 )

@@ -140,6 +140,17 @@ def focused(tab):
     return tab.evaluate("Number(document.activeElement.dataset?.index)")
 
 
+def opened_map(tab):
+    """Where the map is in the window, once it is open."""
+    tab.click("#map > summary")
+    return in_view(tab, "#map-canvas")
+
+
+def in_view(tab, selector):
+    tab.locator(selector).evaluate("element => element.scrollIntoView()")
+    return tab.locator(selector).bounding_box()
+
+
 def saved(tab):
     """Rows of the CSV that the button downloads, bytes as bspml reads them."""
     with tab.expect_download() as download:
@@ -288,8 +299,30 @@ def test_hostile_labels_do_not_run_and_come_back_from_the_file(visit, tmp_path):
             suspect(i, text, HOSTILE[(i + 1) % count], name=text, text=text, image=f"{i}:{text}")
             for i, text in enumerate(HOSTILE)
         ],
-    )
+        duplicates=[
+            {
+                "a": 100 + i, "b": 200 + i, "label_a": text, "label_b": HOSTILE[0], "name_a": text,
+                "text_b": text, "image_a": text,
+            }
+            for i, text in enumerate(HOSTILE)
+        ],
+        confusions=[{"label": t, "suggested": HOSTILE[0], "count": 1} for t in HOSTILE[1:]],
+        photo_checks=[
+            {"index": 300 + i, "label": text, "name": text, "problems": [text], "text": text}
+            for i, text in enumerate(HOSTILE)
+        ],
+        map={
+            "method": HOSTILE[0], "total": count, "index": range(count), "label": HOSTILE,
+            "x": [float(i) for i in range(count)], "y": [0.0] * count, "name": HOSTILE,
+            "suggested": HOSTILE[1:] + HOSTILE[:1],
+        },
+    )  # fmt: skip
     tab = visit(data)
+    for panel in ("duplicates", "confusions", "photo-checks"):
+        tab.click(f"#{panel} > summary")
+    box = opened_map(tab)
+    for i in range(10):
+        tab.mouse.move(box["x"] + box["width"] * i / 10, box["y"] + box["height"] / 2)
     assert tab.title() == HOSTILE[0]
     tab.keyboard.press("j")
     for _ in HOSTILE:
@@ -459,11 +492,271 @@ def test_copies_under_different_labels_come_first_and_say_so(visit):
 
     pairs = [pair(1, 2, "cat", "cat"), pair(3, 4, "cat", "dog")]
     tab = visit(PageData(title="t", sentence="s", duplicates=pairs))
+    tab.click("#duplicates > summary")
     first, second = tab.locator("#pairs li").all_inner_texts()
     assert "#3 cat" in first
     assert "#4 dog" in first
     assert "different labels" in first
     assert "different labels" not in second
+
+
+GIF = "data:image/gif;base64,R0lGODlhAQABAIAAAAAAAP///yH5BAEAAAAALAAAAAABAAEAAAIBRAA7"
+
+
+def test_copies_are_decided_like_suspects_in_the_same_file(visit):
+    copies = [
+        {
+            "a": 10, "b": 40, "label_a": "cat", "label_b": "dog", "similarity": 1.0,
+            "name_a": "a.txt", "name_b": "b.txt", "text_a": "a purring thing", "text_b": "woof",
+        },
+        {"a": 41, "b": 42, "label_a": "cow", "label_b": "cow", "similarity": 0.97},
+    ]  # fmt: skip
+    tab = visit(animals().model_copy(update={"duplicates": PageData(
+        title="t", sentence="s", duplicates=copies).duplicates}))  # fmt: skip
+    tab.click("#duplicates > summary")
+    first, second = tab.locator("#pairs li").all_inner_texts()
+    for text in ("a.txt", "b.txt", "a purring thing", "woof", "the same", "different labels"):
+        assert text in first
+    assert "similarity 0.970" in second
+    side = "#pairs .side[data-index='{}'] "
+    tab.click(side.format(10) + "[data-take]")  # the copy's label
+    assert tab.locator(".card[data-index='10'] .take").get_attribute("aria-pressed") == "true"
+    tab.click(side.format(40) + ".right")
+    tab.click(side.format(41) + ".wrong")
+    tab.click(side.format(42) + "[data-other]")
+    tab.fill("#choose-input", "ant")
+    tab.keyboard.press("Enter")
+    assert tab.inner_text(side.format(42) + ".outcome") == "is ant"
+    assert tab.get_attribute(side.format(42) + ".wrong", "aria-pressed") == "false"  # not dropped
+    assert tab.get_attribute(side.format(41) + ".wrong", "aria-pressed") == "true"
+    rows = saved(tab)[1]
+    assert [tuple(row.values())[:4] for row in rows] == [
+        ("10", "cat", "wrong", "dog"), ("40", "dog", "right", ""), ("41", "cow", "wrong", ""),
+        ("42", "cow", "wrong", "ant"),
+    ]  # fmt: skip
+    assert rows[1]["name"] == "b.txt"
+    tab.click("#undo")
+    assert tab.inner_text(side.format(42) + ".outcome") == ""
+    tab.reload()
+    tab.click("#duplicates > summary")
+    assert tab.get_attribute(side.format(40) + ".right", "aria-pressed") == "true"
+
+
+def test_a_page_of_copies_alone_saves_decisions(visit):
+    pair = {"a": 1, "b": 2, "label_a": "cat", "label_b": "dog"}
+    tab = visit(PageData(title="t", sentence="s", duplicates=[pair]))
+    tab.click("#duplicates > summary")
+    tab.click(".side[data-index='2'] .wrong")
+    assert [tuple(row.values()) for row in saved(tab)[1]] == [("2", "dog", "wrong", "")]
+
+
+def test_a_row_of_confused_classes_shows_its_suspects_alone(visit):
+    confusions = [
+        {"label": "cat", "suggested": "cow", "count": 12, "share": 0.12, "low": 0.05, "high": 0.2}
+    ]
+    tab = visit(PageData(**animals().model_dump() | {"confusions": confusions}))
+    tab.click("#confusions > summary")
+    row = tab.locator("#confusion-table tbody tr")
+    assert row.inner_text().split("\t") == ["cat", "cow", "12", "12 %", "5.0 % to 20 %"]
+    tab.click("#confusion-table .link")
+    assert shown(tab) == [14]
+    assert tab.input_value("#filter") == "cat → cow"
+    assert tab.locator("#confusions svg").count() == 1
+    tab.fill("#filter", "")
+    assert len(shown(tab)) == 6
+
+
+def test_bad_photos_are_listed_by_problem_and_can_be_dropped(visit):
+    photos = [
+        {
+            "index": 3,
+            "label": "cat",
+            "name": "c.jpg",
+            "image": GIF,
+            "problems": ["dark", "blurred"],
+        },
+        {"index": 4, "label": "dog", "name": "d.jpg", "image": GIF, "problems": ["dark"]},
+    ]
+    tab = visit(PageData(title="t", sentence="s", photo_checks=photos))
+    tab.click("#photo-checks > summary")
+    options = tab.locator("#photo-problem option").all_inner_texts()
+    assert options == ["all", "dark (2)", "blurred (1)"]
+    tab.select_option("#photo-problem", "blurred")
+    (only,) = tab.locator("#photos li").all_inner_texts()
+    assert "c.jpg" in only
+    tab.click("#photos .wrong")
+    assert [tuple(row.values()) for row in saved(tab)[1]] == [("3", "cat", "wrong", "", "c.jpg")]
+
+
+def test_the_map_names_a_point_and_leads_to_its_card(visit):
+    places = {
+        "method": "PCA", "total": 50_000, "index": [11, 99], "x": [0.0, 1.0], "y": [0.0, 1.0],
+        "label": ["dog", "cow"], "suggested": ["cat", ""], "name": ["rex.png", ""],
+    }  # fmt: skip
+    tab = visit(PageData(**animals().model_dump() | {"map": places}))
+    box = opened_map(tab)
+    assert "2 of 50,000 samples are shown" in tab.inner_text("#map")
+    # One unit both ways, centred: the points lie at the ends of a square's diagonal.
+    half = box["height"] / 2 - 14
+    at = {
+        11: (box["x"] + box["width"] / 2 - half, box["y"] + box["height"] - 14),
+        99: (box["x"] + box["width"] / 2 + half, box["y"] + 14),
+    }
+    tab.mouse.move(*at[11])
+    wait_for(tab, "!document.querySelector('#map-tip').hidden")
+    assert tab.inner_text("#map-tip").splitlines()[:3] == ["dog", "looks like cat", "rex.png"]
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    assert tab.locator("#map-tip").is_hidden()
+    tab.mouse.click(*at[99])
+    assert "#99 does not look wrong" in tab.inner_text("#status")
+    tab.fill("#filter", "ant")
+    tab.fill("#filter", "")
+    tab.select_option("#state", "wrong")  # the card is filtered out: the filter gives way
+    box = in_view(tab, "#map-canvas")
+    tab.mouse.click(box["x"] + box["width"] / 2 - half, box["y"] + box["height"] - 14)
+    assert focused(tab) == 11
+
+
+def test_twenty_thousand_points_are_drawn_and_found_at_once(visit):
+    n = 20_000
+    places = {
+        "method": "PCA", "total": 60_000, "index": range(n), "label": ["cat"] * n,
+        "x": [float(i % 200) for i in range(n)], "y": [float(i // 200) for i in range(n)],
+        "suggested": [""] * n,
+    }  # fmt: skip
+    tab = visit(PageData(**animals().model_dump() | {"map": places}))
+    box = opened_map(tab)
+    assert "20,000 of 60,000 samples are shown" in tab.inner_text("#map")
+    tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    wait_for(tab, "!document.querySelector('#map-tip').hidden")
+    assert tab.inner_text("#map-tip").splitlines()[0] == "cat"
+
+
+def test_pictures_enlarge_by_click_and_by_key_and_escape_leads_back(visit, tmp_path):
+    png(tmp_path / "cat.png")
+    near = [{"index": 7, "label": "dog", "image": GIF}]
+    cards = [
+        suspect(0, "cat", "dog", image=GIF, name="cat.png", other=near),
+        suspect(1, "cat", "dog"),
+    ]
+    tab = visit(PageData(title="t", sentence="s", suspects=cards, image_folder="."))
+    picture = "document.querySelector('#large-picture')"
+    tab.click(".card .zoom >> nth=0")
+    assert tab.locator("#large").is_visible()
+    wait_for(tab, f"{picture}.naturalWidth === 2")  # the file itself, not the small picture
+    assert tab.inner_text("#large-caption") == "#0, labelled cat, cat.png"
+    assert tab.inner_text("#large-count") == "1 of 2"
+    tab.keyboard.press("ArrowRight")
+    assert tab.inner_text("#large-caption") == "#7, labelled dog"
+    tab.keyboard.press("w")  # decides nothing behind it
+    tab.keyboard.press("Escape")
+    assert tab.locator("#large").is_hidden()
+    assert tab.inner_text("#progress") == "none decided"
+    for key in ("v", "Enter"):
+        tab.focus(".card[data-index='0']")
+        tab.keyboard.press(key)
+        assert tab.locator("#large").is_visible()
+        tab.keyboard.press("Escape")
+        assert focused(tab) == 0
+    (tmp_path / "cat.png").unlink()
+    tab.reload()
+    tab.focus(".card .zoom")
+    tab.keyboard.press("Enter")
+    wait_for(tab, f"{picture}.naturalWidth === 1")  # the small one, where the file is gone
+
+
+def test_n_goes_to_the_next_card_that_nobody_decided_on(visit):
+    tab = visit(animals())
+    tab.click(".card[data-index='11'] .right")
+    tab.focus(".card[data-index='10']")
+    tab.keyboard.press("n")
+    assert focused(tab) == 12
+    for index in (10, 12, 13, 14):
+        tab.click(f".card[data-index='{index}'] .right")
+    tab.focus(".card[data-index='12']")
+    tab.keyboard.press("n")
+    assert focused(tab) == 15
+    assert tab.inner_text("#progress") == "5 decided: 0 wrong, 5 right, 0 unsure"
+
+
+def chances():
+    """Five suspects with chances, the audit flags the first, third and fourth."""
+    rows = [(0.9, 0.0), (0.6, 1.0), (0.8, 0.0), (None, 0.0), (0.1, 1.0)]
+    return PageData(
+        title="Chances",
+        sentence="s",
+        suspects=[
+            suspect(i, "cat", "dog", weight=weight, wrong_probability=chance)
+            for i, (chance, weight) in enumerate(rows)
+        ],
+    )
+
+
+def flagged_cards(tab):
+    return tab.eval_on_selector_all(
+        ".card[data-flagged=true]", "cards => cards.map(c => Number(c.dataset.index))"
+    )
+
+
+def test_a_person_chooses_the_flags_and_all_of_the_page_follows(visit):
+    tab = visit(chances())
+    assert flagged_cards(tab) == [0, 2, 3]
+    assert tab.inner_text("#suspects-count") == "3 flagged of 5"
+    summary = "3 labels flagged: about 1.7 expected to be wrong, about 0.3 right; 1 not known."
+    assert tab.inner_text("#flag-summary") == summary
+    assert ", flagged, not decided" in tab.get_attribute(".card[data-index='2']", "aria-label")
+    tab.select_option("#flag-rule", "count")
+    tab.fill("#flag-count", "2")
+    assert flagged_cards(tab) == [0, 1]
+    assert tab.inner_text("#flag-summary").startswith("2 labels flagged: about 1.5 expected to be")
+    tab.select_option("#flag-rule", "precision")
+    # Shares wrong of the first 1, 2, ...: 0.9, 0.75, 0.77, 0.575, 0.48; unknown counts as right.
+    for percent, cards in ((95, []), (90, [0]), (76, [0, 1, 2]), (57, [0, 1, 2, 3])):
+        tab.fill("#flag-precision", str(percent))
+        assert flagged_cards(tab) == cards
+        assert tab.inner_text("#suspects-count") == f"{len(cards)} flagged of 5"
+    tab.select_option("#state", "unflagged")
+    assert shown(tab) == [4]
+    tab.select_option("#state", "")
+    tab.click(".card[data-index='4'] .right")
+    tab.click(".card[data-index='1'] .wrong")
+    content, rows = saved(tab)
+    assert content.startswith(b"index,label,decision,new_label,flagged\r\n")
+    assert [(row["index"], row["flagged"]) for row in rows] == [("1", "yes"), ("4", "no")]
+    tab.reload()
+    assert flagged_cards(tab) == [0, 1, 2, 3]
+    assert saved(tab)[0] == content
+
+
+def test_without_chances_there_is_nothing_to_choose(visit):
+    tab = visit(animals())
+    assert tab.locator("#flags").count() == 0
+    assert tab.inner_text("#suspects-count") == "6"
+
+
+def test_on_a_phone_the_first_card_is_within_two_screens(visit):
+    everything = animals().model_dump() | {
+        "sentence": "Between 2.6 and 30 % of the labels are wrong: the best estimate of labels "
+        "wrong at random is 7.3 % (95 % interval 2.6 to 9.7 %), and confusions come on top.",
+        "facts": [(f"fact {i}", "long words " * 20) for i in range(8)],
+        "histogram": {"counts": [9, 2], "null_level": 1.0},
+        "confusions": [{"label": "cat", "suggested": "dog", "count": 1}],
+        "duplicates": [{"a": 1, "b": 2, "label_a": "cat", "label_b": "dog"}],
+        "photo_checks": [{"index": 3, "label": "cat", "problems": ["dark"]}],
+        "map": {
+            "method": "PCA", "total": 1, "index": [1], "x": [0.0], "y": [0.0], "label": ["cat"],
+            "suggested": [""],
+        },
+        "suspects": chances().model_dump()["suspects"],
+    }  # fmt: skip
+    tab = visit(PageData(**everything), screen={"width": 390, "height": 844}, has_touch=True)
+    tab.set_viewport_size({"width": 390, "height": 844})
+    tab.reload()
+    top = "document.querySelector('.card').getBoundingClientRect().top + scrollY"
+    assert tab.evaluate(top) < 2 * 844 - 200  # enough of it to see what it is about
+    for panel in tab.locator("details.panel > summary").all():
+        panel.click()
+    assert tab.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
 def test_ten_thousand_suspects_are_few_elements_at_a_time(visit):
