@@ -12,13 +12,14 @@ from bspml.auditing.distinct import Distinct
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
 from bspml.statistics.label_errors import LabelErrors, judge_labels
-from bspml.statistics.label_model import keep_q_values
+from bspml.statistics.label_model import wrong_share_of_kept
 from bspml.statistics.label_shares import FEWEST_MATES
 from bspml.statistics.noise_rate import (
     ALIKE,
     NoiseEstimate,
     estimate_noise,
     no_estimate,
+    notes_on_samples,
     why_unjudgeable,
 )
 from bspml.tensors.checks import Labels
@@ -119,7 +120,7 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
     model = errors.model
     assert model is not None
     low, high = errors.interval
-    rate, notes = errors.rate, list(estimate.notes)
+    rate, notes = errors.rate, list(notes_on_samples(stats))
     sizes = stats.class_support[stats.class_support > 0].double()
     small = float(sizes.mean()) < FEWEST_MATES
     if small:
@@ -151,7 +152,7 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
         sentence="",
         notes=tuple(notes),
         p_values=estimate.p_values.numpy(),
-        q_values=keep_q_values(wrong),
+        q_values=wrong_share_of_kept(wrong),
         margins=stats.margin.numpy(),
         wrong=wrong,
         other=errors.other_class,
@@ -214,6 +215,9 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     def share(rate: float) -> float:
         return min(1.0, (rate * len(kept) + added) / n)
 
+    def ends(interval: tuple[float, float]) -> tuple[float, float]:
+        return share(interval[0]), share(interval[1])
+
     wrong = np.full(n, np.nan)
     wrong[kept], wrong[aside] = found.wrong, once.wrong_share[aside]
     notes = list(found.notes)
@@ -229,13 +233,13 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
             "three labels or more, such as a placeholder: one finding each, see the copies. They "
             "are counted as wrong, but for the most frequent label's share, and judge no other."
         )
-    rate, interval = share(found.total_rate), tuple(map(share, found.total_interval))
+    rate, interval = share(found.total_rate), ends(found.total_interval)
     bounds = share(found.lower_bound), share(found.upper_bound) if found.upper_bound < 1 else 1.0
     sentence = found.sentence or error_sentence(rate, interval, bounds)
     return replace(
         found,
         noise_rate=share(found.noise_rate),
-        noise_interval=tuple(map(share, found.noise_interval)),
+        noise_interval=ends(found.noise_interval),
         total_rate=rate,
         total_interval=interval,
         lower_bound=bounds[0],

@@ -157,7 +157,7 @@ def _audit(
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
     pictures, without = _hashes(source)
     try:
-        settings = {"seed": options.seed or 0, "map_method": options.map or "pca"}
+        settings: dict[str, Any] = {"seed": options.seed or 0, "map_method": options.map or "pca"}
         if carried is None:
             report = audit(
                 source.embeddings, source.labels, source.names, pictures=pictures, **settings

@@ -263,7 +263,7 @@ def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
     return bool(hits - expected > BY_CHANCE * np.sqrt(variance))
 
 
-def keep_q_values(wrong_probability: np.ndarray) -> np.ndarray:
+def wrong_share_of_kept(wrong_probability: np.ndarray) -> np.ndarray:
     """Return (N,) the share of wrong labels among those at least as probably right.
 
     Keeping the labels with q below x keeps a share of at most x of wrong ones, in expectation:
@@ -273,7 +273,7 @@ def keep_q_values(wrong_probability: np.ndarray) -> np.ndarray:
         wrong_probability: (N,), NaN where unknown; such labels count nowhere and get NaN.
 
     Example:
-        >>> keep_q_values(np.array([0.0, 0.2, np.nan, 0.7])).round(3).tolist()
+        >>> wrong_share_of_kept(np.array([0.0, 0.2, np.nan, 0.7])).round(3).tolist()
         [0.0, 0.1, nan, 0.3]
     """
     known = np.flatnonzero(~np.isnan(wrong_probability))

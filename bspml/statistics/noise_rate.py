@@ -60,9 +60,6 @@ class NoiseEstimate:
         upper_bound: at most this share, or None when confusions were not looked at.
         p_values: (N,) float64, NaN where the label cannot be judged.
         q_values: (N,) float64, likewise.  Promised for random errors only.
-        supported_rate: share of labels that look wrong beyond what clean labels of weak features
-            explain: `noise_rate` where the interval excludes 0, else what is left of it without
-            the clean labels that may have reached the tail.
         num_testable: labels that could be judged.
         notes: what was corrected or cannot be had, in words.
     """
@@ -74,7 +71,6 @@ class NoiseEstimate:
     upper_bound: float | None
     p_values: Float[Tensor, " N"]
     q_values: Float[Tensor, " N"]
-    supported_rate: float
     num_testable: int
     notes: tuple[str, ...]
 
@@ -130,7 +126,6 @@ def estimate_noise(
         upper_bound=None if confusions_upper is None else max(high, confusions_upper),
         p_values=p,
         q_values=keep_q_values(p_for_q, rate),
-        supported_rate=count.supported_rate(),
         num_testable=num_testable,
         notes=_notes(stats, count, interval, corrected),
     )
@@ -166,7 +161,6 @@ def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
         upper_bound=1.0,
         p_values=nothing,
         q_values=nothing.clone(),
-        supported_rate=0.0,
         num_testable=0,
         notes=(reason,),
     )
@@ -253,22 +247,32 @@ def _decontaminated_p_values(
     return _from_bins(stats, np.maximum.accumulate(np.clip(wrong, smallest, 1.0)))
 
 
+def notes_on_samples(stats: ContrastiveStatistics) -> tuple[str, ...]:
+    """Say which samples could not be judged.
+
+    Args:
+        stats: of all samples at weight 1.
+    """
+    notes = []
+    judged, tested = int((~stats.everyone.isnan()).sum()), int(stats.testable.sum())
+    untestable = judged - tested
+    if untestable:
+        cannot = "are alone in their class: they are left out of the rate, and have no p-value"
+        if untestable == 1:
+            cannot = "is alone in its class: it is left out of the rate, and has no p-value"
+        notes.append(f"{untestable} of {judged} samples {cannot}.")
+    if len(stats.zero_rows):
+        notes.append(f"{counted(len(stats.zero_rows), 'embedding')} of norm 0 left out.")
+    return tuple(notes)
+
+
 def _notes(
     stats: ContrastiveStatistics,
     count: TailCount,
     interval: tuple[float, float],
     corrected: bool,
 ) -> tuple[str, ...]:
-    notes = []
-    judged = int((~stats.everyone.isnan()).sum())
-    untestable = judged - count.tested
-    if untestable:
-        cannot = "are alone in their class: their labels cannot be judged and are left out"
-        if untestable == 1:
-            cannot = "is alone in its class: its label cannot be judged and is left out"
-        notes.append(f"{untestable} of {judged} samples {cannot}.")
-    if len(stats.zero_rows):
-        notes.append(f"{counted(len(stats.zero_rows), 'embedding')} of norm 0 left out.")
+    notes = [*notes_on_samples(stats)]
     if corrected:
         notes.append(
             f"Few classes ({count.num_classes}): q-values use a null without the samples' true "

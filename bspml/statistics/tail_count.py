@@ -76,13 +76,6 @@ class TailCount:
         ends = self._solve(max(0.0, low - self.leak)), self._solve(high)
         return min(ends[0], rate), max(ends[1], rate)
 
-    def supported_rate(self) -> float:
-        """See `NoiseEstimate`."""
-        rate = self.rate()
-        if self.interval()[0] > 0:
-            return rate
-        return min(rate, self._solve(max(0.0, self.tail - self.leak)))
-
     def _solve(self, tail: float) -> float:
         ratio = tail / ((1 - TAIL) * self.tested)
         ratio = ratio / (1 + ratio / (self.num_classes - 1))

@@ -18,8 +18,8 @@ from bspml.errors import DataError, InputError, RunError
 def test_save_and_load_give_the_same_report(hostile_report, tmp_path):
     written = hostile_report.save(tmp_path / "deep" / "audit")
     assert {path.name for path in written} == {
-        "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "duplicates.csv", "summary.json",
-        "page.json", "report.html",
+        "audit.npz", "audit.csv", "audit.parquet", "classes.csv", "confusions.csv",
+        "duplicates.csv", "groups.csv", "summary.json", "page.json", "report.html",
     }  # fmt: skip
     back = AuditReport.load(tmp_path / "deep" / "audit")
     pd.testing.assert_frame_equal(back.table(), hostile_report.table())

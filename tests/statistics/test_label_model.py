@@ -7,8 +7,8 @@ from bspml.statistics.label_likelihood import Confusions
 from bspml.statistics.label_model import (
     doubt_at_random,
     fit_label_model,
-    keep_q_values,
     tells_apart,
+    wrong_share_of_kept,
 )
 
 CLASSES = 8
@@ -125,8 +125,8 @@ def test_doubt_at_random_is_high_for_wrong_labels():
 def test_q_is_the_mean_probability_of_all_that_rank_as_well():
     wrong = np.array([0.3, 0.0, np.nan, 0.1, 0.3, 0.9])
     expected = [np.nan if np.isnan(v) else np.nanmean(wrong[wrong <= v]) for v in wrong]
-    assert keep_q_values(wrong) == pytest.approx(np.array(expected), nan_ok=True)
-    assert np.isnan(keep_q_values(np.array([np.nan]))).all()
+    assert wrong_share_of_kept(wrong) == pytest.approx(np.array(expected), nan_ok=True)
+    assert np.isnan(wrong_share_of_kept(np.array([np.nan]))).all()
 
 
 def test_permuted_labels_are_told_from_real_ones():
