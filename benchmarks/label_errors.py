@@ -96,7 +96,7 @@ def our_opinions(features: np.ndarray, labels: np.ndarray) -> dict[str, Opinion]
     """The audit as a user gets it, and the statistics it starts from.
 
     "audit" flags and estimates errors at random; "audit at most" names the labels it asks to look
-    at and its upper bound; "audit in all" its estimate of all errors, where it has one.
+    at and its upper bound; "audit in all" its estimate of all errors.
     """
     report = bspml.audit(features, labels)
     stats = contrastive_statistics(features, labels)
@@ -106,9 +106,8 @@ def our_opinions(features: np.ndarray, labels: np.ndarray) -> dict[str, Opinion]
         "audit": Opinion(scores, report.flagged, (report.noise_rate, *report.interval)),
         "audit at most": Opinion(scores, report.suspects, (report.upper_bound, np.nan, np.nan)),
     }
-    if hasattr(report, "total_rate"):
-        total = (report.total_rate, *report.total_interval)
-        found["audit in all"] = Opinion(scores, report.suspects, total)
+    total = (report.total_rate, *report.total_interval)
+    found["audit in all"] = Opinion(scores, report.suspects, total)
     for name, statistic in (("difficulty", stats.difficulty), ("margin", stats.margin)):
         values = np.nan_to_num(statistic.numpy(), nan=-9.0)  # cannot be judged: last
         found[name] = Opinion(values, values > 0)
