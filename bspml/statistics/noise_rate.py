@@ -45,6 +45,7 @@ ALIKE = (
     "the embeddings fit all labels alike, as if they were all in one place. Did the model that "
     "made them collapse?"
 )
+_ONE_PLACE = 2e-4  # in similarity: 1.1 degrees between unit vectors
 SMALL_CLASSES = 6.0  # mean references a class below which the estimate carries a warning
 
 
@@ -135,14 +136,15 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
     """Return why no label can be judged, in a sentence; '' where some can.
 
     Embeddings that are all in one place fit every label alike: all difficulties, of given labels
-    and of random ones, lie in one bin of the histogram, or in two where it ends at that point.
+    and of random ones, lie within `_ONE_PLACE` of each other.
     """
     if not stats.testable.any():
         return _ALONE
     own = stats.own_bin[stats.testable].numpy()
     occupied = np.flatnonzero(stats.null)
     apart = max(own.max(), occupied[-1]) - min(own.min(), occupied[0]) if len(occupied) else 0
-    return ALIKE if apart <= 1 else ""
+    # Two neighbouring bins may be one place, where one ends and the other begins.
+    return ALIKE if apart <= max(1, _ONE_PLACE / 4 * len(stats.null)) else ""
 
 
 def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:

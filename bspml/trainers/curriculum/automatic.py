@@ -30,7 +30,13 @@ from torch import Tensor
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.statistics.contrastive import ContrastiveStatistics
-from bspml.statistics.noise_rate import best_fitting, estimate_noise, label_p_values
+from bspml.statistics.noise_rate import (
+    ALIKE,
+    best_fitting,
+    estimate_noise,
+    label_p_values,
+    why_unjudgeable,
+)
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
 from bspml.weights.age import age_for_maw
@@ -123,6 +129,8 @@ class AutomaticUpdate:
         """Find the weights of the rows `judged` and write them."""
         p_values = label_p_values(stats)
         if self.noise_rate is None:
+            if why_unjudgeable(stats) == ALIKE:
+                raise InputError(f"no label could be judged: {ALIKE}")
             estimate = estimate_noise(stats)
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
             # With nothing kept there would be nothing left to judge by.

@@ -188,7 +188,7 @@ def test_a_refused_update_leaves_weights_and_curriculum_as_they_were(rule):
     E, labels, _ = noisy_clusters(0.2, classes=4, per_class=8)
     weights = bspml.SampleWeights(labels)
     curriculum = bspml.SelfPacedCurriculum(weights, rule=rule)
-    with pytest.raises(InputError, match=r"hardly any label|Are the embeddings collapsed"):
+    with pytest.raises(InputError, match="fit all labels alike"):
         curriculum.update(torch.ones(6, 4).repeat(6, 1)[: len(labels)])
     assert (weights.maw(), curriculum.rounds) == (1.0, 0)
     fresh = bspml.SampleWeights(labels)
@@ -224,3 +224,15 @@ def test_a_persons_word_outweighs_the_p_values_in_every_phase(rule):
         if rule == "threshold":  # they count in the share that is kept
             kept = round((1 - record.noise_rate) * len(labels))
             assert int((weights.weights > 0).sum()) == kept
+
+
+@pytest.mark.parametrize("classes", [2, 4, 8])
+def test_collapsed_embeddings_are_refused_as_the_audit_refuses_them(classes):
+    codes = torch.arange(40) % classes
+    x = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
+    x = x + (97 + codes)[:, None] * torch.arange(6)
+    weights = bspml.SampleWeights(codes)
+    with pytest.raises(InputError, match="fit all labels alike"):
+        bspml.SelfPacedCurriculum(weights).update(x)
+    assert (weights.weights == 1).all()
+    assert "fit all labels alike" in bspml.audit(x, codes).sentence
