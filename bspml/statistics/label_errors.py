@@ -41,7 +41,7 @@ from bspml.tensors.precision import full_precision
 SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
 
 _FIT_VALUES = 1 << 22  # of a table that the model is fitted to
-_FEWEST_FITTED = 2000
+_FEWEST_FITTED = 1500
 _ROUNDS = 4
 _SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
@@ -179,7 +179,7 @@ class _Judges:
     def best_shrink(self, fitted: np.ndarray) -> float:
         """The shrinkage under which the discriminant alone explains the labels best."""
         classes = len(self.discriminant.class_weights)
-        rows = _evenly(fitted, max(_FEWEST_FITTED // 4, _SHRINK_VALUES // classes))
+        rows = _evenly(fitted, max(_FEWEST_FITTED // 3, _SHRINK_VALUES // classes))
         costs = {}
         for shrink in SHRINKS:
             table = self.discriminant.table(torch.from_numpy(rows), shrink).cpu().numpy()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -19,6 +19,8 @@ _FIRST_U = -1.5  # log odds of u at the start
 _NO_K = -40.0  # log odds of k = 0
 _SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-8.0, 4.0), (-8.0, 8.0)
 _ITERATIONS = 200
+_COARSE_VALUES = 1 << 19  # of a table from which every start is tried
+_FEWEST_COARSE = 300
 
 
 class Confusions(NamedTuple):
@@ -141,6 +143,30 @@ class Likelihood:
     def num_classes(self) -> int:
         """C."""
         return self.tables[0].shape[1]
+
+    def thinned(self) -> Likelihood:
+        """Return the likelihood of fewer labels, evenly taken, if these are many.
+
+        Where it is large enough to tell one maximum from another, and small enough to be climbed
+        from every start.
+        """
+        step = len(self.codes) * self.num_classes / _COARSE_VALUES
+        if step <= 1:
+            return self
+        count = min(len(self.codes), max(_FEWEST_COARSE, round(len(self.codes) / step)))
+        rows = np.linspace(0, len(self.codes) - 1, count).round().astype(int)
+        tables = [table[rows] for table in self.tables]
+        return replace(self, tables=tables, codes=self.codes[rows])
+
+    def fit_from_starts(self, with_k: bool = True) -> Fit:
+        """Maximise the likelihood: from every start over fewer labels, from the best over all.
+
+        Args:
+            with_k: False: k = 0.
+        """
+        coarse = self.thinned()
+        best = best_of([coarse.fit(start, with_k) for start in self.starts()])
+        return best if coarse is self else self.fit(best.x, with_k)
 
     def starts(self) -> list[np.ndarray]:
         """Points to start from."""
@@ -286,4 +312,4 @@ def label_cost(table: np.ndarray, codes: np.ndarray) -> float:
         codes: (M,) given labels.
     """
     likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
-    return best_of([likelihood.fit(start, with_k=False) for start in likelihood.starts()]).fun
+    return likelihood.fit_from_starts(with_k=False).fun

@@ -174,10 +174,9 @@ def fit_label_model(
         support: mean references a class.
     """
     likelihood = Likelihood.of(tables, codes, confusions)
-    alone = best_of([likelihood.fit(start, with_k=False) for start in likelihood.starts()])
-    fits = [likelihood.fit(start) for start in likelihood.starts()]
-    fits.append(likelihood.fit(np.concatenate([alone.x[:1], [-8.0], alone.x[2:]])))
-    best = best_of([*fits, alone])
+    alone = likelihood.fit_from_starts(with_k=False)
+    from_alone = likelihood.fit(np.concatenate([alone.x[:1], [-8.0], alone.x[2:]]))
+    best = best_of([likelihood.fit_from_starts(), from_alone, alone])
     u, k, tau, slopes = likelihood.unpack(best.x)
     shown = softmax(likelihood.tables, slopes)
     own, g = likelihood.explained(shown, tau)
@@ -222,7 +221,7 @@ def doubt_at_random(tables: Sequence[np.ndarray], codes: np.ndarray) -> np.ndarr
         codes: (M,) given labels; 0 for one that cannot be judged.
     """
     likelihood = Likelihood.of(tables, codes, nobody(tables[0].shape[1]))
-    found = best_of([likelihood.fit(start, with_k=False) for start in likelihood.starts()])
+    found = likelihood.fit_from_starts(with_k=False)
     u, _, _, slopes = likelihood.unpack(found.x)
     shown = softmax(likelihood.tables, slopes)
     own = shown[np.arange(len(shown)), likelihood.codes]
