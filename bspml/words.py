@@ -110,10 +110,10 @@ def error_sentence(
         19 %, counting labels wrong at random only, and at most 40 %, counting every sample that
         could be of a similar class.'
     """
-    maybe_none = ", maybe none" if bounds[0] < _SHOWS_AS_NONE else ""
+    maybe_none = ", maybe none" if interval[0] < _SHOWS_AS_NONE else ""
     least = f"at least {percent(bounds[0])} %, counting labels wrong at random only, and "
     most = f"at most {percent(bounds[1])} %, counting every sample that could be of a similar class"
-    if maybe_none:
+    if bounds[0] < _SHOWS_AS_NONE:
         least = ""
     if bounds[1] >= 1:
         most = "no upper end can be given"

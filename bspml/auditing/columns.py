@@ -25,7 +25,8 @@ _TABLES = {
     "groups": "placeholder",
     "photo_checks": "problem",
 }
-_LATER = ("photo_checks",)  # tables that an audit may lack
+_LATER = ("photo_checks", "groups")  # tables that an audit may lack
+_LATER_ARRAYS = ("wrong_probability", "suggestion_probability", "outlier_score", "outlier_p")
 
 
 def column(values: Any) -> pd.Series:
@@ -62,6 +63,9 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     """
     with np.load(file, allow_pickle=False) as archive:
         arrays = {name: archive[name] for name in archive.files}
+    n = len(arrays.get("labels", ()))
+    # An earlier audit has none of these: nothing is known of them.
+    arrays = {name: np.full(n, np.nan) for name in _LATER_ARRAYS} | arrays
     absent_names = [name for name in ARRAYS if name not in arrays]
     if absent_names:
         raise ValueError(f"it lacks `{absent_names[0]}`")

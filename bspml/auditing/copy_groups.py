@@ -35,8 +35,12 @@ class CopyGroup:
 
     @property
     def placeholder(self) -> bool:
-        """Return whether it stands under three labels or more, as "no image" pictures do."""
-        return len(self.label_counts) >= PLACEHOLDER_LABELS
+        """Return whether it stands under three labels or more, as "no image" pictures do.
+
+        A picture that most of its copies give one label belongs to that class.
+        """
+        most = max(self.label_counts.values())
+        return len(self.label_counts) >= PLACEHOLDER_LABELS and 2 * most <= len(self)
 
 
 def first_in_group(pairs: np.ndarray, n: int) -> np.ndarray:

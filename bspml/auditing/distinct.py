@@ -22,6 +22,7 @@ class Distinct:
         place: (N,) int64, which of these stands for each sample.
         num_labels: (M,) int64, under how many labels the sample's group is.
         wrong_share: (M,) float64, of the group, how many are under other labels.
+        has_majority: (M,) bool, more than half of the group are under one label.
     """
 
     group: np.ndarray
@@ -30,6 +31,7 @@ class Distinct:
     place: np.ndarray
     num_labels: np.ndarray
     wrong_share: np.ndarray
+    has_majority: np.ndarray
 
     @classmethod
     def of(cls, duplicates: pd.DataFrame, codes: np.ndarray) -> Distinct:
@@ -57,12 +59,20 @@ class Distinct:
         first, counts = first[order], counts[order]
         size = np.bincount(group)[group[first]]
         labels = np.bincount(group[first])[group[first]]
-        return cls(group, codes, first, rank[place], labels, 1 - counts / size)
+        largest = np.zeros(group.max() + 1, np.int64)
+        np.maximum.at(largest, group[first], counts)
+        majority = 2 * largest[group[first]] > size
+        return cls(group, codes, first, rank[place], labels, 1 - counts / size, majority)
 
     @property
     def placeholder(self) -> np.ndarray:
         """(M,) bool: one picture under so many labels that it belongs to none of them."""
-        return self.num_labels >= PLACEHOLDER_LABELS
+        return (self.num_labels >= PLACEHOLDER_LABELS) & ~self.has_majority
+
+    @property
+    def vouching(self) -> np.ndarray:
+        """(M,) bool: the sample's group is under its label alone, or mostly."""
+        return self.wrong_share < 0.5
 
 
 def groups_table(duplicates: pd.DataFrame, codes: np.ndarray, classes: np.ndarray) -> pd.DataFrame:

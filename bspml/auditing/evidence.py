@@ -18,10 +18,10 @@ from bspml.statistics.noise_rate import (
     ALIKE,
     NoiseEstimate,
     estimate_noise,
-    no_estimate,
     notes_on_samples,
     why_unjudgeable,
 )
+from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.tensors.checks import Labels
 from bspml.words import counted, error_sentence
 
@@ -29,6 +29,12 @@ NOT_TOLD_APART = (
     "these embeddings do not tell the classes apart: permuted labels would fit as well. Take the "
     "features of a network that knows such data, or train one on them."
 )
+_COPIES = (
+    "without copies under several labels, which vouch for none of these, fewer than two classes "
+    "have a sample left to judge by. Decide the copies first."
+)
+_FEW = "too few labels have another sample of their class to compare with."
+_FEW_CLASSES = 3
 _UPPER_END = 5.0  # samples a class below which no upper end is claimed
 _WEAK = (
     "These embeddings are too weak to tell labels confused with a similar class from their own "
@@ -71,29 +77,29 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
     kept = np.flatnonzero(~once.placeholder)
     rows = torch.from_numpy(once.first[kept])
     codes = labels.codes[rows]
-    vouching = torch.from_numpy((once.num_labels[kept] == 1).astype(np.float64))
-    if len(codes[vouching > 0].unique()) < 2:
-        vouching, kept = torch.ones(len(once.first)).double(), np.arange(len(once.first))
-        rows = torch.from_numpy(once.first)
-        codes = labels.codes[rows]
+    vouching = torch.from_numpy(once.vouching[kept].astype(np.float64))
     some = Labels(codes, labels.classes)
     embeddings = embeddings[rows.to(embeddings.device)]
-    stats = contrastive_statistics(embeddings, some, vouching, a=a)
-    errors, reason = None, why_unjudgeable(stats)
-    if len(np.unique(once.group)) < 2:
-        reason = ALIKE  # copies all
+    if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
+        reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
+        return _spread(_unknown(len(kept), reason), once, kept)
+    stats, errors = contrastive_statistics(embeddings, some, vouching, a=a), None
+    reason = why_unjudgeable(stats)
+    if not reason and int(stats.testable.sum()) < FEWEST_LABELS:
+        reason = _FEW
     if not reason:
-        errors = judge_labels(embeddings, some, vouching)
+        upper = plausible_confusions(embeddings, stats, vouching).upper_bound
+        estimate = estimate_noise(stats, upper)
+        errors = judge_labels(embeddings, some, vouching, random_rate=estimate.noise_rate)
         reason = "" if errors.model is not None else NOT_TOLD_APART
     if reason or errors is None:
-        return _spread(_unknown(stats, reason), once, kept)
-    upper = plausible_confusions(embeddings, stats, vouching).upper_bound
-    return _spread(_found(stats, estimate_noise(stats, upper), errors), once, kept)
+        return _spread(_unknown(len(kept), reason, stats), once, kept)
+    return _spread(_found(stats, estimate, errors), once, kept)
 
 
-def _unknown(stats: ContrastiveStatistics, reason: str) -> Evidence:
-    estimate = no_estimate(stats, reason)
-    unknown = np.full(len(stats.codes), np.nan)
+def _unknown(n: int, reason: str, stats: ContrastiveStatistics | None = None) -> Evidence:
+    unknown = np.full(n, np.nan)
+    other = np.full(n, -1) if stats is None else stats.other_class.numpy()
     return Evidence(
         noise_rate=0.0,
         noise_interval=(0.0, 1.0),
@@ -101,13 +107,13 @@ def _unknown(stats: ContrastiveStatistics, reason: str) -> Evidence:
         total_interval=(0.0, 1.0),
         lower_bound=0.0,
         upper_bound=1.0,
-        sentence=estimate.sentence,
-        notes=estimate.notes,
+        sentence=f"No label could be judged: {reason}",
+        notes=(reason,),
         p_values=unknown,
         q_values=unknown,
         margins=unknown,
         wrong=unknown,
-        other=stats.other_class.numpy(),
+        other=other,
         other_probability=unknown,
         outlier_score=unknown,
         outlier_p=unknown,
@@ -122,9 +128,8 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
     low, high = errors.interval
     rate, notes = errors.rate, list(notes_on_samples(stats))
     sizes = stats.class_support[stats.class_support > 0].double()
-    small = float(sizes.mean()) < FEWEST_MATES
-    if small:
-        # Few references tell the judges little; of random errors the null tells as much.
+    if float(sizes.mean()) < FEWEST_MATES or len(sizes) <= _FEW_CLASSES:
+        # Few references, or classes, tell the judges little; of random errors the null tells more.
         low, high = min(low, estimate.interval[0]), max(high, estimate.interval[1])
     if not model.can_tell:
         notes.append(_WEAK)
@@ -140,26 +145,29 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
             f"The estimate rests on {errors.fitted:,} of {len(stats.codes):,} labels, and its "
             "interval holds the error of sampling; every label was judged."
         )
+    testable = stats.testable.numpy()
     wrong = errors.wrong_probability
+    # Nothing speaks for the label of a class of one: it is scored, and never flagged.
+    wrong = np.where(testable, wrong, np.minimum(wrong, 0.5))
     right = ~(wrong > 0.5) & ~np.isnan(errors.strangeness)
     return Evidence(
         noise_rate=estimate.noise_rate,
         noise_interval=estimate.interval,
         total_rate=rate,
         total_interval=(low, high),
-        lower_bound=min(estimate.lower_bound, rate),
+        lower_bound=min(estimate.lower_bound, low),
         upper_bound=upper,
         sentence="",
         notes=tuple(notes),
         p_values=estimate.p_values.numpy(),
-        q_values=wrong_share_of_kept(wrong),
+        q_values=wrong_share_of_kept(np.where(testable, wrong, np.nan)),
         margins=stats.margin.numpy(),
         wrong=wrong,
         other=errors.other_class,
         other_probability=errors.other_probability,
         outlier_score=outlier_scores(errors.strangeness, right),
         outlier_p=conformal_p(errors.strangeness, right),
-        testable=stats.testable.numpy(),
+        testable=testable,
     )
 
 
@@ -197,7 +205,9 @@ def outlier_scores(strangeness: np.ndarray, right: np.ndarray) -> np.ndarray:
     if not right.any():
         return np.full(len(strangeness), np.nan)
     middle, far = np.quantile(strangeness[right], [0.5, 0.99])
-    return (strangeness - middle) / max(far - middle, np.finfo(np.float64).tiny)
+    if far - middle < 1e-9 * max(1.0, abs(middle)):  # nothing to measure by
+        return np.full(len(strangeness), np.nan)
+    return (strangeness - middle) / (far - middle)
 
 
 def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
@@ -210,16 +220,25 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
         full[aside] = fill
         return full[once.place]
 
-    added = float(once.wrong_share[aside].sum())
-
-    def share(rate: float) -> float:
-        return min(1.0, (rate * len(kept) + added) / n)
-
-    def ends(interval: tuple[float, float]) -> tuple[float, float]:
-        return share(interval[0]), share(interval[1])
-
+    # The rate is one of labels: a sample counts as often as it stands in the data.  Those whose
+    # copies disagree are counted by what is known of each, the others by the rate.
+    times = np.bincount(once.place, minlength=n).astype(float)
     wrong = np.full(n, np.nan)
     wrong[kept], wrong[aside] = found.wrong, once.wrong_share[aside]
+    split = once.num_labels > 1
+    added = float(np.nan_to_num(wrong[split]) @ times[split])
+    agreed = float(times[~split].sum())
+
+    chances = np.nan_to_num(wrong[split])
+    # At least a label, as chances near 0 and 1 are not that exact.
+    around = 1.96 * float(np.sqrt((chances * (1 - chances)) @ times[split] ** 2)) + split.any()
+
+    def share(rate: float, more: float = 0.0) -> float:
+        return min(1.0, max(0.0, rate * agreed + added + more) / (agreed + times[split].sum()))
+
+    def ends(interval: tuple[float, float]) -> tuple[float, float]:
+        return share(interval[0], -around), share(interval[1], around)
+
     notes = list(found.notes)
     if copied := len(once.place) - n:
         notes.append(
@@ -231,15 +250,20 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
         notes.append(
             f"{counted(len(aside), 'label')} belong to {counted(groups, 'picture')} found under "
             "three labels or more, such as a placeholder: one finding each, see the copies. They "
-            "are counted as wrong, but for the most frequent label's share, and judge no other."
+            "are counted as wrong, but for each label's share, and judge no other."
         )
     rate, interval = share(found.total_rate), ends(found.total_interval)
-    bounds = share(found.lower_bound), share(found.upper_bound) if found.upper_bound < 1 else 1.0
-    sentence = found.sentence or error_sentence(rate, interval, bounds)
+    noise, noise_interval = share(found.noise_rate), ends(found.noise_interval)
+    upper = share(found.upper_bound, around) if found.upper_bound < 1 else 1.0
+    bounds = share(found.lower_bound, -around), upper
+    sentence = error_sentence(rate, interval, bounds)
+    if found.sentence:  # nothing is known
+        rate, interval, noise, noise_interval = 0.0, (0.0, 1.0), 0.0, (0.0, 1.0)
+        bounds, sentence = (0.0, 1.0), found.sentence
     return replace(
         found,
-        noise_rate=share(found.noise_rate),
-        noise_interval=ends(found.noise_interval),
+        noise_rate=noise,
+        noise_interval=noise_interval,
         total_rate=rate,
         total_interval=interval,
         lower_bound=bounds[0],

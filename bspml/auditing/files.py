@@ -150,9 +150,9 @@ def load_fields(folder: Path) -> dict[str, Any]:
     mark = complete_mark(folder)
     try:
         scalars: dict[str, Any] = {
-            **{n: float(mark[n]) for n in _RATES},
+            **{n: float(mark.get(n, mark["noise_rate"])) for n in _RATES},
             **{n: _as_text(mark[n]) for n in ("sentence", "title")},
-            **{n: _as_interval(mark[n]) for n in _INTERVALS},
+            **{n: _as_interval(mark.get(n, mark["interval"])) for n in _INTERVALS},
             "map_method": _as_text(mark.get("map_method", "pca")),
             "notes": tuple(_as_text(note) for note in mark["notes"]),
         }

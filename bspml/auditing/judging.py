@@ -178,7 +178,7 @@ def _class_table(
             "label": column(classes),
             "support": support,
             "mean_weight": np.bincount(codes, weights, minlength=len(classes)) / support,
-            "share_flagged": np.where(tested > 0, num_flagged / np.maximum(tested, 1), np.nan),
+            "share_flagged": np.where(tested + num_flagged > 0, num_flagged / support, np.nan),
             "looks_like_two": findings.looks_like_two,
             "two_score": np.where(np.isinf(findings.two_score), np.nan, findings.two_score),
             "looks_like": column(np.where(findings.looks_like >= 0, text[findings.looks_like], "")),

@@ -19,7 +19,7 @@ from bspml.tensors.checks import check_number, check_whole
 
 _SUSPECT_ABOVE = 0.2  # probability of being wrong
 _DOUBTFUL_ABOVE = 0.1  # probability of being wrong, of a sample that lies far out
-_OUTLIER, _OUTLIER_IF_DOUBTFUL = 2.0, 1.0  # outlier scores
+_OUTLIER, _OUTLIER_IF_DOUBTFUL = 1.3, 1.0  # outlier scores
 
 
 def fits_nothing(wrong_probability: np.ndarray, outlier_score: np.ndarray) -> np.ndarray:
@@ -35,6 +35,11 @@ def fits_nothing(wrong_probability: np.ndarray, outlier_score: np.ndarray) -> np
     """
     doubtful = wrong_probability > _DOUBTFUL_ABOVE
     return (outlier_score > _OUTLIER) | (doubtful & (outlier_score > _OUTLIER_IF_DOUBTFUL))
+
+
+def no_groups() -> pd.DataFrame:
+    """Return the table of groups of copies where none are known."""
+    return pd.DataFrame({"placeholder": np.zeros(0, bool), "rows": column(np.zeros(0, str))})
 
 
 class Selection(NamedTuple):
@@ -139,7 +144,7 @@ class AuditReport:
     other_neighbours: np.ndarray = field(repr=False)
     classes: pd.DataFrame = field(repr=False)
     duplicates: pd.DataFrame = field(repr=False)
-    groups: pd.DataFrame = field(repr=False)
+    groups: pd.DataFrame = field(default_factory=no_groups, repr=False)
     texts: np.ndarray | None = field(default=None, repr=False)
     decided: np.ndarray | None = field(default=None, repr=False)
     title: str = field(default="", repr=False)
@@ -165,7 +170,8 @@ class AuditReport:
     def suspects(self) -> np.ndarray:
         """Return which labels to look at, (N,) bool: flagged, wrong with a chance of 1 in 5, or of
         a sample that fits nothing."""
-        doubtful = (self.wrong_probability > _SUSPECT_ABOVE) | self.fits_nothing
+        doubtful = (self.wrong_probability > _SUSPECT_ABOVE) & self.testable
+        doubtful |= self.fits_nothing
         return (self.flagged | doubtful) & ~self.is_decided
 
     @property
@@ -261,6 +267,7 @@ class AuditReport:
                 self.flagged,
                 changed,
                 ~self.testable,
+                self.wrong_probability > _SUSPECT_ABOVE,
                 self.q_values < KEPT_Q,
             ],
             [
@@ -270,7 +277,8 @@ class AuditReport:
                 "looks wrong, fits another class",
                 "looks wrong",
                 "fits another class better",
-                "alone in its class",
+                "alone in its class (low support)",
+                "unclear",
                 "fits",
             ],
             "unclear",
@@ -322,7 +330,7 @@ class AuditReport:
             "others_to_look_at": int((self.suspects & ~self.flagged).sum()),
             "suspects": int(self.suspects.sum()),
             "fit_no_class": int(self.fits_nothing.sum()),
-            "fit_their_label": int((self.q_values < KEPT_Q).sum()),
+            "fit_their_label": int(((self.q_values < KEPT_Q) & ~self.suspects).sum()),
             "exact_duplicates": int((pairs["kind"] == "exact").sum()),
             "near_duplicates": int((pairs["kind"] == "near").sum()),
             "placeholders": int(self.groups["placeholder"].sum()),
@@ -384,7 +392,11 @@ def flagged_by_class(report: AuditReport, weights: np.ndarray) -> pd.DataFrame:
         report: whose classes.
         weights: (N,), 0 for flagged labels.
     """
-    of_class = pd.Series(weights).groupby(np.asarray(report.labels).astype(str))
-    mean = report.classes["label"].astype(str).map(of_class.mean())
+    names = np.asarray(report.labels).astype(str)
+    label = report.classes["label"].astype(str)
+    flagged = pd.Series((weights == 0) & ~report.is_decided).groupby(names).mean()
     known = report.classes["share_flagged"].notna()
-    return report.classes.assign(mean_weight=mean, share_flagged=(1 - mean).where(known))
+    return report.classes.assign(
+        mean_weight=label.map(pd.Series(weights).groupby(names).mean()),
+        share_flagged=label.map(flagged).where(known),
+    )

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.statistics.contrastive import JudgingTask
 from bspml.statistics.discriminant import Discriminant
@@ -89,7 +90,11 @@ class LabelErrors:
 
 @full_precision()
 def judge_labels(
-    embeddings: Any, labels: Any, sample_weights: Any = None, rows: Any = None
+    embeddings: Any,
+    labels: Any,
+    sample_weights: Any = None,
+    rows: Any = None,
+    random_rate: float | None = None,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -102,10 +107,12 @@ def judge_labels(
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.  With other
             references than the judged there is one round: nothing weighs references that nobody
             judged.
+        random_rate: share of labels wrong at random, where `bspml.statistics.noise_rate` knows it;
+            see `fit_label_model`.
 
     Raises:
-        InputError: wrong shapes, weights outside [0, 1], or fewer than two classes among the
-            references.
+        InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
+            classes among the references.
 
     Example:
         >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
@@ -115,11 +122,21 @@ def judge_labels(
     """
     task = JudgingTask.of(embeddings, labels, sample_weights, 10.0, rows, 16)
     judged = np.flatnonzero(task.judged.numpy())
-    fitted = _sample(task.labels.codes.numpy()[judged], judged, len(task.labels.classes))
+    if len(judged) == 0:
+        raise InputError(
+            "`rows` must hold a sample to judge; got none (rows of norm 0 are left out)."
+        )
+    if float(task.weights.max()) > 0:
+        task = task._replace(weights=task.weights / task.weights.max())  # only ratios count
+    # A sample that is nobody's reference, such as a picture under two labels, is judged but does
+    # not tell what labels are like; unless others than the judged are the references.
+    telling = judged[task.weights.numpy()[judged] > 0]
+    told_by = telling if rows is None and len(telling) else judged
+    fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
     judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
     judges = _Judges.of(task, task.weights)
     judges = replace(judges, shrink=judges.best_shrink(fitted))
-    best = judges.fit(fitted, first=True)
+    best = judges.fit(fitted, random_rate, first=True)
     if best is None:
         return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
     verdicts, strangeness = judges.verdicts(best, judged)
@@ -128,7 +145,7 @@ def judge_labels(
         weights = task.weights.clone()
         weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
         judges = replace(_Judges.of(task, weights), shrink=judges.shrink)
-        model = judges.fit(fitted)
+        model = judges.fit(fitted, random_rate)
         if model is None or model.log_likelihood <= best.log_likelihood:
             break
         best, rounds = model, rounds + 1
@@ -145,6 +162,7 @@ class _Judges:
     discriminant: Discriminant
     soft_means: SoftMeans
     codes: np.ndarray  # (N,)
+    too_few: np.ndarray  # classes of one reference, which no other label is taken for
     support: float  # mean references a class
     shrink: float
     latest: dict[str, Any]  # the tables last asked for
@@ -153,11 +171,15 @@ class _Judges:
     def of(cls, task: JudgingTask, weights: Tensor) -> _Judges:
         embeddings, labels = task.embeddings, task.labels
         classes, references = len(labels.classes), labels.codes[task.weights > 0]
+        soft_means = SoftMeans.of(embeddings, labels, weights)  # refuses what cannot be judged by
+        counts = torch.bincount(references, minlength=classes).numpy()
+        few = (counts < 2) & (counts > 0)
         return cls(
             Discriminant.of(embeddings, labels.codes, weights, classes),
-            SoftMeans.of(embeddings, labels, weights),
+            soft_means,
             labels.codes.numpy(),
-            len(references) / len(references.unique()),
+            np.flatnonzero(few) if (counts >= 2).sum() >= 2 else np.zeros(0, int),
+            float(counts[counts > 0].mean()),
             0.5,
             {},
         )
@@ -166,8 +188,16 @@ class _Judges:
         """(M, C) of the discriminant and of the soft means; the latest are kept."""
         if self.latest.get("index") is not index:
             rows = torch.from_numpy(index)
-            tables = (self.discriminant.table(rows, self.shrink), self.soft_means.table(rows))
-            self.latest.update(index=index, tables=[table.cpu().numpy() for table in tables])
+            tables = [
+                table.cpu().numpy()
+                for table in (
+                    self.discriminant.table(rows, self.shrink),
+                    self.soft_means.table(rows),
+                )
+            ]
+            for table in tables:
+                table[:, self.too_few] = -np.inf
+            self.latest.update(index=index, tables=tables)
         return list(self.latest["tables"])
 
     def confusions(self, doubt: Tensor) -> Confusions:
@@ -186,10 +216,14 @@ class _Judges:
             costs[shrink] = label_cost(table, self.codes[rows])
         return min(costs, key=lambda shrink: costs[shrink])
 
-    def fit(self, fitted: np.ndarray, first: bool = False) -> LabelModel | None:
+    def fit(
+        self, fitted: np.ndarray, random_rate: float | None, first: bool = False
+    ) -> LabelModel | None:
         """The model, or None where the samples do not tell the classes apart."""
         tables = self.tables(fitted)
-        codes = self.codes[fitted]
+        codes, m = self.codes[fitted], np.arange(len(fitted))
+        if not np.all([np.isfinite(table[m, codes]) for table in tables], 0).any():
+            return None
         if not any(tells_apart(table, codes) for table in tables):
             return None
         # A wrong label draws two classes together, which then seem easily confused: what random
@@ -197,7 +231,7 @@ class _Judges:
         doubt = torch.zeros(len(self.codes), dtype=torch.float64)
         if first:
             doubt[fitted] = torch.from_numpy(doubt_at_random(tables, codes))
-        return fit_label_model(tables, codes, self.confusions(doubt), self.support)
+        return fit_label_model(tables, codes, self.confusions(doubt), self.support, random_rate)
 
     def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
         """Judge `judged`, in blocks; and how strange each is."""
@@ -207,7 +241,7 @@ class _Judges:
         for part in cuts:
             tables = self.tables(part)
             parts.append(model.verdicts(tables, self.codes[part]))
-            strangeness.append(-np.nanmax(tables[0], 1))
+            strangeness.append(-np.where(np.isnan(tables[0]), -np.inf, tables[0]).max(1))
         verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         return verdicts, np.concatenate(strangeness)
 

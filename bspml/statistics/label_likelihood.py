@@ -158,15 +158,19 @@ class Likelihood:
         tables = [table[rows] for table in self.tables]
         return replace(self, tables=tables, codes=self.codes[rows])
 
-    def fit_from_starts(self, with_k: bool = True) -> Fit:
-        """Maximise the likelihood: from every start over fewer labels, from the best over all.
+    def fits_from_starts(self, with_k: bool = True) -> list[Fit]:
+        """Maximise the likelihood from every start; over fewer labels where they are many.
+
+        Where it was over fewer, only the best goes on over all.
 
         Args:
             with_k: False: k = 0.
         """
         coarse = self.thinned()
-        best = best_of([coarse.fit(start, with_k) for start in self.starts()])
-        return best if coarse is self else self.fit(best.x, with_k)
+        fits = [coarse.fit(start, with_k) for start in self.starts()]
+        if coarse is self:
+            return sorted(fits, key=lambda fit: fit.fun)
+        return [self.fit(best_of(fits).x, with_k)]
 
     def starts(self) -> list[np.ndarray]:
         """Points to start from."""
@@ -311,5 +315,7 @@ def label_cost(table: np.ndarray, codes: np.ndarray) -> float:
         table: (M, C) of the judge.
         codes: (M,) given labels.
     """
+    if not np.isfinite(table[np.arange(len(codes)), codes]).any():
+        return 0.0  # no label to be explained
     likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
-    return likelihood.fit_from_starts(with_k=False).fun
+    return best_of(likelihood.fits_from_starts(with_k=False)).fun

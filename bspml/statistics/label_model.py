@@ -39,6 +39,7 @@ import numpy as np
 from bspml.statistics.label_likelihood import (
     LEAST,
     Confusions,
+    Fit,
     Likelihood,
     best_of,
     centred,
@@ -57,7 +58,9 @@ from bspml.statistics.label_shares import (
 
 NEAREST = 64  # J
 FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
-BY_CHANCE = 3.0  # standard deviations
+BY_CHANCE = 4.5  # standard deviations
+_AS_GOOD = 4.0  # log likelihood, in all, below which no fit is better than another
+_DOMINANT = 0.9  # share of a class beside which too few labels are left to permute
 
 
 @dataclass(frozen=True)
@@ -162,7 +165,11 @@ class Verdicts(NamedTuple):
 
 
 def fit_label_model(
-    tables: Sequence[np.ndarray], codes: np.ndarray, confusions: Confusions, support: float
+    tables: Sequence[np.ndarray],
+    codes: np.ndarray,
+    confusions: Confusions,
+    support: float,
+    random_rate: float | None = None,
 ) -> LabelModel:
     """Fit the model to labels and the tables of their judges.
 
@@ -172,11 +179,15 @@ def fit_label_model(
         codes: (M,) given labels.
         confusions: whom each class may be taken for.
         support: mean references a class.
+        random_rate: share of labels wrong at random, known otherwise: it decides where the
+            likelihood cannot.  With few classes, equally far apart, an unsure judge and a sure one
+            with random errors explain the labels as well.
     """
     likelihood = Likelihood.of(tables, codes, confusions)
-    alone = likelihood.fit_from_starts(with_k=False)
-    from_alone = likelihood.fit(np.concatenate([alone.x[:1], [-8.0], alone.x[2:]]))
-    best = best_of([likelihood.fit_from_starts(), from_alone, alone])
+    alone = likelihood.fits_from_starts(with_k=False)
+    fits = [*alone, *likelihood.fits_from_starts()]
+    fits += [likelihood.fit(np.concatenate([f.x[:1], [-8.0], f.x[2:]])) for f in alone[:1]]
+    best = _decided(likelihood, fits, random_rate)
     u, k, tau, slopes = likelihood.unpack(best.x)
     shown = softmax(likelihood.tables, slopes)
     own, g = likelihood.explained(shown, tau)
@@ -213,6 +224,22 @@ def _filled(table: np.ndarray, codes: np.ndarray, typical: float) -> np.ndarray:
     return centred(table)
 
 
+def _decided(likelihood: Likelihood, fits: Sequence[Fit], random_rate: float | None) -> Fit:
+    """The best fit, or the one nearest to `random_rate` of those as good."""
+    best = best_of(fits)
+    if random_rate is None:
+        return best
+
+    def rate(fit: Fit) -> float:
+        u, k, _, _ = likelihood.unpack(fit.x)
+        return u * (1 - 1 / likelihood.num_classes) + k
+
+    if rate(best) >= random_rate:
+        return best
+    as_good = [f for f in fits if (f.fun - best.fun) * len(likelihood.codes) <= _AS_GOOD]
+    return min(as_good, key=lambda fit: abs(rate(fit) - random_rate))
+
+
 def doubt_at_random(tables: Sequence[np.ndarray], codes: np.ndarray) -> np.ndarray:
     """Return (M,) the probability that a label is wrong, were all errors random.
 
@@ -221,7 +248,7 @@ def doubt_at_random(tables: Sequence[np.ndarray], codes: np.ndarray) -> np.ndarr
         codes: (M,) given labels; 0 for one that cannot be judged.
     """
     likelihood = Likelihood.of(tables, codes, nobody(tables[0].shape[1]))
-    found = likelihood.fit_from_starts(with_k=False)
+    found = best_of(likelihood.fits_from_starts(with_k=False))
     u, _, _, slopes = likelihood.unpack(found.x)
     shown = softmax(likelihood.tables, slopes)
     own = shown[np.arange(len(shown)), likelihood.codes]
@@ -238,7 +265,8 @@ def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
 
     By chance: were the labels permuted among the samples.  The judge's best class hits the label of
     h samples; permuted, of about sum_c (samples judged c) (samples labelled c) / M.  Three standard
-    deviations above that tell.  Below `FEWEST_TESTED` samples there is no saying, and True.
+    deviations above that tell.  Below `FEWEST_TESTED` samples, or where one class has nearly all,
+    there is no saying, and True.
 
     Args:
         table: (M, C) of the judge.
@@ -252,7 +280,7 @@ def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
     finite = np.isfinite(table[np.arange(len(codes)), codes])
     table, codes = table[finite], codes[finite]
     m, classes = table.shape
-    if m < FEWEST_TESTED:
+    if m < FEWEST_TESTED or np.bincount(codes).max() > _DOMINANT * m:
         return True
     best = np.where(np.isnan(table), -np.inf, table).argmax(1)
     hits = (best == codes).sum()

@@ -97,3 +97,24 @@ def test_a_picture_under_two_labels_vouches_for_neither():
     assert report.flagged[200]
     assert not report.flagged[0]
     assert report.suggested_labels[200] == 0
+
+
+@pytest.mark.parametrize("times", [2, 5])
+def test_the_rate_is_one_of_labels_also_where_copies_disagree(times):
+    x, true, _, rng = gaussian_case(6, rate=0)
+    x, true = np.repeat(x, times, 0), np.repeat(true, times)
+    wrong = rng.random(len(x)) < 0.1
+    given = np.where(wrong, (true + rng.integers(1, 20, len(x))) % 20, true)
+    report = bspml.audit(x, given)
+    assert report.total_rate == pytest.approx(wrong.mean(), abs=0.04)
+    assert report.total_interval[0] <= wrong.mean() <= report.total_interval[1]
+
+
+def test_too_few_distinct_samples_to_judge_by_are_no_answer():
+    labels = np.repeat(np.arange(6), 40)
+    x = np.eye(6)[labels]
+    labels[::15] = (labels[::15] + 1) % 6
+    report = bspml.audit(x, labels)
+    assert not report.flagged.any()
+    assert report.total_interval == (0.0, 1.0)
+    assert "No label could be judged" in report.sentence

@@ -59,3 +59,30 @@ def test_the_ends_hold_the_estimate_and_the_sentence_says_them():
     assert report.total_interval[0] <= report.total_rate <= report.total_interval[1]
     assert f"that {100 * report.total_rate:.0f} % of the labels are wrong" in report.sentence
     assert f"at most {100 * report.upper_bound:.0f} %" in report.sentence
+
+
+@pytest.mark.parametrize(("classes", "each", "rate"), [(4, 50, 0.3), (2, 100, 0.1)])
+def test_few_classes_far_apart_are_not_taken_for_unsure_ones(classes, each, rate):
+    # An unsure judge without wrong labels explains as much as a sure one with random ones.
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        true = np.repeat(np.arange(classes), each)
+        x = 1.8 * rng.standard_normal((classes, 8))[true] + rng.standard_normal((len(true), 8))
+        wrong = rng.random(len(true)) < rate
+        labels = np.where(wrong, (true + rng.integers(1, classes, len(true))) % classes, true)
+        report = bspml.audit(x, labels)
+        assert report.total_rate > rate / 3
+        assert report.total_interval[0] <= wrong.mean() <= report.total_interval[1]
+
+
+@pytest.mark.parametrize(
+    "sizes", [[8] * 10 + [1] * 60, [60, 3], [40 // (k + 1) for k in range(20)]]
+)
+def test_unequal_classes_accuse_hardly_a_right_label(sizes):
+    rng = np.random.default_rng(0)
+    true = np.repeat(np.arange(len(sizes)), sizes)
+    x = 1.5 * rng.standard_normal((len(sizes), 32))[true] + rng.standard_normal((len(true), 32))
+    report = bspml.audit(x, true)
+    assert report.flagged.mean() < 0.02
+    assert report.total_rate < 0.05
+    assert not report.flagged[~report.testable].any()

@@ -50,7 +50,7 @@ def test_the_numbers_are_those_of_the_parts(noisy_case):
     x, _, given, _, report = noisy_case
     stats = contrastive_statistics(x, given)
     estimate = estimate_noise(stats, plausible_confusions(x, stats).upper_bound)
-    errors = judge_labels(x, given)
+    errors = judge_labels(x, given, random_rate=estimate.noise_rate)
     assert report.noise_rate == pytest.approx(estimate.noise_rate)
     assert report.interval == pytest.approx(estimate.interval)
     assert report.total_rate == pytest.approx(errors.rate)
@@ -82,7 +82,7 @@ def test_clean_labels_are_left_alone():
     assert report.flagged.sum() <= 2
     assert not report.classes["looks_like_two"].any()
     assert (report.classes["looks_like"] == "").all()
-    assert set(report.verdicts()) == {"fits"}
+    assert (report.verdicts() == "fits").mean() > 0.99
 
 
 def test_order_of_samples_does_not_matter(noisy_case):

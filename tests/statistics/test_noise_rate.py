@@ -178,7 +178,7 @@ def test_untestable_samples_are_left_out_and_said():
     assert "2 of 120 samples are alone in their class" in estimate.notes[0]
     labels[50] = labels[51]
     estimate = estimate_noise(contrastive_statistics(embeddings, labels))
-    assert "1 of 120 samples is alone in its class: it is left out" in estimate.notes[0]
+    assert "1 of 120 samples is alone in its class: it is left out of the rate" in estimate.notes[0]
 
 
 def test_clean_classes_that_overlap_support_no_rate():
