@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,8 +14,7 @@ import pandas as pd
 from bspml.auditing.columns import KEPT_Q, column
 from bspml.auditing.files import load_fields, save_report
 from bspml.auditing.folder import named_folder
-from bspml.errors import InputError
-from bspml.tensors.checks import check_number, check_whole
+from bspml.auditing.selection import Selection, choose
 
 _SUSPECT_ABOVE = 0.2  # probability of being wrong
 _DOUBTFUL_ABOVE = 0.1  # probability of being wrong, of a sample that lies far out
@@ -40,20 +39,6 @@ def fits_nothing(wrong_probability: np.ndarray, outlier_score: np.ndarray) -> np
 def no_groups() -> pd.DataFrame:
     """Return the table of groups of copies where none are known."""
     return pd.DataFrame({"placeholder": np.zeros(0, bool), "rows": column(np.zeros(0, str))})
-
-
-class Selection(NamedTuple):
-    """Labels chosen to look at.
-
-    Attributes:
-        rows: (n,) int64 samples, the most suspect first.
-        wrong: how many of them are expected to be wrong.
-        right: how many are expected to be right after all.
-    """
-
-    rows: np.ndarray
-    wrong: float
-    right: float
 
 
 @dataclass(frozen=True)
@@ -197,27 +182,9 @@ class AuditReport:
             >>> report.select(n=1).rows.tolist()
             [0]
         """
-        if n is not None and precision is not None:
-            raise InputError(
-                f"`select` takes `n` or `precision`; got n={n!r} and precision={precision!r}. Pass "
-                "one of them."
-            )
         order = self.order()
-        probability = self.wrong_probability[order]
-        is_open = ~np.isnan(probability) & ~self.is_decided[order]
-        order, probability = order[is_open], probability[is_open]
-        count = int(self.flagged[order].sum())
-        if n is not None:
-            count = min(check_whole(n, "n", 0), len(order))
-        elif precision is not None:
-            precision = check_number(precision, "precision", 0, 1, open_low=True)
-            mean = np.cumsum(probability) / np.arange(1, len(order) + 1)
-            count = int((mean >= precision).sum())  # the mean falls
-        elif count:
-            order = order[np.argsort(~self.flagged[order], kind="stable")]
-        rows = order[:count]
-        wrong = float(self.wrong_probability[rows].sum())
-        return Selection(rows, wrong, len(rows) - wrong)
+        is_open = ~np.isnan(self.wrong_probability) & ~self.is_decided
+        return choose(order[is_open[order]], self.wrong_probability, self.flagged, n, precision)
 
     def flagging(self, n: int | None = None, precision: float | None = None) -> AuditReport:
         """Return the report with the labels that `select` chooses flagged instead.
