@@ -32,8 +32,8 @@ def confusion_table(report: AuditReport) -> pd.DataFrame:
 
     Example:
         >>> import bspml
-        >>> rays = [[1, 0], [9, 1], [8, 1], [0, 1], [1, 9], [1, 8]] * 5
-        >>> report = bspml.audit(rays, ["a", "a", "a", "b", "b", "b"] * 4 + list("baabbb"))
+        >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
+        >>> report = bspml.audit(x, ["b", *"aaaaaaa", *"bbbbbbbb", *"cccccccc", *"dddddddd"])
         >>> confusion_table(report)[["label", "suggested_label", "count"]].values.tolist()
         [['b', 'a', 1]]
     """

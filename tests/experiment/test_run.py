@@ -95,7 +95,11 @@ def test_load_gives_the_network_behind_the_recorded_recall(finished):
 
 
 def start(path, *extra):
-    code = "import sys; from bspml.cli import main; sys.exit(main(sys.argv[1:]))"
+    # Ctrl-C reaches it even where the tests themselves run in the background, which ignore it.
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
+        "from bspml.cli import main; sys.exit(main(sys.argv[1:]))"
+    )
     command = [sys.executable, "-c", code, "train", *SMALL, "-o", str(path), *extra]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.Popen(
