@@ -14,14 +14,18 @@ from bspml.tensors.checks import check_choice
 _NEIGHBOURS = 15  # of UMAP: its default, fewer in smaller data
 
 
-def check_map_method(method: str) -> None:
+def check_map_method(method: str, name: str = "map_method") -> None:
     """Refuse a method that cannot be had, before any work.
+
+    Args:
+        method: "pca" or "umap".
+        name: of the option, for the message.
 
     Raises:
         InputError: no such method.
         MissingDependencyError: umap-learn is not installed.
     """
-    check_choice(method, "map_method", ("pca", "umap"))
+    check_choice(method, name, ("pca", "umap"))
     if method == "umap":
         _import_umap()
 

@@ -12,6 +12,7 @@ import typer
 
 from bspml.auditing import AuditReport, audit
 from bspml.auditing.decided import audit_decided
+from bspml.auditing.embedding_map import check_map_method
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
 from bspml.auditing.picture_hashes import WITHOUT, PictureHashes, hash_pictures
@@ -47,7 +48,7 @@ def run_audit(options: AuditOptions) -> None:
     fail_above, quiet = options.fail_above, options.quiet
     if fail_above is not None:
         check_number(fail_above, "--fail-above", 0, 1)
-    _check_flags(options)
+    _check_options(options)
     decisions = None if options.apply is None else read_decisions(options.apply)
     carried, caution, images = None, "", options.images
     if _is_audit(options.what):
@@ -74,6 +75,11 @@ def run_audit(options: AuditOptions) -> None:
     is_new = options.apply is not None or carried is not None
     if corrected is not None and is_new:
         files = [*files, save_corrected(folder, corrected)]
+    elif files and (folder / CORRECTED).exists():
+        note(
+            f"note: {folder / CORRECTED} is of an earlier audit, or of other flags; --apply makes "
+            "it anew"
+        )
     results = write_results(options, report, corrected, folder, images)
     if options.json:
         put(_as_json(report, folder, files, caution, decisions, options, results))
@@ -89,7 +95,9 @@ def run_audit(options: AuditOptions) -> None:
         _judge(report, fail_above)
 
 
-def _check_flags(options: AuditOptions) -> None:
+def _check_options(options: AuditOptions) -> None:
+    if options.map is not None:
+        check_map_method(options.map, "--map")
     if options.flag is not None and options.flag_precision is not None:
         raise InputError(
             "--flag and --flag-precision both say how many labels to flag; got both. Give one."
@@ -258,7 +266,7 @@ def _report_text(
 def _counts_sentence(summary: Mapping[str, Any]) -> str:
     """Count samples, classes and suspects in one sentence."""
     suspects = summary["suspects"]
-    looking = counted(summary["look_wrong"], "label looks", "labels look")
+    looking = counted(summary["look_wrong"], "label flagged", "labels flagged")
     others = counted(summary["others_to_look_at"], "other is", "others are")
     wrong = summary["expected_wrong_among_them"]
     samples = counted(summary["samples"], "sample")
@@ -267,7 +275,7 @@ def _counts_sentence(summary: Mapping[str, Any]) -> str:
     if suspects == 1:
         remark = "this suspect is on the page, and may be right"
     return (
-        f"{samples} in {classes}: {looking} wrong, of which about {wrong:.0f} are expected to be, "
+        f"{samples} in {classes}: {looking}, of which about {wrong:.0f} are expected to be wrong, "
         f"and {others} to look at; {remark}."
     )
 

@@ -417,3 +417,43 @@ def test_a_pipeline_sees_what_the_audit_found(case, capsys):
     assert done.returncode == 3
     assert done.stderr.count("\n") == 1
     assert "above --fail-above 0.01" in done.stderr
+
+
+def test_flags_are_asked_for_by_number_or_precision(case, capsys):
+    np.savez("data.npz", embeddings=case[0], labels=case[1])
+    code, out, _ = run(capsys, "data.npz", "-o", "found", "--flag", "5", "--json")
+    assert code == 0
+    assert json.loads(out)["look_wrong"] == 5
+    table = pd.read_parquet("found/audit.parquet")
+    assert (table["weight"] == 0).tolist() == [True] * 5 + [False] * (len(table) - 5)
+    code, out, _ = run(capsys, "found", "--flag-precision", "0.9", "--json")
+    chosen = json.loads(out)
+    assert code == 0
+    assert chosen["expected_wrong_among_them"] >= 0.9 * chosen["look_wrong"]
+    assert (pd.read_parquet("found/audit.parquet")["weight"] == 0).sum() == chosen["look_wrong"]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--flag", "5", "--flag-precision", "0.5"], "--flag and --flag-precision both say"),
+        (["--flag", "-1"], "`--flag` must be a whole number"),
+        (["--flag-precision", "80"], "`--flag-precision` must be"),
+        (["--map", "tsne"], "`--map` must be one of pca, umap"),
+    ],
+)
+def test_impossible_choices_are_refused_before_the_work(case, capsys, options, message):
+    np.savez("data.npz", embeddings=case[0], labels=case[1])
+    code, _, err = run(capsys, "data.npz", "-o", "found", *options)
+    assert code == 2
+    assert message in err
+    assert not Path("found").exists()
+
+
+def test_corrected_labels_of_other_flags_are_pointed_out(case, capsys):
+    np.savez("data.npz", embeddings=case[0], labels=case[1])
+    run(capsys, "data.npz", "-o", "found", "-q")
+    Path("d.csv").write_text("index,decision\n0,right\n")
+    run(capsys, "found", "--apply", "d.csv")
+    _, _, err = run(capsys, "found", "--flag", "3")
+    assert "labels-corrected.csv is of an earlier audit, or of other flags" in err
