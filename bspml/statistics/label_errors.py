@@ -41,7 +41,7 @@ from bspml.tensors.precision import full_precision
 
 SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
 
-_FIT_VALUES = 1 << 22  # of a table that the model is fitted to
+_FIT_VALUES = 1 << 21  # of a table that the model is fitted to
 _FEWEST_FITTED = 1500
 _ROUNDS = 4
 _SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
