@@ -52,6 +52,7 @@ from bspml.statistics.label_shares import (
     SURE,
     SURE_OF_FEW,
     Mixture,
+    error_rate,
     labels_own,
     surest,
 )
@@ -59,6 +60,7 @@ from bspml.statistics.label_shares import (
 NEAREST = 64  # J
 FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
 BY_CHANCE = 4.5  # standard deviations
+_ALMOST_NO_K = -8.0  # log odds of k, at the start from the best model without it
 _AS_GOOD = 4.0  # log likelihood, in all, below which no fit is better than another
 _DOMINANT = 0.9  # share of a class beside which too few labels are left to permute
 
@@ -103,7 +105,7 @@ class LabelModel:
     @property
     def rate(self) -> float:
         """Return the share of labels that are wrong: a random one may hit the right class."""
-        return self.labels_random * (1 - 1 / self.num_classes) + self.labels_confused
+        return error_rate(self.labels_random, self.labels_confused, self.num_classes)
 
     def verdicts(self, tables: Sequence[np.ndarray], codes: np.ndarray) -> Verdicts:
         """Judge labels from the judges' tables.
@@ -138,10 +140,8 @@ class LabelModel:
         # Where no label is thought wrong the odds are all equal: rank by what the samples show.
         if wrong.max(initial=0) <= 0:
             odds = np.log(np.maximum(shown[m, best], LEAST)) - np.log(np.maximum(own, LEAST))
-        doubted = self.random * (1 - own) / classes + self.confused * g
-        kept = (1 - self.random - self.confused + self.random / classes) * own
-        doubt = doubted / np.maximum(doubted + kept, LEAST)
-        return Verdicts(odds, probability, best, probability * share, doubt, shown.max(1))
+        doubt = _doubt(Mixture(own, g, codes, classes), self.random, self.confused)
+        return Verdicts(odds, probability, best, probability * share, doubt)
 
 
 class Verdicts(NamedTuple):
@@ -153,7 +153,6 @@ class Verdicts(NamedTuple):
         other: (M,) the class that is most probably right if the label is not.
         other_probability: (M,) the probability that this class is the right one.
         doubt: (M,) as `wrong`, with all of u and k taken for the labels' errors.
-        sureness: (M,) largest p.
     """
 
     odds: np.ndarray
@@ -161,7 +160,6 @@ class Verdicts(NamedTuple):
     other: np.ndarray
     other_probability: np.ndarray
     doubt: np.ndarray
-    sureness: np.ndarray
 
 
 def fit_label_model(
@@ -185,8 +183,9 @@ def fit_label_model(
     """
     likelihood = Likelihood.of(tables, codes, confusions)
     alone = likelihood.fits_from_starts(with_k=False)
-    fits = [*alone, *likelihood.fits_from_starts()]
-    fits += [likelihood.fit(np.concatenate([f.x[:1], [-8.0], f.x[2:]])) for f in alone[:1]]
+    x = alone[0].x
+    from_alone = likelihood.fit(np.concatenate([x[:1], [_ALMOST_NO_K], x[2:]]))
+    fits = [*alone, *likelihood.fits_from_starts(), from_alone]
     best = _decided(likelihood, fits, random_rate)
     u, k, tau, slopes = likelihood.unpack(best.x)
     shown = softmax(likelihood.tables, slopes)
@@ -232,7 +231,7 @@ def _decided(likelihood: Likelihood, fits: Sequence[Fit], random_rate: float | N
 
     def rate(fit: Fit) -> float:
         u, k, _, _ = likelihood.unpack(fit.x)
-        return u * (1 - 1 / likelihood.num_classes) + k
+        return error_rate(u, k, likelihood.num_classes)
 
     if rate(best) >= random_rate:
         return best
@@ -252,21 +251,27 @@ def doubt_at_random(tables: Sequence[np.ndarray], codes: np.ndarray) -> np.ndarr
     u, _, _, slopes = likelihood.unpack(found.x)
     shown = softmax(likelihood.tables, slopes)
     own = shown[np.arange(len(shown)), likelihood.codes]
-    wrong = u * (1 - own) / likelihood.num_classes
     doubt = np.zeros(len(codes))
-    doubt[likelihood.testable] = wrong / (
-        wrong + (1 - u + u / likelihood.num_classes) * own + LEAST
-    )
+    nowhere = np.zeros(len(own))
+    judged = Mixture(own, nowhere, likelihood.codes, likelihood.num_classes)
+    doubt[likelihood.testable] = _doubt(judged, u, 0.0)
     return doubt
+
+
+def _doubt(labels: Mixture, u: float, k: float) -> np.ndarray:
+    """(M,) the probability of a wrong label, all of u and k taken for the labels' errors."""
+    doubted = u * (1 - labels.own) / labels.num_classes + k * labels.g
+    kept = (1 - u - k + u / labels.num_classes) * labels.own
+    return doubted / np.maximum(doubted + kept, LEAST)
 
 
 def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
     """Say whether a judge finds the given label more often than by chance.
 
     By chance: were the labels permuted among the samples.  The judge's best class hits the label of
-    h samples; permuted, of about sum_c (samples judged c) (samples labelled c) / M.  Three standard
-    deviations above that tell.  Below `FEWEST_TESTED` samples, or where one class has nearly all,
-    there is no saying, and True.
+    h samples; permuted, of about sum_c (samples judged c) (samples labelled c) / M.  `BY_CHANCE`
+    standard deviations above that tell.  Below `FEWEST_TESTED` samples, or where one class has
+    nearly all, there is no saying, and True.
 
     Args:
         table: (M, C) of the judge.

@@ -42,6 +42,21 @@ def surest(largest: np.ndarray, mean: float) -> np.ndarray:
     return sure
 
 
+def error_rate(u: float, k: float, num_classes: int) -> float:
+    """Return the share of wrong labels: a random one may hit the right class.
+
+    Args:
+        u: share of labels drawn at random.
+        k: share of confused labels.
+        num_classes: C.
+
+    Example:
+        >>> error_rate(0.2, 0.1, 10)
+        0.28
+    """
+    return u * (1 - 1 / num_classes) + k
+
+
 @dataclass(frozen=True)
 class Mixture:
     """A mixture of three known parts: (1 - u - k) own + u / C + k g, with shares to be found."""
@@ -76,13 +91,13 @@ class Mixture:
         return u, k
 
     def rate(self, u: float, k: float) -> float:
-        """Return the share of wrong labels: a random one may hit the right class.
+        """Return the share of wrong labels.
 
         Args:
             u: share of labels drawn at random.
             k: share of confused labels.
         """
-        return u * (1 - 1 / self.num_classes) + k
+        return error_rate(u, k, self.num_classes)
 
     def deviation(self, u: float, k: float, with_k: bool = True) -> float:
         """Standard error of the rate, or of its random part.
