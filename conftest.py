@@ -1,5 +1,6 @@
 """Under pytest, beartype checks every shape and type annotation of bspml at run time."""
 
+import gc
 import os
 import sys
 import types
@@ -23,6 +24,8 @@ jaxtyping.install_import_hook("bspml", "_bspml_checker.check")
 
 # Tests are many small steps: one thread is faster than two that wait for each other.
 torch.set_num_threads(1)
+# A full sweep of the garbage collector walks all that torch is made of, to find next to nothing.
+gc.set_threshold(50_000, 20, 50)
 # Rendered data sets stay out of the home folder.
 os.environ["BSPML_CACHE"] = str(Path(__file__).parent / ".pytest_cache" / "bspml")
 

@@ -5,6 +5,7 @@ torchrun.  What rank r of W returned lies in OUT/STEM-all-W-r.pt.  Of a file wit
 `as_a_process(case, rank)` two ranks are run for each case, and join themselves.
 """
 
+import gc
 import importlib.util
 import os
 import signal
@@ -25,6 +26,7 @@ PATIENCE = 100  # seconds before a rank that hangs is ended
 
 def main(out, sizes, files):
     torch.set_num_threads(1)
+    gc.freeze()  # a sweep in a fork would write to, and so copy, every page it shares
     failed = 0
     for file in files:
         spec = importlib.util.spec_from_file_location(Path(file).stem, file)
