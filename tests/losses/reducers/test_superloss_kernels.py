@@ -28,8 +28,8 @@ BUFFERS = ("average", "total", "correction", "count")
 
 
 @outside
-def test_in_the_interpreter():
-    passes_in_the_interpreter(__file__)
+def test_in_the_interpreter(interpreted):
+    passes_in_the_interpreter(__file__, interpreted)
 
 
 @compiler

@@ -25,8 +25,8 @@ pytest.importorskip("triton")
 
 
 @outside
-def test_in_the_interpreter():
-    passes_in_the_interpreter(__file__)
+def test_in_the_interpreter(interpreted):
+    passes_in_the_interpreter(__file__, interpreted)
 
 
 @compiler

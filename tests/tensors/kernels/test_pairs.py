@@ -1,13 +1,7 @@
 """The kernels of a batch against torch's operations: in Triton's interpreter, and on a GPU.
 
-The interpreter is chosen by an environment variable before Triton is imported, so without a GPU
-these tests run in a process of their own: `pytest` of this very file.
+Without a GPU these tests run in a process of their own.
 """
-
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 import torch
@@ -17,24 +11,15 @@ from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.similarity import CosineGram, _DeviceGram, _gram, within_range
 from bspml.weights.state import SampleWeights, look_up
+from helpers.triton_kernels import DEVICE, compiler, here, outside, passes_in_the_interpreter
 
 pytest.importorskip("triton")
-GPU = torch.cuda.is_available()
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-DEVICE = "cuda" if GPU and not INTERPRETED else "cpu"
-here = pytest.mark.skipif(not (GPU or INTERPRETED), reason="runs in a process of its own")
 SHAPES = [(12, 8), (33, 40), (5, 1100)]
 
 
-@pytest.mark.skipif(GPU or INTERPRETED, reason="the kernels run in this process")
-def test_in_the_interpreter():
-    environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(Path(__file__))]
-    done = subprocess.run(
-        command, env=environment, capture_output=True, text=True, check=False, cwd=Path.cwd()
-    )
-    assert done.returncode == 0, done.stdout[-3000:]
-    assert " passed" in done.stdout
+@outside
+def test_in_the_interpreter(interpreted):
+    passes_in_the_interpreter(__file__, interpreted)
 
 
 # Pointers by name where they are not to float32, and numbers that are not int32.
@@ -46,7 +31,7 @@ KINDS = {
 }
 
 
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter compiles nothing")
+@compiler
 @pytest.mark.parametrize("flag", [False, True])
 @pytest.mark.parametrize("name", ["_unit_rows", "_turned", "_mined_masks", "_terms"])
 @pytest.mark.parametrize("parts", [1, 4])

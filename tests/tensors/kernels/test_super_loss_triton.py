@@ -26,8 +26,8 @@ from bspml.tensors.kernels import super_loss_triton
 
 
 @outside
-def test_in_the_interpreter():
-    passes_in_the_interpreter(__file__)
+def test_in_the_interpreter(interpreted):
+    passes_in_the_interpreter(__file__, interpreted)
 
 
 @compiler
