@@ -32,3 +32,18 @@ os.environ["BSPML_CACHE"] = str(Path(__file__).parent / ".pytest_cache" / "bspml
 # A deadline per example would time the machine, not the code; the same examples every time.
 hypothesis.settings.register_profile("bspml", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("bspml")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """With `-n`, tests that share what is slow to make stay in one process: most often a file."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class Scheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid):
+            file, _, test = nodeid.partition("::")
+            if file.startswith("tests/distributed/"):
+                return "tests/distributed"  # its session fixture starts all ranks
+            return test if test == "test_in_the_interpreter" else file
+
+    return Scheduling(config, log)
