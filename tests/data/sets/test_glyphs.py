@@ -1,3 +1,4 @@
+import functools
 import os
 import threading
 import unicodedata
@@ -123,6 +124,21 @@ def cache_file(root, size=24):
     return root / f"glyphs-v{module._RENDER_VERSION}-matplotlib{mpl.__version__}-{size}px.npz"
 
 
+DRAW, CHARACTERS = module._draw_glyphs, functools.cache(module._characters)
+
+
+@functools.cache
+def small_drawings():
+    return DRAW(np.array(CHARACTERS()), 8)
+
+
+@pytest.fixture
+def drawn_once(monkeypatch):
+    """Whoever draws in 8 pixels gets the same drawings, made once: drawing takes a second."""
+    monkeypatch.setattr(module, "_characters", CHARACTERS)
+    monkeypatch.setattr(module, "_draw_glyphs", lambda points, size: small_drawings())
+
+
 def forbid_drawing(monkeypatch):
     def refuse(*_):
         raise AssertionError("drawn although cached")
@@ -137,6 +153,7 @@ def test_a_second_use_reads_the_cache_and_gives_the_same(halves, root, monkeypat
     assert again.classes == halves[0].classes
 
 
+@pytest.mark.usefixtures("drawn_once")
 @pytest.mark.parametrize(
     "damage", ["empty", "text", "cut", "flipped", "foreign", "pickled", "no arrays"]
 )
@@ -180,6 +197,7 @@ def test_a_pipe_in_the_caches_place_is_neither_read_nor_replaced(root, tmp_path,
     assert path.is_fifo()
 
 
+@pytest.mark.usefixtures("drawn_once")
 def test_another_render_version_or_size_does_not_read_the_old_file(root, tmp_path, monkeypatch):
     Glyphs("train", tmp_path, image_size=8)
     monkeypatch.setattr(module, "_RENDER_VERSION", 0)
@@ -224,6 +242,7 @@ def test_the_cache_folder_is_root_then_bspml_cache_then_xdg(monkeypatch, tmp_pat
     assert cache_dir() == tmp_path / "home" / "Library" / "Caches" / "bspml"
 
 
+@pytest.mark.usefixtures("drawn_once")
 def test_an_unwritable_root_is_an_error_but_an_unwritable_default_is_not(
     tmp_path, monkeypatch, caplog
 ):
