@@ -23,3 +23,10 @@ def interpreted(request):
     )
     assert done.returncode == 0, done.stdout[-3000:]
     return done.stdout.splitlines()
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Figures of runs and audits are made and handed over, and not drawn: drawing takes longest."""
+    monkeypatch.setattr("bspml.report.page.inline_svg", lambda figure: "")
+    monkeypatch.setattr("bspml.experiment.outputs.save_figure", lambda figure, path: path)

@@ -45,6 +45,7 @@ def test_files_hold_the_table(hostile_report, tmp_path):
         assert len(list(csv.DictReader(file))) == 3
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_texts_title_and_pictures_stay_when_a_loaded_audit_is_saved_again(hostile_report, tmp_path):
     pixels = np.random.default_rng(0).random((36, 1, 8, 8))
     hostile_report.save(tmp_path / "a", pixels, [f"words of {i}" for i in range(36)], "My title")

@@ -10,6 +10,8 @@ from bspml.cli import main
 from bspml.data.labels.decisions import Decision, apply_decisions, write_corrected
 from bspml.errors import RunError
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 class Killed(BaseException):
     """What no code of ours catches."""

@@ -64,6 +64,7 @@ def test_json_is_the_summary_and_the_only_output(case, capsys):
     assert "report.html" in found["files"]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_fail_above_exits_3_and_only_then(case, capsys):
     x, labels = case
     np.savez("data.npz", embeddings=x, labels=labels)
@@ -116,6 +117,7 @@ def test_mistakes_exit_2_with_one_line(case, capsys, arguments, message):
     assert "Traceback" not in err
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decisions_make_a_corrected_label_file(case, capsys):
     x, labels = case
     np.savez("data.npz", embeddings=x, labels=labels)
@@ -149,6 +151,7 @@ def test_decisions_make_a_corrected_label_file(case, capsys):
     assert out == f"{corrected}: 1 label kept as right, 1 relabelled, 1 dropped\n"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_relabelling_to_a_class_that_nobody_has_is_applied_with_a_warning(case, capsys):
     x, labels = case
     np.savez("data.npz", embeddings=x, labels=labels)
@@ -174,6 +177,7 @@ def test_decisions_about_other_data_are_refused_before_the_work(case, capsys):
     assert not Path("data-audit").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decisions_find_their_samples_by_name_in_data_that_grew(case, capsys):
     x, labels = case
     names = np.array([f"{i}.jpg" for i in range(60)])
@@ -201,6 +205,7 @@ def test_terminal_escapes_in_labels_are_shown_and_not_obeyed(case, capsys):
     assert "\\x1b[2J\\n" in out
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("name", ["names.csv", "summary.json", "audit.json", "audit.npz"])
 def test_a_pipe_in_place_of_a_file_is_refused_and_not_waited_for(case, capsys, name):
     x, labels = case
@@ -247,6 +252,7 @@ def test_report_makes_the_page_of_an_audit_again(case, capsys):
     assert "found/report.html: The best estimate" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_new_audit_of_other_data_does_not_keep_old_decisions(case, capsys):
     x, labels = save_case(case)
     Path("d.csv").write_text("index,decision\n3,wrong\n")
@@ -259,6 +265,7 @@ def test_a_new_audit_of_other_data_does_not_keep_old_decisions(case, capsys):
     assert run(capsys, "other.npz", "-o", "found", "--apply", "d.csv")[0] == 0  # made anew
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_options_that_an_earlier_audit_cannot_follow_are_refused(case, capsys):
     save_case(case)
     run(capsys, "data.npz", "-o", "found")
@@ -270,6 +277,7 @@ def test_options_that_an_earlier_audit_cannot_follow_are_refused(case, capsys):
     assert (code, "does not go with --workers" in err) == (2, True)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_images_for_an_earlier_audit_leave_its_texts_and_title(case, capsys):
     x, labels = case
     frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(5)]).assign(label=labels)
@@ -299,6 +307,7 @@ def test_a_broken_picture_is_a_link_and_not_the_end(case, capsys):
     assert run(capsys, "data.npz", "--images", "pictures")[0] == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_what_cannot_be_judged_does_not_pass_a_threshold(case, capsys):
     x, labels = case
     np.savez("one.npz", embeddings=np.ones_like(x), labels=labels)
@@ -354,6 +363,7 @@ def test_mistakes_are_found_before_the_work_and_name_the_file(
     assert Path("corrected/labels-corrected.csv").read_text() == "precious"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_nothing_of_an_audit_folder_changes_when_decisions_are_refused(case, capsys):
     save_case(case)
     run(capsys, "data.npz", "-o", "found")
@@ -382,6 +392,7 @@ def deaf():
             each.close()
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("as_json", [[], ["--json"]])
 def test_a_reader_that_went_away_changes_no_exit_code(case, monkeypatch, deaf, as_json):
     save_case(case)
@@ -394,6 +405,7 @@ def test_a_reader_that_went_away_changes_no_exit_code(case, monkeypatch, deaf, a
     assert main(["audit", "found", *as_json]) == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_audit_needs_nobody_at_stderr(case, capsys, monkeypatch, deaf):
     save_case(case)
     for stream in (None, deaf()):
@@ -405,6 +417,7 @@ def test_an_audit_needs_nobody_at_stderr(case, capsys, monkeypatch, deaf):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a pipe of a POSIX shell")
+@pytest.mark.usefixtures("undrawn")
 def test_a_pipeline_sees_what_the_audit_found(case, capsys):
     save_case(case)
     run(capsys, "data.npz", "-o", "found")
@@ -419,6 +432,7 @@ def test_a_pipeline_sees_what_the_audit_found(case, capsys):
     assert "above --fail-above 0.01" in done.stderr
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_flags_are_asked_for_by_number_or_precision(case, capsys):
     np.savez("data.npz", embeddings=case[0], labels=case[1])
     code, out, _ = run(capsys, "data.npz", "-o", "found", "--flag", "5", "--json")
@@ -450,6 +464,7 @@ def test_impossible_choices_are_refused_before_the_work(case, capsys, options, m
     assert not Path("found").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_corrected_labels_of_other_flags_are_pointed_out(case, capsys):
     np.savez("data.npz", embeddings=case[0], labels=case[1])
     run(capsys, "data.npz", "-o", "found", "-q")

@@ -12,6 +12,7 @@ from PIL import Image
 
 from helpers.commands import run_audit as run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
 CORRECTED = Path("found/labels-corrected.csv")
 
 

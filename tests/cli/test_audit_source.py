@@ -21,6 +21,8 @@ from bspml.networks.feature_cache import extraction
 from helpers.commands import run_audit as run
 from helpers.photos import save_photos
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_every_kind_of_file_gives_the_same_embeddings_and_labels(case):
     x, labels = case

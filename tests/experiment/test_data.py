@@ -58,6 +58,7 @@ def test_a_folder_of_photographs_trains_with_random_views_and_pictures(photos, t
     assert model(torch.rand(2, 3, 16, 16)).shape == (2, 8)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_suspects_have_the_names_of_their_files(photos, tmp_path):
     config = folder_settings(photos, "training.methods=[bspml-paper]")
     data = load_data(config)
@@ -166,6 +167,7 @@ class Lines:
     step = record = begin
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_decisions_of_an_audit_of_the_whole_folder_are_trained_on(photos, tmp_path):
     """24 of 48 photographs train; those of the other classes are decided on, too."""
     rows = [
@@ -237,6 +239,7 @@ def features(tmp_path):
     return tmp_path / "features.npz"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_features_judge_the_labels_before_the_head_sees_one(features, tmp_path):
     settings = [*QUICK, "data.name=features", f"data.root={features}", "network.name=mlp"]
     config = load_config(None, [*settings, "training.methods=[bspml]"])
@@ -272,6 +275,7 @@ def test_the_truth_about_your_own_data_is_not_known(photos, features, tmp_path):
     assert np.array_equal(planted.labels != planted.true_labels, planted.is_noisy)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_the_truth_nothing_is_said_of_it(photos, tmp_path):
     config = folder_settings(photos, "noise.kind=none", "noise.rate=0", "training.methods=[bspml]")
     folder = run_experiment(config, RunFolder.create(tmp_path / "run")).folder
