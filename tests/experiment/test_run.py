@@ -4,8 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -24,6 +22,7 @@ from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from helpers.comparisons import same
+from helpers.forks import Command
 from helpers.runs import copied
 
 SMALL = [
@@ -94,24 +93,16 @@ def test_load_gives_the_network_behind_the_recorded_recall(finished):
     assert run.finished
 
 
-def start(path, *extra):
-    # Ctrl-C reaches it even where the tests themselves run in the background, which ignore it.
-    code = (
-        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler);"
-        "from bspml.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
-    command = [sys.executable, "-c", code, "train", *SMALL, "-o", str(path), *extra]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
-    )
+def start(path, *extra, **options):
+    command = ["train", *SMALL, "-o", path, *extra]
+    return Command(command, path.with_name("stderr"), **options)
 
 
 def wait_for(condition, process, seconds=120):
     end = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < end
-        assert process.poll() is None, process.communicate()
+        assert not process.has_ended(), process.wait()
         time.sleep(0.005)
 
 
@@ -128,13 +119,14 @@ def settled(folder):
     return lines
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("method", ["multi-similarity", "bspml"])
 def test_a_run_killed_without_warning_resumes_to_the_same_bits(tmp_path, method, finished):
     folder = RunFolder(tmp_path / "killed")
     process = start(folder.path)
     wait_for(folder.checkpoint(method).exists, process)
-    process.kill()
-    process.communicate()
+    process.send_signal(signal.SIGKILL)
+    assert process.wait()[0] == -signal.SIGKILL
     assert not folder.finished
     assert main(["train", "--resume", str(folder.path), "--quiet"]) == 0
     whole = finished.folder
@@ -154,28 +146,17 @@ def test_ctrl_c_says_how_to_go_on_and_exits_130(tmp_path):
     process = start(folder.path, "training.epochs=100")  # far from its end when it is stopped
     wait_for(folder.checkpoint("multi-similarity").exists, process)
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate()
-    assert process.returncode == 130
+    code, err = process.wait()
+    assert code == 130
     assert f"bspml train --resume {folder.path}" in err
     assert "Traceback" not in err
 
 
 def test_a_full_disk_ends_with_one_sentence_and_nothing_half_written(tmp_path):
-    code = (
-        "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN);"
-        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000));"
-        "from bspml.cli import main; sys.exit(main(sys.argv[1:]))"
-    )
     path = tmp_path / "full"
-    done = subprocess.run(
-        [sys.executable, "-c", code, "train", *SMALL, "-o", str(path), "--quiet"],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        check=False,
-    )
-    assert done.returncode == 2, done.stderr
-    last = done.stderr.strip().splitlines()[-1]
+    code, err = start(path, "--quiet", largest=200_000).wait()
+    assert code == 2, err
+    last = err.strip().splitlines()[-1]
     assert "checkpoint-multi-similarity.pt: cannot be written" in last
     assert not path.exists()  # nothing in it could be gone on with
 
@@ -224,6 +205,7 @@ def test_labels_of_a_file_are_trained_on(tmp_path):
     assert Path(result.folder.summary).is_file()
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("as_labels", [True, False])
 def test_decisions_are_trained_on(tmp_path, as_labels):
     """Right: weight 1 for good; wrong: weight 0, or 1 under the new label."""
