@@ -63,7 +63,8 @@ def test_choosing_never_raises_the_objective_and_keeps_the_sums(n, classes, bala
     values = [descent.measure().first_order.objective()]
     for _ in range(4):
         descent.choose()
-        for kept, fresh in zip(descent._sums, class_sums(descent.w, problem.class_sorted)):
+        fresh_sums = class_sums(descent.w, problem.class_sorted)
+        for kept, fresh in zip(descent._sums, fresh_sums, strict=True):
             np.testing.assert_allclose(kept, fresh, atol=1e-9)
         values.append(descent.measure().first_order.objective())
         assert values[-1] <= values[-2] + 1e-12 * (1 + balance)
