@@ -2,8 +2,9 @@
 
 The problem has many local minima, and which of them a descent finds depends on where it starts.
 The classes act on each other through the mean of their means and one more sum, so starts that
-differ in what share of every class they keep (`keep_share`) lead to the minima there are; the
-start that is given is one of them, so the answer is never above it.
+differ in what share of every class they keep (`keep_share`) lead to the minima there are.  The
+start that is given is one of them, or is passed over for one that is lower already: the answer is
+never above it.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from __future__ import annotations
 import numpy as np
 
 from bspml.weights.coordinate import minimise_by_coordinates
-from bspml.weights.first_order import FirstOrder
 from bspml.weights.problem import Outcome, WeightProblem
 from bspml.weights.whole_class import keep_share
 
 SEARCHES = ("default", "deep")
 _SHARES = np.linspace(0, 1, 11)
-# With more samples a descent takes long and its start decides little: each of the many classes
+# With more samples one descent is affordable.  Its start then decides little: each of many classes
 # finds its own way.
 _FEW_SAMPLES = 5_000
 # Another start has to end lower by this share, or equal minima would change with rounding.
@@ -34,14 +34,14 @@ def search_minimum(
         start: (N,) feasible weights, in the order of the data.
         tol: the scaled stationarity to reach.
         max_sweeps: most sweeps of one descent.
-        search: "deep" adds the 11 starts that keep 0, 10, ..., 100 % of each class; "default" adds,
-            up to 5,000 samples, the one of 0 % and the lowest of them.
+        search: see `solve_weights`.
 
     Returns:
         `Outcome` of the lowest descent, see `minimise_by_coordinates`; of equal ones the first.
     """
-    lowest = minimise_by_coordinates(problem, start, tol, max_sweeps)
-    for other in _further_starts(problem, search):
+    first, *others = _starts(problem, start, search)
+    lowest = minimise_by_coordinates(problem, first, tol, max_sweeps)
+    for other in others:
         outcome = minimise_by_coordinates(problem, other, tol, max_sweeps)
         value = _objective(lowest)
         if _objective(outcome) < value - _LOWER * abs(value):
@@ -49,17 +49,15 @@ def search_minimum(
     return lowest
 
 
-def _further_starts(problem: WeightProblem, search: str) -> list[np.ndarray]:
-    if search == "default" and problem.n > _FEW_SAMPLES:
-        return []
+def _starts(problem: WeightProblem, start: np.ndarray, search: str) -> list[np.ndarray]:
     data = problem.class_sorted
-    shares = [keep_share(data, share) for share in _SHARES]
-    if search == "default":
-        scale = problem.age, problem.balance, problem.unit
-        values = [FirstOrder.at(w, data, *scale).objective() for w in shares]
-        first = int(np.argmin(values))
-        shares = [shares[0], shares[first]] if first else [shares[0]]
-    return [data.scatter(w) for w in shares]
+    shares = [data.scatter(keep_share(data, share)) for share in _SHARES]
+    if search == "deep":
+        return [start, *shares]
+    best = min(shares, key=problem.objective)
+    if problem.n > _FEW_SAMPLES:
+        return [min(start, best, key=problem.objective)]
+    return [start, shares[0]] if best is shares[0] else [start, shares[0], best]
 
 
 def _objective(outcome: Outcome) -> float:

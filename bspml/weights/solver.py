@@ -82,8 +82,9 @@ def solve_weights(
             plain one that the solution reports) is at most this.
         max_sweeps: most passes over all the weights, of one descent.
         seed: random stream of Algorithm 3; the coordinate method has none.
-        search: of the coordinate method, where else to descend from: "default" up to two further
-            starts, and none beyond 5,000 samples; "deep" 11, whatever the size.
+        search: of the coordinate method, where to descend from.  "deep": from `start`, and from the
+            best 0, 10, ..., 100 % of each class.  "default": from `start`, from 0 % and from the
+            lowest of these; beyond 5,000 samples from the lower of `start` and the lowest only.
         **options: fields of `StochasticOptions`, for method="doubly-stochastic" only: gamma,
             classes_per_step (P), samples_per_class (K), decay_passes, batch_growth, patience,
             min_decrease.
