@@ -122,7 +122,7 @@ def _one_balance(size: tuple[int, int], balance: float, quick: bool) -> Row:
     problem = draw_problem(args)
     gamma = 1.9 / problem.lipschitz_max
     settings = [StochasticOptions(gamma=gamma, literal_balance=flag) for flag in (True, False)]
-    solve_weights(problem, max_sweeps=3)  # compile, or load the compiled kernels
+    solve_weights(problem)  # compile, or load the compiled kernels
     for setting in settings:
         StochasticRun(problem, np.ones(problem.n), 0, setting).run_pass(1)
     with Peak() as peak:

@@ -113,11 +113,15 @@ class Descent:
         moved, self._way = sweep(self.w, data, age, balance, self._sums, self._memory, self._way)
         return moved
 
-    def choose(self) -> int:
-        """Make move 4 in every class; return how many classes it changed."""
+    def choose(self, thorough: bool = True) -> int:
+        """Make move 4 in every class; return how many classes it changed.
+
+        Args:
+            thorough: try every choice of the one sample that is kept in part.
+        """
         age, balance, data = self.problem.age, self.problem.balance, self.problem.class_sorted
         changed, self._way = sweep_classes(
-            self.w, data, age, balance, self._sums, self._memory, self._way
+            self.w, data, age, balance, self._sums, self._memory, self._way, thorough
         )
         return changed
 
@@ -188,8 +192,8 @@ def minimise_by_coordinates(
     status, message = "max_sweeps", ""
     sweeps, opening = 0, _OPENING
     for sweeps in range(1, max_sweeps + 1):
-        if sweeps <= opening and sweeps < max_sweeps:
-            if descent.choose() <= _FEW * problem.num_classes:
+        if sweeps <= opening:
+            if descent.choose(thorough=False) <= _FEW * problem.num_classes:
                 opening = sweeps
             continue
         moved = descent.sweep()

@@ -75,7 +75,7 @@ class Choice(NamedTuple):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def sweep_classes(w, data, age, balance, sums, memory, way):
+def sweep_classes(w, data, age, balance, sums, memory, way, thorough):
     """Give every class in turn its best weights, the others held, in place.
 
     Args:
@@ -86,6 +86,7 @@ def sweep_classes(w, data, age, balance, sums, memory, way):
         sums: `ClassSums` of w, kept up to date.
         memory: `Memory`, which forgets the classes that change.
         way: see `bspml.weights.sweeping`.
+        thorough: try every choice of the partial sample.
 
     Returns:
         changed: how many classes changed.
@@ -113,7 +114,7 @@ def sweep_classes(w, data, age, balance, sums, memory, way):
         paired, mixed = (zeta[c] * A[c] - squares) * inv_p, b[c] * n * others
         pulls = abs(B - b[c]) * inv_c + pull * (m + abs(others)) + abs(age)
         terms = abs(paired) + abs(mixed) + pulls * n
-        new, cost = best_weights(view)
+        new, cost = best_weights(view, thorough)
         if not cost < paired + mixed - _ROUNDING * terms:
             continue
         z, a, mean = 0.0, 0.0, 0.0
@@ -133,11 +134,12 @@ def sweep_classes(w, data, age, balance, sums, memory, way):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def best_weights(view):
+def best_weights(view, thorough):
     """Find the best weights of one class of the kind the head of this module describes.
 
     Args:
         view: `ClassView`.
+        thorough: try every choice of the partial sample.
 
     Returns:
         (n,) the weights, and N_c L up to a constant of the class.
@@ -155,7 +157,7 @@ def best_weights(view):
         before, z = z, choice.kept + choice.t
         if abs(z - before) <= 1e-3:
             break
-    if view.bend > 0:
+    if thorough and view.bend > 0:
         k = best.kept
         for kept in range(max(0, k - 1), min(n - 1, k + 1) + 1):
             t = best.t if kept == k else 0.5
