@@ -117,7 +117,7 @@ class Descent:
         """Make move 4 in every class; return how many classes it changed.
 
         Args:
-            thorough: try every choice of the one sample that is kept in part.
+            thorough: look from three places, and at every choice of the sample kept in part.
         """
         age, balance, data = self.problem.age, self.problem.balance, self.problem.class_sorted
         changed, self._way = sweep_classes(

@@ -14,9 +14,9 @@ f the fractional one and S the kept ones this costs
                          e_f = xi_pos_f  k     /(n - 1) + xi_neg_f others,     z = k + t
 
 so S holds the smallest a_i, in the order of which all k are compared at once; the order follows z,
-and z the order, until both stay.  Of f every choice is tried at the k found and beside it.  Where
-xi_pos < 0, a better point may lie outside this family; the move is then taken only if it is lower,
-as everywhere.
+and z the order, until both stay, from the present z, from one sample and from all.  Of f every
+choice is tried at the k found and beside it.  Where xi_pos < 0, a better point may lie outside this
+family; the move is then taken only if it is lower, as everywhere.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def sweep_classes(w, data, age, balance, sums, memory, way, thorough):
         sums: `ClassSums` of w, kept up to date.
         memory: `Memory`, which forgets the classes that change.
         way: see `bspml.weights.sweeping`.
-        thorough: try every choice of the partial sample.
+        thorough: begin from three places, and try every choice of the partial sample.
 
     Returns:
         changed: how many classes changed.
@@ -139,7 +139,7 @@ def best_weights(view, thorough):
 
     Args:
         view: `ClassView`.
-        thorough: try every choice of the partial sample.
+        thorough: begin from three places, and try every choice of the partial sample.
 
     Returns:
         (n,) the weights, and N_c L up to a constant of the class.
@@ -147,16 +147,17 @@ def best_weights(view, thorough):
     n = len(view.xi_pos)
     order, score, new = np.arange(n), np.empty(n), np.zeros(n)
     best = Choice(_cost_of_none(view), 0, 0, 0.0)
-    z = view.z
-    for _ in range(_ROUNDS):
-        _rank(view, z, order, score)
-        choice = _best_prefix(view, order)
-        if choice.cost < best.cost:
-            best = choice
-            _write(choice, order, new)
-        before, z = z, choice.kept + choice.t
-        if abs(z - before) <= 1e-3:
-            break
+    for begin in range(3 if thorough else 1):
+        z = view.z if begin == 0 else (1.0 if begin == 1 else float(n))
+        for _ in range(_ROUNDS):
+            _rank(view, z, order, score)
+            choice = _best_prefix(view, order)
+            if choice.cost < best.cost:
+                best = choice
+                _write(choice, order, new)
+            before, z = z, choice.kept + choice.t
+            if abs(z - before) <= 1e-3:
+                break
     if thorough and view.bend > 0:
         k = best.kept
         for kept in range(max(0, k - 1), min(n - 1, k + 1) + 1):
