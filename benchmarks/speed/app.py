@@ -25,6 +25,7 @@ GROUPS = {
     "statistics": ("speed.statistics", "measure_statistics"),
     "million": ("speed.statistics", "measure_million"),
     "solve": ("speed.weights", "measure_solve"),
+    "minima": ("speed.weights", "measure_minima"),
     "steps": ("speed.steps", "measure_miner_steps"),
     "superloss": ("speed.steps", "measure_superloss"),
     "epoch": ("speed.epoch", "measure_epochs"),

@@ -175,5 +175,5 @@ def _bracket(problem: WeightProblem) -> tuple[float, float, float]:
     low = 2 * min(0.0, problem.xi_pos.min()) + 2 * min(0.0, problem.xi_neg.min())
     high = 2 * max(0.0, problem.xi_pos.max()) + 2 * max(0.0, problem.xi_neg.max())
     slack = 2 * problem.balance
-    width = high - low + slack
-    return float(low), float(low - slack - 0.01 * width - 1e-9), float(high + slack + 1e-9)
+    width = (high - low + slack) or 1.0
+    return float(low), float(low - slack - 0.01 * width), float(high + slack + 1e-9 * width)

@@ -2,7 +2,7 @@
 
 Once the sums of each class and over the classes are kept, the derivative along one weight costs
 O(1) and its exact minimiser is a clipped step.  A sweep visits the weights class by class, in the
-order in which they first appear, so that names play no part (`bspml.weights.sweeping`).  Three
+order in which they first appear, so that names play no part (`bspml.weights.sweeping`).  Four
 exact moves, none of which can raise the objective:
 
 1. one weight: clipped Newton step if the balance term curves L along it, else the lower end;
@@ -12,7 +12,10 @@ exact moves, none of which can raise the objective:
    For xi_pos_i + xi_pos_j >= 0 this is concave: the lower end takes at least one to a bound.
    Else (shifted statistics) it is convex, and the move goes to its minimum;
 3. one fractional weight of every class at once (`bspml.weights.face`).  The balance term ties all
-   class means together, so that moves 1 alone creep along their common direction.
+   class means together, so that moves 1 alone creep along their common direction;
+4. all weights of one class at once (`bspml.weights.whole_class`): which of its samples to keep.
+   Moves 1 to 3 only go downhill from the choice they find.  It opens the descent, and the answer
+   is a point that it does not improve.
 
 Source: replaces [Zhang 2023] Algorithm 3, which estimates the same derivative from samples.
 """
@@ -27,6 +30,7 @@ from bspml.weights.face import Face
 from bspml.weights.first_order import FirstOrder, class_sums
 from bspml.weights.problem import Outcome, WeightProblem
 from bspml.weights.sweeping import RECORD, Memory, follow, sweep
+from bspml.weights.whole_class import sweep_classes
 
 # A sweep that moves no weight by more than this only shuffles rounding errors.
 _ROUNDING = 8 * np.finfo(np.float64).eps
@@ -34,6 +38,9 @@ _ROUNDING = 8 * np.finfo(np.float64).eps
 _DUST = 1e-12
 # A sweep in which no weight moves by more than this has mostly found which weights are fractional.
 _SETTLED = 0.5
+# Move 4 opens the descent for so many sweeps, or until no more than this share of the classes
+# change: a large balance lets them creep for ever.
+_OPENING, _FEW = 8, 0.01
 _CERTIFIED = ("local_minimum", "stationary")
 
 
@@ -58,7 +65,8 @@ class Point(NamedTuple):
             problem: the weight problem.
             w: (N,) weights in class order.
         """
-        first_order = FirstOrder.at(w, problem.class_sorted, problem.age, problem.balance)
+        data, unit = problem.class_sorted, problem.unit
+        first_order = FirstOrder.at(w, data, problem.age, problem.balance, unit)
         free, crowded = np.flatnonzero((w > 0) & (w < 1)), 0
         classes = first_order.data.codes[free]
         again = classes[1:] == classes[:-1]
@@ -75,7 +83,7 @@ class Point(NamedTuple):
     def ties(self, tol: float) -> int:
         """Return weights at a bound with a derivative of 0, to the tolerance."""
         w, slope = self.first_order.w, self.first_order.slope
-        flat = np.abs(slope) <= tol
+        flat = np.abs(slope) <= tol * self.first_order.unit
         return int((flat & ((w == 0) | (w == 1))).sum())
 
 
@@ -104,6 +112,18 @@ class Descent:
         age, balance, data = self.problem.age, self.problem.balance, self.problem.class_sorted
         moved, self._way = sweep(self.w, data, age, balance, self._sums, self._memory, self._way)
         return moved
+
+    def choose(self, thorough: bool = True) -> int:
+        """Make move 4 in every class; return how many classes it changed.
+
+        Args:
+            thorough: look from three places, and at every choice of the sample kept in part.
+        """
+        age, balance, data = self.problem.age, self.problem.balance, self.problem.class_sorted
+        changed, self._way = sweep_classes(
+            self.w, data, age, balance, self._sums, self._memory, self._way, thorough
+        )
+        return changed
 
     def measure(self) -> Point:
         """Measure the current point, from sums made afresh: rounding errors cannot build up."""
@@ -170,8 +190,12 @@ def minimise_by_coordinates(
     """
     descent = Descent(problem, start)
     status, message = "max_sweeps", ""
-    sweeps = 0
+    sweeps, opening = 0, _OPENING
     for sweeps in range(1, max_sweeps + 1):
+        if sweeps <= opening:
+            if descent.choose(thorough=False) <= _FEW * problem.num_classes:
+                opening = sweeps
+            continue
         moved = descent.sweep()
         # While weights still cross the box there is nothing to measure.
         if moved >= _SETTLED and sweeps < max_sweeps:
@@ -180,6 +204,8 @@ def minimise_by_coordinates(
         if point.residual <= tol:
             minimum = point.face.is_semidefinite()
             if not minimum and descent.jump(point.face, point.face.negative_direction()):
+                continue
+            if sweeps < max_sweeps and descent.choose():
                 continue
             point = descent.settle(point, tol)
             status, message = _certify(point, tol, minimum)

@@ -22,7 +22,7 @@ from bspml.weights.problem import WeightProblem
 _DENSE = 200  # up to here a dense eigensolver is faster and never fails
 # A determinant or eigenvalue this small beside its terms is rounding of 0.
 _RELATIVE_ZERO = 1e-13
-_SINGULAR = 1e-30  # below this D is not divided by
+_SINGULAR = 1e-30  # below this share of its terms D is not divided by
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Face:
         """Return -E^-1 g by Woodbury; may point at a saddle, which `step` turns downhill."""
         if len(self.free) < 2:  # the sweep has already minimised along a single weight
             return np.zeros(len(self.free))
-        D = np.where(np.abs(self._diagonal) > _SINGULAR, self._diagonal, _SINGULAR)
+        D = np.where(np.abs(self._diagonal) > self._singular, self._diagonal, self._singular)
         a, b, d, det = self._capacitance(D)
         if det == 0:  # a flat direction; any small number leaves it dominant, `step` finds the sign
             det = np.finfo(np.float64).eps * max(b * b, _SINGULAR)
@@ -85,7 +85,9 @@ class Face:
         """
         if len(self.free) < 2:
             return True  # E_cc = 2 balance >= 0
-        if np.abs(self._diagonal).min() <= _SINGULAR:  # only for exact ties: a handful of weights
+        if (
+            np.abs(self._diagonal).min() <= self._singular
+        ):  # only for exact ties: a handful of weights
             E = self._dense()
             return bool(np.linalg.eigvalsh(E)[0] >= -_RELATIVE_ZERO * np.abs(E).max())
         a, b, d, det = self._capacitance(self._diagonal)
@@ -155,6 +157,10 @@ class Face:
     @property
     def _diagonal(self) -> np.ndarray:
         return 2 * (self.balance * self.num_classes - self.x) / (self.num_classes - 1)
+
+    @property
+    def _singular(self) -> float:
+        return _SINGULAR * (float(np.abs(self.x).max()) + self.balance or 1.0)
 
     def _capacitance(self, D: np.ndarray) -> tuple[float, float, float, float]:
         """Return a, b, d of S^-1 + U'D^-1 U = [[a, b], [b, d]], and its determinant."""

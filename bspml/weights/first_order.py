@@ -46,21 +46,25 @@ class FirstOrder(NamedTuple):
         data: the statistics in class order.
         age: lambda.
         balance: mu.
+        unit: what derivatives are measured in, > 0.
         sums: the sums of each class at w.
         slope: (N,) N_c dL/dw_i.
-        residual: the scaled stationarity, ‖w − Π(w − slope)‖_∞.
+        residual: the scaled stationarity, ‖w − Π(w − slope/unit)‖_∞.
     """
 
     w: np.ndarray
     data: ClassSorted
     age: float
     balance: float
+    unit: float
     sums: ClassSums
     slope: np.ndarray
     residual: float
 
     @classmethod
-    def at(cls, w: np.ndarray, data: ClassSorted, age: float, balance: float) -> FirstOrder:
+    def at(
+        cls, w: np.ndarray, data: ClassSorted, age: float, balance: float, unit: float
+    ) -> FirstOrder:
         """Compute the sums and derivatives at `w` afresh, in O(N).
 
         Args:
@@ -68,19 +72,21 @@ class FirstOrder(NamedTuple):
             data: the statistics in class order.
             age: lambda.
             balance: mu.
+            unit: what derivatives are measured in, > 0.
         """
         sums = class_sums(w, data)
-        return cls(w, data, age, balance, sums, *scaled_gradient(w, data, age, balance, sums))
+        slope, residual = scaled_gradient(w, data, age, balance, unit, sums)
+        return cls(w, data, age, balance, unit, sums, slope, residual)
 
     def objective(self) -> float:
         """Compute L(w), [Zhang 2023] eq. (6)."""
         return objective(self.w, self.data, self.age, self.balance, self.sums)
 
     def stationarity(self) -> float:
-        """Compute ‖w − Π(w − ∇L(w))‖_∞, the plain stationarity: never above `residual`."""
+        """Compute ‖w − Π(w − ∇L(w)/unit)‖_∞, the plain stationarity: never above `residual`."""
         if np.isinf(self.residual):
             return float("inf")
-        return plain_residual(self.w, self.slope, self.data)
+        return plain_residual(self.w, self.slope, self.data, self.unit)
 
 
 @numba.njit(cache=True, error_model="numpy")
@@ -123,7 +129,7 @@ def totals(sums, starts):
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def scaled_gradient(w, data, age, balance, sums):
+def scaled_gradient(w, data, age, balance, unit, sums):
     """Compute all derivatives N_c dL/dw_i, and the scaled stationarity.
 
     Args:
@@ -131,10 +137,11 @@ def scaled_gradient(w, data, age, balance, sums):
         data: `ClassSorted`.
         age: lambda.
         balance: mu.
+        unit: what derivatives are measured in, > 0.
         sums: `ClassSums` of w.
 
     Returns:
-        (N,) N_c dL/dw_i, and ‖w − Π(w − N_c ∇L(w))‖_∞.
+        (N,) N_c dL/dw_i, and ‖w − Π(w − N_c ∇L(w)/unit)‖_∞.
     """
     starts, codes, xi_pos, xi_neg = data.starts, data.codes, data.xi_pos, data.xi_neg
     zeta, A, b = sums
@@ -156,25 +163,26 @@ def scaled_gradient(w, data, age, balance, sums):
         c, weight = codes[i], w[i]
         pulled = xi_pos[i] * (zeta[c] - 2 * weight) * inv_p[c]
         g[i] = pulled + xi_neg[i] * others[c] + shared[c]
-        residual = max(residual, abs(weight - min(1.0, max(0.0, weight - g[i]))))
+        residual = max(residual, abs(weight - min(1.0, max(0.0, weight - g[i] / unit))))
     return g, residual
 
 
 @numba.njit(cache=True, error_model="numpy")
 @no_type_check
-def plain_residual(w, g, data):
-    """Compute ‖w − Π(w − ∇L(w))‖_∞.
+def plain_residual(w, g, data, unit):
+    """Compute ‖w − Π(w − ∇L(w)/unit)‖_∞.
 
     Args:
         w: (N,) weights in class order.
         g: (N,) N_c dL/dw_i, as `scaled_gradient` returns it.
         data: `ClassSorted`.
+        unit: what derivatives are measured in, > 0.
     """
     starts, codes = data.starts, data.codes
     residual = 0.0
     for i in range(len(w)):
         size = starts[codes[i] + 1] - starts[codes[i]]
-        residual = max(residual, abs(w[i] - min(1.0, max(0.0, w[i] - g[i] / size))))
+        residual = max(residual, abs(w[i] - min(1.0, max(0.0, w[i] - g[i] / (size * unit)))))
     return residual
 
 

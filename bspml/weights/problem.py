@@ -132,6 +132,20 @@ class WeightProblem:
             return 0.0
         return float(2 * self.balance / self.sizes.min() ** 2)
 
+    @property
+    def unit(self) -> float:
+        """The problem's own scale, in which its derivatives are measured.
+
+        The largest statistic or age in absolute value; if all are 0, balance; if that is too, 1.
+        Whoever measures everything in other units gets other numbers of L, and the same weights.
+        """
+        largest = max(self._largest_statistic, abs(self.age))
+        return largest or self.balance or 1.0
+
+    @cached_property
+    def _largest_statistic(self) -> float:
+        return float(max(np.abs(self.xi_pos).max(), np.abs(self.xi_neg).max()))
+
     @cached_property
     def class_sorted(self) -> ClassSorted:
         """The data in class order; made once, shared by every solve."""
@@ -162,7 +176,7 @@ class WeightProblem:
         return torch.from_numpy(scaled / self.sizes[self.codes])
 
     def stationarity(self, weights: Any, scaled: bool = False) -> float:
-        r"""Largest move any weight still wants, ‖w − Π(w − ∇L(w))‖_∞, Π the clip to [0, 1].
+        r"""Largest move any weight still wants, ‖w − Π(w − ∇L(w)/unit)‖_∞, Π the clip to [0, 1].
 
         Zero exactly at first-order points.  L is not convex, so zero does not mean optimal.
 
@@ -212,7 +226,8 @@ class WeightProblem:
         return np.clip(w, 0, 1)
 
     def _first_order_at(self, w: np.ndarray) -> FirstOrder:
-        return FirstOrder.at(w[self.class_sorted.order], self.class_sorted, self.age, self.balance)
+        data = self.class_sorted
+        return FirstOrder.at(w[data.order], data, self.age, self.balance, self.unit)
 
     def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
         return _check_vector(weights, name, self.n)

@@ -11,9 +11,9 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_choice, check_number, check_whole
-from bspml.weights.coordinate import minimise_by_coordinates
 from bspml.weights.doubly_stochastic import StochasticOptions, minimise_stochastically
 from bspml.weights.problem import WeightProblem
+from bspml.weights.search import SEARCHES, search_minimum
 
 METHODS = ("coordinate", "doubly-stochastic")
 
@@ -25,8 +25,10 @@ class WeightSolution:
     Attributes:
         weights: (N,) float64, every entry in [0, 1].
         objective: L(weights), [Zhang 2023] eq. (6).
-        stationarity: ‖w − Π(w − ∇L(w))‖_∞; 0 exactly at first-order points.
-        sweeps: passes over all weights; for Algorithm 3, N steps each.
+        stationarity: ‖w − Π(w − ∇L(w)/unit)‖_∞, with the `unit` of the problem; 0 exactly at
+            first-order points.
+        sweeps: passes over all weights, of the descent that ended lowest; for Algorithm 3, N
+            steps each.
         status: local_minimum, stationary, precision_limit, no_progress or max_sweeps: see
             `minimise_by_coordinates` and `minimise_stochastically`.
         message: the status in words, with what to change.
@@ -59,23 +61,30 @@ def solve_weights(
     tol: float | int = 1e-8,
     max_sweeps: int = 1000,
     seed: int = 0,
+    search: str = "default",
     **options: Any,
 ) -> WeightSolution:
-    """Find weights that no small feasible move improves.
+    """Find weights that no small feasible move improves, and no other choice within one class.
 
-    "coordinate" minimises exactly along one weight, one pair or one face after the other: the
-    objective never rises, and the answer is usually a certified local minimum.  It draws nothing.
+    "coordinate" minimises exactly over one weight, one pair, one class or one face after the other:
+    the objective never rises, and the answer is usually a certified local minimum.  Of several
+    descents the lowest counts.  It draws nothing, and the same problem in other units (statistics,
+    age and balance times s) has the same answer.
     "doubly-stochastic" is [Zhang 2023] Algorithm 3 as printed, for comparison.
 
     Args:
         problem: statistics, labels, age and balance.
         start: (N,) feasible weights to start from; None: all ones, as Algorithm 1 does.  The
-            problem is not convex, so the answer depends on the start, and on the samples' order.
+            problem is not convex, so the answer depends on the start, and on the samples' order;
+            its objective is never above the start's.
         method: "coordinate" or "doubly-stochastic".
         tol: stop once the scaled stationarity (each gradient times its class's size; at least the
             plain one that the solution reports) is at most this.
-        max_sweeps: most passes over all the weights.
+        max_sweeps: most passes over all the weights, of one descent.
         seed: random stream of Algorithm 3; the coordinate method has none.
+        search: of the coordinate method, where to descend from.  "deep": from `start`, and from the
+            best 0, 10, ..., 100 % of each class.  "default": from `start`, from 0 % and from the
+            lowest of these; beyond 5,000 samples from the lower of `start` and the lowest only.
         **options: fields of `StochasticOptions`, for method="doubly-stochastic" only: gamma,
             classes_per_step (P), samples_per_class (K), decay_passes, batch_growth, patience,
             min_decrease.
@@ -91,12 +100,13 @@ def solve_weights(
         ([1.0, 1.0, 0.0], 'local_minimum')
     """
     check_choice(method, "method", METHODS)
+    check_choice(search, "search", SEARCHES)
     tol = check_number(tol, "tol", low=0.0)
     max_sweeps = check_whole(max_sweeps, "max_sweeps")
     w = np.ones(problem.n) if start is None else problem.check_feasible(start, "start")
     check_options(method, options)
     if method == "coordinate":
-        outcome = minimise_by_coordinates(problem, w, tol, max_sweeps)
+        outcome = search_minimum(problem, w, tol, max_sweeps, search)
     else:
         settings = StochasticOptions(**options)
         outcome = minimise_stochastically(problem, w, tol, max_sweeps, seed, settings)

@@ -34,7 +34,7 @@ def test_the_sums_are_those_of_each_class(seed):
 def test_each_derivative_is_that_of_equation_8(n, classes):
     data, w, problem = draw(n, n, classes)
     age, balance = problem.age, problem.balance
-    here = FirstOrder.at(w, data, age, balance)
+    here = FirstOrder.at(w, data, age, balance, unit=1.0)
     means = [w[data.codes == k].mean() for k in range(classes)]
     for i, c in enumerate(data.codes):
         same = (data.codes == c) & (np.arange(n) != i)
@@ -51,14 +51,14 @@ def test_each_derivative_is_that_of_equation_8(n, classes):
 
 def test_residuals_are_the_largest_projected_steps():
     data, w, problem = draw(0)
-    here = FirstOrder.at(w, data, problem.age, problem.balance)
-    assert here.residual == np.abs(w - np.clip(w - here.slope, 0, 1)).max()
-    plain = here.slope / problem.sizes[data.codes]
+    here = FirstOrder.at(w, data, problem.age, problem.balance, unit=8.0)
+    assert here.residual == np.abs(w - np.clip(w - here.slope / 8, 0, 1)).max()
+    plain = here.slope / problem.sizes[data.codes] / 8
     assert here.stationarity() == np.abs(w - np.clip(w - plain, 0, 1)).max()
     assert 0 < here.stationarity() < here.residual
 
 
 def test_sums_beyond_float64_leave_no_residual_small():
     data, w, _ = draw(0)
-    here = FirstOrder.at(w, data, age=1.0, balance=1.7e308)
+    here = FirstOrder.at(w, data, age=1.0, balance=1.7e308, unit=1.0)
     assert here.residual == here.stationarity() == np.inf

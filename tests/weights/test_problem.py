@@ -143,12 +143,20 @@ def test_with_age_changes_the_pace_term_only():
 def test_stationarity_is_the_projected_gradient_step():
     xi_pos, xi_neg, y, w = draw(0)
     problem = WeightProblem(xi_pos, xi_neg, y, age=1)
-    g = problem.gradient(w).numpy()
+    g = problem.gradient(w).numpy() / problem.unit
     plain = np.abs(w - np.clip(w - g, 0, 1)).max()
     scaled = np.abs(w - np.clip(w - g * problem.sizes[problem.codes], 0, 1)).max()
     assert problem.stationarity(w) == pytest.approx(plain, abs=EXACT)
     assert problem.stationarity(w, scaled=True) == pytest.approx(scaled, abs=EXACT)
     assert scaled >= plain
+
+
+def test_derivatives_are_measured_in_the_largest_statistic_or_age():
+    assert WeightProblem([1, -3], [2, 0], [0, 1], age=-2, balance=50).unit == 3
+    assert WeightProblem([1, -3], [4, 0], [0, 1], age=2, balance=50).unit == 4
+    assert WeightProblem([1, -3], [2, 0], [0, 1], age=2, balance=50).with_age(-9).unit == 9
+    assert WeightProblem([0, 0], [0, 0], [0, 1], age=0, balance=50).unit == 50
+    assert WeightProblem([0, 0], [0, 0], [0, 1], age=0, balance=0).unit == 1
 
 
 def test_class_means_and_feasibility():

@@ -175,12 +175,21 @@ def test_ties_at_a_bound_are_not_certified():
 
 
 def test_several_fractional_weights_of_a_class_are_not_certified():
-    # L = -w1 w2 + (w1 + w2)/2: (.5, .5) is stationary and curves up along (1, -1).
-    problem = WeightProblem([-1, -1], [0, 0], [0, 0], age=-1)
-    solution = solve_weights(problem, start=[0.5, 0.5])
-    assert solution.weights.tolist() == [0.5, 0.5]
+    # Class 1 stays at 1.  Then N_0 L = (w1 + w2)^2 - 2 w1 w2 - 4 (w1 + w2) + 3 (w1 + w2) for class
+    # 0, balance, xi_pos, balance and age in turn: w1^2 - w1 + w2^2 - w2, least at (.5, .5).
+    problem = WeightProblem([-1, -1, -20, -20], [0] * 4, [0, 0, 1, 1], age=-3, balance=2)
+    solution = solve_weights(problem)
+    assert solution.weights.tolist() == [0.5, 0.5, 1, 1]
     assert solution.status == "stationary"
     assert "several fractional weights" in solution.message
+
+
+def test_a_stationary_point_is_left_for_a_lower_choice():
+    # L = -w1 w2 + (w1 + w2)/2: (.5, .5) is stationary, at 1/4, and curves up along (1, -1).
+    problem = WeightProblem([-1, -1], [0, 0], [0, 0], age=-1)
+    assert problem.stationarity([0.5, 0.5]) == 0
+    assert problem.objective([0.5, 0.5]) == 0.25
+    assert solve_weights(problem, start=[0.5, 0.5]).objective == 0
 
 
 def test_no_weight_is_left_a_rounding_error_away_from_a_bound():

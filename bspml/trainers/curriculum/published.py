@@ -31,7 +31,7 @@ class PublishedUpdate:
 
     def __init__(self, weights: SampleWeights, settings: PaperSettings) -> None:
         settings.check_pace()
-        every = {"tol", "max_sweeps", "seed"}  # of `solve_weights` itself
+        every = {"tol", "max_sweeps", "seed", "search"}  # of `solve_weights` itself
         options = settings.solver_options
         check_options(settings.solver, {k: v for k, v in options.items() if k not in every})
         self.weights, self.settings, self.age = weights, settings, settings.age

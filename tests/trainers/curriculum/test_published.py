@@ -55,6 +55,16 @@ def test_the_record_says_in_words_how_the_solve_ended():
     assert "curriculum.solver" in sampled.message
 
 
+def test_the_search_of_the_solver_is_an_option_of_the_curriculum():
+    E, labels, _ = clusters()
+    ends = []
+    for search in ("default", "deep"):
+        options = {"age": 1.0, "solver_options": {"search": search}}
+        curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), "paper", **options)
+        ends.append(curriculum.update(E).objective_after)
+    assert ends[1] <= ends[0] + 1e-12
+
+
 def test_second_update_starts_from_the_first_weights():
     E, labels, _ = clusters()
     weights = bspml.SampleWeights(labels)
