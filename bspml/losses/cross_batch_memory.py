@@ -17,7 +17,7 @@ from bspml.losses.saved_numbers import SavedNumbers
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import as_numbers, check_whole
-from bspml.weights.state import look_up
+from bspml.weights.batch import look_up
 
 _FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
@@ -146,7 +146,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
         call = (batch.embeddings[anchors], batch.labels[anchors])
-        memory = (self.embedding_memory[:size], self.label_memory[:size])
+        memory = (self.embedding_memory[:size], self._queued_labels(size))
         indices = {"sample_index": index[anchors], "ref_sample_index": self.index_memory[:size]}
         pairs = self.miner
         if pairs is not None and not self._mines_inside():
@@ -156,6 +156,11 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             listed = lmu.get_all_pairs_indices(call[1], memory[1]) if pairs is None else pairs
             pairs = without_self_pairs(tuple(listed), **indices)
         return self.loss(*call, pairs, *memory, **indices)
+
+    def _queued_labels(self, size: int) -> Tensor:
+        """Return the labels of the queue, repaired ones in the place of those queued."""
+        labels, table = self.label_memory[:size], self._weight_table()
+        return labels if table is None else table.relabelled(labels, self.index_memory[:size])
 
     def _mines_inside(self) -> bool:
         """Return whether the loss may call our miner: one product for both, without lists."""

@@ -28,7 +28,8 @@ from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.losses.weighted_sums import weighted_values
 from bspml.shapes import Bool, Tensor
 from bspml.tensors.checks import some_of
-from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
+from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.state import SampleWeights, check_weights
 
 
 class Weighted(pml_losses.BaseMetricLossFunction):
@@ -91,6 +92,11 @@ class Weighted(pml_losses.BaseMetricLossFunction):
     def distance(self) -> Any:
         """The distance of the loss."""
         return self.loss.distance
+
+    @property
+    def reducer(self) -> Any:
+        """The reducer of the loss."""
+        return self.loss.reducer
 
     def forward(
         self,
@@ -159,7 +165,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
 
     def _value(self, rows: Rows, known: BatchWeights) -> Any:
         """The loss of rows that all weigh something."""
-        loss = self.loss
+        loss: Any = self.loss
         is_weighted = known.anchors is not None or known.references is not None
         reducer = getattr(loss, "reducer", None)
         if not is_weighted and not isinstance(reducer, TransformReducer):

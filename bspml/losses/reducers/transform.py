@@ -30,7 +30,8 @@ from bspml.losses.reducers.catalogue import LossEntry
 from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
 from bspml.losses.reducers.tables import KeyedAverage
 from bspml.shapes import Float, Int, Tensor
-from bspml.weights.state import BatchWeights, SampleWeights, look_up
+from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.state import SampleWeights
 
 Source = Tensor | Callable[[], Tensor]  # confidences, or what computes them
 

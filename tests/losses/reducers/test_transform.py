@@ -10,7 +10,8 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.reducers import GradientRescaling, SuperLoss
-from bspml.weights.state import SampleWeights, look_up
+from bspml.weights.batch import look_up
+from bspml.weights.state import SampleWeights
 from helpers import reducer_kit as kit
 
 N = 30  # samples of the data set; the batch is 12 of them

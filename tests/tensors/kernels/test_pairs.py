@@ -16,7 +16,8 @@ from bspml.losses.log_sum import PairWeights, Scales, terms_by_operations
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.similarity import CosineGram, _DeviceGram, _gram, within_range
-from bspml.weights.state import SampleWeights, look_up
+from bspml.weights.batch import look_up
+from bspml.weights.state import SampleWeights
 
 pytest.importorskip("triton")
 GPU = torch.cuda.is_available()
