@@ -32,6 +32,7 @@ _HOME = {
     "evaluate": "bspml.evaluation.retrieval",
     "load": "bspml.experiment.load",
     "audit": "bspml.auditing",
+    "Weighted": "bspml.losses.weighted",
     "SuperLoss": "bspml.losses.reducers",
     "GradientRescaling": "bspml.losses.reducers",
     "IMAE": "bspml.losses.reducers",

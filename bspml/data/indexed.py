@@ -25,6 +25,14 @@ class TakesBatch(Protocol):
     def set_batch(self, sample_index: Any) -> None:
         """Announce the rows of the next batch."""
 
+    def relabelled(self, labels: Any, sample_index: Any) -> Any:
+        """Return the labels that these rows are trained under.
+
+        Args:
+            labels: (B,) the given ones.
+            sample_index: (B,) data-set rows.
+        """
+
 
 class IndexedDataset(Dataset):
     """`dataset[i] = (x, y)` as `(x, y, i)`, i counting from 0.
@@ -89,13 +97,13 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
         weights: the SampleWeights that the loss and the miner hold.
 
     Returns:
-        A function from the batch (x, y, i) to (x, y).
+        A function from the batch (x, y, i) to (x, y), y the labels trained under.
     """
 
     def getter(batch: Any) -> tuple[Any, Any]:
         x, y, index = _three(batch)
         weights.set_batch(index)
-        return x, y
+        return x, weights.relabelled(y, index)
 
     return getter
 

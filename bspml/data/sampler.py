@@ -69,7 +69,7 @@ class PKSampler(BatchSampler):
         seed: int = 0,
     ) -> None:
         encoded = encode_labels(labels)
-        self._codes = encoded.codes.numpy()
+        self._given = self._codes = encoded.codes.numpy()
         self.classes_per_batch = check_whole(classes_per_batch, "classes_per_batch")
         self.samples_per_class = check_whole(samples_per_class, "samples_per_class")
         if batches_per_epoch is not None:
@@ -81,7 +81,7 @@ class PKSampler(BatchSampler):
         self.epoch = 0
         self.position = 0
         self._mask = np.ones(n, dtype=bool)
-        self._groups = self._usable_groups(self._mask)
+        self._groups = self._usable_groups(self._mask, self._codes)
         self._seen = np.zeros(n, dtype=bool)
         self._run: object = None  # the newest iteration: only it may move `position`
         self._part = list(range(self.batch_size))  # of each batch: what this process takes
@@ -167,18 +167,21 @@ class PKSampler(BatchSampler):
 
     # --- rows -------------------------------------------------------------------------------------
 
-    def set_rows(self, mask: Any = None) -> None:
+    def set_rows(self, mask: Any = None, labels: Any = None) -> None:
         """Restrict sampling to the rows where `mask` is true; None allows all again.
 
         The current epoch starts anew under these rows; if it was finished, the next one starts.
 
         Args:
             mask: (N,) bool tensor or array, or None.
+            labels: (N,) labels that classes are drawn by from now on, such as repaired ones; None:
+                those the sampler was made of.
 
         Raises:
             InputError: not (N,) bool, or fewer than P classes have rows left; nothing is changed.
         """
         n = len(self._codes)
+        codes = self._given if labels is None else encode_labels(labels, n).codes.numpy()
         if mask is None:
             rows = np.ones(n, dtype=bool)
         else:
@@ -188,16 +191,16 @@ class PKSampler(BatchSampler):
                     f"`mask` must be (N,) = ({n},) bool, true where a row may be sampled; got "
                     f"{rows.shape} {rows.dtype}. Use `weights > 0` for weights."
                 )
-        groups = self._usable_groups(rows)
+        groups = self._usable_groups(rows, codes)
         is_finished = self.position >= len(self)
-        self._mask, self._groups = rows.copy(), groups
+        self._mask, self._groups, self._codes = rows.copy(), groups, codes
         self.set_epoch(self.epoch + is_finished)
 
-    def _usable_groups(self, mask: np.ndarray) -> list[np.ndarray]:
+    def _usable_groups(self, mask: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
         """Rows under `mask`, class by class, of the classes that can be sampled."""
         rows = np.flatnonzero(mask)
-        rows = rows[np.argsort(self._codes[rows], kind="stable")]
-        starts = np.flatnonzero(np.diff(self._codes[rows], prepend=-1))
+        rows = rows[np.argsort(codes[rows], kind="stable")]
+        starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
         groups = np.split(rows, starts[1:]) if len(rows) else []
         paired = [g for g in groups if len(g) >= min(2, self.samples_per_class)]
         if len(groups) < self.classes_per_batch:
@@ -234,6 +237,7 @@ class PKSampler(BatchSampler):
             "epoch": self.epoch,
             "position": batches,
             "rows": torch.from_numpy(self._mask.copy()),
+            "codes": torch.from_numpy(self._codes.copy()),
             "drawn_from": self.drawn_from(),
         }
 
@@ -253,7 +257,7 @@ class PKSampler(BatchSampler):
                 "Was another object's state saved under this name?"
             ) from err
         self.check_drawn_from(saved_settings)
-        self.set_rows(rows)
+        self.set_rows(rows, state.get("codes"))  # not in states of before labels were repaired
         self.set_epoch(epoch, position)
 
     def check_drawn_from(self, saved: Mapping[str, Any]) -> None:
@@ -270,7 +274,7 @@ class PKSampler(BatchSampler):
         """Everything but epoch and rows that the order depends on, as plain values."""
         return {
             "num_samples": len(self._codes),
-            "labels_sha256": hashlib.sha256(self._codes.tobytes()).hexdigest(),
+            "labels_sha256": hashlib.sha256(self._given.tobytes()).hexdigest(),
             "classes_per_batch": self.classes_per_batch,
             "samples_per_class": self.samples_per_class,
             "batches_per_epoch": self._fixed_length,

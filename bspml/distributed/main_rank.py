@@ -73,13 +73,14 @@ def solved_once(update: Weighted, solve: Callable[[], Outcome]) -> Outcome:
     if ranks() == 1:
         return solve()
 
-    def on_main() -> tuple[Outcome, dict[str, Any], Any]:
-        result = solve()
-        return result, update.state_dict(), update.weights.weights.cpu()
+    def on_main() -> tuple[Outcome, dict[str, Any], Any, Any]:
+        result, table = solve(), update.weights
+        return result, update.state_dict(), table.weights.cpu(), table.current_codes.cpu()
 
-    result, state, weights = from_main(on_main)
+    result, state, weights, codes = from_main(on_main)
     if not is_main():
         update.load_state_dict(state)
+        update.weights.relabel(codes)
         update.weights.update(weights)
     return result
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,13 +16,39 @@ from bspml.experiment.config import ClassificationConfig, Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.methods import MethodContext, MethodParts
 from bspml.experiment.methods.multi_similarity import multi_similarity_loss
+from bspml.experiment.methods.weighing import Automatic, CleanOnly
 from bspml.networks import build_network, freeze_backbone
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
-from bspml.trainers.settings import Scales, keywords_of
+from bspml.trainers.settings import AutoSettings, Scales, keywords_of
 from bspml.weights.state import SampleWeights
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
-CONFIGURED = (PLAIN, WEIGHTED, CLEAN)  # by the sections `loss` and `curriculum`
+# Their loss is the section `loss`; and whatever is automatic follows the section `curriculum`.
+CONFIGURED = {
+    PLAIN: None,
+    WEIGHTED: Automatic,
+    CLEAN: CleanOnly,
+    f"{Automatic.name}:{PLAIN}": Automatic,
+    f"{CleanOnly.name}:{PLAIN}": CleanOnly,
+}
+
+
+def is_automatic(method: str) -> bool:
+    """Say whether the section `curriculum` moves the weights of a method.
+
+    Args:
+        method: its name in `training.methods`.
+    """
+    return method == WEIGHTED or methods.parsed(method).weighing is Automatic
+
+
+def is_clean(method: str) -> bool:
+    """Say whether a method is told which labels are right.
+
+    Args:
+        method: its name in `training.methods`.
+    """
+    return method == CLEAN or methods.parsed(method).weighing is CleanOnly
 
 
 def make_weights(method: str, data: ExperimentData) -> SampleWeights:
@@ -34,7 +61,7 @@ def make_weights(method: str, data: ExperimentData) -> SampleWeights:
         data: the training set, with the user's decisions where there are any.
     """
     weights = SampleWeights(data.codes)
-    if data.decided is not None and method != CLEAN:
+    if data.decided is not None and not is_clean(method):
         rows = np.flatnonzero(data.decided.fixed)
         weights.fix(rows, data.decided.weights[rows])
     return weights
@@ -135,8 +162,8 @@ def make_method(
 ) -> MethodParts:
     """Build the loss of a method, its miner, and say what moves the weights.
 
-    The sections `loss` and `curriculum` are about multi-similarity, bspml and clean-only; every
-    other method has its own hyper-parameters.
+    The section `loss` is about multi-similarity, alone, automatic (bspml) and clean-only; the
+    section `curriculum` about everything automatic.  The rest is hyper-parameters.
 
     Args:
         name: of the method, in `training.methods`.
@@ -154,11 +181,10 @@ def make_method(
                 f"`hyperparameters.{name}`: the sections loss and curriculum say how {name} is "
                 "trained; set the keys there."
             )
-        loss = multi_similarity_loss(config.loss, weights)
-        if name == WEIGHTED:
-            keywords = _curriculum_keywords(config)
-            return MethodParts(name, loss, curriculum_kind=keywords["preset"], curriculum=keywords)
-        return MethodParts(name, loss, curriculum_kind="fixed-clean" if name == CLEAN else None)
+        parts = MethodParts(name, multi_similarity_loss(config.loss, weights))
+        if CONFIGURED[name] is CleanOnly:
+            return replace(parts, curriculum_kind="fixed-clean")
+        return parts if CONFIGURED[name] is None else _under_curriculum(parts, config)
     context = MethodContext(
         num_classes=len(weights.classes),
         embedding_size=config.network.embedding_size,
@@ -167,7 +193,27 @@ def make_method(
         seed=config.seed,
         hyper=hyper,
     )
-    return methods.build(name, context)
+    parts = methods.build(name, context)
+    if methods.parsed(name).weighing is not Automatic:
+        return parts
+    set_twice = sorted(hyper.keys() & AutoSettings.model_fields.keys())
+    if set_twice:
+        raise InputError(
+            f"`hyperparameters.{name}.{set_twice[0]}`: the section curriculum says how weights "
+            f"move; set curriculum.{set_twice[0]}."
+        )
+    if config.curriculum.preset != "auto":
+        raise InputError(
+            f"{name} follows the automatic curriculum, but `curriculum.preset` is "
+            f"{config.curriculum.preset}; set it to auto, or leave {name} out."
+        )
+    return _under_curriculum(parts, config)
+
+
+def _under_curriculum(parts: MethodParts, config: Config) -> MethodParts:
+    """Let the section `curriculum` move the weights of a method."""
+    keywords = _curriculum_keywords(config)
+    return replace(parts, curriculum_kind=keywords["preset"], curriculum=keywords)
 
 
 def _curriculum_keywords(config: Config) -> dict[str, Any]:

@@ -55,6 +55,8 @@ class LabelQuality:
         p_values: (N,) of "this label is a random one", NaN where untestable; None: not computed.
         noise_rate: estimated from them, or None.
         sigma: (N,) of a SuperLoss, which may exceed 1; NaN where no batch met the sample.
+        current: (N,) codes that the samples were trained under, where a curriculum repairs labels;
+            the weights are theirs.
     """
 
     weights: Tensor
@@ -62,6 +64,15 @@ class LabelQuality:
     p_values: Tensor | None = None
     noise_rate: float | None = None
     sigma: Tensor | None = None
+    current: Tensor | None = None
+
+    def trust(self, codes: Tensor) -> Tensor:
+        """Return (N,) the weights of the given labels: 0 where another took its place.
+
+        Args:
+            codes: (N,) of the given labels.
+        """
+        return self.weights if self.current is None else self.weights * (self.current == codes)
 
     @property
     def tested(self) -> np.ndarray | None:
@@ -135,8 +146,13 @@ def _make_folder(path: Path) -> None:
 
 def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> None:
     weights, outliers = quality.weights.numpy(), data.is_outlier
-    decided = _decided(data)
-    words = {"suspect": weights < SUSPECT_BELOW, "untestable": quality.untestable}
+    decided, trust = _decided(data), quality.trust(data.codes).numpy()
+    words = {
+        "suspect": trust < SUSPECT_BELOW,
+        "repaired": trust != weights,
+        "untestable": quality.untestable,
+    }
+    current = None if quality.current is None else np.unique(data.labels)[quality.current.numpy()]
     flags = [
         ["decided"] if decided[row] else [word for word, holds in words.items() if holds[row]]
         for row in range(len(weights))
@@ -151,6 +167,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
         true_labels=data.true_labels,
         names=data.names,
         sigma=None if quality.sigma is None else quality.sigma.cpu().numpy(),
+        current_labels=current,
     )
     write_weights(file, table)
 
@@ -183,7 +200,7 @@ def _write_suspects(
     """Write suggested labels and neighbours of the samples of low weight, for the page."""
     size, workers = config.evaluation.batch_size, config.workers
     embeddings = embed(quality.network, data.images, size, num_workers=workers)
-    weights = quality.weights
+    weights = quality.trust(data.codes)
     is_kept = weights.numpy() > 0
     codes = data.codes.numpy()
     extra: dict[str, Any] = {}

@@ -20,8 +20,8 @@ from bspml.errors import ConfigError, InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 from bspml.experiment import methods
 from bspml.experiment.build import (
-    CLEAN,
-    WEIGHTED,
+    is_automatic,
+    is_clean,
     make_curriculum,
     make_method,
     make_network,
@@ -77,8 +77,8 @@ class Retrieval(Experiment["RetrievalRun"]):
         make_sampler(config, data.codes)
         make_optimizer(config, make_network(config, data.width, pretrained))
         for method in self.methods:
-            weights = make_weights(method, data)
             try:
+                weights = make_weights(method, data)
                 parts = make_method(method, config, data, weights)
             except InputError as err:
                 raise ConfigError(f"`training.methods`: {err}") from None
@@ -111,7 +111,7 @@ class Retrieval(Experiment["RetrievalRun"]):
             figures: False leaves out what only people look at.
         """
         judged = {run.method: run.label_quality() for run in runs}
-        order = sorted(judged, key=lambda method: method != WEIGHTED)  # bspml's first
+        order = sorted(judged, key=lambda method: not is_automatic(method))  # those first
         qualities = {one: quality for one in order if (quality := judged[one]) is not None}
         return write_outputs(self.config, self.data, place, qualities, figures)
 
@@ -250,12 +250,15 @@ class RetrievalRun(MethodRun):
         probability of the label, low ones and high ones less: no judgement.  Neither is
         clean-only's, which was told.
         """
-        if self.method == CLEAN:
+        if is_clean(self.method):
             return None
         if self.trainer.curriculum is not None:
             update = self.trainer.curriculum.state_dict()["update"]
             p_values, rate = update.get("p_values"), update.get("noise_rate")
-            return LabelQuality(_on_cpu(self.weights.weights), self.network, p_values, rate)
+            repairs = update.get("repair") is not None
+            current = self.weights.current_codes.cpu() if repairs else None
+            weights = _on_cpu(self.weights.weights)
+            return LabelQuality(weights, self.network, p_values, rate, current=current)
         trust = methods.sample_confidences(self.parts)
         if trust is None:
             return None

@@ -26,7 +26,8 @@ from bspml.losses.pairs import (
 from bspml.losses.similarity import similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_choice, check_number
-from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
+from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.state import SampleWeights, check_weights
 
 
 class WeightedMeanReducer(DivisorReducer):

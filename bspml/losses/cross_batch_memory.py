@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 
 from bspml.distributed.group import rank, ranks
 from bspml.errors import InputError
@@ -13,15 +14,16 @@ from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.saved_numbers import SavedNumbers
+from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import as_numbers, check_whole
-from bspml.weights.state import look_up
+from bspml.weights.batch import look_up
 
 _FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
 
 class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
-    """Anchors of the batch against a queue of earlier embeddings, for `BSPMLLoss`.
+    """Anchors of the batch against a queue of earlier embeddings, for weighted losses.
 
     pytorch-metric-learning's class of that name, with weights: each embedding is queued with its
     data-set row, and its weight is looked up when it is used.  A sample that loses its weight
@@ -45,7 +47,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     Losses of other classes are handled by the parent, unchanged.
 
     Args:
-        loss: a `BSPMLLoss`.
+        loss: a `BSPMLLoss`, or `Weighted` around a loss that the parent takes.
         embedding_size: D.
         memory_size: rows the queue holds; at least a batch.
         miner: any miner, a `BSPMLMiner` or one of pytorch-metric-learning; None takes all pairs,
@@ -80,12 +82,14 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         embedding_size = check_whole(embedding_size, "embedding_size")
         memory_size = check_whole(memory_size, "memory_size")
         super().__init__(loss, embedding_size, memory_size=memory_size, miner=miner, **kwargs)
+        self._weighed = loss.loss if isinstance(loss, Weighted) else loss
+        self.check_loss_support(type(self._weighed).__name__)
         self.joint_batches = False
 
     @staticmethod
     def supported_losses() -> list[str]:
         """Return names of loss classes, as the parent wants them."""
-        return [*pml_losses.CrossBatchMemory.supported_losses(), "BSPMLLoss"]
+        return [*pml_losses.CrossBatchMemory.supported_losses(), "Weighted", "BSPMLLoss"]
 
     @classmethod
     def check_loss_support(cls, loss_name: str) -> None:
@@ -121,7 +125,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
                 "`indices_tuple` holds rows of the batch, which are not rows of the memory. "
                 "Let the memory mine: CrossBatchMemory(loss, ..., miner=miner), and pass none."
             )
-        if not isinstance(self.loss, BSPMLLoss):
+        if not isinstance(self.loss, BSPMLLoss | Weighted):
             return super().forward(embeddings, labels, enqueue_mask=enqueue_mask)
         self.reset_stats()
         batch = prepare_batch(embeddings, labels)
@@ -142,17 +146,25 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
         call = (batch.embeddings[anchors], batch.labels[anchors])
-        memory = (self.embedding_memory[:size], self.label_memory[:size])
+        memory = (self.embedding_memory[:size], self._queued_labels(size))
         indices = {"sample_index": index[anchors], "ref_sample_index": self.index_memory[:size]}
         pairs = self.miner
         if pairs is not None and not self._mines_inside():
             ours = isinstance(self.miner, BSPMLMiner)
             pairs = self.miner(*call, *memory, **(indices if ours else {}))
+        if not isinstance(self._weighed, BSPMLLoss):  # which tells a sample from itself
+            listed = lmu.get_all_pairs_indices(call[1], memory[1]) if pairs is None else pairs
+            pairs = without_self_pairs(tuple(listed), **indices)
         return self.loss(*call, pairs, *memory, **indices)
+
+    def _queued_labels(self, size: int) -> Tensor:
+        """Return the labels of the queue, repaired ones in the place of those queued."""
+        labels, table = self.label_memory[:size], self._weight_table()
+        return labels if table is None else table.relabelled(labels, self.index_memory[:size])
 
     def _mines_inside(self) -> bool:
         """Return whether the loss may call our miner: one product for both, without lists."""
-        if type(self.miner) is not BSPMLMiner:
+        if type(self.miner) is not BSPMLMiner or not isinstance(self._weighed, BSPMLLoss):
             return False
         try:
             check_fits(self.miner, self.loss.weights, self.loss.distance)
@@ -236,6 +248,25 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             if buffer is not None and buffer.shape == getattr(self, name).shape:
                 setattr(self, name, getattr(self, name).to(buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def without_self_pairs(
+    pairs: tuple[Tensor, ...],
+    sample_index: Int[Tensor, " B"],
+    ref_sample_index: Int[Tensor, " R"],
+) -> tuple[Tensor, ...]:
+    """Return pairs or triplets without those whose positive is the anchor's own sample.
+
+    Args:
+        pairs: (a1, p, a2, n) or (a, p, n), rows of the batch and of the references.
+        sample_index: (B,) data-set rows of the batch.
+        ref_sample_index: (R,) data-set rows of the references.
+    """
+    a1, p = pairs[:2]
+    other = sample_index[a1] != ref_sample_index[p]
+    if len(pairs) == 3:
+        return tuple(indices[other] for indices in pairs)
+    return a1[other], p[other], *pairs[2:]
 
 
 def order_on_every_rank(

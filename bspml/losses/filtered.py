@@ -10,6 +10,7 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.kept_rows import Rows, kept_rows
 from bspml.shapes import Float, Tensor
 from bspml.weights.state import SampleWeights, check_weights
 
@@ -104,12 +105,13 @@ class FilteredLoss(ModuleWithRecords):
             self.kept[index.to(self.kept.device)] = keep.to(self.kept)
         if self.num_kept == 0:
             return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
-        rows, codes = embeddings[keep], torch.as_tensor(labels, device=keep.device)[keep]
+        codes = torch.as_tensor(labels, device=embeddings.device)
+        left = kept_rows(Rows(embeddings, codes), keep)
         keywords: dict[str, Any] = {}
         if index is not None and isinstance(self.loss, BSPMLLoss):
             keywords["sample_index"] = index.to(keep.device)[keep]
-        pairs = None if self.miner is None else self.miner(rows, codes)
-        return self.loss(rows, codes, pairs, **keywords)
+        pairs = None if self.miner is None else self.miner(left.embeddings, left.labels)
+        return self.loss(left.embeddings, left.labels, pairs, **keywords)
 
     def as_weights(self) -> Float[Tensor, " N"]:
         """Return (N,) 1 where the sample was kept the last time it came, or never came, else 0.

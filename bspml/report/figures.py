@@ -194,11 +194,11 @@ def weight_histogram(table: WeightsTable) -> Figure:
     _class_means(by_class, table)
     edges = np.linspace(0, 1, 21)
     if table.is_noisy is None:
-        overall.hist(table.weights, bins=edges, color=_CLEAN)
+        overall.hist(table.trust, bins=edges, color=_CLEAN)
     else:
         noisy = table.is_noisy
         overall.hist(
-            [table.weights[~noisy], table.weights[noisy]],
+            [table.trust[~noisy], table.trust[noisy]],
             bins=edges,
             stacked=True,
             color=[_CLEAN, _NOISY],
@@ -214,7 +214,7 @@ def weight_histogram(table: WeightsTable) -> Figure:
 def _class_means(axes: Axes, table: WeightsTable) -> None:
     classes, codes = np.unique(table.labels, return_inverse=True)
     counts = np.bincount(codes, minlength=len(classes))
-    means = np.bincount(codes, weights=table.weights, minlength=len(classes)) / counts
+    means = np.bincount(codes, weights=table.trust, minlength=len(classes)) / counts
     order = np.argsort(means, kind="stable")
     axes.set_title(f"mean weight of each of {len(classes)} classes")
     if len(classes) <= _NAMED_CLASSES:
@@ -311,7 +311,7 @@ def captions(table: WeightsTable, rows: np.ndarray) -> list[str]:
         label = plain_text(table.labels[row], 14)
         if table.is_noisy is not None and table.true_labels is not None and table.is_noisy[row]:
             label += f"\n(is {plain_text(table.true_labels[row], 14)})"
-        lines.append(f"#{row}  w {table.weights[row]:.2f}\n{label}")
+        lines.append(f"#{row}  w {table.trust[row]:.2f}\n{label}")
     return lines
 
 

@@ -135,10 +135,8 @@ def _read_suspects(path: Path, table: WeightsTable | None) -> RunSuspects:
         return record.model_copy(update={"suspects": cards})
     cards = ()
     if table is not None:
-        samples = Samples(table.labels, table.weights, table.names)
-        doubtful = [
-            i for i in lowest_weights(table, len(table)) if table.weights[i] < SUSPECT_BELOW
-        ]
+        samples = Samples(table.labels, table.trust, table.names)
+        doubtful = [i for i in lowest_weights(table, len(table)) if table.trust[i] < SUSPECT_BELOW]
         cards = tuple(samples.card(int(i)) for i in doubtful if "decided" not in table.flags[i])
     return RunSuspects(histogram=None, suspects=cards, pictures={})
 
@@ -169,7 +167,7 @@ def _run_facts(
         facts.append(("Weights of", str(next(iter(tables)))))
     if table is not None:
         decided = np.array(["decided" in flags for flags in table.flags], dtype=bool)
-        low = int(((table.weights < SUSPECT_BELOW) & ~decided).sum())
+        low = int(((table.trust < SUSPECT_BELOW) & ~decided).sum())
         facts += [
             ("Samples", f"{len(table):,}"),
             ("Classes", f"{len(np.unique(table.labels)):,}"),
@@ -220,8 +218,8 @@ def _chosen_epochs(summary: dict[str, Any], method: str) -> list[tuple[str, str]
 
 def _class_rows(table: WeightsTable) -> tuple[ClassRow, ...]:
     classes, codes, counts = np.unique(table.labels, return_inverse=True, return_counts=True)
-    means = np.bincount(codes, table.weights) / counts
-    shares = np.bincount(codes, table.weights < SUSPECT_BELOW) / counts
+    means = np.bincount(codes, table.trust) / counts
+    shares = np.bincount(codes, table.trust < SUSPECT_BELOW) / counts
     columns = zip(classes, counts.tolist(), means.tolist(), shares.tolist(), strict=True)
     return tuple(
         ClassRow(

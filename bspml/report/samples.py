@@ -124,4 +124,4 @@ def lowest_weights(
         [2, 0]
     """
     suspicion = np.zeros(len(table)) if scores is None else np.nan_to_num(scores, nan=-np.inf)
-    return np.lexsort((np.arange(len(table)), -suspicion, table.weights))[:count]
+    return np.lexsort((np.arange(len(table)), -suspicion, table.trust))[:count]

@@ -95,6 +95,7 @@ def judge_labels(
     sample_weights: Any = None,
     rows: Any = None,
     random_rate: float | None = None,
+    fitted_to: Any = None,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -109,6 +110,8 @@ def judge_labels(
             judged.
         random_rate: share of labels wrong at random, where `bspml.statistics.noise_rate` knows it;
             see `fit_label_model`.
+        fitted_to: the judged samples that the model is fitted to, as a bool mask (N,); all if None.
+            Its shares of errors are then theirs.
 
     Raises:
         InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
@@ -132,6 +135,8 @@ def judge_labels(
     # not tell what labels are like; unless others than the judged are the references.
     telling = judged[task.weights.numpy()[judged] > 0]
     told_by = telling if rows is None and len(telling) else judged
+    if fitted_to is not None:
+        told_by = np.flatnonzero(np.asarray(fitted_to) & task.judged.numpy())
     fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
     judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
     judges = _Judges.of(task, task.weights)

@@ -215,7 +215,7 @@ class AlternatingTrainer:
         self.notes = ()
         rows = None if self.curriculum is None else self.curriculum.training_rows()
         if self.curriculum is not None and rows is not None:
-            classes = len(self.curriculum.weights.codes.cpu()[rows].unique())
+            classes = len(self.curriculum.weights.current_codes.cpu()[rows].unique())
             batch_classes = self.sampler.classes_per_batch
             if classes < batch_classes:
                 self.notes = (
@@ -223,7 +223,8 @@ class AlternatingTrainer:
                     f"{batch_classes} classes of a batch; rows of weight 0 were sampled too",
                 )
                 rows = self.curriculum.allowed_rows()
-        self.sampler.set_rows(rows)
+        weights = None if self.curriculum is None else self.curriculum.weights
+        self.sampler.set_rows(rows, None if weights is None else weights.current_codes)
 
     def _start_loader(self, steps: int) -> None:
         """Open the loader at `self.step`; generators go back where the checkpoint found them.

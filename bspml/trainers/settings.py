@@ -30,6 +30,7 @@ Rule = Literal["threshold", "quadratic"]
 Warmup = Literal["features", "cross-fit"]
 Statistics = Literal["unweighted", "weighted"]
 Solver = Literal["coordinate", "doubly-stochastic"]
+RepairRule = Literal["none", "confident"]
 Search = Literal["auto", "exact", "neighbours"]
 RHO = "similarity at which a pair's term is 1, rho"
 
@@ -133,6 +134,9 @@ class AutoSettings(PresetSettings):
     warmup: Warmup = key("features", "what judges the labels first")
     warmup_rounds: Count = key(2, "rounds on each half, cross-fitted")
     reset: bool = key(True, "start the network afresh after the warm-up")
+    repair: RepairRule = key(
+        "none", "train suspects under the class a network believes that never saw them"
+    )
 
 
 class PaperSettings(PresetSettings, Scales):

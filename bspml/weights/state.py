@@ -1,4 +1,4 @@
-"""The table of sample weights, and how a batch finds its rows in it.
+"""The table of sample weights, and the labels that samples are trained under.
 
 One `SampleWeights` is shared by the loss, the miner and the curriculum.  It is a module whose
 table is a buffer, so whatever saves the loss (pytorch-metric-learning's HookContainer too) saves
@@ -7,15 +7,15 @@ the weights with it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 from bspml.errors import CheckpointError, InputError, SampleIndexError
-from bspml.shapes import Float, Int, Tensor
-from bspml.tensors.checks import as_numbers, encode_labels, some_of, to_device
+from bspml.shapes import Bool, Float, Tensor
+from bspml.tensors.checks import as_numbers, encode_labels, some_of
 from bspml.tensors.row_checks import check_sample_index
 
 _BOX_TOLERANCE = 1e-9  # rounding a solver may leave outside [0, 1]
@@ -33,7 +33,9 @@ class SampleWeights(nn.Module):
 
     Attributes:
         weights: (N,) float32 buffer.
-        codes: (N,) int64 buffer, the class of each sample as its position in `classes`.
+        codes: (N,) int64 buffer, the given class of each sample as its position in `classes`.
+        current_codes: (N,) int64 buffer, the class it is trained under: the given one, unless a
+            curriculum has repaired it (`relabel`).
         fixed: (N,) bool buffer, the weights that `fix` decided and nothing else changes.
         classes: (C,) array of the distinct labels, sorted.
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
@@ -53,6 +55,7 @@ class SampleWeights(nn.Module):
 
     weights: Tensor
     codes: Tensor
+    current_codes: Tensor
     fixed: Tensor
 
     def __init__(self, labels: Any) -> None:
@@ -63,6 +66,7 @@ class SampleWeights(nn.Module):
         self.classes = encoded.classes
         self.register_buffer("weights", torch.ones(len(encoded.codes)))
         self.register_buffer("codes", encoded.codes)
+        self.register_buffer("current_codes", encoded.codes.clone())
         self.register_buffer("fixed", torch.zeros(len(encoded.codes), dtype=torch.bool))
         self.batch_index: Tensor | None = None
         self.ref_batch_index: Tensor | None = None
@@ -83,11 +87,17 @@ class SampleWeights(nn.Module):
         index = as_numbers(
             sample_index, "sample_index", "integers, (B,)", "Pass the data-set row of each sample."
         )
-        rows = self._rows(index.reshape(-1) if index.ndim == 0 else index)
+        rows = self.rows_of(index.reshape(-1) if index.ndim == 0 else index)
         return self.weights[rows].reshape(index.shape)
 
-    def _rows(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
-        """Return checked data-set rows, (B,) int64 on the table's device."""
+    def rows_of(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
+        """Return checked data-set rows, (B,) int64 on the table's device.
+
+        Args:
+            index: (B,) integers in [0, N).
+            rows: B, where it is known.
+            name: the caller's argument, for messages.
+        """
         return check_sample_index(index, len(self), rows, name, self.weights.device)
 
     def extra_repr(self) -> str:
@@ -139,7 +149,7 @@ class SampleWeights(nn.Module):
                 "the batch's sample indices are missing. Pass `sample_index=` (data-set rows, "
                 "(B,)) to the call, or announce them with `weights.set_batch(sample_index)`."
             )
-        return self._rows(sample_index, rows)
+        return self.rows_of(sample_index, rows)
 
     def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
         """Return the weights of a batch, (B,); raises as `index_for_batch` does.
@@ -149,6 +159,84 @@ class SampleWeights(nn.Module):
             sample_index: (B,) integers in [0, N), or None for what `set_batch` said.
         """
         return self.weights[self.index_for_batch(rows, sample_index)]
+
+    # ------------------------------------------------------------------ given and current labels
+
+    @property
+    def labels(self) -> np.ndarray:
+        """Return the (N,) given labels."""
+        return self.classes[self.codes.cpu().numpy()]
+
+    @property
+    def current_labels(self) -> np.ndarray:
+        """Return the (N,) labels that samples are trained under."""
+        return self.classes[self.current_codes.cpu().numpy()]
+
+    @property
+    def repaired(self) -> Bool[Tensor, " N"]:
+        """Return which samples are trained under another label than the given one, (N,)."""
+        return self.current_codes != self.codes
+
+    @property
+    def of_given_labels(self) -> Float[Tensor, " N"]:
+        """Return the (N,) weights of the given labels: 0 where another one has taken its place."""
+        return torch.where(self.repaired, 0, self.weights)
+
+    @torch.no_grad()
+    def relabel(self, codes: Any) -> None:
+        """Train samples under other classes from now on; what `fix` decided keeps its label.
+
+        Args:
+            codes: (N,) positions in `classes`.
+
+        Raises:
+            InputError: not one class of these per sample; nothing is then changed.
+
+        Example:
+            >>> weights = SampleWeights(["a", "a", "b"])
+            >>> weights.relabel([0, 1, 1])
+            >>> weights.labels.tolist(), weights.current_labels.tolist()
+            (['a', 'a', 'b'], ['a', 'b', 'b'])
+        """
+        new = as_numbers(codes, "codes", "integers, (N,)", "Pass positions in `classes`.")
+        inside = new.shape == self.codes.shape and bool(
+            ((new >= 0) & (new < len(self.classes))).all()
+        )
+        if not inside or new.dtype.is_floating_point:
+            raise InputError(
+                f"`codes` must be one position in the {len(self.classes)} classes per sample, "
+                f"({len(self)},); got {tuple(new.shape)} of {new.dtype}."
+            )
+        self.current_codes.copy_(torch.where(self.fixed, self.current_codes, new.to(self.codes)))
+
+    def relabelled(self, labels: Any, sample_index: Any) -> Any:
+        """Return the labels of a batch with the repaired ones in their place.
+
+        Args:
+            labels: (B,) the given ones: positions in `classes`, or the classes themselves.
+            sample_index: (B,) data-set rows.
+
+        Raises:
+            InputError: labels of neither kind, where one of them has to be replaced.
+        """
+        index = self.rows_of(sample_index)
+        given, current = self.codes[index], self.current_codes[index]
+        changed = given != current
+        if not bool(changed.any()):
+            return labels
+        found = torch.as_tensor(labels, device=index.device)
+        names = torch.arange(len(self.classes), device=index.device)
+        kinds = [names]
+        if self.classes.dtype.kind in "iu":
+            kinds.append(torch.as_tensor(self.classes.astype(np.int64), device=index.device))
+        for kind in kinds:
+            fits = (found == kind[given]) | (found == kind[current])
+            if bool(fits.all()):
+                return torch.where(changed, kind[current], found).to(found.dtype)
+        raise InputError(
+            "`labels` must be those that the weights were made of, or their positions in "
+            "`weights.classes`, for repaired ones to take their place."
+        )
 
     # ------------------------------------------------------------------ the whole table
 
@@ -190,7 +278,7 @@ class SampleWeights(nn.Module):
             >>> weights.weights.tolist()
             [0.5, 0.5, 0.0]
         """
-        rows = self._rows(sample_index)
+        rows = self.rows_of(sample_index)
         values = _in_unit_interval(weights, "weights", len(rows), "row").to(self.weights)
         twice = rows.bincount(minlength=len(self)) > 1
         if twice.any():
@@ -206,9 +294,9 @@ class SampleWeights(nn.Module):
 
     def class_means(self) -> Float[Tensor, " C"]:
         """Return each class's mean weight, (C,) float64 on the CPU, in the order of `classes`."""
-        codes = self.codes.cpu()
+        codes = self.current_codes.cpu()
         totals = torch.bincount(codes, self.weights.cpu().double(), len(self.classes))
-        return totals / torch.bincount(codes, minlength=len(self.classes))
+        return totals / torch.bincount(codes, minlength=len(self.classes)).clamp(min=1)
 
     def maw(self) -> float:
         """Mean over classes of the class's mean weight, in [0, 1] [Zhang 2023, eq. (14)].
@@ -226,6 +314,8 @@ class SampleWeights(nn.Module):
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Refuse the weights of another data set before anything is copied."""
+        # States of before labels were repaired: none was.
+        state_dict.setdefault(prefix + "current_codes", self.codes.clone())
         saved = state_dict.get(prefix + "weights")
         if saved is not None and saved.shape != self.weights.shape:
             raise CheckpointError(
@@ -247,72 +337,6 @@ class SampleWeights(nn.Module):
                 "Was it edited, or saved by another program?"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-@dataclass(frozen=True)
-class BatchWeights:
-    """What one loss or miner call knows about its rows; None stands for all ones or unknown.
-
-    Attributes:
-        anchors: (B,) weights of the batch, None if there is no table.
-        references: (R,) weights of the reference rows, None if they all weigh 1.
-        sample_index: (B,) data-set rows of the batch.
-        ref_sample_index: (R,) data-set rows of the references.
-    """
-
-    anchors: Float[Tensor, " B"] | None = None
-    references: Float[Tensor, " R"] | None = None
-    sample_index: Int[Tensor, " B"] | None = None
-    ref_sample_index: Int[Tensor, " R"] | None = None
-
-
-def look_up(
-    weights: SampleWeights | None,
-    like: Tensor,
-    ref_rows: int | None,
-    sample_index: Any = None,
-    ref_sample_index: Any = None,
-) -> BatchWeights:
-    """Return weights and indices of a batch and of its references, on the device and dtype of
-    `like`.
-
-    Args:
-        weights: the table; None looks nothing up and keeps the indices only to tell self pairs.
-        like: (B, D) the embeddings the weights go with.
-        ref_rows: R, or None if the references are the batch itself.
-        sample_index: (B,), or None for what `weights.set_batch` announced.
-        ref_sample_index: (R,), or None: the references then weigh 1, unless the batch comes from
-            `weights.set_batch` and that named them too.
-
-    Raises:
-        InputError: the number of indices is not the number of rows, or `ref_sample_index` came
-            without references.
-        SampleIndexError: unknown or out-of-range indices.
-    """
-    if ref_rows is None and ref_sample_index is not None:
-        raise InputError("`ref_sample_index` names the rows of `ref_emb`, which was not given.")
-    if weights is None:
-        return BatchWeights(
-            sample_index=_index_only(sample_index, len(like), "sample_index", like),
-            ref_sample_index=_index_only(ref_sample_index, ref_rows, "ref_sample_index", like),
-        )
-    from_batch = sample_index is None
-    index = weights.index_for_batch(len(like), sample_index)
-    anchors = _like(weights.weights[index], like)
-    index = to_device(index, like.device)
-    if ref_rows is None:
-        return BatchWeights(anchors, anchors, index, None)
-    if ref_sample_index is None and from_batch:
-        ref_sample_index = weights.ref_batch_index
-    if ref_sample_index is None:
-        return BatchWeights(anchors, None, index, None)
-    ref_index = weights._rows(ref_sample_index, ref_rows, "ref_sample_index")
-    references = _like(weights.weights[ref_index], like)
-    return BatchWeights(anchors, references, index, to_device(ref_index, like.device))
-
-
-def _like(weights: Tensor, like: Tensor) -> Tensor:
-    return to_device(weights, like.device).to(like.dtype)
 
 
 def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:
@@ -351,10 +375,3 @@ def check_weights(weights: Any, name: str = "weights") -> SampleWeights | None:
         f"`{name}` must be a SampleWeights or None; got {type(weights).__name__}. "
         "Make one with SampleWeights(labels) and set it with `.update(numbers)`."
     )
-
-
-def _index_only(index: Any, rows: int | None, name: str, like: Tensor) -> Tensor | None:
-    """Check indices without a table: only compared with each other, they have no upper end."""
-    if index is None:
-        return None
-    return check_sample_index(index, 2**63 - 1, rows, name, like.device)

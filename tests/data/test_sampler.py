@@ -381,3 +381,29 @@ def test_a_tiny_class_fills_any_number_of_places():
     sampler = PKSampler([0, 0, 1, 1], 2, 20_000, batches_per_epoch=1)
     (batch,) = sampler
     assert Counter(batch) == dict.fromkeys(range(4), 10_000)
+
+
+def test_classes_are_drawn_by_the_labels_of_the_moment():
+    given = [0] * 4 + [1] * 4 + [2] * 4
+    repaired = [0] * 4 + [1] * 3 + [2] * 5
+    sampler = PKSampler(given, 2, 2, seed=3)
+    expected = PKSampler(repaired, 2, 2, seed=3)
+    sampler.set_rows(None, repaired)
+    assert list(sampler) == list(expected)
+    saved = sampler.state_dict(position=1)
+    resumed = PKSampler(given, 2, 2, seed=3)
+    resumed.load_state_dict(saved)
+    expected.set_epoch(0, position=1)
+    assert list(resumed) == list(expected)
+    sampler.set_rows(None)
+    original = PKSampler(given, 2, 2, seed=3)
+    original.set_epoch(sampler.epoch)
+    assert list(sampler) == list(original)
+
+
+def test_a_state_of_before_labels_were_repaired_is_of_the_given_ones():
+    saved = PKSampler([0, 0, 1, 1], 2, 2).state_dict()
+    del saved["codes"]
+    sampler = PKSampler([0, 0, 1, 1], 2, 2)
+    sampler.load_state_dict(saved)
+    assert sampler.num_usable == 4

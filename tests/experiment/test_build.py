@@ -125,3 +125,39 @@ def test_a_network_is_a_function_of_the_seed():
     weights = [next(net.parameters()) for net in networks]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
+
+
+@pytest.mark.parametrize("name", ["auto:contrastive", "superloss:auto:supcon", "bspml"])
+def test_everything_automatic_follows_the_section_curriculum(name):
+    section = {"rule": "quadratic", "warmup_epochs": 3}
+    parts, curriculum = built(name, curriculum=section, training={"methods": [name]})
+    assert parts.name == name
+    assert isinstance(curriculum, SelfPacedCurriculum)
+    assert curriculum._update.settings == AutoSettings(
+        rule="quadratic", warmup="cross-fit", warmup_rounds=3
+    )
+
+
+def test_automatic_multi_similarity_has_the_section_loss():
+    parts, _ = built("auto:multi-similarity", loss={"alpha": 3})
+    assert parts.loss.alpha == 3
+    assert built("clean-only:multi-similarity")[0].curriculum_kind == "fixed-clean"
+
+
+def test_a_loss_under_the_clean_reference_is_told_the_truth():
+    _, curriculum = built(
+        "clean-only:contrastive", training={"methods": ["clean-only:contrastive"]}
+    )
+    assert np.array_equal(curriculum.training_rows().numpy(), ~NOISY)
+
+
+def test_curriculum_keys_stand_in_their_section_only():
+    name = "auto:contrastive"
+    with pytest.raises(InputError, match=r"set curriculum\.rule"):
+        built(
+            name,
+            training={"methods": [name]},
+            hyperparameters={name: {"rule": "quadratic"}},
+        )
+    with pytest.raises(InputError, match=r"`curriculum\.preset` is paper; set it to auto"):
+        built(name, training={"methods": [name]}, curriculum={"preset": "paper", "age": 1.0})

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 
 import bspml
 from bspml.errors import CheckpointError, InputError, SampleIndexError
-from bspml.weights.state import SampleWeights, check_weights, look_up
+from bspml.weights.batch import look_up
+from bspml.weights.state import SampleWeights, check_weights
 
 EMB = torch.zeros(1, 3)
 LABELS = [7, 7, 1_000_003, 7, -2]  # classes -2, 7, 1000003 of sizes 1, 3, 1
@@ -285,7 +286,7 @@ def test_state_dict_round_trip(weights):
     other.load_state_dict(weights.state_dict())
     assert torch.equal(other.weights, weights.weights)
     assert other.batch_index is None
-    assert set(weights.state_dict()) == {"weights", "codes", "fixed"}
+    assert set(weights.state_dict()) == {"weights", "codes", "current_codes", "fixed"}
 
 
 def test_weights_of_another_number_of_samples_are_refused(weights):
@@ -375,3 +376,65 @@ def test_floats_and_bools_are_still_no_rows():
     for rows in ([0.0], [True, False, True]):
         with pytest.raises(InputError, match="must be integers"):
             weights[rows]
+
+
+def test_labels_are_given_and_current():
+    weights = SampleWeights(["b", "a", "b"])
+    assert weights.current_labels.tolist() == weights.labels.tolist() == ["b", "a", "b"]
+    assert not weights.repaired.any()
+    weights.fix([1], [1.0])
+    weights.relabel([0, 1, 1])
+    assert weights.labels.tolist() == ["b", "a", "b"]
+    assert weights.current_labels.tolist() == ["a", "a", "b"]  # a decision keeps its label
+    assert weights.repaired.tolist() == [True, False, False]
+    assert weights.of_given_labels.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("codes", [[0, 1], [0, 1, 2], [0, 1, -1], [0.0, 1.0, 1.0]])
+def test_classes_that_do_not_exist_change_nothing(codes):
+    weights = SampleWeights(["b", "a", "b"])
+    with pytest.raises(InputError, match="one position in the 2 classes per sample"):
+        weights.relabel(codes)
+    assert not weights.repaired.any()
+
+
+@pytest.mark.parametrize(
+    ("classes", "batch", "expected"),
+    [
+        ([7, 7, 9, 9], [7, 9, 9], [9, 9, 9]),  # the labels themselves
+        ([7, 7, 9, 9], [0, 1, 1], [1, 1, 1]),  # or their positions
+        (["x", "x", "y", "y"], [0, 1, 1], [1, 1, 1]),
+    ],
+)
+def test_a_batch_gets_the_repaired_labels_in_its_own_terms(classes, batch, expected):
+    weights = SampleWeights(classes)
+    labels, rows = torch.tensor(batch), torch.tensor([0, 2, 3])
+    assert weights.relabelled(labels, rows) is labels
+    weights.relabel([1, 0, 1, 1])
+    found = weights.relabelled(labels, rows)
+    assert found.tolist() == expected
+    assert found.dtype == labels.dtype
+    assert weights.relabelled(found, rows).tolist() == expected  # such as those in a memory
+    with pytest.raises(InputError, match="those that the weights were made of"):
+        weights.relabelled(labels + 20, rows)
+
+
+def test_class_means_are_those_of_the_classes_trained_under():
+    weights = SampleWeights([0, 0, 1])
+    weights.relabel([0, 1, 1])
+    weights.update([1, 0, 1])
+    assert weights.class_means().tolist() == [1.0, 0.5]
+    weights.relabel([1, 1, 1])
+    assert weights.class_means()[0] == 0  # nobody is left there
+
+
+def test_a_state_of_before_labels_were_repaired_loads_as_not_repaired():
+    weights, other = SampleWeights([0, 0, 1]), SampleWeights([0, 0, 1])
+    other.relabel([1, 0, 1])
+    saved = weights.state_dict()
+    del saved["current_codes"]
+    other.load_state_dict(saved)
+    assert not other.repaired.any()
+    weights.relabel([1, 0, 1])
+    other.load_state_dict(weights.state_dict())
+    assert other.repaired.tolist() == [True, False, False]

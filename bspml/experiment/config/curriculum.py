@@ -15,6 +15,7 @@ from bspml.trainers.settings import (
     PaperSettings,
     Positive,
     ReadBy,
+    RepairRule,
     Rule,
     Search,
     Section,
@@ -47,6 +48,8 @@ class CurriculumConfig(Section):
     # On each half, where the warm-up is cross-fitted.
     warmup_epochs: Annotated[Count, _BY_AUTO] = _AUTO.warmup_rounds
     reset: Annotated[bool, _BY_AUTO] = _AUTO.reset  # start the network afresh after the warm-up
+    # Suspects under the class that a network believes which never saw their label.
+    repair: Annotated[RepairRule, _BY_AUTO] = _AUTO.repair
     solver: Solver = _PAPER.solver
     embeddings: Literal["fresh", "collected"] = "fresh"
     search: Search = _PAPER.search  # auto: exact below 200,000 samples

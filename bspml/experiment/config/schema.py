@@ -178,7 +178,7 @@ class Config(Section):
     optimizer: OptimizerConfig = OptimizerConfig()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
-    # Of methods other than multi-similarity, bspml and clean-only: {method: {name: value}}.
+    # Of methods whose loss is not the section `loss`: {method: {name: value}}.
     hyperparameters: dict[str, dict[str, float | int | bool | str | None]] = Field(
         default_factory=dict
     )
@@ -254,7 +254,8 @@ class Config(Section):
                 "mined alone; lower it or change the classes"
             )
         # Twice that many epochs on half the data: as many passes over all of it.
-        warms_up = self.cross_fitted and "bspml" in self.training.methods
+        automatic = any(m == "bspml" or "auto" in m.split(":") for m in self.training.methods)
+        warms_up = self.cross_fitted and automatic
         if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
             raise ValueError(
                 f"`curriculum.warmup_epochs` is {self.curriculum.warmup_epochs}, which leaves "

@@ -10,16 +10,19 @@ a method is, and the other modules have one family each.
 from bspml.experiment.methods.parts import MethodContext, MethodParts, sample_confidences, sigma
 from bspml.experiment.methods.registry import (
     METHODS,
+    WEIGHINGS,
     WRAPPERS,
     build,
     check_method,
     hyper_parameters,
     names,
+    parsed,
     title,
 )
 
 __all__ = [
     "METHODS",
+    "WEIGHINGS",
     "WRAPPERS",
     "MethodContext",
     "MethodParts",
@@ -27,6 +30,7 @@ __all__ = [
     "check_method",
     "hyper_parameters",
     "names",
+    "parsed",
     "sample_confidences",
     "sigma",
     "title",

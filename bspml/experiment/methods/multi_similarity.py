@@ -29,6 +29,7 @@ from bspml.weights.state import SampleWeights
 
 # At 0 known noise [Zhang 2023] still leaves the hardest samples out for a while; our choice.
 _LARGEST_MAW = 0.95
+_WEIGHS = "it weighs samples already"
 _DEFAULT_MEMORY = 8192  # rows, where the size of the data set is not known
 
 
@@ -97,6 +98,7 @@ class BSPMLPaper(Method, PaperLoss, PaperSettings):
     name, title, source = "bspml-paper", "BSPML (paper)", "[Zhang 2023]"
     says = "the paper's self-paced weights, as printed"
     needs_weights = True
+    unweighable = _WEIGHS
     hidden: ClassVar[tuple[str, ...]] = ("weighting", "skip_zero", "solver_options")
 
     def make(self, context: MethodContext) -> MethodParts:
@@ -142,6 +144,7 @@ class BSPML(_Ours, AutoSettings):
     name, title, source = "bspml", "BSPML (auto)", "this package"
     says = "weights from label p-values, nothing to tune"
     needs_weights = True
+    unweighable = _WEIGHS
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss under weights that the automatic preset moves."""
@@ -154,6 +157,7 @@ class PRISM(_Ours):
 
     name, title, source = "prism", "PRISM", "[Liu 2021]"
     says = "drop the labels that their class centre believes least"
+    unweighable = "it drops samples by a rule of its own"
 
     noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
     memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
@@ -190,6 +194,7 @@ class CleanOnly(_Ours):
     name, title, source = "clean-only", "Clean only", "upper reference"
     says = "multi-similarity on exactly the clean samples"
     needs_weights = True
+    unweighable = _WEIGHS
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss under weights that are 1 for right labels and 0 for wrong ones."""

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from typing import Annotated
 
-import torch
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.distances import CosineSimilarity, LpDistance
 from pytorch_metric_learning.regularizers import ZeroMeanRegularizer
@@ -13,7 +11,6 @@ from pytorch_metric_learning.regularizers import ZeroMeanRegularizer
 from bspml.experiment.methods.parts import Method, MethodContext, MethodParts
 from bspml.losses.miners.distance_weighted import DistanceWeightedMiner
 from bspml.losses.rdml import RDMLLoss
-from bspml.shapes import Tensor
 from bspml.trainers.settings import Count, NotNegative, Positive, ReadBy, key
 
 RDML_ETAS = (0.5, 1.0, 2.0, 3.0, 4.0)  # the grid of [Zhang 2023]
@@ -21,9 +18,24 @@ _BY_LEARNED = ReadBy("learn_beta", (True,))
 
 
 class Contrastive(Method):
-    """Hinges of cosine similarities."""
+    """Hinges of the distances of normalised embeddings."""
 
     name, title, source = "contrastive", "Contrastive", "[Hadsell 2006]"
+    says = "pull positives together, push negatives beyond a distance"
+
+    pos_margin: float = key(0.0, "distance above which positives pull")
+    neg_margin: float = key(1.0, "distance below which negatives push")
+
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss over all pairs of a batch."""
+        loss = pml_losses.ContrastiveLoss(pos_margin=self.pos_margin, neg_margin=self.neg_margin)
+        return MethodParts(self.name, loss)
+
+
+class ContrastivePaper(Method):
+    """Hinges of cosine similarities, with the printed margins."""
+
+    name, title, source = "contrastive-paper", "Contrastive (cosine)", "[Hadsell 2006]"
     says = "pull positives to similarity 1, push negatives to 0"
 
     pos_margin: float = key(1.0, "similarity below which positives pull", printed=True)
@@ -35,8 +47,8 @@ class Contrastive(Method):
             pos_margin=self.pos_margin, neg_margin=self.neg_margin, distance=CosineSimilarity()
         )
         note = (
-            "contrastive: margins are cosine similarities; as distances, the printed 1 and 0 would "
-            "make the negative term 0 for every pair"
+            f"{self.name}: margins are cosine similarities; as distances, the printed 1 and 0 would"
+            " make the negative term 0 for every pair"
         )
         return MethodParts(self.name, loss, notes=(note,))
 
@@ -158,49 +170,41 @@ class RDML(Method):
         return MethodParts(self.name, loss, notes=(note,))
 
 
-class ProxyAnchor(Method):
-    """A learned proxy for each class, against all samples of the batch."""
+class SupCon(Method):
+    """A softmax over the batch for each positive of an anchor, averaged over its positives."""
 
-    name, title, source = "proxy-anchor", "Proxy-Anchor", "[Kim 2020]"
-    says = "a learned proxy for each class, against all samples"
-    unwrappable = "its values belong to proxies, each a log-sum over all samples of the batch"
+    name, title, source = "supcon", "SupCon", "[Khosla 2020]"
+    says = "softmax over the batch, averaged over the positives"
 
-    alpha: Positive = key(32.0, "scale of the exponents", printed=True)
-    delta: float = key(0.1, "margin, a cosine similarity", printed=True)
-    proxy_lr_factor: Positive = key(100.0, "learning rate of the proxies over the network's")
+    temperature: Positive = key(0.1, "cosines are divided by it")
 
     def make(self, context: MethodContext) -> MethodParts:
-        """Build the loss, whose proxies need an optimiser of their own."""
-        loss = pml_losses.ProxyAnchorLoss(
-            context.num_classes,
-            context.embedding_size,
-            margin=self.delta,
-            alpha=self.alpha,
-            weight_init_func=SeededNormal(context.seed),
-        )
-        factor = self.proxy_lr_factor
-        note = (
-            f"proxy-anchor: the proxies learn at {factor:g} times the network's rate; [Kim 2020] "
-            "takes 100, [Zhang 2023] prints one rate for all"
-        )
-        return MethodParts(
-            self.name, loss, loss_has_parameters=True, loss_lr_factor=factor, notes=(note,)
-        )
+        """Build the loss over all pairs of a batch."""
+        return MethodParts(self.name, pml_losses.SupConLoss(temperature=self.temperature))
 
 
-class SeededNormal:
-    """Fill proxies (C, D) in place from N(0, 2 / C), without torch's global generator.
+class NTXent(Method):
+    """A softmax of each positive pair against the anchor's negatives."""
 
-    The spread is Kaiming's for fan-out, as [Kim 2020] has it; cosines do not depend on it, the
-    speed at which a proxy turns does.
-    """
+    name, title, source = "ntxent", "NT-Xent", "[Chen 2020]"
+    says = "softmax of each positive pair against the negatives"
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    temperature: Positive = key(0.1, "cosines are divided by it")
 
-    @torch.no_grad()
-    def __call__(self, proxies: Tensor) -> None:
-        """Fill `proxies`."""
-        generator = torch.Generator().manual_seed(self.seed)
-        drawn = torch.randn(proxies.shape, generator=generator, dtype=torch.float64)
-        proxies.copy_(drawn * math.sqrt(2 / len(proxies)))
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss over all pairs of a batch."""
+        return MethodParts(self.name, pml_losses.NTXentLoss(temperature=self.temperature))
+
+
+class Circle(Method):
+    """Log-sums of pairs, each paced by how far it is from its goal."""
+
+    name, title, source = "circle", "Circle", "[Sun 2020]"
+    says = "log-sums over pairs, each paced by its distance to its goal"
+
+    m: float = key(0.4, "relaxation: positives shall reach 1 - m, negatives fall to m")
+    gamma: Positive = key(80.0, "scale of the exponents")
+
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss over all pairs of a batch."""
+        return MethodParts(self.name, pml_losses.CircleLoss(m=self.m, gamma=self.gamma))

@@ -147,11 +147,13 @@ class Method(HyperParameters):
         says: what it is, in a line.
         needs_weights: it moves or reads the table of sample weights.
         unwrappable: why no per-element transform can go on top; empty: it can.
+        unweighable: why no source of weights can go around; empty: it can.
     """
 
     says: ClassVar[str]
     needs_weights: ClassVar[bool] = False
     unwrappable: ClassVar[str] = ""
+    unweighable: ClassVar[str] = ""
 
     @abstractmethod
     def make(self, context: MethodContext) -> MethodParts:

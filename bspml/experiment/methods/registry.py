@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 from bspml.errors import InputError
-from bspml.experiment.methods import multi_similarity as ms, pairwise
+from bspml.experiment.methods import multi_similarity as ms, pairwise, proxies
 from bspml.experiment.methods.parts import (
     Hyper,
+    HyperParameters,
     Method,
     MethodContext,
     MethodParts,
     checked,
 )
+from bspml.experiment.methods.weighing import WEIGHINGS, Weighing
 from bspml.experiment.methods.wrappers import WRAPPERS, Wrapper
 from bspml.words import did_you_mean
 
@@ -22,25 +24,49 @@ METHODS: dict[str, type[Method]] = {
     for method in (
         # In the order of the tables of [Zhang 2023], then what it does not have.
         pairwise.Contrastive,
+        pairwise.ContrastivePaper,
         pairwise.TripletSmooth,
         pairwise.Margin,
         pairwise.FastAP,
         ms.MultiSimilarity,
         ms.MultiSimilarityPaper,
         pairwise.RDML,
-        pairwise.ProxyAnchor,
+        proxies.ProxyAnchor,
         pairwise.SNR,
         ms.SPMS,
         ms.BSPMLPaper,
         ms.BSPML,
         ms.PRISM,
         ms.CleanOnly,
+        pairwise.SupCon,
+        pairwise.NTXent,
+        pairwise.Circle,
+        proxies.ArcFace,
     )
 }
 
 
+class Named(NamedTuple):
+    """The parts of a name `[WRAPPER:][WEIGHING:]METHOD`.
+
+    Attributes:
+        wrapper: goes on the loss's values, or None.
+        weighing: moves sample weights under the loss, or None.
+        method: has the loss.
+    """
+
+    wrapper: type[Wrapper] | None
+    weighing: type[Weighing] | None
+    method: type[Method]
+
+    @property
+    def parts(self) -> tuple[type[HyperParameters], ...]:
+        """Those that there are."""
+        return tuple(part for part in self if part is not None)
+
+
 def build(name: str, context: MethodContext) -> MethodParts:
-    """Build the parts of the method `name`, or of `WRAPPER:NAME`.
+    """Build the parts of a method, with what stands before it in the name around its loss.
 
     Two calls with the same arguments give the same parameters; no global generator is used.
 
@@ -58,12 +84,14 @@ def build(name: str, context: MethodContext) -> MethodParts:
         >>> type(parts.loss).__name__, type(parts.loss.reducer).__name__
         ('ContrastiveLoss', 'SuperLossReducer')
     """
-    wrapper, method = _find(name)
+    named = parsed(name)
     _check_known(name, context.hyper)
-    settings = checked(method, context.hyper)
-    around = None if wrapper is None else checked(wrapper, context.hyper)
-    parts = settings.make(context)
-    return parts if around is None else around.wrap(parts, context)
+    parts = checked(named.method, context.hyper).make(context)
+    if named.weighing is not None:
+        parts = checked(named.weighing, context.hyper).weigh(parts, context)
+    if named.wrapper is not None:
+        parts = checked(named.wrapper, context.hyper).wrap(parts, context)
+    return parts
 
 
 def check_method(name: str, hyper: Mapping[str, Any] | None = None) -> None:
@@ -77,12 +105,11 @@ def check_method(name: str, hyper: Mapping[str, Any] | None = None) -> None:
         InputError: as `build`, but for what only the context tells.
 
     Example:
-        >>> check_method("superloss:margin", {"superloss_lam": 0.1})
+        >>> check_method("superloss:auto:margin", {"superloss_lam": 0.1})
     """
     _check_known(name, hyper or {})
-    for part in _find(name):
-        if part is not None:
-            checked(part, hyper or {})
+    for part in parsed(name).parts:
+        checked(part, hyper or {})
 
 
 def _check_known(name: str, given: Mapping[str, Any]) -> None:
@@ -96,13 +123,18 @@ def _check_known(name: str, given: Mapping[str, Any]) -> None:
 
 
 def names(wrapped: bool = False) -> tuple[str, ...]:
-    """Return every name, in the order of a table; with `wrapped`, every legal WRAPPER:NAME after
-    them."""
+    """Return every name, in the order of a table.
+
+    Args:
+        wrapped: after them every legal WEIGHING:NAME, WRAPPER:NAME and WRAPPER:WEIGHING:NAME.
+    """
     plain = tuple(METHODS)
     if not wrapped:
         return plain
-    over = [name for name in plain if not METHODS[name].unwrappable]
-    return (*plain, *(f"{wrapper}:{name}" for wrapper in WRAPPERS for name in over))
+    under = [name for name in plain if not METHODS[name].unweighable]
+    weighed = [f"{weighing}:{name}" for weighing in WEIGHINGS for name in under]
+    over = [n for n in (*plain, *weighed) if not METHODS[n.rpartition(":")[2]].unwrappable]
+    return (*plain, *weighed, *(f"{wrapper}:{name}" for wrapper in WRAPPERS for name in over))
 
 
 def hyper_parameters(name: str) -> dict[str, Hyper]:
@@ -115,46 +147,63 @@ def hyper_parameters(name: str) -> dict[str, Hyper]:
         >>> hyper_parameters("fast-ap")
         {'num_bins': Hyper(default=10, says='bins of the histograms', printed=True)}
     """
-    wrapper, method = _find(name)
-    return {**method.hyper(), **({} if wrapper is None else wrapper.hyper())}
+    return {
+        key: hyper for part in reversed(parsed(name).parts) for key, hyper in part.hyper().items()
+    }
 
 
 def title(name: str) -> str:
     """Return its name in a table.
 
     Example:
-        >>> title("proxy-anchor"), title("superloss:multi-similarity")
-        ('Proxy-Anchor', 'SuperLoss on MS')
+        >>> title("proxy-anchor"), title("superloss:multi-similarity"), title("auto:margin")
+        ('Proxy-Anchor', 'SuperLoss on MS', 'Margin, automatic')
     """
-    wrapper, method = _find(name)
-    return method.title if wrapper is None else f"{wrapper.title} on {method.title}"
+    wrapper, weighing, method = parsed(name)
+    text = method.title if wrapper is None else f"{wrapper.title} on {method.title}"
+    return text if weighing is None else f"{text}, {weighing.title}"
 
 
-def _find(name: Any) -> tuple[type[Wrapper] | None, type[Method]]:
-    """Return the wrapper before the colon, if any, and the method."""
-    before, colon, after = str(name).rpartition(":")
-    if not colon:
-        return None, _method(after, name)
-    if before not in WRAPPERS:
-        more = ". One wrapper at a time." if ":" in before else did_you_mean(before, WRAPPERS)
+def parsed(name: Any) -> Named:
+    """Return what a name is made of.
+
+    Args:
+        name: `[WRAPPER:][WEIGHING:]METHOD`.
+
+    Raises:
+        InputError: no such parts, or parts that do not go together, with the reason.
+    """
+    *before, last = str(name).split(":")
+    method = _method(last)
+    weighing = WEIGHINGS[before.pop()] if before and before[-1] in WEIGHINGS else None
+    wrapper = WRAPPERS[before.pop()] if before and before[-1] in WRAPPERS else None
+    if before:
+        known, got = [*WRAPPERS, *WEIGHINGS], ":".join(before)
+        more = did_you_mean(got, known)
+        if before[-1] in known:
+            more = ". One wrapper and one source of weights at a time, the wrapper first."
         raise InputError(
-            f"`method`: before the colon stands one of {', '.join(WRAPPERS)}; got "
-            f"{before!r:.40}{more}"
+            f"`method`: before the colon stands one of {', '.join(known)}; got {got!r:.40}{more}"
         )
-    wrapper, method = WRAPPERS[before], _method(after, name)
-    if method.unwrappable:
-        raise InputError(
-            f"`method`: {wrapper.title} cannot go on {method.name}: {method.unwrappable}. "
-            f"Use {method.name} alone, or another method after the colon."
-        )
-    return wrapper, method
+    for part, called, reason in (
+        (weighing, weighing and weighing.name, method.unweighable),
+        (wrapper, wrapper and wrapper.title, method.unwrappable),
+    ):
+        if part is not None and reason:
+            raise InputError(
+                f"`method`: {called} cannot go on {method.name}: {reason}. "
+                f"Use {method.name} alone, or another method after the colon."
+            )
+    return Named(wrapper, weighing, method)
 
 
-def _method(name: str, asked: Any) -> type[Method]:
+def _method(name: str) -> type[Method]:
     if name not in METHODS:
         raise InputError(
             f"`method`: no method is called {name!r:.40}{did_you_mean(name, METHODS)}. There are "
-            f"{', '.join(METHODS)}, and {':NAME, '.join(WRAPPERS)}:NAME on any of them but "
-            f"{', '.join(n for n, m in METHODS.items() if m.unwrappable)}."
+            f"{', '.join(METHODS)}; {':NAME, '.join(WRAPPERS)}:NAME on any of them but "
+            f"{', '.join(n for n, m in METHODS.items() if m.unwrappable)}; and "
+            f"{':NAME, '.join(WEIGHINGS)}:NAME on any but "
+            f"{', '.join(n for n, m in METHODS.items() if m.unweighable)}."
         )
     return METHODS[name]

@@ -23,7 +23,7 @@ from bspml.files.delimited import TableRow, read_table, write_table
 SUSPECT_BELOW = 0.5
 
 _COLUMNS = ("index", "label", "weight", "flags")
-_OPTIONAL = ("name", "is_noisy", "is_outlier", "true_label")
+_OPTIONAL = ("name", "is_noisy", "is_outlier", "true_label", "current_label")
 _TRUTHS = ("is_noisy", "is_outlier")  # written as 0 and 1
 
 
@@ -39,6 +39,8 @@ class WeightsTable:
         true_labels: (N,) like `labels` where the truth is known, else None.
         names: N names of the samples, such as their files, where they are known, else None.
         is_outlier: (N,) bool, the noisy ones of no class that a label names, else None.
+        current_labels: (N,) like `labels`, those that samples were trained under at the end, where
+            some were repaired, else None; the weights are theirs.
         sigma: (N,) the confidences that the weights were made of, NaN where there is none, else
             None.  For people: `read_weights` passes over them.
     """
@@ -51,15 +53,24 @@ class WeightsTable:
     names: Sequence[str] | None = None
     is_outlier: np.ndarray | None = None
     sigma: np.ndarray | None = None
+    current_labels: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
+
+    @property
+    def trust(self) -> np.ndarray:
+        """Return (N,) the weights of the given labels: 0 where another one took its place."""
+        if self.current_labels is None:
+            return self.weights
+        return np.where(self.current_labels == self.labels, self.weights, 0.0)
 
 
 def write_weights(path: str | os.PathLike[str], table: WeightsTable) -> Path:
     """Write the table, atomically.
 
-    Columns: index, label, weight, flags[, name, is_noisy, is_outlier, true_label][, sigma].
+    Columns: index, label, weight, flags[, name, is_noisy, is_outlier, true_label, current_label]
+    [, sigma].
     Weights are written so that they read back exactly, flags joined by ';', truths as 0 and 1.
 
     Args:
@@ -86,6 +97,8 @@ def write_weights(path: str | os.PathLike[str], table: WeightsTable) -> Path:
             columns[name] = [str(int(true)) for true in truth]
     if table.true_labels is not None:
         columns["true_label"] = label_cells(table.true_labels)
+    if table.current_labels is not None:
+        columns["current_label"] = label_cells(table.current_labels)
     if table.sigma is not None:
         columns["sigma"] = ["" if s != s else f"{s:.6g}" for s in table.sigma.tolist()]
     for name, column in columns.items():
@@ -125,6 +138,9 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
         else None,
         names=tuple(bare_cell(row["name"]) for row in rows) if "name" in columns else None,
         is_outlier=truths.get("is_outlier"),
+        current_labels=parse_labels([row["current_label"] for row in rows])
+        if "current_label" in columns
+        else None,
     )
 
 

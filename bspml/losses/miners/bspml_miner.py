@@ -15,7 +15,8 @@ from bspml.losses.similarity import is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import Mining, by_kernel, kernel, runs_pair_kernels
-from bspml.weights.state import BatchWeights, SampleWeights, check_weights, look_up
+from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.state import SampleWeights, check_weights
 
 
 def _counted(mask: str) -> property:

@@ -11,6 +11,13 @@ How gradient rescaling [Wang GR 2019] meets a loss depends on what its values l 
 - "softplus": l = log(1 + sum exp ...).  dl vanishes like 1 - exp(-l): the same factor.
 - "hinge": dl does not vanish with l (or l is no logarithm at all): the factor is w(p),
   p = exp(-l).
+
+How a sample's weight meets a loss (`bspml.Weighted`): weight 0 leaves the sample out of any of
+them; a weight between 0 and 1
+
+- "multiply": multiplies the values that the sample takes part in;
+- "inside": multiplies its terms inside the logarithm of a sum over samples, too;
+- "exclude": cannot be given, as one number for the batch has no part that is the sample's.
 """
 
 from __future__ import annotations
@@ -31,6 +38,8 @@ class LossEntry:
         refused_gr: why gradient rescaling alone cannot; empty: it can.
         sub_losses: the keys of the loss dictionary that hold per-sample, pair or triplet values.
         active_only: the reducer divides by the number of losses above 0, so only these count.
+        log_sum: its values are logarithms of sums over samples, which weights go into.
+        refused_weights: why no sample can be left out; empty: it can.
     """
 
     kind: str | None = None
@@ -38,6 +47,15 @@ class LossEntry:
     refused_gr: str = ""
     sub_losses: tuple[str, ...] = ("loss",)
     active_only: bool = False
+    log_sum: bool = False
+    refused_weights: str = ""
+
+    @property
+    def weighting(self) -> str:
+        """How a weight between 0 and 1 enters: "inside", "multiply" or "exclude" (it does not)."""
+        if self.refused:
+            return "exclude"
+        return "inside" if self.log_sum else "multiply"
 
 
 def _reduced(what: str) -> LossEntry:
@@ -46,7 +64,8 @@ def _reduced(what: str) -> LossEntry:
 
 _SOFTMAX = LossEntry("logits")
 _LOG_P = LossEntry("log-probability")
-_SOFTPLUS = LossEntry("softplus")
+_SOFTPLUS = LossEntry("softplus", log_sum=True)
+_LOG_SHARE = LossEntry("log-probability", log_sum=True)
 _HINGE = LossEntry("hinge")
 _PAIR_HINGES = LossEntry("hinge", sub_losses=("pos_loss", "neg_loss"))
 
@@ -62,10 +81,10 @@ CATALOGUE: dict[str, LossEntry] = {
     "SubCenterArcFaceLoss": _SOFTMAX,
     # a softmax over the batch
     "InstanceLoss": _LOG_P,
-    "NCALoss": _LOG_P,
+    "NCALoss": _LOG_SHARE,
     "NPairsLoss": _LOG_P,
-    "NTXentLoss": _LOG_P,
-    "SupConLoss": _LOG_P,
+    "NTXentLoss": _LOG_SHARE,
+    "SupConLoss": _LOG_SHARE,
     # log(1 + sum exp)
     "AngularLoss": _SOFTPLUS,
     "BSPMLLoss": _SOFTPLUS,
@@ -75,12 +94,16 @@ CATALOGUE: dict[str, LossEntry] = {
     # hinges, their squares, and one minus an average precision
     "ContrastiveLoss": _PAIR_HINGES,
     "FastAPLoss": _HINGE,
-    "GeneralizedLiftedStructureLoss": _HINGE,
+    "GeneralizedLiftedStructureLoss": LossEntry("hinge", log_sum=True),
     "IntraPairVarianceLoss": _PAIR_HINGES,
-    "LiftedStructureLoss": _HINGE,
+    "LiftedStructureLoss": LossEntry("hinge", log_sum=True),
     "MarginLoss": LossEntry("hinge", sub_losses=("margin_loss",), active_only=True),
     "SignalToNoiseRatioContrastiveLoss": _PAIR_HINGES,
-    "SmoothAPLoss": LossEntry("hinge", sub_losses=("ap_loss",)),
+    "SmoothAPLoss": LossEntry(
+        "hinge",
+        sub_losses=("ap_loss",),
+        refused_weights="it takes batches of equally many samples of each class only",
+    ),
     "TripletMarginLoss": _HINGE,  # softplus with smooth_loss=True: see `kind_of`
     "RankedListLoss": LossEntry(
         refused_gr="its values can be negative, and exp(-l) is then no probability",
@@ -96,7 +119,8 @@ CATALOGUE: dict[str, LossEntry] = {
         refused="its values belong to proxies, each a log-sum over all samples of the batch"
     ),
     "VICRegLoss": LossEntry(
-        refused="its variance terms have a value per dimension and its covariance one per batch"
+        refused="its variance terms have a value per dimension and its covariance one per batch",
+        refused_weights="it compares two views and knows no labels that could be wrong",
     ),
 }
 

@@ -36,11 +36,28 @@ class Plan:
         finish: (n,) transformed losses to what the reducer returns.
         empty: nothing enters, so nothing has a gradient, not even NaN times 0.  Always False on
             an accelerator, where looking would wait for it.
+        shares: (n,) how much each loss counts in an average, up to a factor; None: a sum, or a
+            sum over a number that the loss gives.
     """
 
     keep: Bool[Tensor, " n"] | None
     finish: Callable[[Tensor], Any]
     empty: bool = False
+    shares: Float[Tensor, " n"] | None = None
+
+    def weighted(self, weights: Float[Tensor, " n"]) -> Float[Tensor, " n"]:
+        """Return the factors that weights put on losses: in an average the divisor follows.
+
+        A mean of n losses becomes  sum w l / sum w,  a sum  sum w l.  Nothing that counts gives
+        factors of 0.
+
+        Args:
+            weights: (n,) in [0, 1].
+        """
+        if self.shares is None:
+            return weights
+        total, counted = self.shares.sum(), (self.shares * weights).sum()
+        return weights * torch.where(counted > 0, total, 0) / torch.where(counted > 0, counted, 1)
 
 
 def reducer_for(reducer: Any, name: str, sub_losses: tuple[str, ...] = ()) -> Any:
@@ -134,22 +151,36 @@ def _plan(
     kind = type(reducer)
     if kind in (pml_reducers.ThresholdReducer, pml_reducers.AvgNonZeroReducer):
         keep = _within(raw, reducer.low, reducer.high)
-        return Plan(keep, lambda losses: _mean(losses, keep))
+        return Plan(keep, lambda losses: _mean(losses, keep), shares=keep.to(raw))
     if kind is pml_reducers.MeanReducer:
-        return Plan(keep, lambda losses: _mean(losses, keep))
+        return Plan(keep, lambda losses: _mean(losses, keep), shares=torch.ones_like(raw))
     if kind is pml_reducers.SumReducer:
         return Plan(keep, lambda losses: _kept(losses, keep).sum())
+    # A divisor that counts the losses above 0 is an average's; another is the loss's own affair.
+    counted = None if keep is None else keep.to(raw)
     if kind is pml_reducers.DivisorReducer:
-        return Plan(keep, lambda losses: _divide(_kept(losses, keep).sum(), info["divisor"]))
+        return Plan(
+            keep,
+            lambda losses: _divide(_kept(losses, keep).sum(), info["divisor"]),
+            shares=counted,
+        )
     pml_kinds = (
         pml_reducers.DivisorReducer,  # and what is derived from it: a sum over a given number
         pml_reducers.ClassWeightedReducer,
         pml_reducers.DoNothingReducer,
     )
     if isinstance(reducer, pml_kinds):
-        return Plan(keep, lambda losses: call(_kept(losses, keep)))
+        if isinstance(reducer, pml_reducers.ClassWeightedReducer):
+            counted = torch.ones_like(raw)
+        return Plan(keep, lambda losses: call(_kept(losses, keep)), shares=counted)
     slopes = _slopes(call, raw, kind.__name__)
-    return Plan(slopes != 0, lambda losses: (_kept(losses, slopes != 0) * slopes).sum())
+    # Coefficients that sum to 1 are an average's.
+    average = (slopes.sum() - 1).abs() < _EULER_TOLERANCE
+    return Plan(
+        slopes != 0,
+        lambda losses: (_kept(losses, slopes != 0) * slopes).sum(),
+        shares=slopes if bool(average) else None,
+    )
 
 
 def _within(raw: Tensor, low: float | None, high: float | None) -> Bool[Tensor, " n"]:

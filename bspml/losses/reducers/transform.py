@@ -11,9 +11,9 @@ It derives from pytorch-metric-learning's MultipleReducers, the only kind of red
 neither copies nor feeds one sub-loss at a time: its state stays the user's.
 
 Product rule: a loss of sample i is multiplied by w_i, of a pair by w_a w_b, of a triplet by
-w_a w_p w_n, beside the transform's own confidence; the average is taken as before.  `BSPMLLoss`
-multiplies by w_i itself: it is divided out before the transform, so that the confidence judges
-the loss and not the weight, and multiplied in once.
+w_a w_p w_n, beside the transform's own confidence.  The divisor of an average follows: the mean of
+n losses becomes  sum w l / sum w.  `BSPMLLoss` multiplies by w_i itself: it is divided out before
+the transform, so that the confidence judges the loss and not the weight, and multiplied in once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ from bspml.losses.reducers.catalogue import LossEntry
 from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
 from bspml.losses.reducers.tables import KeyedAverage
 from bspml.shapes import Float, Int, Tensor
-from bspml.weights.state import BatchWeights, SampleWeights, look_up
+from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.state import SampleWeights
 
 Source = Tensor | Callable[[], Tensor]  # confidences, or what computes them
 
@@ -93,11 +94,19 @@ class Term:
 
 @dataclass
 class Call:
-    """What the last call of the loss told beside the loss dictionary."""
+    """What the last call of the loss told beside the loss dictionary.
+
+    Attributes:
+        ref_rows: R of foreign references, else None.
+        sample_index: (B,) data-set rows, if the call named them.
+        ref_sample_index: (R,) likewise.
+        known: weights and rows of the batch, where the caller looked them up; None: look up.
+    """
 
     ref_rows: int | None = None
     sample_index: Any = None
     ref_sample_index: Any = None
+    known: BatchWeights | None = None
 
 
 @dataclass(frozen=True)
@@ -195,8 +204,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
         self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any, call: Call
     ) -> list[Term]:
         present = {name: info for name, info in loss_dict.items() if self._is_data(name, info)}
-        known = None
-        if self.sample_weights is not None:
+        known = call.known
+        if known is None and self.sample_weights is not None:
             rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
             known = look_up(self.sample_weights, embeddings, *rows)
         return [self._term(n, i, embeddings, labels, known, call) for n, i in present.items()]
@@ -256,7 +265,12 @@ class TransformReducer(pml_reducers.MultipleReducers):
     def _finish(self, term: Term, losses: Tensor, embeddings: Tensor) -> Any:
         if term.plan.empty:
             return self.zero_loss(embeddings).to(losses.dtype)
-        return term.plan.finish(losses if term.weights is None else losses * term.weights)
+        if term.weights is None:
+            return term.plan.finish(losses)
+        weights = term.weights.to(losses)
+        if not self.installed.carries_weights:  # whose divisor is its own affair
+            weights = term.plan.weighted(weights)
+        return term.plan.finish(losses * weights)
 
     def _sum(
         self, loss_dict: dict[str, Any], results: dict[str, Any], embeddings: Tensor, labels: Any
@@ -331,13 +345,14 @@ def _of_rows(
     indices: Int[Tensor, "k n"], known: BatchWeights | None, ref_rows: int | None
 ) -> tuple[Tensor | None, Tensor | None]:
     """Product of the weights (n,) and data-set rows (k, n) of the samples of each loss."""
-    if known is None or known.anchors is None or known.sample_index is None:
+    if known is None or known.sample_index is None:
         return None, None
-    weights = known.anchors[indices[0]]
+    weights = None if known.anchors is None else known.anchors[indices[0]]
     keys = [known.sample_index[indices[0]]]
     others = known.sample_index if ref_rows is None else known.ref_sample_index
     for rows in indices[1:]:
         if known.references is not None:
-            weights = weights * known.references[rows]
+            factor = known.references[rows]
+            weights = factor if weights is None else weights * factor
         keys.append(torch.full_like(rows, -1) if others is None else others[rows])
     return weights, torch.stack(keys)

@@ -278,7 +278,9 @@ def _inside(loss: Any) -> list[Any]:
         pml_losses.SelfSupervisedLoss,
         DistributedLossWrapper,
     )
-    return _inside(loss.loss) if isinstance(loss, containers) else [loss]
+    if isinstance(loss, containers) or "Weighted" in _names(loss):
+        return _inside(loss.loss)
+    return [loss]
 
 
 def _check(loss: Any, wrapper: str) -> LossEntry:

@@ -37,6 +37,7 @@ from bspml.statistics.noise_rate import (
     label_p_values,
     why_unjudgeable,
 )
+from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
 from bspml.weights.age import age_for_maw
@@ -63,11 +64,12 @@ class AutomaticUpdate:
         self.interval: tuple[float, float] | None = None
         self.p_values: Tensor | None = None
         self.rows_were_read = False
+        self.repair = Repair(weights, seed) if settings.repair == "confident" else None
 
     @property
     def codes(self) -> Tensor:
-        """Return the (N,) class codes on the CPU."""
-        return self.weights.codes.cpu()
+        """Return the (N,) codes of the classes that samples are trained under, on the CPU."""
+        return self.weights.current_codes.cpu()
 
     def training_rows(self) -> Tensor | None:
         """Return (N,) bool, the rows that the next round may train on; None for all."""
@@ -77,13 +79,46 @@ class AutomaticUpdate:
         return positive if half is None else positive & half
 
     def allowed_rows(self) -> Tensor | None:
-        """Return (N,) bool, the half that the network may see in this phase; None for both."""
+        """Return (N,) bool, the rows that the network may see in this phase; None for all."""
         if self.phase in ("half A", "half B"):
             return self.in_half_a if self.phase == "half A" else ~self.in_half_a
+        if self.repair is not None and self.repair.held_out.any():
+            return ~self.repair.held_out
         return None
 
     def update(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge, weigh, move to the next phase, and return the record's fields."""
+        if self.repair is None:
+            return self._judged_round(embeddings)
+        if self.phase != "features":
+            self._note_training(self.repair)
+        if self.phase == "weights" and self.repair.is_due:
+            fields = solved_once(self, lambda: self._repaired(embeddings))
+        else:
+            fields = self._judged_round(embeddings)
+        return fields | {"num_repaired": int(self.weights.repaired.sum())}
+
+    def _note_training(self, repair: Repair) -> None:
+        """Tell the repair which rows the network was trained on in this round."""
+        if not self.rows_were_read:
+            raise InputError(
+                'repair="confident" judges by a network that never saw the suspects\' labels: '
+                "train only on the rows of `curriculum.training_rows()` before each update."
+            )
+        allowed, positive = self.allowed_rows(), self.weights.weights.cpu() > 0
+        rows = positive if allowed is None else positive & allowed
+        repair.trained(rows, under_weights=self.phase == "weights")
+        if self.phase == "weights":
+            self.rows_were_read = False
+
+    def _repaired(self, embeddings: Tensor) -> dict[str, Any]:
+        """Let the network judge what it never saw; its verdict stands for this round."""
+        assert self.repair is not None
+        self.repair.repair(embeddings)
+        return {"phase": "repair", "noise_rate": self.noise_rate, "noise_interval": self.interval}
+
+    def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
+        """Judge and weigh all rows, or one half of them in the warm-up."""
         phase = self.phase
         if phase not in ("half A", "half B"):
             fields, everyone = {"phase": phase}, torch.ones(len(self.weights), dtype=torch.bool)
@@ -105,13 +140,18 @@ class AutomaticUpdate:
         trained_on = self.in_half_a if phase == "half A" else ~self.in_half_a
         reference = self.weights.weights.cpu().double() * trained_on
         fields = self._judge(embeddings, reference, judged=~trained_on)
-        self._enter("half B" if phase == "half A" else "weights")
         # Half A may only be judged by a network that never saw it, so the first reset is a must.
         reset = phase == "half A" or self.settings.reset
+        if self.repair is not None and reset:
+            self.repair.restarted()
+        self._enter("half B" if phase == "half A" else "weights")
         return fields | {"phase": phase, "reset_model": reset}
 
     def _enter(self, phase: str) -> None:
+        starts = phase == "weights" and self.phase != phase
         self.phase, self.rounds_in_phase, self.rows_were_read = phase, 0, False
+        if starts and self.repair is not None:
+            self.repair.hold_out()
 
     def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
@@ -175,7 +215,14 @@ class AutomaticUpdate:
         # What the user decided takes its place at the two ends, whatever its p-value.
         decided, before = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
         p[decided] = torch.where(before[decided] > 0, -1.0, 2.0).to(p)
-        return best_fitting(p, difficulty[testable], 1 - self.noise_rate).double()
+        return best_fitting(p, difficulty[testable], 1 - self._left_out).double()
+
+    @property
+    def _left_out(self) -> float:
+        """The share of labels that gets weight 0: what is left of the wrong ones after a repair."""
+        assert self.noise_rate is not None
+        done = self.repair is not None and self.repair.is_done
+        return self.repair.left_out if done and self.repair is not None else self.noise_rate
 
     def _solve_quadratic(
         self, stats: ContrastiveStatistics, testable: Tensor
@@ -188,7 +235,7 @@ class AutomaticUpdate:
             xi_neg - xi_neg.min(),
             self.codes[testable],
             self.settings.balance,
-            1 - self.noise_rate,
+            1 - self._left_out,
         )
         return search.solution.weights, {
             "age": search.age,
@@ -217,6 +264,7 @@ class AutomaticUpdate:
             "noise_rate": self.noise_rate,
             "interval": None if self.interval is None else list(self.interval),
             "p_values": None if self.p_values is None else self.p_values.clone(),
+            "repair": None if self.repair is None else self.repair.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -237,13 +285,15 @@ class AutomaticUpdate:
                 "the saved curriculum has an unknown phase, or numbers that no curriculum has. "
                 "Was the checkpoint edited? Start the run anew."
             )
-        self._enter(state["phase"])
+        self.phase = state["phase"]
         self.rounds_in_phase = state["rounds_in_phase"]
         self.rows_were_read = state["rows_were_read"]
         self.in_half_a = state["in_half_a"]
         self.noise_rate = state["noise_rate"]
         self.interval = None if state["interval"] is None else tuple(state["interval"])
         self.p_values = state["p_values"]
+        if self.repair is not None and state.get("repair") is not None:
+            self.repair.load_state_dict(state["repair"])
 
 
 def _random_half(codes: Tensor, seed: int) -> Tensor:

@@ -27,6 +27,7 @@ class CurriculumRecord:
         message: the status in a sentence, with what to change or that nothing needs to be.
         noise_rate: estimated share of wrong labels, held from the first honest estimate.
         noise_interval: its 95 % interval (low, high).
+        num_repaired: samples that are trained under another label than the given one.
         num_untestable: samples whose class has no other sample of positive weight.
         detection_auroc, detection_precision, detection_recall: of "weight below 0.5" as a
             detector of wrong labels, where the truth is known; outliers left out.
@@ -54,6 +55,7 @@ class CurriculumRecord:
     message: str | None = None
     noise_rate: float | None = None
     noise_interval: tuple[float, float] | None = None
+    num_repaired: int | None = None
     num_untestable: int | None = None
     detection_auroc: float | None = None
     detection_precision: float | None = None

@@ -48,6 +48,9 @@ class SelfPacedCurriculum:
         reset: auto, cross-fit: ask for a fresh network after the second half too (after the
             first one it is always asked for: half A must be judged by a network that never saw it).
             True by default.
+        repair: auto: "none" (the default), or "confident": after some rounds, suspects whose label
+            the network never saw are trained under the class it believes, if it is sure, and stay
+            out if not: `weights.current_labels`.
         search: "auto" (the default): exact statistics below 200,000 samples and on an accelerator,
             nearly linear ones beyond; "exact" or "neighbours" decide it.  By neighbours the
             statistics have an error that is proved, see `bspml.neighbour_statistics` and
@@ -91,6 +94,7 @@ class SelfPacedCurriculum:
         warmup: str | None = None,
         warmup_rounds: int | None = None,
         reset: bool | None = None,
+        repair: str | None = None,
         search: str | None = None,
         statistics_error: float | None = None,
         is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
@@ -165,10 +169,12 @@ class SelfPacedCurriculum:
                 f"{tuple(embeddings.shape)}. Embed the whole training set, in its order."
             )
         before, state = self.weights.weights.detach().cpu().clone(), self._update.state_dict()
+        labels = self.weights.current_codes.clone()
         try:
             fields = self._update.update(embeddings)
         except Exception:
             # Several steps write; a refused one must not leave the others behind.
+            self.weights.relabel(labels)
             self.weights.update(before)
             self._update.load_state_dict(state)
             raise
@@ -180,8 +186,14 @@ class SelfPacedCurriculum:
             sdaw=self.weights.sdaw(),
             changed=int(((before < SUSPECT_BELOW) != (after < SUSPECT_BELOW)).sum()),
             **fields,
-            **({} if self._truth is None else self._truth.figures(after, self.scores())),
+            **self._detection(),
         )
+
+    def _detection(self) -> dict[str, Any]:
+        """How well the given labels are told apart, where the truth is known."""
+        if self._truth is None:
+            return {}
+        return self._truth.figures(self.weights.of_given_labels.detach().cpu(), self.scores())
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights themselves, which `SampleWeights` saves."""

@@ -1,7 +1,5 @@
 """The compared losses against their formulas and against pytorch-metric-learning."""
 
-import math
-
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
@@ -10,7 +8,6 @@ from pytorch_metric_learning.distances import LpDistance
 from bspml import methods
 from bspml.errors import InputError
 from bspml.experiment.methods import MethodContext
-from bspml.experiment.methods.pairwise import SeededNormal
 from helpers.draws import normal_batch
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -187,34 +184,39 @@ def test_rdml_has_the_margin_and_the_squared_distance_of_its_paper():
     assert build("rdml").loss(emb, labels) < hinge(emb, labels)
 
 
-def test_proxy_anchor_is_the_log_sums_over_the_batch_of_each_proxy():
+def masks(labels):
+    same = labels[:, None] == labels
+    return same & ~torch.eye(len(labels), dtype=torch.bool), ~same
+
+
+def test_supcon_is_the_mean_over_positives_of_their_log_shares():
     emb, labels = batch()
-    labels = labels.clamp(max=2)  # class 3 is not in the batch
-    loss = build("proxy-anchor").loss.double()
-    s = unit(emb) @ unit(loss.proxies).T
-    positive = [
-        torch.log1p(sum(torch.exp(-32 * (s[i, c] - 0.1)) for i in range(ROWS) if labels[i] == c))
-        for c in range(3)
+    s, (positive, negative) = unit(emb) @ unit(emb).T / 0.2, masks(labels)
+    every = positive | negative
+    values = [
+        torch.stack(
+            [s[i][every[i]].exp().sum().log() - s[i, p] for p in positive[i].nonzero()]
+        ).mean()
+        for i in range(ROWS)
     ]
-    negative = [
-        torch.log1p(sum(torch.exp(32 * (s[i, c] + 0.1)) for i in range(ROWS) if labels[i] != c))
-        for c in range(CLASSES)
-    ]
-    expected = torch.stack(positive).mean() + torch.stack(negative).mean()
-    assert_same(loss(emb, labels), expected, emb)
+    assert_same(build("supcon", temperature=0.2).loss(emb, labels), sum(values) / ROWS, emb)
 
 
-def test_proxies_are_normal_and_a_function_of_the_seed():
-    proxies = torch.empty(2000, 50)
-    SeededNormal(1)(proxies)
-    scale = math.sqrt(2 / 2000)
-    assert float(proxies.mean()) == pytest.approx(0, abs=3 * scale / math.sqrt(1e5))
-    assert float(proxies.std()) == pytest.approx(scale, rel=0.01)
-    kurtosis = float((proxies / scale).pow(4).mean())
-    assert kurtosis == pytest.approx(3, abs=0.1)
-    built = [
-        methods.build("proxy-anchor", MethodContext(CLASSES, WIDTH, seed=seed)).loss.proxies
-        for seed in (0, 0, 1)
+def test_ntxent_is_each_positive_s_share_beside_the_negatives():
+    emb, labels = batch()
+    e, (positive, negative) = (unit(emb) @ unit(emb).T / 0.1).exp(), masks(labels)
+    values = [-(e[i, p] / (e[i, p] + e[i][negative[i]].sum())).log() for i, p in positive.nonzero()]
+    assert_same(build("ntxent").loss(emb, labels), sum(values) / len(values), emb)
+
+
+def test_circle_paces_each_pair_by_its_distance_to_its_goal():
+    emb, labels = batch()
+    s, (positive, negative) = unit(emb) @ unit(emb).T, masks(labels)
+    held = s.detach()
+    pull = -80 * (1.4 - held).clamp(min=0) * (s - 0.6)
+    push = 80 * (held + 0.4).clamp(min=0) * (s - 0.4)
+    values = [
+        torch.log1p(pull[i][positive[i]].exp().sum() * push[i][negative[i]].exp().sum())
+        for i in range(ROWS)
     ]
-    assert torch.equal(built[0], built[1])
-    assert not torch.equal(built[0], built[2])
+    assert_same(build("circle").loss(emb, labels), sum(values) / ROWS, emb)

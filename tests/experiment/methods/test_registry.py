@@ -25,6 +25,8 @@ def test_the_registry_has_every_method_of_the_tables_and_the_comparators():
     assert "superloss:margin" in NAMES
     assert "gr:snr" in NAMES
     assert "imae:prism" in NAMES
+    assert {"auto:arcface", "clean-only:supcon", "superloss:auto:contrastive"} <= set(NAMES)
+    assert not {"auto:prism", "auto:bspml", "clean-only:spms", "auto:clean-only"} & set(NAMES)
     assert "superloss:proxy-anchor" not in NAMES
     assert len(set(map(methods.title, NAMES))) == len(NAMES)
 
@@ -100,7 +102,11 @@ def test_every_method_runs_inside_a_pml_trainer(name):
     assert network.weight.isfinite().all()
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if METHODS[n.split(":")[-1]].needs_weights])
+def weighs(name):
+    return METHODS[name.split(":")[-1]].needs_weights or methods.parsed(name).weighing is not None
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if weighs(n)])
 def test_curricula_can_be_made_from_the_parts(name):
     here = context()
     parts = methods.build(name, here)
@@ -137,10 +143,13 @@ def test_every_hyper_parameter_refuses_a_text_it_does_not_know(name):
         ("contrastiv", r"no method is called 'contrastiv'; did you mean `contrastive`\?"),
         ("MARGIN", r"no method is called 'MARGIN'; did you mean `margin`\?"),
         ("qqq", r"called 'qqq'\. There are contrastive, .*superloss:NAME, gr:NAME, imae:NAME on"),
-        ("superlos:margin", r"one of superloss, gr, imae; got 'superlos'; did you mean `superl"),
+        (
+            "superlos:margin",
+            r"one of superloss, gr, imae, auto, clean-only; got 'superlos'; did you mean `superl",
+        ),
         ("superloss:margn", r"called 'margn'; did you mean `margin`"),
         ("superloss:", "called ''"),
-        ("gr:superloss:margin", "One wrapper at a time"),
+        ("gr:superloss:margin", "One wrapper and one source of weights at a time"),
         ("superloss:proxy-anchor", "SuperLoss cannot go on proxy-anchor: its values belong to"),
         ("gr:proxy-anchor", "GR cannot go on proxy-anchor"),
     ],
@@ -174,9 +183,46 @@ def test_unknown_hyper_parameters_and_values_are_refused(name, hyper, message):
         methods.build(name, context(hyper=hyper))
 
 
-@pytest.mark.parametrize("name", [n for n in NAMES if not METHODS[n.split(":")[-1]].needs_weights])
+@pytest.mark.parametrize("name", [n for n in NAMES if not weighs(n)])
 def test_the_others_do_without(name):
     parts = methods.build(name, context(weights=None))
     assert not parts.needs_sample_index
     assert parts.curriculum_kind is None
     assert methods.sample_confidences(parts) is None
+
+
+def test_automatic_multi_similarity_is_bspml():
+    for seed in range(3):
+        values = []
+        for name in ("bspml", "auto:multi-similarity"):
+            here = context()
+            here.weights.update(torch.arange(ROWS) % 4 / 3)
+            values.append(step(methods.build(name, here), *batch(seed), here.weights))
+        assert torch.equal(*values)
+
+
+@pytest.mark.parametrize("name", ["contrastive", "proxy-anchor", "margin", "supcon"])
+def test_a_sample_of_weight_0_does_not_count_under_auto(name):
+    here = context()
+    here.weights.update(torch.arange(ROWS) >= 8)  # the first of each class
+    emb, labels = batch()
+    step(methods.build(f"auto:{name}", here), emb, labels, here.weights).backward()
+    assert (emb.grad[:8] == 0).all()
+    assert (emb.grad[8:] != 0).any()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("auto:prism", "auto cannot go on prism: it drops samples by a rule of its own"),
+        ("auto:bspml", "auto cannot go on bspml: it weighs samples already. Use bspml alone"),
+        ("clean-only:spms", "clean-only cannot go on spms"),
+        ("auto:superloss:margin", "got 'auto'. One wrapper and one source of weights at a time"),
+        ("auto:clean-only:margin", "One wrapper and one source of weights at a time"),
+        ("automatic:margin", "got 'automatic'"),
+        ("superloss:auto:proxy-anchor", "SuperLoss cannot go on proxy-anchor"),
+    ],
+)
+def test_what_does_not_go_together_is_named(name, message):
+    with pytest.raises(InputError, match=message):
+        methods.check_method(name)

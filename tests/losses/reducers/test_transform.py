@@ -10,7 +10,8 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.reducers import GradientRescaling, SuperLoss
-from bspml.weights.state import SampleWeights, look_up
+from bspml.weights.batch import look_up
+from bspml.weights.state import SampleWeights
 from helpers import reducer_kit as kit
 
 N = 30  # samples of the data set; the batch is 12 of them
@@ -31,7 +32,7 @@ def table():
 @pytest.mark.parametrize("name", ["MultiSimilarityLoss", "NTXentLoss", "TripletMarginLoss"])
 @pytest.mark.parametrize("wrapper", [SuperLoss, GradientRescaling])
 def test_sample_weights_multiply_beside_the_confidence(name, wrapper):
-    """An element by w_i, a pair by w_a w_p, a triplet by w_a w_p w_n; averaged as before."""
+    """An element by w_i, a pair by w_a w_p, a triplet by w_a w_p w_n; the divisor follows."""
     embeddings, labels = kit.batch()
     weights = table()
     settings = {"tau": 0.3} if wrapper is SuperLoss else {}
@@ -52,7 +53,8 @@ def test_sample_weights_multiply_beside_the_confidence(name, wrapper):
         if loss.reducer.kind != "hinge":
             each = each / (2 * -torch.expm1(-terms)).clamp(min=2e-4)
     kept = terms > 0 if name == "TripletMarginLoss" else torch.ones_like(terms, dtype=torch.bool)
-    torch.testing.assert_close(value.detach(), (product * each)[kept].mean())
+    product = product[kept].double()
+    torch.testing.assert_close(value.detach(), (product * each[kept]).sum() / product.sum())
 
 
 def test_tau_is_the_weighted_mean():
@@ -89,10 +91,12 @@ def test_references_have_the_weights_of_their_own_rows():
 
     pairs, each, value = product(loss(*call, sample_index=ROWS))
     w = weights.weights.double()
-    torch.testing.assert_close(value, (w[ROWS][pairs[0]] * each).mean())  # references weigh 1
+    own = w[ROWS][pairs[0]]
+    torch.testing.assert_close(value, (own * each).sum() / own.sum())  # references weigh 1
     rows = torch.arange(8)
     pairs, each, value = product(loss(*call, sample_index=ROWS, ref_sample_index=rows))
-    torch.testing.assert_close(value, (w[ROWS][pairs[0]] * w[rows][pairs[1]] * each).mean())
+    both = own * w[rows][pairs[1]]
+    torch.testing.assert_close(value, (both * each).sum() / both.sum())
 
 
 def test_a_missing_or_unfitting_index_is_refused():

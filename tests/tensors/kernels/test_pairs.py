@@ -10,7 +10,8 @@ from bspml.losses.log_sum import PairWeights, Scales, terms_by_operations
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.similarity import CosineGram, _DeviceGram, _gram, within_range
-from bspml.weights.state import SampleWeights, look_up
+from bspml.weights.batch import look_up
+from bspml.weights.state import SampleWeights
 from helpers.triton_kernels import DEVICE, compiler, here, outside, passes_in_the_interpreter
 
 pytest.importorskip("triton")

@@ -1,0 +1,259 @@
+"""Sample weights around any loss of pytorch-metric-learning.
+
+    embeddings, labels, pairs, references
+      -> weights of the rows             `SampleWeights`, by their data-set index
+      -> rows of weight 0 leave          `kept_rows`: the batch as if it had never had them
+      -> the loss                        as it is, where all that is left weighs 1
+         or its values, weighted         `weighted_sums` inside log-sums, `TransformReducer` outside
+
+Which loss takes weights between 0 and 1, and how, stands in `bspml.reducers.catalogue`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning.utils import common_functions as c_f
+from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
+from pytorch_metric_learning.utils.module_with_records import ModuleWithRecords
+from torch import nn
+
+from bspml.errors import InputError
+from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.reducers.catalogue import LossEntry, entry_of
+from bspml.losses.reducers.transform import Call, Installed, TransformReducer
+from bspml.losses.weighted_sums import weighted_values
+from bspml.shapes import Bool, Tensor
+from bspml.tensors.checks import some_of
+from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.state import SampleWeights, check_weights
+
+
+class Weighted(pml_losses.BaseMetricLossFunction):
+    """A loss in which each sample counts as much as its weight w in [0, 1].
+
+    Weight 0 is the same as leaving the sample out of the batch, value and gradient, whatever the
+    loss: its pairs and triplets go, and so do its terms in every sum and its place in every mean.
+    (A loss's running statistics and its regulariser of the embeddings see the batch without it.)
+    With all weights 1 it is the loss itself.  In between,
+
+    - every value l of a sample is multiplied by w_i, of a pair by w_a w_b, of a triplet by
+      w_a w_p w_n, and the divisor of a mean follows:  sum w l / sum w;
+    - inside a logarithm of a sum over samples (MultiSimilarity, SupCon, NTXent, Circle, NCA,
+      TupletMargin, Angular, the lifted structures) sample j's terms are multiplied by w_j, so
+      that a small weight is nearly absence there, too;
+    - a loss that has one number for the batch or a value per proxy (ProxyAnchor, PNP, Histogram,
+      ...) takes weights 0 and 1 only.
+
+    `SuperLoss(Weighted(loss, weights))` and `Weighted(SuperLoss(loss), weights)` are the same.
+    Sums of losses: `MultipleLosses([Weighted(a, weights), Weighted(b, weights)])`, or, for weights
+    0 and 1, `Weighted(MultipleLosses([a, b]), weights)`, where its miners, too, see no row of
+    weight 0.  A memory goes around: `bspml.CrossBatchMemory(Weighted(loss, weights), ...)` looks a
+    queued sample's weight up when it is used.  So does a DistributedLossWrapper.
+
+    Args:
+        loss: of pytorch-metric-learning or derived from it, wrapped in `SuperLoss` or not.
+        weights: the `SampleWeights` of the data set.
+
+    Attributes:
+        num_kept, num_dropped: rows of the last batch.
+
+    Raises:
+        InputError: not a table of weights; a loss that cannot be weighted, by name and with the
+            reason.
+
+    Example:
+        >>> from bspml import SampleWeights
+        >>> weights = SampleWeights(["a", "a", "b", "a"])
+        >>> weights.update([1, 1, 1, 0])
+        >>> emb, codes = torch.tensor([[1.0, 0], [0.8, 0.6], [0, 1], [-1, 0]]), weights.codes
+        >>> loss = Weighted(pml_losses.ContrastiveLoss(), weights)
+        >>> bool(loss(emb, codes, sample_index=[0, 1, 2, 3]) == loss.loss(emb[:3], codes[:3]))
+        True
+    """
+
+    def __init__(self, loss: nn.Module, weights: Any) -> None:
+        # Without the parents' reducer and distance: those of the loss are the ones that count.
+        ModuleWithRecords.__init__(self)
+        table = check_weights(weights)
+        if table is None:
+            raise InputError("`weights` must be given; got None. Pass SampleWeights(labels).")
+        self.entry = _check(loss, table)
+        if isinstance(loss, BSPMLLoss):
+            _share(loss, table)
+        self.loss, self.weights = loss, table
+        self.num_kept = self.num_dropped = 0
+        self.add_to_recordable_attributes(list_of_names=["num_kept", "num_dropped"], is_stat=True)
+
+    @property
+    def distance(self) -> Any:
+        """The distance of the loss."""
+        return self.loss.distance
+
+    @property
+    def reducer(self) -> Any:
+        """The reducer of the loss."""
+        return self.loss.reducer
+
+    def forward(
+        self,
+        embeddings: Tensor,
+        labels: Any = None,
+        indices_tuple: Any = None,
+        ref_emb: Tensor | None = None,
+        ref_labels: Any = None,
+        *,
+        sample_index: Any = None,
+        ref_sample_index: Any = None,
+    ) -> Any:
+        """Return the loss of one batch; 0, with a gradient of 0, if every row weighs 0.
+
+        Args:
+            embeddings: (B, D) floats.
+            labels: (B,).
+            indices_tuple: pairs or triplets of a miner, or None.
+            ref_emb: (R, D), or None: the batch is compared with itself.
+            ref_labels: (R,).
+            sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
+            ref_sample_index: (R,) data-set rows of `ref_emb`; None: they weigh 1.
+
+        Raises:
+            InputError: a weight between 0 and 1 under a loss that takes none, or what the loss
+                refuses.
+            SampleIndexError: indices that do not fit.
+        """
+        if isinstance(self.loss, BSPMLLoss):  # weighs by itself, without lists of kept rows
+            index = {"sample_index": sample_index, "ref_sample_index": ref_sample_index}
+            return self.loss(embeddings, labels, indices_tuple, ref_emb, ref_labels, **index)
+        self.reset_stats()
+        within = ref_emb is None or ref_emb is embeddings
+        foreign = None if within else ref_emb
+        if foreign is not None and ref_labels is labels and labels is not None:
+            # Row i is one sample on both sides.
+            ref_sample_index = sample_index if ref_sample_index is None else ref_sample_index
+        ref_rows = None if foreign is None else len(foreign)
+        known = look_up(self.weights, embeddings, ref_rows, sample_index, ref_sample_index)
+        codes = None if labels is None else torch.as_tensor(labels, device=embeddings.device)
+        ref_codes = codes if ref_labels is labels else ref_labels
+        rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)
+        rows, known = self._leave_out(rows, known)
+        if self.num_kept == 0 or (rows.ref_emb is not None and len(rows.ref_emb) == 0):
+            return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
+        return self._value(rows, known)
+
+    def _leave_out(self, rows: Rows, known: BatchWeights) -> tuple[Rows, BatchWeights]:
+        """The rows and references that weigh something, and what is known of them."""
+        assert known.anchors is not None
+        keep = known.anchors > 0
+        keep_refs = None if known.references is None else known.references > 0
+        self.num_kept = int(keep.sum())
+        self.num_dropped = len(keep) - self.num_kept
+        if rows.ref_emb is None:
+            keep_refs = None
+        if self.num_dropped or (keep_refs is not None and not bool(keep_refs.all())):
+            rows = kept_rows(rows, keep, keep_refs)
+        left = BatchWeights(
+            _fractional(known.anchors[keep]),
+            _fractional(_picked(known.references, keep if rows.ref_emb is None else keep_refs)),
+            _picked(known.sample_index, keep),
+            _picked(known.ref_sample_index, keep_refs),
+        )
+        return rows, left
+
+    def _value(self, rows: Rows, known: BatchWeights) -> Any:
+        """The loss of rows that all weigh something."""
+        loss: Any = self.loss
+        is_weighted = known.anchors is not None or known.references is not None
+        reducer = getattr(loss, "reducer", None)
+        if not is_weighted and not isinstance(reducer, TransformReducer):
+            return loss(*(rows[:3] if rows.ref_emb is None else rows))
+        if is_weighted and self.entry.weighting == "exclude":
+            raise InputError(
+                f"{type(loss).__name__} takes weights 0 and 1 only: {self.entry.refused}. Got a "
+                f"weight between them{self._where(known)}. Use the curriculum's rule='threshold', "
+                "or another loss."
+            )
+        loss.reset_stats()
+        whole = Rows(*rows[:3], *c_f.set_ref_emb(*rows[:2], *rows[3:]))
+        values = None
+        if known.references is not None and self.entry.log_sum:
+            values = weighted_values(loss, whole, known.references)
+        if values is None:
+            values = loss.compute_loss(*whole)
+        loss.add_embedding_regularization_to_loss_dict(values, whole.embeddings)
+        if not isinstance(reducer, TransformReducer):
+            reducer = TransformReducer(reducer, Installed(type(loss).__name__, self.entry))
+        ref_rows = None if rows.ref_emb is None else len(rows.ref_emb)
+        reducer.call = Call(ref_rows, known=known)
+        return reducer(values, whole.embeddings, whole.labels)
+
+    def _where(self, known: BatchWeights) -> str:
+        """Name samples whose weight lies between 0 and 1."""
+        weights = self.weights.weights
+        between = ((weights > 0) & (weights < 1)).nonzero()[:, 0]
+        return f" (samples {some_of(between)})" if len(between) else ""
+
+
+def _picked(values: Tensor | None, keep: Bool[Tensor, " B"] | None) -> Tensor | None:
+    return values if values is None or keep is None else values[keep]
+
+
+def _fractional(weights: Tensor | None) -> Tensor | None:
+    """None where every weight is 1: nothing is to be multiplied then."""
+    return None if weights is None or bool((weights == 1).all()) else weights
+
+
+def _share(loss: BSPMLLoss, table: SampleWeights) -> None:
+    """Let the loss weigh by this table, as it does by its own."""
+    if loss.weighting != "inside":
+        raise InputError(
+            f'BSPMLLoss(weighting="{loss.weighting}") cannot be Weighted: there a sample of weight '
+            '0 still counts in the mean. Use weighting="inside".'
+        )
+    if loss.weights is not None and loss.weights is not table:
+        raise InputError(
+            "`weights` must be the table that the loss has already; got another one. "
+            "Make both with the same SampleWeights object."
+        )
+    loss.weights = table
+    if loss.miner is not None and loss.miner.weights is None:
+        loss.miner.weights = table
+
+
+_AROUND = {
+    "CrossBatchMemory": "bspml.CrossBatchMemory(Weighted(loss, weights), ...), which looks the "
+    "weights of the samples in its queue up",
+    "DistributedLossWrapper": "bspml.distributed.DistributedLossWrapper(Weighted(loss, weights))",
+    "Weighted": "one Weighted around the loss",
+}
+
+
+def _check(loss: Any, table: SampleWeights) -> LossEntry:
+    """The loss's entry, or a refusal that names the loss."""
+    name = type(loss).__name__
+    around = (pml_losses.CrossBatchMemory, DistributedLossWrapper, Weighted)
+    if isinstance(loss, around):
+        kind = next(k.__name__ for k in around if isinstance(loss, k))
+        raise InputError(f"`loss` is a {name}, which goes around: use {_AROUND[kind]}.")
+    if isinstance(loss, pml_losses.MultipleLosses):
+        held = loss.losses.values() if isinstance(loss.losses, nn.ModuleDict) else loss.losses
+        for part in held:
+            _check(part, table)
+        return LossEntry(refused="its losses are summed before a weight could be put on a value")
+    if not isinstance(loss, pml_losses.BaseMetricLossFunction):
+        raise InputError(
+            f"`loss` must be a loss of pytorch-metric-learning, or MultipleLosses; got {name}. "
+            "A loss of your own can derive from its BaseMetricLossFunction."
+        )
+    entry = entry_of(loss) or LossEntry(sub_losses=tuple(loss._sub_loss_names()))
+    if entry.refused_weights:
+        raise InputError(f"Weighted cannot go around {name}: {entry.refused_weights}.")
+    if getattr(getattr(loss, "reducer", None), "sample_weights", table) not in (None, table):
+        raise InputError(
+            f"`loss` ({name}) was wrapped with another table as `sample_weights`. "
+            "Make both with the same SampleWeights object."
+        )
+    return entry

@@ -1,0 +1,85 @@
+"""What one call of a loss or a miner knows of its rows: their weights and data-set indices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from bspml.errors import InputError
+from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.checks import to_device
+from bspml.tensors.row_checks import check_sample_index
+from bspml.weights.state import SampleWeights
+
+
+@dataclass(frozen=True)
+class BatchWeights:
+    """What one loss or miner call knows about its rows; None stands for all ones or unknown.
+
+    Attributes:
+        anchors: (B,) weights of the batch, None if there is no table.
+        references: (R,) weights of the reference rows, None if they all weigh 1.
+        sample_index: (B,) data-set rows of the batch.
+        ref_sample_index: (R,) data-set rows of the references.
+    """
+
+    anchors: Float[Tensor, " B"] | None = None
+    references: Float[Tensor, " R"] | None = None
+    sample_index: Int[Tensor, " B"] | None = None
+    ref_sample_index: Int[Tensor, " R"] | None = None
+
+
+def look_up(
+    weights: SampleWeights | None,
+    like: Tensor,
+    ref_rows: int | None,
+    sample_index: Any = None,
+    ref_sample_index: Any = None,
+) -> BatchWeights:
+    """Return weights and indices of a batch and of its references, on the device and dtype of
+    `like`.
+
+    Args:
+        weights: the table; None looks nothing up and keeps the indices only to tell self pairs.
+        like: (B, D) the embeddings the weights go with.
+        ref_rows: R, or None if the references are the batch itself.
+        sample_index: (B,), or None for what `weights.set_batch` announced.
+        ref_sample_index: (R,), or None: the references then weigh 1, unless the batch comes from
+            `weights.set_batch` and that named them too.
+
+    Raises:
+        InputError: the number of indices is not the number of rows, or `ref_sample_index` came
+            without references.
+        SampleIndexError: unknown or out-of-range indices.
+    """
+    if ref_rows is None and ref_sample_index is not None:
+        raise InputError("`ref_sample_index` names the rows of `ref_emb`, which was not given.")
+    if weights is None:
+        return BatchWeights(
+            sample_index=_index_only(sample_index, len(like), "sample_index", like),
+            ref_sample_index=_index_only(ref_sample_index, ref_rows, "ref_sample_index", like),
+        )
+    from_batch = sample_index is None
+    index = weights.index_for_batch(len(like), sample_index)
+    anchors = _like(weights.weights[index], like)
+    index = to_device(index, like.device)
+    if ref_rows is None:
+        return BatchWeights(anchors, anchors, index, None)
+    if ref_sample_index is None and from_batch:
+        ref_sample_index = weights.ref_batch_index
+    if ref_sample_index is None:
+        return BatchWeights(anchors, None, index, None)
+    ref_index = weights.rows_of(ref_sample_index, ref_rows, "ref_sample_index")
+    references = _like(weights.weights[ref_index], like)
+    return BatchWeights(anchors, references, index, to_device(ref_index, like.device))
+
+
+def _like(weights: Tensor, like: Tensor) -> Tensor:
+    return to_device(weights, like.device).to(like.dtype)
+
+
+def _index_only(index: Any, rows: int | None, name: str, like: Tensor) -> Tensor | None:
+    """Check indices without a table: only compared with each other, they have no upper end."""
+    if index is None:
+        return None
+    return check_sample_index(index, 2**63 - 1, rows, name, like.device)

@@ -1,0 +1,118 @@
+"""Losses with learned vectors for the classes, against their formulas."""
+
+import math
+
+import pytest
+import torch
+
+from bspml import methods
+from bspml.experiment.methods import MethodContext
+from bspml.experiment.methods.proxies import SeededNormal
+from helpers.draws import normal_batch
+
+EXACT = {"rtol": 0, "atol": 1e-12}
+ROWS, CLASSES, WIDTH = 12, 4, 6
+
+
+def build(name, **hyper):
+    return methods.build(name, MethodContext(CLASSES, WIDTH, hyper=hyper))
+
+
+def batch(seed=0):
+    return normal_batch(ROWS, WIDTH, CLASSES, seed)
+
+
+def unit(emb):
+    return emb / emb.norm(dim=1, keepdim=True)
+
+
+def pairs(labels, same):
+    n = len(labels)
+    return [
+        (i, j) for i in range(n) for j in range(n) if i != j and (labels[i] == labels[j]) == same
+    ]
+
+
+def triplets(labels):
+    n = len(labels)
+    return [
+        (a, p, k)
+        for a in range(n)
+        for p in range(n)
+        for k in range(n)
+        if a != p and labels[a] == labels[p] and labels[a] != labels[k]
+    ]
+
+
+def mean_above_0(values):
+    active = [value for value in values if value > 0]
+    return torch.stack(active).mean() if active else torch.zeros((), dtype=torch.float64)
+
+
+def assert_same(value, expected, emb, tolerance=1e-12):
+    torch.testing.assert_close(value, expected, rtol=0, atol=tolerance)
+    grad, expected_grad = (torch.autograd.grad(v, emb)[0] for v in (value, expected))
+    torch.testing.assert_close(grad, expected_grad, rtol=0, atol=tolerance)
+
+
+@pytest.mark.parametrize("margins", [(1.0, 0.0), (0.8, 0.1)])
+def test_contrastive_is_the_hinges_of_cosine_similarities(margins):
+    emb, labels = batch()
+    s = unit(emb) @ unit(emb).T
+    expected = mean_above_0([margins[0] - s[i, j] for i, j in pairs(labels, True)])
+    expected = expected + mean_above_0([s[i, j] - margins[1] for i, j in pairs(labels, False)])
+    value = build("contrastive", pos_margin=margins[0], neg_margin=margins[1]).loss(emb, labels)
+    assert_same(value, expected, emb)
+
+
+def test_proxy_anchor_is_the_log_sums_over_the_batch_of_each_proxy():
+    emb, labels = batch()
+    labels = labels.clamp(max=2)  # class 3 is not in the batch
+    loss = build("proxy-anchor").loss.double()
+    s = unit(emb) @ unit(loss.proxies).T
+    positive = [
+        torch.log1p(sum(torch.exp(-32 * (s[i, c] - 0.1)) for i in range(ROWS) if labels[i] == c))
+        for c in range(3)
+    ]
+    negative = [
+        torch.log1p(sum(torch.exp(32 * (s[i, c] + 0.1)) for i in range(ROWS) if labels[i] != c))
+        for c in range(CLASSES)
+    ]
+    expected = torch.stack(positive).mean() + torch.stack(negative).mean()
+    assert_same(loss(emb, labels), expected, emb)
+
+
+def test_proxies_are_normal_and_a_function_of_the_seed():
+    proxies = torch.empty(2000, 50)
+    SeededNormal(1)(proxies)
+    scale = math.sqrt(2 / 2000)
+    assert float(proxies.mean()) == pytest.approx(0, abs=3 * scale / math.sqrt(1e5))
+    assert float(proxies.std()) == pytest.approx(scale, rel=0.01)
+    kurtosis = float((proxies / scale).pow(4).mean())
+    assert kurtosis == pytest.approx(3, abs=0.1)
+    built = [
+        methods.build("proxy-anchor", MethodContext(CLASSES, WIDTH, seed=seed)).loss.proxies
+        for seed in (0, 0, 1)
+    ]
+    assert torch.equal(built[0], built[1])
+    assert not torch.equal(built[0], built[2])
+
+
+def test_arcface_is_a_softmax_with_a_margin_on_the_own_angle():
+    emb, labels = batch()
+    loss = build("arcface", margin=10.0, scale=8.0).loss.double()
+    cosines = unit(emb) @ unit(loss.W.T).T
+    values = []
+    for i in range(ROWS):
+        logits = 8 * cosines[i]
+        own = int(labels[i])
+        logits[own] = 8 * torch.cos(torch.acos(cosines[i, own]) + math.radians(10))
+        values.append(torch.logsumexp(logits, 0) - logits[own])
+    assert_same(loss(emb, labels), sum(values) / ROWS, emb)
+
+
+def test_arcface_s_classes_learn_at_their_own_rate():
+    parts = build_parts = methods.build(
+        "arcface", MethodContext(CLASSES, WIDTH, hyper={"class_lr_factor": 10.0})
+    )
+    assert (parts.loss_has_parameters, build_parts.loss_lr_factor) == (True, 10)
