@@ -13,7 +13,7 @@ from bspml.experiment.methods.parts import Method, MethodContext, MethodParts, t
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
-from bspml.losses.prism import PRISMFilter, check_noise_rate
+from bspml.losses.prism import PRISMFilter, Score, check_noise_rate
 from bspml.trainers.settings import (
     RHO,
     AutoSettings,
@@ -158,6 +158,7 @@ class PRISM(_Ours):
     noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
     memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
     window: Count = key(30, "batches whose thresholds are averaged")
+    score: Score = key("mean", "mean similarity to a class; vmf: and how tight the class is")
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss behind its filter, which drops by the noise rate."""
@@ -171,7 +172,8 @@ class PRISM(_Ours):
             )
         rate = check_noise_rate(rate)
         size = self.memory_size or (_DEFAULT_MEMORY if weights is None else len(weights))
-        keep = PRISMFilter(context.num_classes, context.embedding_size, rate, size, self.window)
+        sizes = (context.num_classes, context.embedding_size)
+        keep = PRISMFilter(*sizes, rate, size, self.window, self.score)
         note = (
             f"prism: drops by the noise rate it is given, {rate:g}; filters multi-similarity, "
             "without the loss on memory rows that [Liu 2021] trains beside"

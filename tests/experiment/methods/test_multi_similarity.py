@@ -134,6 +134,10 @@ def test_prism_takes_the_rate_it_is_told_and_refuses_to_guess():
     assert build("prism", 0.3)[0].loss.sample_filter.noise_rate == pytest.approx(0.3)
     assert build("prism", 0.3, noise_rate=0.1)[0].loss.sample_filter.noise_rate == 0.1
     assert build("prism", 0.3, memory_size=10)[0].loss.sample_filter.memory.shape == (10, WIDTH)
+    assert not build("prism", 0.3)[0].loss.sample_filter.by_density
+    assert build("prism", 0.3, score="vmf")[0].loss.sample_filter.by_density
+    with pytest.raises(InputError, match="score"):
+        build("prism", 0.3, score="median")
     with pytest.raises(InputError, match="prism needs the noise rate, which is not known"):
         build("prism", None)
     with pytest.raises(InputError, match="`noise_rate` must be below 1"):
