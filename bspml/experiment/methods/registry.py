@@ -34,6 +34,7 @@ METHODS: dict[str, type[Method]] = {
         ms.BSPMLPaper,
         ms.BSPML,
         ms.PRISM,
+        ms.NeighbourVoteMethod,
         ms.CleanOnly,
     )
 }
