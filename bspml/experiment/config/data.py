@@ -14,6 +14,9 @@ from bspml.trainers.settings import Fraction, ReadBy, Section
 Backbone = Annotated[str, AfterValidator(partial(check_network, names=("efficientnet-lite0",)))]
 
 
+_EVEN = ("symmetric", "pair-flip", "semantic")  # kinds that can take the same share of every class
+
+
 class DataConfig(Section):
     """Which data set, where its files are, and what the network sees of it."""
 
@@ -66,7 +69,7 @@ class NoiseConfig(PlantedNoise):
     # folder, table, features: none, unless it is asked for.
     kind: Annotated[str, one_of(*NOISE_KINDS)] = "symmetric"
     rate: Fraction = 0.3
-    per_class: Annotated[bool, ReadBy("kind", ("symmetric", "pair-flip"))] = False
+    per_class: Annotated[bool, ReadBy("kind", _EVEN)] = False
     seed: Seed | None = None  # null: the experiment's seed
     labels_file: FilePath | None = None  # of labels, or of corrected labels from `bspml audit`
     list_file: FilePath | None = None  # published noisy labels: PRISM's, `path,label`

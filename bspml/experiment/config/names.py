@@ -15,6 +15,7 @@ NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
 FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
 NOISE_KINDS = (
     *("none", "symmetric", "pair-flip", "small-cluster", "open-set", "instance-dependent"),
+    "semantic",
 )
 
 # --- classification and regression ----------------------------------------------------------------
