@@ -24,7 +24,7 @@ class DataConfig(Section):
     root: FilePath | None = None  # folder with the files, or of the cache; null: the data set's own
     incomplete: bool = False  # true: use what is there where files or classes are missing
     classes: Literal["official", "half"] = "official"  # half: train on the first half of them
-    layout: str | None = None  # cars196: which annotation files; null: those that are there
+    layout: str | None = None  # of cars196, cars98n: which annotation files; null: those there are
     label_column: str | None = None  # table: null: the usual names
     split_column: str | None = None
     content: Literal["photo", "tile", "character"] | None = None  # folder, table: what images show
@@ -52,7 +52,8 @@ class DataConfig(Section):
 
     @property
     def is_own(self) -> bool:
-        """Say whether these are the user's own data: which labels are right is not known."""
+        """Say whether these are labels as collected, such as the user's: the right ones are not
+        known."""
         return self.name in OWN_DATA
 
     @property

@@ -6,7 +6,8 @@ from bspml.experiment.config.common import check_name
 
 # --- metric learning ------------------------------------------------------------------------------
 
-OWN_DATA = ("folder", "table", "features")  # the user's: nobody knows which labels are right
+# The user's, and sets collected with mistakes: nobody knows which labels are right.
+OWN_DATA = ("folder", "table", "features", "cars98n", "food101n")
 DATASETS = (
     *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
     *OWN_DATA,
