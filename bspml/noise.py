@@ -27,6 +27,7 @@ Which protocol is whose:
 | [Wang GR 2019] appendix D | `sibling_flip(y, r, groups, exact=False)` |
 | [Wang IMAE 2019] 5.1 (2) | `sibling_swap(y, r, groups, exact=False)` |
 | [Han 2018] | `pair_flip(y, r)` |
+| [Barbany 2024], in kind | `semantic(y, r)` |
 
 Example:
     >>> noisy = symmetric(["cat", "cat", "dog", "dog"], rate=0.5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -121,6 +122,23 @@ def error_sentence(
         f"The best estimate is that {percent(rate)} % of the labels are wrong (95 % interval "
         f"{percent(interval[0])} to {percent(interval[1])} %{maybe_none}); {least}{most}."
     )
+
+
+def interval_in_words(low: float | int | None, high: float | int | None, digits: int) -> str:
+    """Return ' (57.1–60.2)' for the end of a number, '' where there is no interval.
+
+    Args:
+        low: its lower end, NaN or None: there is none.
+        high: its upper end.
+        digits: after the point.
+
+    Example:
+        >>> interval_in_words(57.14, 60.2, 1), interval_in_words(None, None, 1)
+        (' (57.1–60.2)', '')
+    """
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return ""
+    return f" ({low:.{digits}f}–{high:.{digits}f})"
 
 
 def some_of(rows: Iterable[Any]) -> str:

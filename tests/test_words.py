@@ -2,7 +2,7 @@
 
 import pytest
 
-from bspml.words import did_you_mean, noise_sentence, percent
+from bspml.words import did_you_mean, interval_in_words, noise_sentence, percent
 
 
 @pytest.mark.parametrize(
@@ -50,3 +50,8 @@ def test_the_nearest_name_is_suggested_whatever_its_capital_letters():
 def test_nothing_near_is_suggested_for_something_far():
     assert did_you_mean("zzz", ["alpha", "beta"]) == ""
     assert did_you_mean(3, ["alpha"]) == ""
+
+
+def test_an_interval_without_ends_is_nothing():
+    assert interval_in_words(1, 2.26, 1) == " (1.0–2.3)"
+    assert interval_in_words(float("nan"), 2.0, 1) == interval_in_words(0.0, None, 1) == ""

@@ -169,8 +169,8 @@ def data_check(
     name: Annotated[
         str,
         typer.Argument(
-            help="cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table "
-            "or features."
+            help="cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, cars98n, "
+            "food101n, folder, table or features."
         ),
     ],
     root: Annotated[

@@ -19,9 +19,10 @@ KINDS: dict[str, Callable[..., noise.NoisyLabels]] = {
     "pair-flip": noise.pair_flip,
     "small-cluster": noise.small_cluster,
     "open-set": noise.open_set,
+    "semantic": noise.semantic,  # by the names of the classes
 }
 _READ_BY = {
-    "per_class": ("symmetric", "pair-flip"),
+    "per_class": ("symmetric", "pair-flip", "semantic"),
     "keep_original": ("symmetric",),
     "exact": ("symmetric", "pair-flip"),
 }

@@ -11,6 +11,7 @@ import inspect
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,11 +20,13 @@ from bspml.data.completeness import Counts, count_faults, halves, missing_paths,
 from bspml.data.image_split import channels_first
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.sets import (
+    cars98n,
     cars196,
     cifar,
     class_folders,
     cub,
     features,
+    food101n,
     glyphs,
     in_shop,
     omniglot,
@@ -33,7 +36,7 @@ from bspml.data.sets import (
 from bspml.errors import DataError, InputError
 from bspml.files.opening import reason
 from bspml.tensors.checks import check_choice
-from bspml.words import did_you_mean
+from bspml.words import counted, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -80,6 +83,21 @@ def _cifar(name: str, load: Callable[..., Any]) -> Callable[..., RetrievalData]:
     return read
 
 
+def _cars98n(root: str | os.PathLike[str], layout: str = "auto") -> RetrievalData:
+    """The web photographs train; the test is that of the Cars196 in `root` or a folder of it."""
+    train = cars98n.read_web_cars(root)
+    below = [Path(root) / name for name in ("cars196", "Cars196", "CARS_196", "CARS")]
+    cars = cars196.read_cars196(next((path for path in below if path.is_dir()), root), layout)
+    # A slash in a name is a dash in a folder's.
+    tested = np.intersect1d(train.classes, np.char.replace(cars.test.classes, "/", "-"))
+    if len(tested):
+        raise DataError(
+            f"{train.root}: holds {counted(len(tested), 'class', 'classes')} of the test, such as "
+            f"{tested[0]}; classes 1 to 98 of Cars196 train. {cars98n.SOURCE}"
+        )
+    return RetrievalData("cars98n", train, cars.test, ks=cars98n.KS, notes=cars.notes)
+
+
 _CIFAR_SOURCE = (
     "Get the binary or Python version from www.cs.toronto.edu/~kriz/cifar.html and unpack it."
 )
@@ -88,6 +106,8 @@ _OWN = "bspml draws it from matplotlib's fonts; there is nothing to get."
 CATALOGUE: dict[str, Entry] = {
     "cub": Entry("CUB-200-2011", cub.read_cub, cub.SOURCE, cub.COUNTS),
     "cars196": Entry("Cars196", cars196.read_cars196, cars196.SOURCE, cars196.COUNTS),
+    "cars98n": Entry("CARS-98N", _cars98n, cars98n.SOURCE, cars98n.COUNTS),
+    "food101n": Entry("Food-101N", food101n.read_food101n, food101n.SOURCE, food101n.COUNTS),
     "in-shop": Entry(
         "In-shop Clothes Retrieval", in_shop.read_in_shop, in_shop.SOURCE, in_shop.COUNTS
     ),
@@ -111,7 +131,10 @@ CATALOGUE: dict[str, Entry] = {
     "features": Entry("features", features.read_features, features.SOURCE),
 }
 # Other spellings of the same.
-ALIASES = {"cars": "cars196", "inshop": "in-shop", "cub200": "cub", "cub-200-2011": "cub"}
+ALIASES = {
+    **{"cars": "cars196", "inshop": "in-shop", "cub200": "cub", "cub-200-2011": "cub"},
+    **{"cars-98n": "cars98n", "food-101n": "food101n"},
+}
 
 
 def load_retrieval(
@@ -124,14 +147,14 @@ def load_retrieval(
     """Load a data set of the catalogue, and refuse it where it is not complete.
 
     Args:
-        name: cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, folder, table or
-            features.
+        name: cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, cars98n, food101n,
+            folder, table or features.
         root: its folder (for glyphs the cache folder, or None).
         subset: accept fewer images than published: those that are listed and on the disk.
         classes: "official": which classes train is the data set's; "half": the first half, by
             name, of the classes that are there, only with `subset`.
-        **options: of that data set: `layout` (cars196), `image_size` (glyphs), `label_column`,
-            `split_column` (table), `content` (folder, table).
+        **options: of that data set: `layout` (cars196, cars98n), `image_size` (glyphs),
+            `label_column`, `split_column` (table), `content` (folder, table).
 
     Raises:
         InputError: another name or option.

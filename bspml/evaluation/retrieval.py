@@ -20,6 +20,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
+from bspml.evaluation.intervals import class_intervals
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
 from bspml.shapes import Float, Int, Tensor
@@ -33,6 +34,7 @@ from bspml.tensors.checks import (
     zero_rows,
 )
 from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.words import interval_in_words
 
 # Mean squared distance to the mean direction, below which similarities differ by about 1e-6:
 # the order of the neighbours is then mostly float32 rounding.
@@ -60,6 +62,8 @@ class RetrievalMetrics:
         num_gallery: gallery rows.
         num_classes: distinct labels among the queries.
         collapsed: all rows point (nearly) the same way.
+        recall_at_1_low, recall_at_1_high, map_at_r_low, map_at_r_high: 95 % intervals, by drawing
+            the classes anew (see `intervals`); NaN for one class.
         zero_rows, gallery_zero_rows: rows of norm 0; their similarities are all 0.
         clustered: the rows that NMI and AMI are about, "query" or "query+gallery"; "" if left out.
         backend, clusterer: the libraries that searched and clustered.
@@ -77,6 +81,10 @@ class RetrievalMetrics:
     num_gallery: int
     num_classes: int
     collapsed: bool
+    recall_at_1_low: float = math.nan
+    recall_at_1_high: float = math.nan
+    map_at_r_low: float = math.nan
+    map_at_r_high: float = math.nan
     zero_rows: tuple[int, ...] = ()
     gallery_zero_rows: tuple[int, ...] = ()
     clustered: str = ""
@@ -89,9 +97,14 @@ class RetrievalMetrics:
 
     def table(self) -> str:
         """Return one line per number, for a terminal."""
-        lines = [f"Recall@{k:<8d}{100 * v:6.2f} %" for k, v in self.recall_at_k.items()]
+        recall = interval_in_words(100 * self.recall_at_1_low, 100 * self.recall_at_1_high, 2)
+        precision = interval_in_words(100 * self.map_at_r_low, 100 * self.map_at_r_high, 2)
+        lines = [
+            f"Recall@{k:<8d}{100 * v:6.2f} %{recall if k == 1 else ''}"
+            for k, v in self.recall_at_k.items()
+        ]
         lines += [
-            f"{'MAP@R':<15}{100 * self.map_at_r:6.2f} %",
+            f"{'MAP@R':<15}{100 * self.map_at_r:6.2f} %{precision}",
             f"{'R-precision':<15}{100 * self.r_precision:6.2f} %",
         ]
         if not math.isnan(self.nmi):
@@ -105,6 +118,8 @@ class RetrievalMetrics:
             f"{self.num_queries} queries, {self.num_gallery} gallery rows, {self.num_excluded} "
             "queries left out (no other sample of their class)"
         )
+        if precision:
+            lines.append("in brackets: 95 % intervals over the test classes, drawn anew")
         if self.collapsed:
             lines.append("COLLAPSED: all embeddings point the same way")
         return "\n".join(lines)
@@ -140,7 +155,7 @@ def evaluate(
         gallery: (R, D) to search in; None searches the queries, each without itself.
         gallery_labels: (R,), the same kind as `labels`.
         backend: "auto", "faiss" (CPU) or "torch"; the same numbers.
-        seed: of k-means.
+        seed: of k-means and of the draws behind the intervals.
         clustering: False skips NMI and AMI (NaN), which take longer than the rest.
         cluster: cluster the "query" rows (as pml does) or "query+gallery" (some papers on In-shop),
             into as many clusters as there are classes among them.
@@ -186,6 +201,8 @@ def evaluate(
     first, average_precision, precision = _search(
         sides, answerable, relevant, max(ks), chosen, block_size
     )
+    by_query = torch.stack([(first < 1).double(), average_precision], 1)
+    recall_interval, map_interval = class_intervals(by_query, sides.codes[answerable], seed)
     scores, clusterer = ClusteringScores(math.nan, math.nan, math.nan), ""
     clustered = ""
     if clustering:
@@ -206,6 +223,10 @@ def evaluate(
         num_gallery=len(sides.gallery),
         num_classes=len(sides.codes.unique()),
         collapsed=collapsed,
+        recall_at_1_low=recall_interval[0],
+        recall_at_1_high=recall_interval[1],
+        map_at_r_low=map_interval[0],
+        map_at_r_high=map_interval[1],
         zero_rows=sides.zero,
         gallery_zero_rows=sides.gallery_zero,
         clustered=clustered,

@@ -37,6 +37,7 @@ _KINDS: dict[str, Callable[..., noise.NoisyLabels]] = {
     "open-set": noise.open_set,
     "small-cluster": noise.small_cluster,
     "instance-dependent": noise.instance_dependent,
+    "semantic": noise.semantic,
 }
 
 

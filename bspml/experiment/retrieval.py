@@ -219,7 +219,9 @@ class RetrievalRun(MethodRun):
             clustering=last and settings.clustering,
             seed=self.config.seed,
         )
-        fields = {name: getattr(test, name) for name in ("map_at_r", "r_precision", "nmi", "ami")}
+        ends = ("recall_at_1_low", "recall_at_1_high", "map_at_r_low", "map_at_r_high")
+        names = ("map_at_r", "r_precision", "nmi", "ami", *ends)
+        fields = {name: getattr(test, name) for name in names}
         fields["recall_at_k"] = test.recall_at_k
         fields["notes"] = ("all embeddings point the same way",) if test.collapsed else ()
         if data.validation_images is not None:

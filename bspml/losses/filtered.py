@@ -23,7 +23,8 @@ class FilteredLoss(ModuleWithRecords):
 
     Args:
         loss: any loss called as `loss(embeddings, labels, indices_tuple)`.
-        sample_filter: module called as `sample_filter(embeddings, labels) -> (B,) bool`.
+        sample_filter: module called as `sample_filter(embeddings, labels) -> (B,) bool`; with
+            `sample_index=`, too, if it has the attribute `needs_sample_index = True`.
         miner: mines among the kept rows; None leaves pairs to the loss.
         weights: the table of the data set, to note for each sample whether it was kept; its
             numbers are read by `loss` alone, if at all.
@@ -32,7 +33,7 @@ class FilteredLoss(ModuleWithRecords):
         num_kept, num_dropped: rows of the last batch.
 
     Raises:
-        InputError: `weights` is no SampleWeights.
+        InputError: `weights` is no SampleWeights, or None where the filter needs rows named.
 
     Example:
         >>> class First(nn.Module):
@@ -58,6 +59,12 @@ class FilteredLoss(ModuleWithRecords):
         self.loss: nn.Module = loss
         self.sample_filter, self.miner = sample_filter, miner
         self.weights = check_weights(weights)
+        self._names_rows = getattr(sample_filter, "needs_sample_index", False)
+        if self._names_rows and weights is None:
+            raise InputError(
+                f"`weights` must be given: {type(sample_filter).__name__} knows samples by their "
+                "data-set rows; got None. Pass weights=SampleWeights(labels)."
+            )
         size = 0 if weights is None else len(weights)
         self.register_buffer("kept", torch.full((size,), float("nan")))
         self.num_kept = self.num_dropped = 0
@@ -98,7 +105,8 @@ class FilteredLoss(ModuleWithRecords):
         index = None
         if self.weights is not None:
             index = self.weights.index_for_batch(len(embeddings), sample_index)
-        keep = self.sample_filter(embeddings, labels)
+        named = {"sample_index": index} if self._names_rows else {}
+        keep = self.sample_filter(embeddings, labels, **named)
         self.num_kept = int(keep.sum())
         self.num_dropped = len(keep) - self.num_kept
         if index is not None and self.training:

@@ -1,27 +1,30 @@
 """PRISM's filter [Liu 2021]: which samples of a batch have a label their class centres believe.
 
     embeddings, labels
-      -> score    softmax, over the classes, of the mean similarity to each class's remembered rows
+      -> score    softmax, over the classes, of the mean similarity to each class's remembered rows,
+                  or of their log density under a distribution fitted to these [Liu vMF 2021]
       -> threshold   mean, over the last batches, of the score below which the noise rate lies
       -> keep     score at or above the threshold
       -> memory   the kept rows, the oldest of all forgotten
 
-Written from the paper's description; `bspml.losses.filtered` puts it before a loss.
+Written from the papers' descriptions; `bspml.losses.filtered` puts it before a loss.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import nn
 
 from bspml.errors import InputError
+from bspml.functional.von_mises_fisher import concentration, log_density
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_number, check_whole
 
+Score = Literal["mean", "vmf"]
 _ROUNDING = 1e-6  # relative; a mean of equal numbers may end one rounding above them
 
 
@@ -34,9 +37,17 @@ class PRISMFilter(SavedNumbers, nn.Module):
                                                            = <f(x_i), centre_k>,
 
     over the classes that have a row in the memory (the centre, not normalised, gives the same as
-    all rows one by one).  The threshold is the mean of the `noise_rate`-quantiles of the scores of
-    the last `window` batches, this one included, so a batch of many wrong labels loses more than
-    a clean one.  Only kept rows enter the memory, first in, first out.
+    all rows one by one).  With `score="vmf"` T(i, k) is instead the log density of f(x_i) under the
+    von Mises-Fisher distribution of class k, so that P_i is the posterior of equally likely
+    classes and a class that scatters widely believes a distant sample sooner:
+
+        T(i, k) = kappa_k <f(x_i), mu_k> + log C(kappa_k),     mu_k = centre_k / |centre_k|,
+
+    with the concentration kappa_k from R_k = |centre_k|.
+
+    The threshold is the mean of the `noise_rate`-quantiles of the scores of the last `window`
+    batches, this one included, so a batch of many wrong labels loses more than a clean one.  Only
+    kept rows enter the memory, first in, first out.
 
     Kept without being judged: every row until all classes have a remembered row or the memory has
     been filled once, because a softmax over few classes is larger and would spoil the window;
@@ -46,8 +57,12 @@ class PRISMFilter(SavedNumbers, nn.Module):
     draws nothing at random, so a resumed run goes on exactly.  One process: ranks do not share
     their memories.
 
-    Source: [Liu 2021], centres for all classes and the smooth top-R threshold.
-    Differs: the start-up rule above, `memory_size` and `window` are our choices; the loss on
+    Source: [Liu 2021], centres for all classes and the smooth top-R threshold; [Liu vMF 2021] for
+    a von Mises-Fisher distribution estimated for each class in place of the mean similarity.
+    Differs: of the second paper only what its abstract says is followed.  Ours are the estimate of
+    kappa, [Banerjee 2005], equal priors as in the first paper, and R_k^2 as if the class had one
+    more row, spread like those of all classes: one row alone would be infinitely tight.
+    The start-up rule above, `memory_size` and `window` are our choices; the loss on
     memory rows that is trained there beside the batch loss is left out, so that what differs from
     the plain loss is the filter alone.
 
@@ -57,6 +72,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
         noise_rate: share of wrong labels in [0, 1), which has to be known.
         memory_size: rows remembered, over all classes; about the size of the data set is usual.
         window: batches whose quantiles are averaged.
+        score: mean, of similarities, or vmf, which weighs how tight each class is.
 
     Attributes:
         scores: (B,) float32 of the last batch; NaN: not judged.
@@ -85,8 +101,12 @@ class PRISMFilter(SavedNumbers, nn.Module):
         noise_rate: float | int | None,
         memory_size: int = 8192,
         window: int = 30,
+        score: str = "mean",
     ) -> None:
         super().__init__()
+        if score not in get_args(Score):
+            raise InputError(f"`score` must be one of {', '.join(get_args(Score))}; got {score!r}.")
+        self.by_density = score == "vmf"
         self.num_classes = check_whole(num_classes, "num_classes")
         embedding_size = check_whole(embedding_size, "embedding_size")
         memory_size = check_whole(memory_size, "memory_size")
@@ -152,7 +172,12 @@ class PRISMFilter(SavedNumbers, nn.Module):
         """
         counts, centres = self.centres()
         with torch.autocast(rows.device.type, enabled=False):
-            closeness = rows @ centres.T  # (B, C)
+            if self.by_density:
+                kappa = concentration(squared_lengths(counts, centres), rows.shape[1])
+                cosine = rows @ nn.functional.normalize(centres).T
+                closeness = log_density(cosine, kappa, rows.shape[1])  # (B, C)
+            else:
+                closeness = rows @ centres.T  # (B, C)
         closeness = closeness.masked_fill(counts == 0, -torch.inf)
         own = closeness.softmax(1).gather(1, codes[:, None])[:, 0]
         return own.masked_fill(counts[codes] == 0, float("nan"))
@@ -192,8 +217,26 @@ class PRISMFilter(SavedNumbers, nn.Module):
         """Return sizes, for `print(loss)`."""
         return (
             f"noise_rate={self.noise_rate:g}, {len(self.memory)} rows, {self.num_classes} classes, "
-            f"window of {len(self.quantiles)} batches"
+            f"window of {len(self.quantiles)} batches, score={'vmf' if self.by_density else 'mean'}"
         )
+
+
+def squared_lengths(counts: Int[Tensor, " C"], centres: Float[Tensor, "C D"]) -> Tensor:
+    """Compute R^2 of each class: what its rows say, and as much of the average as one more row.
+
+    Of n rows, n R^2 - 1 over n - 1 has the expectation of R^2 of very many; a class of one row
+    takes the average of all classes.
+
+    Args:
+        counts: (C,) rows of each class.
+        centres: (C, D) their means.
+
+    Returns:
+        (C,), 0 at least.
+    """
+    beyond_one = (counts * centres.square().sum(1) - 1).masked_fill(counts == 0, 0)
+    average = beyond_one.sum() / (counts - 1).clamp(min=0).sum().clamp(min=1)
+    return ((beyond_one + average) / counts.clamp(min=1)).clamp(min=0)
 
 
 def check_noise_rate(noise_rate: Any) -> float:

@@ -36,7 +36,7 @@ from bspml.report.models import (
     check_record,
 )
 from bspml.report.samples import Samples, lowest_weights
-from bspml.words import noise_sentence, percent
+from bspml.words import interval_in_words, noise_sentence, percent
 
 _FILE = "suspects.json"
 Shown = TypeVar("Shown", bound=Neighbour)
@@ -184,9 +184,9 @@ def _run_facts(
         facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
     for method in dict.fromkeys(record.method for record in records):
         method_records = [record for record in records if record.method == method]
-        recalls = [r.recall_at_k[1] for r in method_records if r.recall_at_k.get(1) is not None]
-        if recalls and recalls[-1] is not None:
-            facts.append((f"Recall@1, {method}", f"{100 * recalls[-1]:.1f} %"))
+        measured = [r for r in method_records if r.recall_at_k.get(1) is not None]
+        if measured:
+            facts.append((f"Recall@1, {method}", _recall_in_words(measured[-1])))
         facts += _chosen_epochs(summary, method)
     last = next((r for r in reversed(records) if r.phase is not None), None)
     if last is None:
@@ -202,6 +202,16 @@ def _run_facts(
         alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspicious"
         facts.append(("False alarms", alarms))
     return facts
+
+
+def _recall_in_words(record: EpochRecord) -> str:
+    """Return Recall@1 in per cent, with its interval over the test classes where that is known."""
+    recall, low, high = record.recall_at_k[1], record.recall_at_1_low, record.recall_at_1_high
+    text = f"{100 * (recall or 0):.1f} %"
+    if low is None or high is None:
+        return text
+    words = interval_in_words(100 * low, 100 * high, 1)
+    return f"{text}{words}, in brackets 95 % over the test classes"
 
 
 def _chosen_epochs(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from bspml.files.run import EpochRecord
+from bspml.words import interval_in_words
+
+_LOW, _HIGH = " low", " high"  # after the name of a column: the ends of its interval
 
 Results = dict[str, dict[str, float | None]]
 
@@ -16,7 +19,8 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
     alarms (share of the right labels that weigh below 0.5), both only where a method weighs samples
     and it is known which labels are right, outlier AUROC (samples of no class that a label names,
     told from right labels; only where there are any) and the estimated noise rate, all as
-    fractions, and seconds (over all rounds, evaluation left out).  None: not measured.
+    fractions, and seconds (over all rounds, evaluation left out).  None: not measured.  Where the
+    95 % intervals over the test classes are known, their ends are columns, too: "MAP@R low".
 
     Example:
         >>> records = [EpochRecord("bspml", e, recall_at_k={1: 0.4 * e}, maw=0.8) for e in (1, 2)]
@@ -36,6 +40,8 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
             for k, recall in evaluated.recall_at_k.items()
         }
         row |= {"NMI": evaluated.nmi, "AMI": evaluated.ami, "MAP@R": evaluated.map_at_r}
+        row |= _ends("Recall@1 %", evaluated.recall_at_1_low, evaluated.recall_at_1_high, 100)
+        row |= _ends("MAP@R", evaluated.map_at_r_low, evaluated.map_at_r_high)
         last = method_records[-1]
         row |= {"MAW": last.maw, "SDAW": last.sdaw}
         if has_auroc or has_alarms:
@@ -51,10 +57,21 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
     return results
 
 
+def _ends(
+    column: str, low: float | None, high: float | None, factor: float = 1.0
+) -> dict[str, float | None]:
+    """Return the ends of an interval as columns; {} where there is none."""
+    if low is None or high is None:
+        return {}
+    return {f"{column}{_LOW}": factor * low, f"{column}{_HIGH}": factor * high}
+
+
 def format_table(
     results: Mapping[str, Mapping[str, float | None]], markdown: bool = False, width: int = 100
 ) -> str:
     """Write one row per method, or one column where that would be wider than `width`.
+
+    The ends of an interval, "X low" and "X high", stand in brackets behind their X.
 
     Args:
         results: {method: {column: value}}; a column that a method lacks shows '-'.
@@ -74,10 +91,11 @@ def format_table(
     if not results:
         return ""
     columns = list(dict.fromkeys(column for row in results.values() for column in row))
+    ends = {f"{column}{end}" for column in columns for end in (_LOW, _HIGH)}
+    columns = [column for column in columns if column not in ends]
     cells = [["method", *columns]]
     cells += [
-        [method, *(_number(column, row.get(column)) for column in columns)]
-        for method, row in results.items()
+        [method, *(_cell(column, row) for column in columns)] for method, row in results.items()
     ]
     cells = [
         ["".join(c if c.isprintable() else " " for c in cell) for cell in row] for row in cells
@@ -89,11 +107,13 @@ def format_table(
     return _aligned(cells)
 
 
-def _number(column: str, value: float | None) -> str:
+def _cell(column: str, row: Mapping[str, float | None]) -> str:
+    value = row.get(column)
     if value is None or value != value:
         return "-"
     digits = 1 if column.endswith("%") else 0 if column == "seconds" else 3
-    return f"{value:.{digits}f}"
+    low, high = row.get(column + _LOW), row.get(column + _HIGH)
+    return f"{value:.{digits}f}{interval_in_words(low, high, digits)}"
 
 
 def _widths(cells: list[list[str]]) -> list[int]:

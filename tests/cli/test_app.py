@@ -170,6 +170,16 @@ def test_noise_takes_the_conventions_of_the_papers(capsys, points):
     assert "--by-chance goes with symmetric and pair-flip; got --kind open-set" in err
 
 
+def test_noise_by_the_names_of_classes(capsys, tmp_path):
+    names = ["red fox", "arctic fox", "barn owl", "snowy owl"]
+    (tmp_path / "y.txt").write_text("\n".join(names * 5))
+    options = ["--kind", "semantic", "--per-class", "--rate", "0.4", "-o", tmp_path / "noisy.csv"]
+    assert run(capsys, "noise", tmp_path / "y.txt", *options)[0] == 0
+    rows = [line.split(",") for line in (tmp_path / "noisy.csv").read_text().splitlines()[1:]]
+    assert sum(int(row[3]) for row in rows) == 8
+    assert all(row[1].split()[1] == row[2].split()[1] for row in rows)
+
+
 def test_noise_refuses_an_unknown_kind_or_rate(capsys, points):
     assert run(capsys, "noise", points / "y.csv", "--kind", "loud")[0] == 2
     code, _, err = run(capsys, "noise", points / "y.csv", "--rate", "1.5")

@@ -64,6 +64,16 @@ def test_outliers_follow_from_the_labels_after_the_decisions(
     assert np.flatnonzero(found.is_outlier).tolist() == outliers
 
 
+def test_semantic_noise_goes_by_the_names_of_the_classes():
+    labels = np.repeat(["red fox", "arctic fox", "barn owl", "snowy owl"], 5)
+    split = RetrievalSplit("train", labels, features=torch.zeros(20, 2))
+    config = load_config(None, ["noise.kind=semantic", "noise.rate=0.4", "noise.per_class=true"])
+    found = given_labels(config, split, None, None)
+    assert found.is_noisy.reshape(4, 5).sum(1).tolist() == [2, 2, 2, 2]
+    animal = [[name.split()[1] for name in names] for names in (labels, found.labels)]
+    assert animal[0] == animal[1]
+
+
 def test_features_and_as_many_labels_as_samples_are_needed(tmp_path):
     with pytest.raises(ConfigError, match="it needs features to look with"):
         given("noise.kind=instance-dependent")

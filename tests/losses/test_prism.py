@@ -9,28 +9,55 @@ import torch
 from hypothesis import given, strategies as st
 
 from bspml.errors import InputError
-from bspml.losses.prism import PRISMFilter
+from bspml.losses.prism import PRISMFilter, squared_lengths
 
 ROUNDING = 1e-6
+# A class whose rows cancel has an R^2 of some 1e-7, a rounding, so an R of some 3e-4.
+ROUNDED_LENGTH = 2e-3
 
 
 class Loop:
     """The filter by lists and loops: average similarity to every remembered row, one by one."""
 
-    def __init__(self, classes, rate, size, window):
+    def __init__(self, classes, rate, size, window, score="mean"):
         self.classes, self.rate, self.size, self.window = classes, rate, size, window
+        self.score = score
         self.memory, self.quantiles, self.warm, self.seen = [], [], False, 0
 
     def scores(self, rows, labels):
         found = []
         for x, y in zip(rows, labels, strict=True):
-            means = {}
-            for k in range(self.classes):
-                similar = [float(x @ v) for v, label in self.memory if label == k]
-                if similar:
-                    means[k] = sum(similar) / len(similar)
+            means = self.means(x) if self.score == "mean" else self.densities(x)
             total = sum(math.exp(mean) for mean in means.values())
             found.append(math.exp(means[y]) / total if y in means else None)
+        return found
+
+    def means(self, x):
+        means = {}
+        for k in range(self.classes):
+            similar = [float(x @ v) for v, label in self.memory if label == k]
+            if similar:
+                means[k] = sum(similar) / len(similar)
+        return means
+
+    def densities(self, x):
+        """On the sphere in three dimensions, where C(kappa) = kappa / (4 pi sinh kappa)."""
+        held = {}
+        for v, label in self.memory:
+            held.setdefault(label, []).append(v.double())
+        # n R^2 - 1 is (n - 1) times the mean similarity of different rows of the class.
+        pairs = {k: [float(a @ b) for a in rows for b in rows] for k, rows in held.items()}
+        beyond = {k: sum(pairs[k]) / len(rows) - 1 for k, rows in held.items()}
+        average = sum(beyond.values()) / max(1, sum(len(rows) - 1 for rows in held.values()))
+        found = {}
+        for k, rows in held.items():
+            squared = min(max(0, (beyond[k] + average) / len(rows)), 0.999)
+            kappa = max(1e-6, math.sqrt(squared) * (3 - squared) / (1 - squared))
+            total = sum(rows)
+            cosine = float(x.double() @ total / total.norm())
+            # log sinh without overflow
+            log_sinh = kappa + math.log(-math.expm1(-2 * kappa) / 2)
+            found[k] = kappa * cosine + math.log(kappa / (4 * math.pi)) - log_sinh
         return found
 
     def __call__(self, emb, labels):
@@ -95,15 +122,55 @@ def test_it_is_the_loop_over_all_remembered_rows(seed, classes, size, window, ra
         assert keep.tolist() == expected
 
 
-def test_it_finds_planted_wrong_labels_and_keeps_their_share():
+@given(seed=st.integers(0, 2**20), classes=st.integers(1, 6))
+def test_the_density_s_score_is_that_of_the_loop(seed, classes):
+    draw = torch.Generator().manual_seed(seed)
+    # At a rate of 0 all rows are remembered, so no rounding decides about the next batch.
+    ours, loop = PRISMFilter(classes, 3, 0.0, 20, score="vmf"), Loop(classes, 0.0, 20, 1, "vmf")
+    for _ in range(4):
+        emb = torch.randn(7, 3, generator=draw) + torch.tensor([1.0, 0, 0])
+        labels = torch.randint(0, classes, (7,), generator=draw)
+        _, scores = loop(emb, labels)
+        ours(emb, labels)
+        expected = [math.nan if s is None else s for s in scores]
+        assert ours.scores.tolist() == pytest.approx(expected, abs=ROUNDED_LENGTH, nan_ok=True)
+
+
+@pytest.mark.parametrize("score", ["mean", "vmf"])
+def test_it_finds_planted_wrong_labels_and_keeps_their_share(score):
     emb, labels, is_noisy, draw = planted(per_class=40)
-    keep = PRISMFilter(8, 16, 0.25, memory_size=len(emb))
+    keep = PRISMFilter(8, 16, 0.25, memory_size=len(emb), score=score)
     dropped = torch.zeros(len(emb), dtype=torch.bool)
     for rows, x, y in batches(emb, labels, draw, size=64, epochs=8):
         dropped[rows] = ~keep(x, y)
     assert dropped.float().mean() == pytest.approx(0.25, abs=0.03)
     assert (dropped & is_noisy).sum() / dropped.sum() > 0.95
     assert (dropped & is_noisy).sum() / is_noisy.sum() > 0.95
+
+
+def test_the_density_allows_a_scattered_class_what_a_tight_one_may_not_do():
+    # Two classes 60 degrees apart; the middle is 30 degrees from both, where the mean similarity
+    # is the higher for the tight one.
+    draw = torch.Generator().manual_seed(0)
+    tight = torch.tensor([1.0, 0, 0, 0]) + 0.02 * torch.randn(200, 4, generator=draw)
+    wide = torch.tensor([0.5, 0.75**0.5, 0, 0]) + 0.4 * torch.randn(200, 4, generator=draw)
+    labels = torch.arange(400) // 200
+    middle = torch.tensor([[0.75**0.5, 0.5, 0, 0]])
+    chance = {}
+    for score in ("mean", "vmf"):
+        keep = PRISMFilter(2, 4, 0.2, score=score)
+        keep(torch.cat([tight, wide]), labels)
+        chance[score] = keep.score(middle, torch.tensor([0])).item()
+    assert chance["mean"] > 0.5
+    assert chance["vmf"] < 1e-6
+
+
+def test_a_class_of_one_row_is_as_tight_as_the_average():
+    counts = torch.tensor([1, 2, 0, 3])
+    centres = torch.tensor([[1.0, 0], [0.8, 0], [0, 0], [0.6, 0.0]])
+    # n R^2 - 1: 0, .28, -, .08; average .36 / 3 = .12
+    expected = [0.12, (0.28 + 0.12) / 2, 0.12, (0.08 + 0.12) / 3]
+    assert squared_lengths(counts, centres).tolist() == pytest.approx(expected)
 
 
 def test_the_threshold_is_of_the_window_so_a_clean_batch_loses_less():
@@ -222,6 +289,7 @@ def test_the_global_generator_is_left_alone():
         ({"embedding_size": 0}, "`embedding_size` must be a whole number"),
         ({"memory_size": 0}, "`memory_size` must be a whole number"),
         ({"window": 0}, "`window` must be a whole number"),
+        ({"score": "median"}, "`score` must be one of mean, vmf; got 'median'"),
     ],
 )
 def test_impossible_settings_are_refused(change, message):

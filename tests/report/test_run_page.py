@@ -40,6 +40,7 @@ def run(tmp_path):
             EpochRecord(
                 "bspml", epoch, phase="weights", maw=0.75, sdaw=0.1, noise_rate=0.25,
                 noise_rate_low=0.2, noise_rate_high=0.3, recall_at_k={1: 0.5}, detection_auroc=0.9,
+                recall_at_1_low=0.4, recall_at_1_high=0.612,
             )
         )  # fmt: skip
     write_weights(folder.weights, table_of_four())
@@ -58,7 +59,8 @@ def test_a_runs_page_says_what_its_records_say(run):
     )
     assert ("Samples", "4") in data.facts
     assert ("Truly wrong", "25 %") in data.facts
-    assert ("Recall@1, bspml", "50.0 %") in data.facts
+    recall = "50.0 % (40.0–61.2), in brackets 95 % over the test classes"
+    assert ("Recall@1, bspml", recall) in data.facts
     assert [(c.label, c.support, c.mean_weight, c.share_flagged) for c in data.classes] == [
         ("a", 2, 0.5, 0.5),
         ("b", 2, 0.625, 0.5),

@@ -82,3 +82,23 @@ def test_nan_shows_a_dash_and_no_results_give_no_table():
 def test_columns_of_any_method_appear_once_in_order():
     head = format_table({"a": {"x": 1.0}, "b": {"y": 1.0, "x": 2.0}}).splitlines()[0]
     assert head.split() == ["method", "x", "y"]
+
+
+def test_an_interval_stands_behind_its_number_and_its_ends_are_kept():
+    ends = {"recall_at_1_low": 0.571, "recall_at_1_high": 0.602}
+    ends |= {"map_at_r_low": 0.3, "map_at_r_high": 0.32}
+    records = [
+        EpochRecord("a", 1, recall_at_k={1: 0.586, 2: 0.7}, map_at_r=0.31, **ends),
+        EpochRecord("b", 1, recall_at_k={1: 0.5, 2: 0.6}, map_at_r=0.2),
+    ]
+    results = final_results(records)
+    assert results["a"]["Recall@1 % low"] == 100 * 0.571
+    assert results["a"]["MAP@R high"] == 0.32
+    assert "MAP@R low" not in results["b"]
+    text = format_table(results, width=200)
+    head, _, a, b = text.splitlines()
+    assert "low" not in head
+    assert "58.6 (57.1–60.2)" in a
+    assert "0.310 (0.300–0.320)" in a
+    assert "–" not in b
+    assert "58.6 (57.1–60.2)" in format_table(results, markdown=True)

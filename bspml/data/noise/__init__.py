@@ -5,6 +5,7 @@ from bspml.data.noise.confusion import asymmetric, pair_flip
 from bspml.data.noise.dissolution import open_set, small_cluster
 from bspml.data.noise.noisy_labels import NoisyLabels, from_labels, load
 from bspml.data.noise.regression import NoisyTargets, targets
+from bspml.data.noise.semantic import semantic
 from bspml.data.noise.siblings import sibling_flip, sibling_swap
 from bspml.data.noise.uniform import symmetric
 
@@ -17,6 +18,7 @@ __all__ = [
     "load",
     "open_set",
     "pair_flip",
+    "semantic",
     "sibling_flip",
     "sibling_swap",
     "small_cluster",

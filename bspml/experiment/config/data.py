@@ -14,6 +14,9 @@ from bspml.trainers.settings import Fraction, ReadBy, Section
 Backbone = Annotated[str, AfterValidator(partial(check_network, names=("efficientnet-lite0",)))]
 
 
+_EVEN = ("symmetric", "pair-flip", "semantic")  # kinds that can take the same share of every class
+
+
 class DataConfig(Section):
     """Which data set, where its files are, and what the network sees of it."""
 
@@ -21,7 +24,7 @@ class DataConfig(Section):
     root: FilePath | None = None  # folder with the files, or of the cache; null: the data set's own
     incomplete: bool = False  # true: use what is there where files or classes are missing
     classes: Literal["official", "half"] = "official"  # half: train on the first half of them
-    layout: str | None = None  # cars196: which annotation files; null: those that are there
+    layout: str | None = None  # of cars196, cars98n: which annotation files; null: those there are
     label_column: str | None = None  # table: null: the usual names
     split_column: str | None = None
     content: Literal["photo", "tile", "character"] | None = None  # folder, table: what images show
@@ -49,7 +52,8 @@ class DataConfig(Section):
 
     @property
     def is_own(self) -> bool:
-        """Say whether these are the user's own data: which labels are right is not known."""
+        """Say whether these are labels as collected, such as the user's: the right ones are not
+        known."""
         return self.name in OWN_DATA
 
     @property
@@ -66,7 +70,7 @@ class NoiseConfig(PlantedNoise):
     # folder, table, features: none, unless it is asked for.
     kind: Annotated[str, one_of(*NOISE_KINDS)] = "symmetric"
     rate: Fraction = 0.3
-    per_class: Annotated[bool, ReadBy("kind", ("symmetric", "pair-flip"))] = False
+    per_class: Annotated[bool, ReadBy("kind", _EVEN)] = False
     seed: Seed | None = None  # null: the experiment's seed
     labels_file: FilePath | None = None  # of labels, or of corrected labels from `bspml audit`
     list_file: FilePath | None = None  # published noisy labels: PRISM's, `path,label`

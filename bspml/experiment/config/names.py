@@ -6,7 +6,8 @@ from bspml.experiment.config.common import check_name
 
 # --- metric learning ------------------------------------------------------------------------------
 
-OWN_DATA = ("folder", "table", "features")  # the user's: nobody knows which labels are right
+# The user's, and sets collected with mistakes: nobody knows which labels are right.
+OWN_DATA = ("folder", "table", "features", "cars98n", "food101n")
 DATASETS = (
     *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
     *OWN_DATA,
@@ -15,6 +16,7 @@ NETWORKS = ("small-conv", "mlp", "efficientnet-lite0")
 FAMILIES = ("torchvision", "timm")  # of networks, as torchvision:MODEL
 NOISE_KINDS = (
     *("none", "symmetric", "pair-flip", "small-cluster", "open-set", "instance-dependent"),
+    "semantic",
 )
 
 # --- classification and regression ----------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Multi-similarity, plain and under sample weights: the paper's, ours, the clean reference; PRISM.
+"""Multi-similarity, plain, under sample weights (the paper's, ours, the clean reference), filtered.
 
 All are `BSPMLLoss` with its miner inside, so that they differ in weights and scales only.
 """
@@ -13,7 +13,8 @@ from bspml.experiment.methods.parts import Method, MethodContext, MethodParts, t
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
-from bspml.losses.prism import PRISMFilter, check_noise_rate
+from bspml.losses.neighbour_vote import NeighbourVote
+from bspml.losses.prism import PRISMFilter, Score, check_noise_rate
 from bspml.trainers.settings import (
     RHO,
     AutoSettings,
@@ -162,6 +163,7 @@ class PRISM(_Ours):
     noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
     memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
     window: Count = key(30, "batches whose thresholds are averaged")
+    score: Score = key("mean", "mean similarity to a class; vmf: and how tight the class is")
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss behind its filter, which drops by the noise rate."""
@@ -175,7 +177,8 @@ class PRISM(_Ours):
             )
         rate = check_noise_rate(rate)
         size = self.memory_size or (_DEFAULT_MEMORY if weights is None else len(weights))
-        keep = PRISMFilter(context.num_classes, context.embedding_size, rate, size, self.window)
+        sizes = (context.num_classes, context.embedding_size)
+        keep = PRISMFilter(*sizes, rate, size, self.window, self.score)
         note = (
             f"prism: drops by the noise rate it is given, {rate:g}; filters multi-similarity, "
             "without the loss on memory rows that [Liu 2021] trains beside"
@@ -184,6 +187,31 @@ class PRISM(_Ours):
             self.name,
             FilteredLoss(multi_similarity_loss(self, None), keep, weights=weights),
             needs_sample_index=weights is not None,
+            notes=(note,),
+        )
+
+
+class NeighbourVoteMethod(_Ours):
+    """Multi-similarity of the samples whose neighbours share their label."""
+
+    name, title, source = "neighbour-vote", "Neighbour vote", "after [Galanakis 2024]"
+    says = "drop the labels that a sample's nearest neighbours outvote; no rate needed"
+    needs_weights = True
+
+    k: Count = key(10, "neighbours that vote")
+
+    def make(self, context: MethodContext) -> MethodParts:
+        """Build the loss behind its filter, which remembers every sample."""
+        weights = table_of(context, self.name)
+        keep = NeighbourVote(len(weights), context.embedding_size, self.k)
+        note = (
+            f"neighbour-vote: the label of most of {self.k} neighbours decides, which is our "
+            "reading of [Galanakis 2024]'s abstract"
+        )
+        return MethodParts(
+            self.name,
+            FilteredLoss(multi_similarity_loss(self, None), keep, weights=weights),
+            needs_sample_index=True,
             notes=(note,),
         )
 

@@ -37,6 +37,7 @@ METHODS: dict[str, type[Method]] = {
         ms.BSPMLPaper,
         ms.BSPML,
         ms.PRISM,
+        ms.NeighbourVoteMethod,
         ms.CleanOnly,
         pairwise.SupCon,
         pairwise.NTXent,

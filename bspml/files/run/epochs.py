@@ -33,6 +33,8 @@ class EpochRecord:
         phase: what the weight update did, in a word.
         recall_at_k: {k: fraction} on the test classes.
         map_at_r, r_precision, nmi, ami: on the test classes, fractions.
+        recall_at_1_low, recall_at_1_high, map_at_r_low, map_at_r_high: 95 % intervals of two of
+            them, over the test classes.
         age: the paper's lambda of this epoch's weight problem.
         maw, sdaw: mean and population standard deviation over classes of the mean weight.
         noise_rate, noise_rate_low, noise_rate_high: estimate with its 95 % interval, fractions.
@@ -58,6 +60,10 @@ class EpochRecord:
     r_precision: Number | None = None
     nmi: Number | None = None
     ami: Number | None = None
+    recall_at_1_low: Number | None = None
+    recall_at_1_high: Number | None = None
+    map_at_r_low: Number | None = None
+    map_at_r_high: Number | None = None
     age: Number | None = None
     maw: Number | None = None
     sdaw: Number | None = None

@@ -76,6 +76,7 @@ MAKERS = {
     "small_cluster by k-means": lambda y, x: noise.small_cluster(y, 0.3, 5, x),
     "open_set": lambda y, x: noise.open_set(y, 0.3, 5),
     "instance_dependent": lambda y, x: noise.instance_dependent(y, 0.3, x, 5),
+    "semantic": lambda y, x: noise.semantic(y, 0.3, np.eye(10)[:, ::-1], 5, among=2),
 }
 
 
@@ -154,6 +155,7 @@ RATED = {
     "small_cluster": noise.small_cluster,
     "open_set": noise.open_set,
     "instance_dependent": lambda y, rate: noise.instance_dependent(y, rate, np.ones((len(y), 2))),
+    "semantic": lambda y, rate: noise.semantic(y, rate, np.eye(3)),
 }
 
 

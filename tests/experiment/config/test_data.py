@@ -42,7 +42,10 @@ def test_labels_of_a_file_are_not_planted_and_no_noise_has_rate_0():
         ({"kind": "none", "rate": 0.1}, "`rate` is 0.1, but `kind` is none; set `rate` to 0"),
         ({"labels_file": "a", "list_file": "b"}, "`labels_file` and `list_file` both give the la"),
         ({"labels_file": "a", "kind": "symmetric"}, "`labels_file` already gives the labels"),
-        ({"kind": "open-set", "per_class": True}, "`per_class` is true, .* symmetric or pair-fl"),
+        (
+            {"kind": "open-set", "per_class": True},
+            "`per_class` is true, .* symmetric, pair-flip or semantic",
+        ),
     ],
 )
 def test_noise_of_two_sources_or_of_none_is_refused(settings, message):

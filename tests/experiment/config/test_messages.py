@@ -40,7 +40,7 @@ def message(tree):
         (
             {"noise": {"kind": "symetric"}},
             "`noise.kind` must be one of none, symmetric, pair-flip, small-cluster, open-set, "
-            "instance-dependent; got 'symetric'; did you mean `symmetric`?",
+            "instance-dependent, semantic; got 'symetric'; did you mean `symmetric`?",
         ),
         (
             {"curriculum": {"warmup": "crossfit"}},

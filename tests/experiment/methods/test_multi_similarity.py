@@ -130,10 +130,27 @@ def test_prism_is_multi_similarity_of_what_it_keeps():
     assert (len(memory.memory), len(memory.quantiles)) == (ROWS, 5)
 
 
+def test_neighbour_vote_is_multi_similarity_of_what_it_keeps():
+    parts, weights = build("neighbour-vote", None, k=3)
+    plain = build("multi-similarity")[0].loss
+    for seed in range(3):
+        emb = batch(seed)
+        weights.set_batch(torch.arange(ROWS))
+        value = parts.loss(emb, LABELS)
+        keep = methods.sample_confidences(parts) > 0
+        torch.testing.assert_close(value, plain(emb[keep], LABELS[keep]), **EXACT)
+    assert 0 < keep.sum() < ROWS
+    assert parts.loss.sample_filter.k == 3
+
+
 def test_prism_takes_the_rate_it_is_told_and_refuses_to_guess():
     assert build("prism", 0.3)[0].loss.sample_filter.noise_rate == pytest.approx(0.3)
     assert build("prism", 0.3, noise_rate=0.1)[0].loss.sample_filter.noise_rate == 0.1
     assert build("prism", 0.3, memory_size=10)[0].loss.sample_filter.memory.shape == (10, WIDTH)
+    assert not build("prism", 0.3)[0].loss.sample_filter.by_density
+    assert build("prism", 0.3, score="vmf")[0].loss.sample_filter.by_density
+    with pytest.raises(InputError, match="score"):
+        build("prism", 0.3, score="median")
     with pytest.raises(InputError, match="prism needs the noise rate, which is not known"):
         build("prism", None)
     with pytest.raises(InputError, match="`noise_rate` must be below 1"):

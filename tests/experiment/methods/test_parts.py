@@ -70,7 +70,9 @@ def test_a_sample_easier_than_average_is_trusted_in_full_and_no_more():
     assert (found[~met] == 1).all()
 
 
-@pytest.mark.parametrize("name", ["bspml", "bspml-paper", "spms", "clean-only", "gr:bspml"])
+@pytest.mark.parametrize(
+    "name", ["bspml", "bspml-paper", "spms", "neighbour-vote", "clean-only", "gr:bspml"]
+)
 def test_methods_that_weigh_samples_need_their_table(name):
     with pytest.raises(InputError, match=r"`weights` must be given: .* weighs samples"):
         methods.build(name, context(weights=None))
