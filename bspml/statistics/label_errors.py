@@ -31,8 +31,8 @@ from bspml.statistics.label_likelihood import Confusions, label_cost
 from bspml.statistics.label_model import (
     NEAREST,
     LabelModel,
+    RandomErrors,
     Verdicts,
-    doubt_at_random,
     fit_label_model,
     tells_apart,
 )
@@ -228,10 +228,12 @@ class _Judges:
             return None
         # A wrong label draws two classes together, which then seem easily confused: what random
         # errors explain is left out of the distances.
+        at_random = RandomErrors.of(tables, codes)
         doubt = torch.zeros(len(self.codes), dtype=torch.float64)
         if first:
-            doubt[fitted] = torch.from_numpy(doubt_at_random(tables, codes))
-        return fit_label_model(tables, codes, self.confusions(doubt), self.support, random_rate)
+            doubt[fitted] = torch.from_numpy(at_random.doubt)
+        confusions = self.confusions(doubt)
+        return fit_label_model(tables, codes, confusions, self.support, random_rate, at_random)
 
     def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
         """Judge `judged`, in blocks; and how strange each is."""
