@@ -18,6 +18,7 @@ from bspml.statistics.noise_rate import (
     ALIKE,
     NoiseEstimate,
     estimate_noise,
+    no_estimate,
     notes_on_samples,
     why_unjudgeable,
 )
@@ -98,26 +99,26 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
 
 
 def _unknown(n: int, reason: str, stats: ContrastiveStatistics | None = None) -> Evidence:
-    unknown = np.full(n, np.nan)
-    other = np.full(n, -1) if stats is None else stats.other_class.numpy()
+    nothing = no_estimate(n, reason)
+    unknown = nothing.p_values.numpy()
     return Evidence(
-        noise_rate=0.0,
-        noise_interval=(0.0, 1.0),
-        total_rate=0.0,
-        total_interval=(0.0, 1.0),
+        noise_rate=nothing.noise_rate,
+        noise_interval=nothing.interval,
+        total_rate=nothing.noise_rate,
+        total_interval=nothing.interval,
         lower_bound=0.0,
         upper_bound=1.0,
         sentence=f"No label could be judged: {reason}",
-        notes=(reason,),
+        notes=nothing.notes,
         p_values=unknown,
         q_values=unknown,
         margins=unknown,
         wrong=unknown,
-        other=other,
+        other=np.full(n, -1) if stats is None else stats.other_class.numpy(),
         other_probability=unknown,
         outlier_score=unknown,
         outlier_p=unknown,
-        testable=np.zeros(len(unknown), dtype=bool),
+        testable=np.zeros(n, dtype=bool),
     )
 
 

@@ -27,7 +27,7 @@ from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
-from bspml.auditing.report import AuditReport, fits_nothing
+from bspml.auditing.report import AuditReport, fits_nothing, weights_by_class
 from bspml.errors import InputError
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.tensors.checks import (
@@ -169,16 +169,15 @@ def _class_table(
     testable: np.ndarray,
     findings: ClassFindings,
 ) -> pd.DataFrame:
-    support = np.bincount(codes, minlength=len(classes))
+    shares = weights_by_class(codes, weights, weights == 0, len(classes))
     tested = np.bincount(codes, testable, minlength=len(classes))
-    num_flagged = np.bincount(codes, weights == 0, minlength=len(classes))
+    flagged = shares["share_flagged"]
+    shares["share_flagged"] = np.where(tested + flagged > 0, flagged, np.nan)
     text = classes.astype(str)
     return pd.DataFrame(
         {
             "label": column(classes),
-            "support": support,
-            "mean_weight": np.bincount(codes, weights, minlength=len(classes)) / support,
-            "share_flagged": np.where(tested + num_flagged > 0, num_flagged / support, np.nan),
+            **shares,
             "looks_like_two": findings.looks_like_two,
             "two_score": np.where(np.isinf(findings.two_score), np.nan, findings.two_score),
             "looks_like": column(np.where(findings.looks_like >= 0, text[findings.looks_like], "")),
