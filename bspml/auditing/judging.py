@@ -22,9 +22,10 @@ import pandas as pd
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
 from bspml.auditing.distinct import Distinct, groups_table
-from bspml.auditing.duplicates import find_duplicates
+from bspml.auditing.duplicates import OUTER, find_duplicates
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
+from bspml.auditing.nearest import nearest_rows
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing, weights_by_class
@@ -99,7 +100,8 @@ def audit(
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
-    duplicates = find_duplicates(rows, codes, backend=backend, pictures=pictures)
+    near = nearest_rows(rows, min(OUTER, len(rows) - 1), backend)
+    duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
     once = Distinct.of(duplicates, codes)
     judged = judge_distinct(embeddings, encoded, once, a)
     wrong, other = judged.wrong, judged.other
@@ -131,8 +133,8 @@ def audit(
         outlier_score=judged.outlier_score,
         outlier_p=judged.outlier_p,
         testable=judged.testable,
-        own_neighbours=nearest_in_class(rows, codes, codes, neighbours),
-        other_neighbours=nearest_in_class(rows, codes, other, neighbours),
+        own_neighbours=nearest_in_class(rows, codes, codes, neighbours, near),
+        other_neighbours=nearest_in_class(rows, codes, other, neighbours, near),
         classes=_class_table(classes, codes, weights, judged.testable, findings),
         duplicates=duplicates,
         groups=groups_table(duplicates, codes, classes),
