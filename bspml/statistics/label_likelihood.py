@@ -201,7 +201,7 @@ class Likelihood:
         """
         confusions = self.confusions
         pairs = confusions.starts, confusions.sources, *confusions.shares(tau)
-        return label_terms(self.tables, slopes, self.codes, *pairs)
+        return label_terms(self.tables, slopes, self.codes, pairs)
 
     def _bounds(self, with_k: bool) -> list[tuple[float, float]]:
         shares = [_SHARE_BOUND, _SHARE_BOUND if with_k else (_NO_K, _NO_K)]

@@ -46,10 +46,7 @@ def label_terms(
     tables: Sequence[np.ndarray],
     slopes: np.ndarray,
     codes: np.ndarray,
-    starts: np.ndarray,
-    sources: np.ndarray,
-    taken: np.ndarray,
-    values: np.ndarray,
+    pairs: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
 ) -> LabelTerms:
     """Return what p says of the labels.
 
@@ -57,20 +54,18 @@ def label_terms(
         tables: (M, C) of each judge, no entry NaN.
         slopes: b of each judge.
         codes: (M,) labels z.
-        starts: (C + 1,) first of the E pairs (y, z) of each z.
-        sources: (E,) y.
-        taken: (E,) Q(y, z).
-        values: (E,) of each pair.
+        pairs: of the E pairs (y, z), sorted by z: (C + 1,) the first of each z, (E,) y, (E,)
+            Q(y, z), and (E,) a value of each.
 
     Example:
         >>> none = np.zeros(3, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
-        >>> label_terms([np.zeros((1, 2))], np.ones(1), np.array([1]), *none).own
+        >>> label_terms([np.zeros((1, 2))], np.ones(1), np.array([1]), none).own
         array([0.5])
     """
     m, judges = len(codes), len(tables)
     terms = LabelTerms(*np.zeros((4, m)), *np.zeros((2, judges, m)))
     slopes = np.asarray(slopes, np.float64)
-    _terms(tuple(tables), slopes, codes, starts, sources, taken, values, terms)
+    _terms(tuple(tables), slopes, codes, pairs, terms)
     return terms
 
 
@@ -107,7 +102,7 @@ def alternatives(
         tables: (M, C) of each judge, no entry NaN.
         slopes: b of each judge.
         codes: (M,) labels z.
-        pairs: `starts`, `sources` and `taken` of `label_terms`.
+        pairs: the first three of `label_terms`.
         shares: even and odd.
 
     Example:
@@ -118,7 +113,7 @@ def alternatives(
     """
     found = Alternatives(*np.zeros((2, len(codes))), codes.copy(), *np.zeros((3, len(codes))))
     slopes = np.asarray(slopes, np.float64)
-    _alternatives(tuple(tables), slopes, codes, *pairs, *shares, found)
+    _alternatives(tuple(tables), slopes, codes, pairs, shares, found)
     return found
 
 
@@ -228,7 +223,8 @@ def _dot(a, b):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _terms(tables, slopes, codes, starts, sources, taken, values, terms):
+def _terms(tables, slopes, codes, pairs, terms):
+    starts, sources, taken, values = pairs
     own, largest, g, tilt, expected, routed = terms
     classes = tables[0].shape[1]
     shown, bits = np.empty(classes), np.empty(classes, np.int64)
@@ -249,7 +245,8 @@ def _terms(tables, slopes, codes, starts, sources, taken, values, terms):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _alternatives(tables, slopes, codes, starts, sources, taken, even, odd, found):
+def _alternatives(tables, slopes, codes, pairs, shares, found):
+    (starts, sources, taken), (even, odd) = pairs, shares
     own, g, best, value, total, likely = found
     classes = tables[0].shape[1]
     shown, bits, score = np.empty(classes), np.empty(classes, np.int64), np.empty(classes)

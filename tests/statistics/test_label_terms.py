@@ -23,7 +23,7 @@ def case(dtype=np.float64, spread=5.0):
 @pytest.mark.parametrize("spread", [0.1, 5.0, 300.0])
 def test_the_terms_are_their_definitions(dtype, spread):
     tables, slopes, codes, taken, values, p = case(dtype, spread)
-    found = label_terms(tables, slopes, codes, STARTS, SOURCES, taken, values)
+    found = label_terms(tables, slopes, codes, (STARTS, SOURCES, taken, values))
     for i, z in enumerate(codes):
         pairs = range(STARTS[z], STARTS[z + 1])
         routed = {SOURCES[e]: p[i, SOURCES[e]] * taken[e] for e in pairs}
