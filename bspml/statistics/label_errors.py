@@ -210,11 +210,10 @@ class _Judges:
         """The shrinkage under which the discriminant alone explains the labels best."""
         classes = len(self.discriminant.class_weights)
         rows = _evenly(fitted, max(_FEWEST_FITTED // 3, _SHRINK_VALUES // classes))
-        costs = {}
-        for shrink in SHRINKS:
-            table = self.discriminant.table(torch.from_numpy(rows), shrink).cpu().numpy()
-            costs[shrink] = label_cost(table, self.codes[rows])
-        return min(costs, key=lambda shrink: costs[shrink])
+        tables = self.discriminant.tables(torch.from_numpy(rows), SHRINKS)
+        codes = self.codes[rows]
+        costs = [label_cost(table.cpu().numpy(), codes) for table in tables]
+        return SHRINKS[int(np.argmin(costs))]
 
     def fit(
         self, fitted: np.ndarray, random_rate: float | None, first: bool = False
@@ -243,7 +242,7 @@ class _Judges:
         for part in cuts:
             tables = self.tables(part)
             parts.append(model.verdicts(tables, self.codes[part]))
-            strangeness.append(-np.where(np.isnan(tables[0]), -np.inf, tables[0]).max(1))
+            strangeness.append(-np.fmax.reduce(tables[0], 1).astype(np.float64))
         verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         return verdicts, np.concatenate(strangeness)
 
