@@ -22,10 +22,12 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from scipy.linalg import eigh
 
 from bspml.auditing.neighbours import groups, row_digest
 from bspml.shapes import Float, Tensor
@@ -46,6 +48,8 @@ _LARGEST = 128  # samples of a class looked at; more tell little more
 _PERIODS = 8 * math.sqrt(2)
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly over [0, 1)
 _BLOCK = 4096
+_LARGE = 64  # samples of a class
+_SIMULATED_VALUES = 1 << 21  # held at a time
 
 
 @dataclass(frozen=True)
@@ -97,9 +101,8 @@ def examine_classes(
     sample = {c: m[np.argsort(keys[m], kind="stable")][:_LARGEST] for c, m in members.items()}
     two_score = np.full(num_classes, np.nan)
     draws = _Draws(seed)
-    for c, indices in sorted(sample.items(), key=lambda item: len(item[1])):
-        if len(indices) >= _FEWEST_TO_SPLIT:
-            two_score[c] = _two_score(rows[indices].double(), draws)
+    for some in _alike(sample):
+        two_score[some] = _two_scores(torch.stack([rows[sample[c]].double() for c in some]), draws)
     nearest = _most_frequent(codes[kept], other_class[kept], keys[kept], num_classes)
     distance, p = _compare(rows, members, sample, keys, nearest, draws)
     is_same = (p > SAME_P) & (distance < SAME_DISTANCE)
@@ -157,21 +160,33 @@ class _Draws:
 # --- two ------------------------------------------------------------------------------------------
 
 
-def _two_score(rows: Float[Tensor, "n D"], draws: _Draws) -> float:
-    """`two_score` of the samples of one class; -inf where there is nothing to split."""
-    centred = rows - rows.mean(0)
-    gram = centred @ centred.T
-    if float(gram.trace()) < 1e-9:  # all equal
-        return -np.inf
-    share, half = _two_means(gram[None])
-    smaller = min(int(half.sum()), int((~half).sum()))
-    if smaller < max(_FEWEST_IN_HALF, _SMALLEST_HALF * len(rows)):
-        return -np.inf
-    spread = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
-    simulated = draws.normals(len(rows)) * spread
-    simulated = simulated - simulated.mean(1, keepdim=True)
-    usual = _two_means(simulated @ simulated.mT)[0]
-    return float((share[0] - usual.mean()) / usual.std().clamp_min(1e-12))
+def _alike(sample: dict[int, np.ndarray]) -> Iterator[list[int]]:
+    """Classes of equally many samples, enough to split, some at a time."""
+    sizes = groups(np.array([len(sample.get(c, ())) for c in range(max(sample, default=-1) + 1)]))
+    for size, classes in sizes.items():
+        if size >= _FEWEST_TO_SPLIT:
+            step = max(1, _SIMULATED_VALUES // (_SIMULATIONS * size * size))
+            for start in range(0, len(classes), step):
+                yield classes[start : start + step].tolist()
+
+
+def _two_scores(rows: Float[Tensor, "K n D"], draws: _Draws) -> np.ndarray:
+    """`two_score` of the samples of K classes; -inf where there is nothing to split."""
+    centred = rows - rows.mean(1, keepdim=True)
+    gram = centred @ centred.mT
+    share, half = _two_means(gram)
+    smaller = torch.minimum(half.sum(1), (~half).sum(1))
+    splits = smaller >= max(_FEWEST_IN_HALF, _SMALLEST_HALF * rows.shape[1])
+    splits &= gram.diagonal(dim1=1, dim2=2).sum(1) >= 1e-9  # not all equal
+    score = torch.full((len(rows),), -torch.inf, dtype=torch.float64)
+    if not splits.any():
+        return score.numpy()
+    spread = torch.linalg.eigvalsh(gram[splits]).clamp_min(0).sqrt()
+    simulated = draws.normals(rows.shape[1]) * spread[:, None, None]  # (K, simulations, n, n)
+    simulated = simulated - simulated.mean(2, keepdim=True)
+    usual = _two_means((simulated @ simulated.mT).flatten(0, 1))[0].view(-1, _SIMULATIONS)
+    score[splits] = (share[splits] - usual.mean(1)) / usual.std(1).clamp_min(1e-12)
+    return score.numpy()
 
 
 def _two_means(
@@ -181,7 +196,7 @@ def _two_means(
 
     Lloyd's algorithm from the median splits along the first two principal directions.
     """
-    directions = torch.linalg.eigh(gram).eigenvectors[..., -2:]  # (S, n, 2)
+    directions = _principal_two(gram)
     best = torch.full((len(gram),), -1.0, dtype=gram.dtype)
     halves = torch.zeros(gram.shape[:2], dtype=torch.bool)
     for axis in (1, 0):
@@ -200,6 +215,18 @@ def _two_means(
         halves = torch.where(better[:, None], half, halves)
     total = gram.diagonal(dim1=1, dim2=2).sum(1)
     return best / total.clamp_min(1e-300), halves
+
+
+def _principal_two(gram: Float[Tensor, "S n n"]) -> Float[Tensor, "S n 2"]:
+    """The eigenvectors of the two largest eigenvalues, the larger last."""
+    n = gram.shape[1]
+    if n < _LARGE:
+        return torch.linalg.eigh(gram).eigenvectors[..., -2:]
+    # Of large ones the two alone cost less than half.
+    found = [
+        eigh(one, subset_by_index=(n - 2, n - 1), check_finite=False)[1] for one in gram.numpy()
+    ]
+    return torch.from_numpy(np.stack(found))
 
 
 def _closer_to_first(gram: Tensor, half: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -35,12 +36,26 @@ class CopyGroup:
 
     @property
     def placeholder(self) -> bool:
-        """Return whether it stands under three labels or more, as "no image" pictures do.
-
-        A picture that most of its copies give one label belongs to that class.
-        """
+        """Return whether it belongs to none of its labels; see `is_placeholder`."""
         most = max(self.label_counts.values())
-        return len(self.label_counts) >= PLACEHOLDER_LABELS and 2 * most <= len(self)
+        return bool(is_placeholder(len(self.label_counts), most, len(self)))
+
+
+def is_placeholder(num_labels: Any, most: Any, size: Any) -> Any:
+    """Return whether a picture stands under three labels or more, as "no image" pictures do.
+
+    A picture that most of its copies give one label belongs to that class.
+
+    Args:
+        num_labels: under how many labels its copies are, a number or an array.
+        most: how many of them are under the most frequent one.
+        size: how many they are.
+
+    Example:
+        >>> is_placeholder(3, 1, 3), is_placeholder(3, 4, 6)
+        (True, False)
+    """
+    return (num_labels >= PLACEHOLDER_LABELS) & (2 * most <= size)
 
 
 def first_in_group(pairs: np.ndarray, n: int) -> np.ndarray:

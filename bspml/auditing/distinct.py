@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from bspml.auditing.columns import column
-from bspml.auditing.copy_groups import PLACEHOLDER_LABELS, copy_groups, list_copy_groups
+from bspml.auditing.copy_groups import copy_groups, is_placeholder, list_copy_groups
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Distinct:
         place: (N,) int64, which of these stands for each sample.
         num_labels: (M,) int64, under how many labels the sample's group is.
         wrong_share: (M,) float64, of the group, how many are under other labels.
-        has_majority: (M,) bool, more than half of the group are under one label.
+        placeholder: (M,) bool, one picture under so many labels that it belongs to none of them.
     """
 
     group: np.ndarray
@@ -31,7 +31,7 @@ class Distinct:
     place: np.ndarray
     num_labels: np.ndarray
     wrong_share: np.ndarray
-    has_majority: np.ndarray
+    placeholder: np.ndarray
 
     @classmethod
     def of(cls, duplicates: pd.DataFrame, codes: np.ndarray) -> Distinct:
@@ -61,13 +61,8 @@ class Distinct:
         labels = np.bincount(group[first])[group[first]]
         largest = np.zeros(group.max() + 1, np.int64)
         np.maximum.at(largest, group[first], counts)
-        majority = 2 * largest[group[first]] > size
-        return cls(group, codes, first, rank[place], labels, 1 - counts / size, majority)
-
-    @property
-    def placeholder(self) -> np.ndarray:
-        """(M,) bool: one picture under so many labels that it belongs to none of them."""
-        return (self.num_labels >= PLACEHOLDER_LABELS) & ~self.has_majority
+        aside = is_placeholder(labels, largest[group[first]], size)
+        return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside)
 
     @property
     def vouching(self) -> np.ndarray:

@@ -51,7 +51,7 @@ from bspml.shapes import Float, Tensor
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
 
 _SCALE = 5  # the neighbour a distance is compared with
-_OUTER = 30  # the last neighbour the local dimension is told from
+OUTER = 30  # the last neighbour the local dimension is told from
 _FEWEST = 12  # distinct samples below which there is no usual distance to compare with
 _NEAREST = 3  # neighbours of a sample that may be its copies
 _PRIOR = 10.0  # neighbours' worth of the median dimension in each local one
@@ -134,7 +134,7 @@ def _near_pairs(
     distinct = np.unique(first[first >= 0])
     neighbours = found[0]
     if len(distinct) >= _FEWEST:
-        distinct, near = among_groups(near, rows, first, _OUTER, backend)
+        distinct, near = among_groups(near, rows, first, OUTER, backend)
         neighbours = distinct[_candidates(near, 1)[0]]
         bursts = find_bursts(near, codes[distinct])
         inside = [pair for group in bursts for pair in combinations(group.tolist(), 2)]
@@ -142,7 +142,7 @@ def _near_pairs(
         found.append(distinct[paired])
         # The rest of the data tells what is usual, where a burst counts as one sample.
         alone = first_in_group(paired, len(distinct))
-        kept, near = among_groups(near, rows[distinct], alone, _OUTER, backend)
+        kept, near = among_groups(near, rows[distinct], alone, OUTER, backend)
         if len(kept) >= _FEWEST:
             found.append(distinct[kept[_lone_pairs(near, codes[distinct[kept]], false_share)]])
     if pictures is not None:

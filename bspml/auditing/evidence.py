@@ -10,7 +10,7 @@ import torch
 
 from bspml.auditing.distinct import Distinct
 from bspml.statistics.confusions import plausible_confusions
-from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_tables
 from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.statistics.label_model import wrong_share_of_kept
 from bspml.statistics.label_shares import FEWEST_MATES
@@ -18,6 +18,7 @@ from bspml.statistics.noise_rate import (
     ALIKE,
     NoiseEstimate,
     estimate_noise,
+    no_estimate,
     notes_on_samples,
     why_unjudgeable,
 )
@@ -83,14 +84,17 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)
-    stats, errors = contrastive_statistics(embeddings, some, vouching, a=a), None
+    (stats, tables), errors = contrastive_tables(embeddings, some, vouching, a), None
     reason = why_unjudgeable(stats)
     if not reason and int(stats.testable.sum()) < FEWEST_LABELS:
         reason = _FEW
     if not reason:
-        upper = plausible_confusions(embeddings, stats, vouching).upper_bound
+        means, sharp = (None, None) if tables is None else tables
+        upper = plausible_confusions(embeddings, stats, vouching, means).upper_bound
         estimate = estimate_noise(stats, upper)
-        errors = judge_labels(embeddings, some, vouching, random_rate=estimate.noise_rate)
+        errors = judge_labels(
+            embeddings, some, vouching, random_rate=estimate.noise_rate, soft_means=sharp
+        )
         reason = "" if errors.model is not None else NOT_TOLD_APART
     if reason or errors is None:
         return _spread(_unknown(len(kept), reason, stats), once, kept)
@@ -98,26 +102,26 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
 
 
 def _unknown(n: int, reason: str, stats: ContrastiveStatistics | None = None) -> Evidence:
-    unknown = np.full(n, np.nan)
-    other = np.full(n, -1) if stats is None else stats.other_class.numpy()
+    nothing = no_estimate(n, reason)
+    unknown = nothing.p_values.numpy()
     return Evidence(
-        noise_rate=0.0,
-        noise_interval=(0.0, 1.0),
-        total_rate=0.0,
-        total_interval=(0.0, 1.0),
+        noise_rate=nothing.noise_rate,
+        noise_interval=nothing.interval,
+        total_rate=nothing.noise_rate,
+        total_interval=nothing.interval,
         lower_bound=0.0,
         upper_bound=1.0,
         sentence=f"No label could be judged: {reason}",
-        notes=(reason,),
+        notes=nothing.notes,
         p_values=unknown,
         q_values=unknown,
         margins=unknown,
         wrong=unknown,
-        other=other,
+        other=np.full(n, -1) if stats is None else stats.other_class.numpy(),
         other_probability=unknown,
         outlier_score=unknown,
         outlier_p=unknown,
-        testable=np.zeros(len(unknown), dtype=bool),
+        testable=np.zeros(n, dtype=bool),
     )
 
 

@@ -22,12 +22,13 @@ import pandas as pd
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
 from bspml.auditing.distinct import Distinct, groups_table
-from bspml.auditing.duplicates import find_duplicates
+from bspml.auditing.duplicates import OUTER, find_duplicates
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
+from bspml.auditing.nearest import nearest_rows
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
-from bspml.auditing.report import AuditReport, fits_nothing
+from bspml.auditing.report import AuditReport, fits_nothing, weights_by_class
 from bspml.errors import InputError
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.tensors.checks import (
@@ -99,7 +100,8 @@ def audit(
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
-    duplicates = find_duplicates(rows, codes, backend=backend, pictures=pictures)
+    near = nearest_rows(rows, min(OUTER, len(rows) - 1), backend)
+    duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
     once = Distinct.of(duplicates, codes)
     judged = judge_distinct(embeddings, encoded, once, a)
     wrong, other = judged.wrong, judged.other
@@ -131,8 +133,8 @@ def audit(
         outlier_score=judged.outlier_score,
         outlier_p=judged.outlier_p,
         testable=judged.testable,
-        own_neighbours=nearest_in_class(rows, codes, codes, neighbours),
-        other_neighbours=nearest_in_class(rows, codes, other, neighbours),
+        own_neighbours=nearest_in_class(rows, codes, codes, neighbours, near),
+        other_neighbours=nearest_in_class(rows, codes, other, neighbours, near),
         classes=_class_table(classes, codes, weights, judged.testable, findings),
         duplicates=duplicates,
         groups=groups_table(duplicates, codes, classes),
@@ -169,16 +171,15 @@ def _class_table(
     testable: np.ndarray,
     findings: ClassFindings,
 ) -> pd.DataFrame:
-    support = np.bincount(codes, minlength=len(classes))
+    shares = weights_by_class(codes, weights, weights == 0, len(classes))
     tested = np.bincount(codes, testable, minlength=len(classes))
-    num_flagged = np.bincount(codes, weights == 0, minlength=len(classes))
+    flagged = shares["share_flagged"]
+    shares["share_flagged"] = np.where(tested + flagged > 0, flagged, np.nan)
     text = classes.astype(str)
     return pd.DataFrame(
         {
             "label": column(classes),
-            "support": support,
-            "mean_weight": np.bincount(codes, weights, minlength=len(classes)) / support,
-            "share_flagged": np.where(tested + num_flagged > 0, num_flagged / support, np.nan),
+            **shares,
             "looks_like_two": findings.looks_like_two,
             "two_score": np.where(np.isinf(findings.two_score), np.nan, findings.two_score),
             "looks_like": column(np.where(findings.looks_like >= 0, text[findings.looks_like], "")),

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import hashlib
+from typing import no_type_check
 
+import numba
 import numpy as np
 import torch
 
-from bspml.evaluation.neighbours import ranked_neighbours
+from bspml.auditing.nearest import Nearest
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
+
+_FEW = 128  # samples of a class that are compared one by one
 
 
 def groups(codes: np.ndarray) -> dict[int, np.ndarray]:
@@ -27,34 +32,117 @@ def row_digest(row: np.ndarray) -> bytes:
 
 
 def nearest_in_class(
-    rows: Float[Tensor, "N D"], codes: np.ndarray, asked: np.ndarray, k: int = 3
+    rows: Float[Tensor, "N D"],
+    codes: np.ndarray,
+    asked: np.ndarray,
+    k: int = 3,
+    near: Nearest | None = None,
 ) -> np.ndarray:
     """Return the k samples labelled `asked[i]` most similar to sample i, best first, without i.
 
-    One small exact search per class: no N x N table.  Equal similarities go by index.
+    Exact: read off the sample's nearest of all where these hold enough of the class, else by a
+    search of the class, so there is no N x N table.  Equal similarities go by index.
 
     Args:
         rows: from `bspml.tensors.unit_rows.grid_unit_rows`; rows of norm 0 are nobody's neighbour.
         codes: (N,) int64 labels.
         asked: (N,) int64, the class to search for each sample; negative: none.
         k: neighbours per sample.
+        near: of `bspml.auditing.nearest.nearest_rows`, of all these rows, if at hand.
 
     Returns:
         (N, k) int64 sample indices, -1 where the class has no further sample.
     """
     neighbours = np.full((len(codes), k), -1, np.int64)
     directed = (rows != 0).any(1).numpy()
-    members = groups(np.where(directed, codes, -1))
-    for c, askers in groups(np.where(directed, asked, -1)).items():
-        gallery = members.get(c, askers[:0])
+    kept = np.where(directed, codes, -1)
+    wanted = np.where(directed, asked, -1)
+    sizes = np.bincount(kept[kept >= 0], minlength=max(asked.max(initial=0), codes.max()) + 1)
+    members, starts = np.argsort(kept, kind="stable"), (kept < 0).sum() + np.cumsum(sizes) - sizes
+    runs = members, starts, sizes
+    if near is not None:
+        _read_off(rows.numpy(), kept, wanted, sizes, near.places, near.squared, neighbours)
+    _search_few(rows.numpy(), wanted, *runs, neighbours)
+    for c, askers in groups(wanted).items():
+        gallery = members[starts[c] : starts[c] + sizes[c]]
         # Whether the asker itself is in the gallery depends on its label.
         for inside in (True, False):
             queries = askers[(codes[askers] == c) == inside]
             count = min(k, len(gallery) - inside)
-            if len(queries) and count > 0:
+            queries = queries[neighbours[queries, count - 1] < 0] if count > 0 else queries[:0]
+            if len(queries):
                 own = torch.from_numpy(np.searchsorted(gallery, queries)) if inside else None
+                backend = choose_backend("auto", rows.device)
                 for part, places in ranked_neighbours(
-                    rows[queries], rows[gallery], count, self_rows=own
+                    rows[queries], rows[gallery], count, self_rows=own, backend=backend
                 ):
                     neighbours[queries[part], :count] = gallery[places.numpy()]
     return neighbours
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
+@no_type_check
+def _product(a, b):
+    total = 0.0
+    for d in range(len(a)):
+        total += np.float64(a[d]) * np.float64(b[d])
+    return total
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def _insert(found, scores, count, j, score):
+    """Put j among the best so far, behind those as good of a lower index; returns how many."""
+    place = count
+    while place > 0 and (
+        scores[place - 1] < score or (scores[place - 1] == score and found[place - 1] > j)
+    ):
+        place -= 1
+    if place == len(found):
+        return count
+    for r in range(min(count, len(found) - 1), place, -1):
+        found[r], scores[r] = found[r - 1], scores[r - 1]
+    found[place], scores[place] = j, score
+    return min(count + 1, len(found))
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def _read_off(rows, codes, wanted, sizes, places, squared, neighbours):
+    """Fill the rows whose nearest hold all that is asked for.
+
+    Whatever is not among the nearest is no more similar.  2 S_ij = |x_i|^2 + |x_j|^2 - squared:
+    exact, as all are multiples of 2^-48.
+    """
+    norms = np.empty(len(rows))
+    for i in range(len(rows)):
+        norms[i] = _product(rows[i], rows[i])
+    k = neighbours.shape[1]
+    found, scores = np.empty(k, np.int64), np.empty(k)
+    for i in range(len(rows)):
+        if wanted[i] < 0:
+            continue
+        count = 0
+        for r in range(places.shape[1]):
+            j = places[i, r]
+            if codes[j] == wanted[i]:
+                count = _insert(found, scores, count, j, norms[j] - squared[i, r])
+        if count >= min(k, sizes[wanted[i]] - (codes[i] == wanted[i])):
+            neighbours[i, :count] = found[:count]
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def _search_few(rows, wanted, members, starts, sizes, neighbours):
+    """Fill the rows that ask for a class of few samples and are not filled yet."""
+    k = neighbours.shape[1]
+    found, scores = np.empty(k, np.int64), np.empty(k)
+    for i in range(len(rows)):
+        c = wanted[i]
+        if c < 0 or sizes[c] > _FEW or neighbours[i, 0] >= 0:
+            continue
+        count = 0
+        for j in members[starts[c] : starts[c] + sizes[c]]:
+            if j != i:
+                count = _insert(found, scores, count, j, _product(rows[i], rows[j]))
+        neighbours[i, :count] = found[:count]

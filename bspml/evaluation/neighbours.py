@@ -18,8 +18,9 @@ torch, every block size and every device give the same neighbours.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, no_type_check
 
+import numba
 import numpy as np
 import torch
 
@@ -30,7 +31,6 @@ from bspml.tensors.unit_rows import GRID
 _GROUP = 64  # columns that share one maximum when the best of a long row are sought
 _TILE_ROWS = 4096  # gallery rows turned into float64 at a time
 _BLOCK_BYTES = 128 * 2**20  # of similarities held at once
-_PAIR_BYTES = 4 * 2**20  # of gathered gallery rows: about a core's cache
 _FAISS_QUERIES = 4096
 _FAISS_MAX_K = 1024  # above this, a full row is cheaper than faiss's heap
 
@@ -239,9 +239,18 @@ def _settle(
     open_[:, reach:] &= close[:, reach - 1 :].cumprod(1).bool()
     row, place = open_.nonzero(as_tuple=True)
     column = columns[row, place]
-    step = max(1, _PAIR_BYTES // (8 * queries.shape[1]))
-    exact = torch.empty(len(row), dtype=torch.float64)
-    for start in range(0, len(row), step):
-        part = slice(start, start + step)
-        exact[part] = (queries[row[part]].double() * gallery[column[part]]).sum(1)
-    scores[row, place] = exact
+    exact = _exact_products(queries.numpy(), gallery.numpy(), row.numpy(), column.numpy())
+    scores[row, place] = torch.from_numpy(exact)
+
+
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
+@no_type_check
+def _exact_products(queries, gallery, row, column):
+    exact = np.empty(len(row))
+    for p in range(len(row)):
+        a, b = queries[row[p]], gallery[column[p]]
+        total = 0.0
+        for d in range(len(a)):
+            total += np.float64(a[d]) * np.float64(b[d])
+        exact[p] = total
+    return exact

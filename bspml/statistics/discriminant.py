@@ -22,7 +22,7 @@ makes its own direction cheap, and a wrong label seems to fit.  Ours, from textb
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -33,6 +33,7 @@ from bspml.tensors.unit_rows import unit_rows
 _BLOCK_VALUES = 1 << 22  # of a table computed at a time
 _COVARIANCE_ROWS = 4096  # rows whose outer products are added at a time
 _TINY = 1e-9
+_NARROW, _NODES = 1.05, 6  # ratio of ridges between which so many nodes interpolate
 
 
 @dataclass(frozen=True)
@@ -40,8 +41,9 @@ class Discriminant:
     """Means and scatter of weighted reference samples, in the eigenvectors of the scatter.
 
     Attributes:
-        rows: (N, D) all samples, turned into the eigenvectors.
-        means: (C, D) class means, likewise; 0 where a class has no reference.
+        rows: (N, D) all samples, normalised and centred.
+        turned: (D, D) eigenvectors of the scatter, in columns.
+        means: (C, D) class means, in the eigenvectors; 0 where a class has no reference.
         scatter: (D,) float64 eigenvalues e of W, at least 0.
         codes: (N,) int64 class of each sample.
         weights: (N,) float64 w, at least 0.
@@ -49,6 +51,7 @@ class Discriminant:
     """
 
     rows: Float[Tensor, "N D"]
+    turned: Float[Tensor, "D D"]
     means: Float[Tensor, "C D"]
     scatter: Float[Tensor, " D"]
     codes: Int[Tensor, " N"]
@@ -91,13 +94,18 @@ class Discriminant:
             moment += (weighted.T @ rows[part]).double()
         class_weights = torch.zeros(num_classes, dtype=torch.float64, device=device)
         class_weights.index_add_(0, codes, weights)
-        means = sums / class_weights.clamp_min(_TINY)[:, None]
-        scatter, turned = torch.linalg.eigh(moment - (means * class_weights[:, None]).T @ means)
+        means = (sums / class_weights.clamp_min(_TINY)[:, None]).to(rows.dtype)
         means[class_weights <= 0] = 0
+        for part in torch.arange(num_classes, device=device).split(_COVARIANCE_ROWS):
+            weighted = means[part] * class_weights[part, None].to(rows.dtype)
+            moment -= (weighted.T @ means[part]).double()
+        # As precise as the products in it: the ridge is far above the rounding of an eigenvalue.
+        scatter, turned = torch.linalg.eigh(moment.to(rows.dtype))
         return cls(
-            rows @ turned.to(rows.dtype),
-            (means @ turned).to(rows.dtype),
-            scatter.clamp_min(0),
+            rows,
+            turned,
+            means @ turned,
+            scatter.double().clamp_min(0),
             codes,
             weights,
             class_weights,
@@ -113,7 +121,7 @@ class Discriminant:
         yield from index.split(max(1, _BLOCK_VALUES // widest))
 
     def table(self, index: Int[Tensor, " M"], shrink: float) -> Float[Tensor, "M C"]:
-        """Return G_i(c), float64 on the rows' device.
+        """Return G_i(c), as precise as the rows and on their device.
 
         Exact up to rounding: what refitting without each sample gives.  -inf where a class has no
         reference, NaN at the sample's own class where no other reference of it is left.
@@ -122,10 +130,25 @@ class Discriminant:
             index: (M,) sample numbers.
             shrink: s in (0, 1).
         """
-        return torch.cat([self._block(part, shrink) for part in self.blocks(index.to(self.codes))])
+        return self.tables(index, (shrink,))[0]
 
-    def _block(self, i: Tensor, shrink: float) -> Tensor:
-        rows, codes, weights = self.rows[i], self.codes[i], self.weights[i]
+    def tables(
+        self, index: Int[Tensor, " M"], shrinks: Sequence[float]
+    ) -> list[Float[Tensor, "M C"]]:
+        """Return the table under each shrinkage.
+
+        Args:
+            index: (M,) sample numbers.
+            shrinks: each in (0, 1).
+        """
+        parts = []
+        for part in self.blocks(index.to(self.codes)):
+            rows = self.rows[part] @ self.turned
+            parts.append([self._block(part, rows, shrink) for shrink in shrinks])
+        return [torch.cat(blocks) for blocks in zip(*parts, strict=True)]
+
+    def _block(self, i: Tensor, rows: Tensor, shrink: float) -> Tensor:
+        codes, weights = self.codes[i], self.weights[i]
         kind, dims, b = rows.dtype, rows.shape[1], torch.arange(len(i), device=rows.device)
         before = self.class_weights[codes]
         mates = before - weights
@@ -142,22 +165,42 @@ class Discriminant:
         present = (self.class_weights > 0).sum()
         freedom = self.weights.sum() - weights - present + (~has_mates & (weights > 0)).double()
         ridge = shrink / (1 - shrink) * trace / dims
-        scale = (1 / (self.scatter + ridge[:, None])).to(kind)  # V, (B, D)
+        scale = 1 / (self.scatter.to(kind) + ridge[:, None].to(kind))  # V, (B, D)
         scaled, turned = scale * rows, scale * gap
-        kappa = share / (1 - share * (turned * gap).double().sum(1)).clamp_min(1e-6)
-        distance = (scale @ self.means.square().T).double()
-        distance += (scaled * rows).double().sum(1)[:, None] - 2 * (scaled @ self.means.T).double()
-        along = (turned * rows).double().sum(1)[:, None] - (turned @ self.means.T).double()
-        distance[b, codes] = (scale * own_gap * own_gap).double().sum(1)
-        along[b, codes] = (turned * own_gap).double().sum(1)
-        distance += kappa[:, None] * along.square()
-        distance *= (freedom.clamp_min(1.0) / (1 - shrink))[:, None]
-        support = self.class_weights.repeat(len(i), 1)
-        support[b, codes] = mates
-        table = -distance / 2 + dims / (2 * support.clamp_min(_TINY)) + support.log()
+        kappa = share / (1 - share * (turned * gap).sum(1)).clamp_min(1e-6)
+        distance = self._at_ridges(self.means.square(), ridge)
+        distance = distance.addmm_(scaled, self.means.T, alpha=-2)
+        distance += (scaled * rows).sum(1)[:, None]
+        along = (turned * rows).sum(1)[:, None] - turned @ self.means.T
+        distance[b, codes] = (scale * own_gap * own_gap).sum(1)
+        along[b, codes] = (turned * own_gap).sum(1)
+        distance += along.square_().mul_(kappa.to(kind)[:, None])
+        table = distance.mul_((freedom.clamp_min(1.0) / (2 * shrink - 2)).to(kind)[:, None])
+        own = table[b, codes] + _of_support(mates, dims).to(kind)
+        table += _of_support(self.class_weights, dims).to(kind)
+        table[b, codes] = own
         table[:, self.class_weights <= 0] = -torch.inf
         table[b[~has_mates], codes[~has_mates]] = torch.nan
         return table
+
+    def _at_ridges(self, values: Tensor, ridge: Tensor) -> Tensor:
+        """(B, C) sum_d values[c, d] / (e_d + ridge_i).
+
+        Leaving one sample out hardly moves the ridge, and the sum is smooth in it: it is computed
+        at a few ridges and interpolated [Chebyshev], to 1e-11 of it.
+        """
+        low, high = float(ridge.min()), float(ridge.max())
+        if high > _NARROW * low or len(ridge) <= _NODES:
+            return (1 / (self.scatter.to(values) + ridge[:, None].to(values))) @ values.T
+        angles = (torch.arange(_NODES, dtype=torch.float64, device=ridge.device) + 0.5) / _NODES
+        half = max((high - low) / 2, 1e-6 * high)
+        nodes = (high + low) / 2 + half * (torch.pi * angles).cos()
+        at_nodes = (1 / (self.scatter + nodes[:, None])).to(values) @ values.T  # (nodes, C)
+        shares = torch.ones(len(ridge), _NODES, dtype=torch.float64, device=ridge.device)
+        for k in range(_NODES):
+            others = nodes[torch.arange(_NODES, device=ridge.device) != k]
+            shares[:, k] = ((ridge[:, None] - others) / (nodes[k] - others)).prod(1)
+        return shares.to(values) @ at_nodes
 
     def nearest_classes(
         self, count: int, shrink: float, share: Float[Tensor, " N"]
@@ -181,22 +224,27 @@ class Discriminant:
         weights = self.weights * share.to(self.weights)
         means = torch.zeros(self.means.shape, dtype=torch.float64, device=weights.device)
         for part in torch.arange(len(weights), device=weights.device).split(_COVARIANCE_ROWS):
-            means.index_add_(0, self.codes[part], self.rows[part] * weights[part, None])
+            weighted = self.rows[part] * weights[part, None].to(self.rows)
+            means.index_add_(0, self.codes[part], weighted.double())
         sums = torch.zeros_like(self.class_weights).index_add_(0, self.codes, weights)
-        whitened = (
-            means
-            / sums.clamp_min(_TINY)[:, None]
-            * (self.scatter + ridge.clamp_min(1e-300)).rsqrt()
-        )
+        means = (means / sums.clamp_min(_TINY)[:, None]).to(self.rows) @ self.turned
+        whitened = means * (self.scatter + ridge.clamp_min(1e-30)).rsqrt().to(self.rows)
         squares = whitened.square().sum(1)
         absent = self.class_weights <= 0
         nearest, distances = [], []
         for part in torch.arange(len(whitened), device=whitened.device).split(1024):
             gaps = squares[part, None] + squares - 2 * whitened[part] @ whitened.T
-            gaps = gaps.clamp_min(0) * freedom / (2 * (1 - shrink))
+            gaps = gaps.clamp_min_(0)
             gaps[:, absent] = torch.inf
             gaps[torch.arange(len(part)), part] = torch.inf
             found = gaps.topk(count, largest=False, sorted=True)
             nearest.append(found.indices)
-            distances.append(found.values - found.values[:, :1].nan_to_num(posinf=0.0))
+            further = (found.values - found.values[:, :1].nan_to_num(posinf=0.0)).double()
+            distances.append(further * freedom / (2 * (1 - shrink)))
         return torch.cat(nearest), torch.cat(distances)
+
+
+def _of_support(weight: Tensor, dims: int) -> Tensor:
+    """What the weight of a class adds to the table: the noise of its mean, and how usual it is."""
+    weight = weight.clamp_min(_TINY)
+    return dims / (2 * weight) + weight.log()

@@ -9,6 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
+from bspml.statistics.label_terms import LabelTerms, label_terms, leads, pair_shares
+
 LEAST = 1e-300  # of a likelihood
 
 _LOWEST = -1e7  # of a table, in place of -inf, so that 0 times it is 0
@@ -69,19 +71,15 @@ class Confusions(NamedTuple):
         Args:
             tau: how far confusions reach, in units of the distances.
         """
-        weights = np.exp(-np.minimum(self.distances / tau, 700))
-        return weights / np.bincount(self.sources, weights, len(self.starts) - 1)[self.sources]
+        return self.shares(tau)[0]
 
-    def of_labels(self, codes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the pairs behind each of M labels: (P,) row and (P,) pair numbers.
+    def shares(self, tau: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return (E,) Q(y, z), and by how much Delta / tau exceeds its mean over Q.
 
         Args:
-            codes: (M,) given labels z.
+            tau: how far confusions reach, in units of the distances.
         """
-        counts = np.diff(self.starts)[codes]
-        rows = np.repeat(np.arange(len(codes)), counts)
-        within = np.arange(len(rows)) - np.repeat(np.cumsum(counts) - counts, counts)
-        return rows, self.starts[codes][rows] + within
+        return pair_shares(self.sources, self.distances, tau, len(self.starts) - 1)
 
 
 class Fit(NamedTuple):
@@ -136,7 +134,7 @@ class Likelihood:
         testable = np.all([np.isfinite(t[m, codes]) for t in tables], 0)
         typical = np.array([np.median(t[m, codes][testable]) for t in tables])
         tables = [centred(t[testable]) for t in tables]
-        units = np.array([np.median(_lead(t)) for t in tables]) + 1e-9
+        units = np.array([np.median(leads(t)) for t in tables]) + 1e-9
         return cls(tables, codes[testable], confusions, units, typical, testable)
 
     @property
@@ -194,17 +192,20 @@ class Likelihood:
             np.exp(-x[3:]) / self.units,
         )
 
-    def explained(self, shown: np.ndarray, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (M,) p(z) and g = sum_y p(y) Q(y, z).
+    def terms(self, slopes: np.ndarray, tau: float) -> LabelTerms:
+        """Return what p says of the labels, the largest p and g among it.
 
         Args:
-            shown: (M, C) p.
+            slopes: b of each judge.
             tau: reach of the confusions.
         """
-        row, pair = self.confusions.of_labels(self.codes)
-        taken = self.confusions.probabilities(tau)[pair]
-        g = np.bincount(row, shown[row, self.confusions.sources[pair]] * taken, len(self.codes))
-        return shown[np.arange(len(self.codes)), self.codes], g
+        confusions = self.confusions
+        pairs = confusions.starts, confusions.sources, *confusions.shares(tau)
+        return label_terms(self.tables, slopes, self.codes, pairs)
+
+    def _bounds(self, with_k: bool) -> list[tuple[float, float]]:
+        shares = [_SHARE_BOUND, _SHARE_BOUND if with_k else (_NO_K, _NO_K)]
+        return [*shares, _TAU_BOUND, *[_SLOPE_BOUNDS] * len(self.tables)]
 
     def fit(self, start: np.ndarray, with_k: bool = True) -> Fit:
         """Maximise the likelihood from a point.
@@ -213,54 +214,38 @@ class Likelihood:
             start: x.
             with_k: False: k = 0.
         """
-        pairs = self.confusions.of_labels(self.codes)
         start = start if with_k else np.concatenate([start[:1], [_NO_K], start[2:]])
-        bounds = [_SHARE_BOUND, _SHARE_BOUND if with_k else (_NO_K, _NO_K), _TAU_BOUND]
         found = minimize(
-            lambda x: self.value(x, pairs),
+            self.value,
             start,
             jac=True,
             method="L-BFGS-B",
-            bounds=bounds + [_SLOPE_BOUNDS] * len(self.tables),
+            bounds=self._bounds(with_k),
             options={"maxiter": _ITERATIONS, "ftol": 1e-10, "gtol": 1e-6},
         )
         return Fit(found.x, float(found.fun), bool(found.success))
 
-    def value(
-        self, x: np.ndarray, pairs: tuple[np.ndarray, np.ndarray] | None = None
-    ) -> tuple[float, np.ndarray]:
+    def value(self, x: np.ndarray) -> tuple[float, np.ndarray]:
         """Return minus the mean log likelihood, and its gradient in x.
 
         Args:
             x: the point.
-            pairs: of `Confusions.of_labels(codes)`, if at hand.
         """
-        row, pair = self.confusions.of_labels(self.codes) if pairs is None else pairs
         u, k, tau, slopes = self.unpack(x)
-        m, classes = len(self.codes), self.num_classes
-        rows = np.arange(m)
-        shown = softmax(self.tables, slopes)
-        own = shown[rows, self.codes]
-        source, distance = self.confusions.sources[pair], self.confusions.distances
-        taken = self.confusions.probabilities(tau)
-        routed = shown[row, source] * taken[pair]  # p(y) Q(y, z)
-        g = np.bincount(row, routed, m)
+        classes = self.num_classes
+        own, _, g, tilt, expected, routed = self.terms(slopes, tau)
         neither = 1 - u - k
         likelihood = np.maximum(neither * own + u / classes + k * g, LEAST)
         gradient = [
             -(u * (1 / classes / likelihood - 1)).mean(),
             -(k * (g / likelihood - 1)).mean(),
+            -(k * tilt / likelihood).mean(),
         ]
-        scaled = np.minimum(distance / tau, 700)
-        mean_distance = np.bincount(self.confusions.sources, taken * scaled, classes)
-        slope = (scaled - mean_distance[self.confusions.sources])[pair]
-        gradient.append(-(k * np.bincount(row, routed * slope, m) / likelihood).mean())
         explained = 1 - u / classes / likelihood
-        for table, b in zip(self.tables, slopes, strict=True):
-            expected = np.einsum("mc,mc->m", shown, table)
-            by_label = neither * own * table[rows, self.codes]
-            by_label += k * np.bincount(row, routed * table[row, source], m)
-            gradient.append((b * (by_label / likelihood - explained * expected)).mean())
+        rows = np.arange(len(self.codes))
+        for j, (table, b) in enumerate(zip(self.tables, slopes, strict=True)):
+            by_label = neither * own * table[rows, self.codes] + k * routed[j]
+            gradient.append((b * (by_label / likelihood - explained * expected[j])).mean())
         return -float(np.log(likelihood).mean()), np.array(gradient)
 
 
@@ -272,27 +257,6 @@ def centred(table: np.ndarray) -> np.ndarray:
     """
     table = np.where(np.isnan(table), -np.inf, table)
     return np.maximum(table - table.max(1, keepdims=True), _LOWEST)
-
-
-def _lead(table: np.ndarray) -> np.ndarray:
-    """(M,) by how much the best class leads."""
-    return -np.partition(table, -2, 1)[:, -2]
-
-
-def softmax(tables: Sequence[np.ndarray], slopes: np.ndarray) -> np.ndarray:
-    """Return (M, C) p = softmax(sum of b_j T_j).
-
-    Args:
-        tables: (M, C) of each judge.
-        slopes: b of each judge.
-    """
-    logits = slopes[0] * tables[0]
-    for table, slope in zip(tables[1:], slopes[1:], strict=True):
-        logits += slope * table
-    logits -= logits.max(1, keepdims=True)
-    shown = np.exp(logits, out=logits)
-    shown /= shown.sum(1, keepdims=True)
-    return shown
 
 
 def nobody(num_classes: int) -> Confusions:

@@ -31,7 +31,7 @@ Ours, not from a paper.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -44,7 +44,6 @@ from bspml.statistics.label_likelihood import (
     best_of,
     centred,
     nobody,
-    softmax,
 )
 from bspml.statistics.label_shares import (
     FEWEST_MATES,
@@ -56,6 +55,7 @@ from bspml.statistics.label_shares import (
     labels_own,
     surest,
 )
+from bspml.statistics.label_terms import alternatives
 
 NEAREST = 64  # J
 FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
@@ -114,34 +114,27 @@ class LabelModel:
             tables: two of (M, C), as `Discriminant.table` and `SoftMeans.table` return them.
             codes: (M,) given labels.
         """
-        shown = softmax(
-            [_filled(t, codes, v) for t, v in zip(tables, self.typical, strict=True)], self.slopes
-        )
-        row, pair = self.confusions.of_labels(codes)
-        taken = self.confusions.probabilities(self.tau)[pair]  # Q(y, z)
-        source, m = self.confusions.sources[pair], np.arange(len(codes))
-        g = np.bincount(row, shown[row, source] * taken, len(codes))
-        own = shown[m, codes]
+        filled = [_filled(t, codes, v) for t, v in zip(tables, self.typical, strict=True)]
+        starts, sources = self.confusions.starts, self.confusions.sources
+        pairs = starts, sources, self.confusions.probabilities(self.tau)  # Q(y, z)
         classes = self.num_classes
+        even, odd = self.labels_random / classes, self.labels_confused
+        if self.labels_random + self.labels_confused <= 0:  # then what the sample shows
+            even, odd = 1.0, 0.0
+        other = alternatives(filled, self.slopes, codes, pairs, (even, odd))
+        own, g = other.own, other.g
         wrong = self.labels_random * (1 - own) / classes + self.labels_confused * g
         right = (1 - self.random - self.confused + self.labels_random / classes) * own
         right += max(0.0, self.random - self.labels_random) / classes
         right += max(0.0, self.confused - self.labels_confused) * g
-        others = shown * (self.labels_random / classes)
-        np.add.at(others, (row, source), self.labels_confused * shown[row, source] * taken)
-        if self.labels_random + self.labels_confused <= 0:  # then what the sample shows
-            others = shown.copy()
-        others[m, codes] = 0.0
-        best = others.argmax(1)
-        total = others.sum(1)
         odds = np.log(np.maximum(wrong, LEAST)) - np.log(np.maximum(right, LEAST))
         probability = wrong / np.maximum(wrong + right, LEAST)
-        share = np.where(total > 0, others[m, best] / np.maximum(total, LEAST), 0.0)
+        share = np.where(other.total > 0, other.value / np.maximum(other.total, LEAST), 0.0)
         # Where no label is thought wrong the odds are all equal: rank by what the samples show.
         if wrong.max(initial=0) <= 0:
-            odds = np.log(np.maximum(shown[m, best], LEAST)) - np.log(np.maximum(own, LEAST))
+            odds = np.log(np.maximum(other.shown, LEAST)) - np.log(np.maximum(own, LEAST))
         doubt = _doubt(Mixture(own, g, codes, classes), self.random, self.confused)
-        return Verdicts(odds, probability, best, probability * share, doubt)
+        return Verdicts(odds, probability, other.best, probability * share, doubt)
 
 
 class Verdicts(NamedTuple):
@@ -162,12 +155,48 @@ class Verdicts(NamedTuple):
     doubt: np.ndarray
 
 
+@dataclass(frozen=True)
+class RandomErrors:
+    """The best models without confusions, from which the whole one starts.
+
+    Attributes:
+        likelihood: of the labels, without confusions.
+        fits: its maxima, the best first.
+    """
+
+    likelihood: Likelihood
+    fits: list[Fit]
+
+    @classmethod
+    def of(cls, tables: Sequence[np.ndarray], codes: np.ndarray) -> RandomErrors:
+        """Fit them.
+
+        Args:
+            tables: two of (M, C), as `Discriminant.table` and `SoftMeans.table` return them.
+            codes: (M,) given labels.
+        """
+        likelihood = Likelihood.of(tables, codes, nobody(tables[0].shape[1]))
+        return cls(likelihood, likelihood.fits_from_starts(with_k=False))
+
+    @property
+    def doubt(self) -> np.ndarray:
+        """(M,) the probability that a label is wrong; 0 for one that cannot be judged."""
+        likelihood = self.likelihood
+        u, _, tau, slopes = likelihood.unpack(self.fits[0].x)
+        own = likelihood.terms(slopes, tau).own
+        judged = Mixture(own, np.zeros(len(own)), likelihood.codes, likelihood.num_classes)
+        doubt = np.zeros(len(likelihood.testable))
+        doubt[likelihood.testable] = _doubt(judged, u, 0.0)
+        return doubt
+
+
 def fit_label_model(
     tables: Sequence[np.ndarray],
     codes: np.ndarray,
     confusions: Confusions,
     support: float,
     random_rate: float | None = None,
+    at_random: RandomErrors | None = None,
 ) -> LabelModel:
     """Fit the model to labels and the tables of their judges.
 
@@ -180,20 +209,24 @@ def fit_label_model(
         random_rate: share of labels wrong at random, known otherwise: it decides where the
             likelihood cannot.  With few classes, equally far apart, an unsure judge and a sure one
             with random errors explain the labels as well.
+        at_random: of the same tables and labels, if at hand.
     """
-    likelihood = Likelihood.of(tables, codes, confusions)
-    alone = likelihood.fits_from_starts(with_k=False)
+    at_random = at_random or RandomErrors.of(tables, codes)
+    likelihood = replace(at_random.likelihood, confusions=confusions)
+    alone = at_random.fits
     x = alone[0].x
     from_alone = likelihood.fit(np.concatenate([x[:1], [_ALMOST_NO_K], x[2:]]))
     fits = [*alone, *likelihood.fits_from_starts(), from_alone]
-    best = _decided(likelihood, fits, random_rate)
+    return _model(likelihood, _decided(likelihood, fits, random_rate), support)
+
+
+def _model(likelihood: Likelihood, best: Fit, support: float) -> LabelModel:
     u, k, tau, slopes = likelihood.unpack(best.x)
-    shown = softmax(likelihood.tables, slopes)
-    own, g = likelihood.explained(shown, tau)
-    sure = surest(shown.max(1), SURE if support >= FEWEST_MATES else SURE_OF_FEW)
+    terms = likelihood.terms(slopes, tau)
+    sure = surest(terms.largest, SURE if support >= FEWEST_MATES else SURE_OF_FEW)
     can_tell = bool(sure.sum() >= FEWEST_SURE * len(sure))
     used = sure if can_tell else np.ones(len(sure), dtype=bool)
-    everyone = Mixture(own, g, likelihood.codes, likelihood.num_classes)
+    everyone = Mixture(terms.own, terms.g, likelihood.codes, likelihood.num_classes)
     labels_random, labels_confused, interval = labels_own(everyone, used, can_tell, u, k)
     return LabelModel(
         random=u,
@@ -202,7 +235,7 @@ def fit_label_model(
         labels_confused=labels_confused,
         slopes=slopes,
         tau=tau,
-        confusions=confusions,
+        confusions=likelihood.confusions,
         # A class of one is rarer by its size, which the discriminant counts.
         typical=likelihood.typical - [np.log(support), 0.0],
         log_likelihood=-float(best.fun),
@@ -237,25 +270,6 @@ def _decided(likelihood: Likelihood, fits: Sequence[Fit], random_rate: float | N
         return best
     as_good = [f for f in fits if (f.fun - best.fun) * len(likelihood.codes) <= _AS_GOOD]
     return min(as_good, key=lambda fit: abs(rate(fit) - random_rate))
-
-
-def doubt_at_random(tables: Sequence[np.ndarray], codes: np.ndarray) -> np.ndarray:
-    """Return (M,) the probability that a label is wrong, were all errors random.
-
-    Args:
-        tables: two of (M, C), as `Discriminant.table` and `SoftMeans.table` return them.
-        codes: (M,) given labels; 0 for one that cannot be judged.
-    """
-    likelihood = Likelihood.of(tables, codes, nobody(tables[0].shape[1]))
-    found = best_of(likelihood.fits_from_starts(with_k=False))
-    u, _, _, slopes = likelihood.unpack(found.x)
-    shown = softmax(likelihood.tables, slopes)
-    own = shown[np.arange(len(shown)), likelihood.codes]
-    doubt = np.zeros(len(codes))
-    nowhere = np.zeros(len(own))
-    judged = Mixture(own, nowhere, likelihood.codes, likelihood.num_classes)
-    doubt[likelihood.testable] = _doubt(judged, u, 0.0)
-    return doubt
 
 
 def _doubt(labels: Mixture, u: float, k: float) -> np.ndarray:

@@ -109,7 +109,7 @@ def estimate_noise(
         confusions_upper = check_number(confusions_upper, "confusions_upper", 0, 1)
     num_testable = int(stats.testable.sum())
     if num_testable == 0:
-        return no_estimate(stats, _ALONE)
+        return no_estimate(len(stats.codes), _ALONE)
     p = label_p_values(stats)
     tested = p[stats.testable].numpy()
     storey = min(1.0, float((tested > TAIL).mean() / (1 - TAIL)))
@@ -147,14 +147,14 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
     return ALIKE if apart <= max(1, _ONE_PLACE / 4 * len(stats.null)) else ""
 
 
-def no_estimate(stats: ContrastiveStatistics, reason: str) -> NoiseEstimate:
+def no_estimate(n: int, reason: str) -> NoiseEstimate:
     """Return the answer where no label can be judged: any rate is possible, and the notes say why.
 
     Args:
-        stats: of any labels.
+        n: labels.
         reason: a sentence for the notes.
     """
-    nothing = torch.full((len(stats.codes),), float("nan"), dtype=torch.float64)
+    nothing = torch.full((n,), float("nan"), dtype=torch.float64)
     return NoiseEstimate(
         noise_rate=0.0,
         interval=(0.0, 1.0),

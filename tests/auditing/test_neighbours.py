@@ -1,8 +1,11 @@
 """Nearest samples of a class against a loop."""
 
 import numpy as np
+import pytest
 import torch
 
+from bspml.auditing import neighbours
+from bspml.auditing.nearest import nearest_rows
 from bspml.auditing.neighbours import groups, nearest_in_class
 from bspml.tensors.unit_rows import grid_unit_rows
 
@@ -21,7 +24,14 @@ def slow_nearest(rows, codes, asked, k):
     return found
 
 
-def test_nearest_in_class_is_what_a_loop_finds():
+def few_up_to(few):
+    """The compiled search, or one that leaves everything to the search of large classes."""
+    return neighbours._search_few if few else lambda *arguments: None
+
+
+@pytest.mark.parametrize("few", [0, 128])
+def test_nearest_in_class_is_what_a_loop_finds(few, monkeypatch):
+    monkeypatch.setattr(neighbours, "_search_few", few_up_to(few))
     rng = np.random.default_rng(0)
     embeddings = rng.standard_normal((60, 4))
     embeddings[7] = 0
@@ -31,8 +41,11 @@ def test_nearest_in_class_is_what_a_loop_finds():
     codes[5] = 6  # alone
     for asked in (codes, rng.integers(-1, 7, 60)):
         for k in (1, 3, 30):
-            found = nearest_in_class(rows, codes, asked, k)
-            assert (found == slow_nearest(rows, codes, asked, k)).all()
+            expected = slow_nearest(rows, codes, asked, k)
+            assert (nearest_in_class(rows, codes, asked, k) == expected).all()
+            for known in (1, 10, 59):
+                near = nearest_rows(rows, known)
+                assert (nearest_in_class(rows, codes, asked, k, near) == expected).all()
 
 
 def test_groups_leave_negative_codes_out():

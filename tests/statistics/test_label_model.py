@@ -5,7 +5,7 @@ import pytest
 
 from bspml.statistics.label_likelihood import Confusions
 from bspml.statistics.label_model import (
-    doubt_at_random,
+    RandomErrors,
     fit_label_model,
     tells_apart,
     wrong_share_of_kept,
@@ -70,7 +70,7 @@ def test_the_odds_are_those_of_the_formula(fitted):
         p = np.exp(logits - logits.max())
         p /= p.sum()
         z = label[i]
-        _, pairs = model.confusions.of_labels(label[i : i + 1])
+        pairs = range(*model.confusions.starts[[z, z + 1]])
         g = sum(p[model.confusions.sources[e]] * taken[e] for e in pairs)
         wrong = ul * (1 - p[z]) / CLASSES + kl * g
         right = (1 - u - k + ul / CLASSES) * p[z] + max(0, u - ul) / CLASSES + max(0, k - kl) * g
@@ -117,7 +117,7 @@ def test_no_wrong_label_at_all_is_ranked_by_what_the_samples_show():
 
 def test_doubt_at_random_is_high_for_wrong_labels():
     tables, label, true, _ = judged(k=0.0)
-    doubt = doubt_at_random(tables, label)
+    doubt = RandomErrors.of(tables, label).doubt
     assert doubt[label != true].mean() > 0.8
     assert doubt[label == true].mean() < 0.1
 

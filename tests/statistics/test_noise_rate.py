@@ -209,7 +209,7 @@ def test_embeddings_in_one_place_tell_nothing(x, labels, reason):
     stats = contrastive_statistics(x, labels)
     assert reason in why_unjudgeable(stats)
     assert bool(why_unjudgeable(stats)) == bool(reason)
-    nothing = no_estimate(stats, "why.")
+    nothing = no_estimate(len(stats.codes), "why.")
     assert (nothing.interval, nothing.upper_bound, nothing.noise_rate) == ((0, 1), 1, 0)
     assert nothing.p_values.isnan().all()
     assert nothing.sentence == "No label could be judged: why."
