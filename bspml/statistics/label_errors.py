@@ -95,6 +95,7 @@ def judge_labels(
     sample_weights: Any = None,
     rows: Any = None,
     random_rate: float | None = None,
+    half_trained: bool = False,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -109,6 +110,8 @@ def judge_labels(
             judged.
         random_rate: share of labels wrong at random, where `bspml.statistics.noise_rate` knows it;
             see `fit_label_model`.
+        half_trained: the embedding comes from a network that learned from labels as wrong as
+            these, and not for long; see `bspml.statistics.label_model`.
 
     Raises:
         InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
@@ -136,7 +139,7 @@ def judge_labels(
     judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
     judges = _Judges.of(task, task.weights)
     judges = replace(judges, shrink=judges.best_shrink(fitted))
-    best = judges.fit(fitted, random_rate, first=True)
+    best = judges.fit(fitted, random_rate, half_trained, first=True)
     if best is None:
         return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
     verdicts, strangeness = judges.verdicts(best, judged)
@@ -145,7 +148,7 @@ def judge_labels(
         weights = task.weights.clone()
         weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
         judges = replace(_Judges.of(task, weights), shrink=judges.shrink)
-        model = judges.fit(fitted, random_rate)
+        model = judges.fit(fitted, random_rate, half_trained)
         if model is None or model.log_likelihood <= best.log_likelihood:
             break
         best, rounds = model, rounds + 1
@@ -217,7 +220,11 @@ class _Judges:
         return min(costs, key=lambda shrink: costs[shrink])
 
     def fit(
-        self, fitted: np.ndarray, random_rate: float | None, first: bool = False
+        self,
+        fitted: np.ndarray,
+        random_rate: float | None,
+        half_trained: bool,
+        first: bool = False,
     ) -> LabelModel | None:
         """The model, or None where the samples do not tell the classes apart."""
         tables = self.tables(fitted)
@@ -231,7 +238,9 @@ class _Judges:
         doubt = torch.zeros(len(self.codes), dtype=torch.float64)
         if first:
             doubt[fitted] = torch.from_numpy(doubt_at_random(tables, codes))
-        return fit_label_model(tables, codes, self.confusions(doubt), self.support, random_rate)
+        return fit_label_model(
+            tables, codes, self.confusions(doubt), self.support, random_rate, half_trained
+        )
 
     def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
         """Judge `judged`, in blocks; and how strange each is."""
