@@ -75,7 +75,8 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
         ]
         if arguments.root is not None:
             settings.append(f"data.root={arguments.root}")
-        settings.append("noise.kind=none" if rate == 0 or kind else f"noise.rate={rate}")
+        clean = rate == 0 or kind
+        settings += ["noise.kind=none", "noise.rate=0"] if clean else [f"noise.rate={rate}"]
         config = load_config(arguments.config, settings)
         if rate > 0 and kind:
             file = similar_labels(config, arguments.noise, rate, Path(arguments.out))

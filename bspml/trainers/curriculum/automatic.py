@@ -121,9 +121,8 @@ class AutomaticUpdate:
             fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
             # The label model weighs its references itself; other rules see them weighed now.
-            if phase == "features" and (
-                self.total_rate is None or self.settings.rule != "threshold"
-            ):
+            weighed = self.total_rate is not None and self.settings.rule == "threshold"
+            if phase == "features" and not weighed:
                 fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
         if not self.rows_were_read:
@@ -207,7 +206,9 @@ class AutomaticUpdate:
                 return p_values
             return label_margins(embeddings, self.codes, reference)
         errors = self._judged(embeddings, reference, testable)
-        return p_values if self.total_rate is None else torch.from_numpy(errors.odds)
+        if self.total_rate is None or errors.model is None:
+            return p_values
+        return torch.from_numpy(errors.odds)
 
     def _judged(self, embeddings: Tensor, reference: Tensor, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, keep what it suggests, and its rate where that is to be held."""
@@ -338,7 +339,8 @@ class AutomaticUpdate:
         self.noise_rate = state["noise_rate"]
         self.interval = _pair(state["interval"])
         self.total_rate, self.total_interval = total, _pair(state.get("total_interval"))
-        self.suggestions, self.suggestion_probability = suggestions, probability
+        self.suggestions = suggestions.clone()
+        self.suggestion_probability = probability.clone()
         self.p_values = state["p_values"]
 
 
