@@ -1,7 +1,11 @@
-"""Recall@1 on glyphs, paired over seeds: plain, the paper's weighting, weights inside, automatic.
+"""Recall@1 and MAP@R on glyphs, paired over seeds: plain, the paper's weighting, automatic, ...
 
     python benchmarks/glyphs.py --seeds 10 --rates 0.3 0.5 --out runs/glyphs-benchmark
+    python benchmarks/glyphs.py --noise similar-1 --rates 0.3 --methods auto
+    python benchmarks/glyphs.py --config configs/omniglot.yaml --root DATA --epochs 10
 
+`--noise similar-K` takes wrong labels from the K classes whose mean picture is nearest, in place of
+all.  `--config` does the same for another data set of pictures in memory.
 Every (method, rate, seed) is a run folder; a benchmark that was stopped goes on where it was.
 `--validation` trains on three quarters of the training characters and evaluates on the rest: the
 way to choose settings without looking at the test characters.
@@ -17,10 +21,14 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from pairing import paired
+from local_data import DataSet
+from pairing import column, paired
+from planted_noise import flip, similar_classes
 
-from bspml.experiment.config import load_config
+from bspml.experiment.config import Config, load_config
+from bspml.experiment.data import load_data
 from bspml.experiment.run import run_experiment
+from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder, read_json
 
 _AUTO = ["training.methods=[bspml]"]
@@ -53,20 +61,26 @@ METHODS: dict[str, list[str]] = {
 
 def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) -> dict[str, float]:
     """Recall@1 in %, and what the run says of the noise; from its folder if it is there."""
-    path = Path(arguments.out) / f"{method.replace(', ', '-').replace(' ', '-')}-{rate:g}-{seed}"
+    kind = "" if arguments.noise == "random" else f"{arguments.noise}-"
+    name = f"{method.replace(', ', '-').replace(' ', '-')}-{kind}{rate:g}-{seed}"
+    path = Path(arguments.out) / name
     if not RunFolder(path).finished:
         shutil.rmtree(path, ignore_errors=True)
         settings = [s.format(kept=1 - rate) for s in METHODS[method]] + [
-            f"noise.rate={rate}",
             f"seed={seed}",
             f"data.validation={str(arguments.validation).lower()}",
             f"training.epochs={arguments.epochs}",
             "evaluation.every=100000",
             "evaluation.clustering=false",
         ]
-        if rate == 0:
-            settings.append("noise.kind=none")
-        config = load_config(None, settings)
+        if arguments.root is not None:
+            settings.append(f"data.root={arguments.root}")
+        clean = rate == 0 or kind
+        settings += ["noise.kind=none", "noise.rate=0"] if clean else [f"noise.rate={rate}"]
+        config = load_config(arguments.config, settings)
+        if rate > 0 and kind:
+            file = similar_labels(config, arguments.noise, rate, Path(arguments.out))
+            config = load_config(arguments.config, [*settings, f"noise.labels_file={file}"])
         if method.endswith("features"):
             # A configuration refuses this, since it is no good; here it is measured.
             curriculum = config.curriculum.model_copy(update={"warmup": "features"})
@@ -76,10 +90,26 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
     row = next(iter(summary["results"].values()))
     return {
         "recall": row["Recall@1 %"],
+        "map": row["MAP@R"],
+        "false alarms": row.get("false alarms"),
         "rate": summary["estimated_noise_rate"],
         "auroc": row.get("AUROC"),
         "seconds": row["seconds"],
     }
+
+
+def similar_labels(config: Config, kind: str, rate: float, folder: Path) -> Path:
+    """A file of labels, wrong ones among the classes whose mean picture is nearest."""
+    data = load_data(config)
+    pictures = torch.stack([data.images[row] for row in range(len(data.codes))])
+    pixels, codes = pictures.flatten(1).double().numpy(), data.codes.numpy()
+    one_group = np.zeros(codes.max() + 1)
+    same = DataSet(pixels, codes, one_group, {})
+    labels = flip(same, kind, rate, config.seed, similar_classes(same))
+    names = np.unique(data.labels)[labels]
+    file = folder / f"labels-{kind}-{rate:g}-{config.seed}.npy"
+    folder.mkdir(parents=True, exist_ok=True)
+    return atomic_write(file, lambda out: np.save(out, names))
 
 
 def main() -> None:
@@ -92,6 +122,9 @@ def main() -> None:
         default=["multi-similarity", "paper", "inside", "auto", "clean-only"],
         choices=METHODS,
     )
+    parser.add_argument("--noise", default="random", help="random or similar-K")
+    parser.add_argument("--config", help="of another data set; the glyphs if left out")
+    parser.add_argument("--root", help="of its data")
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--out", default="runs/glyphs-benchmark")
     parser.add_argument("--validation", action="store_true")
@@ -106,28 +139,31 @@ def main() -> None:
                 rows[method].append(one_run(method, rate, seed, arguments))
                 line = {"method": method, "noise": rate, "seed": seed} | rows[method][-1]
                 print(json.dumps(line), flush=True)
-        print_table(rate, split, rows)
+        print_table(f"{rate:.0%} {arguments.noise} noise, on the {split} characters", rows)
 
 
-def print_table(rate: float, split: str, rows: dict[str, list[dict[str, float]]]) -> None:
+def print_table(title: str, rows: dict[str, list[dict[str, float]]]) -> None:
     """Mean and deviation over the seeds, and the paired difference to the first method."""
-    recalls = {m: np.array([r["recall"] for r in own]) for m, own in rows.items()}
-    first = next(iter(recalls))
-    seeds = len(recalls[first])
-    print(f"\n{rate:.0%} noise, Recall@1 in % on the {split} characters, {seeds} seeds\n")
-    print(f"| method | mean | deviation | minus {first} (s.e., lower 95 %) | estimated rate | s |")
-    print("|:--|--:|--:|--:|--:|--:|")
+    first = next(iter(rows))
+    seeds = len(rows[first])
+    print(f"\n{title}, {seeds} seeds\n")
+    against = f"minus {first} (s.e., lower 95 %)"
+    print(f"| method | Recall@1 % | {against} | MAP@R | {against} | rate | false alarms | s |")
+    print("|:--|--:|--:|--:|--:|--:|--:|--:|")
     for method, own in rows.items():
-        mean, error, low = paired(recalls[method], recalls[first])
-        rates = [r["rate"] for r in own if r["rate"] is not None]
-        estimate = f"{np.mean(rates):.3f} ± {np.std(rates):.3f}" if rates else ""
-        spread = recalls[method].std(ddof=1) if seeds > 1 else math.nan
-        against = "" if method == first else f"{mean:+.1f} ({error:.1f}, {low:+.1f})"
-        seconds = np.mean([r["seconds"] for r in own])
-        print(
-            f"| {method} | {recalls[method].mean():.1f} | {spread:.1f} | {against} | {estimate} "
-            f"| {seconds:.0f} |"
-        )
+        cells = []
+        for key, digits in (("recall", 1), ("map", 3)):
+            ours, theirs = column(own, key), column(rows[first], key)
+            spread = ours.std(ddof=1) if seeds > 1 else math.nan
+            cells.append(f"{ours.mean():.{digits}f} ({spread:.{digits}f})")
+            mean, error, low = paired(ours, theirs)
+            difference = f"{mean:+.{digits}f} ({error:.{digits}f}, {low:+.{digits}f})"
+            cells.append("" if method == first else difference)
+        rates, alarms = column(own, "rate"), column(own, "false alarms")
+        cells.append("" if np.isnan(rates).all() else f"{rates.mean():.3f} ± {rates.std():.3f}")
+        cells.append("" if np.isnan(alarms).all() else f"{alarms.mean():.3f}")
+        cells.append(f"{column(own, 'seconds').mean():.0f}")
+        print(f"| {method} | {' | '.join(cells)} |")
     print(flush=True)
 
 

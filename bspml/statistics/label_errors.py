@@ -101,6 +101,7 @@ def judge_labels(
     random_rate: float | None = None,
     fitted_to: Any = None,
     soft_means: np.ndarray | None = None,
+    half_trained: bool = False,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -119,6 +120,8 @@ def judge_labels(
             Its shares of errors are then theirs.
         soft_means: (N, C) of `SoftMeans` under these weights, of another pass over the
             similarities, if at hand.
+        half_trained: the embedding comes from a network that learned from labels as wrong as
+            these, and not for long; see `bspml.statistics.label_model`.
 
     Raises:
         InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
@@ -150,7 +153,7 @@ def judge_labels(
         soft_means = _of_one_pass(task, task.weights, LARGEST)
     judges = _Judges.of(task, task.weights, soft_means)
     judges = replace(judges, shrink=judges.best_shrink(fitted))
-    best = judges.fit(fitted, random_rate, first=True)
+    best = judges.fit(fitted, random_rate, half_trained, first=True)
     if best is None:
         return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
     verdicts, strangeness = judges.verdicts(best, judged)
@@ -160,7 +163,7 @@ def judge_labels(
         weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
         soft_means = _of_one_pass(task, weights, 2 * _FIT_VALUES)  # then most rows are fitted
         judges = replace(_Judges.of(task, weights, soft_means), shrink=judges.shrink)
-        model = judges.fit(fitted, random_rate)
+        model = judges.fit(fitted, random_rate, half_trained)
         if model is None or model.log_likelihood <= best.log_likelihood:
             break
         best, rounds = model, rounds + 1
@@ -233,7 +236,11 @@ class _Judges:
         return SHRINKS[int(np.argmin(costs))]
 
     def fit(
-        self, fitted: np.ndarray, random_rate: float | None, first: bool = False
+        self,
+        fitted: np.ndarray,
+        random_rate: float | None,
+        half_trained: bool,
+        first: bool = False,
     ) -> LabelModel | None:
         """The model, or None where the samples do not tell the classes apart."""
         tables = self.tables(fitted)
@@ -249,7 +256,9 @@ class _Judges:
         if first:
             doubt[fitted] = torch.from_numpy(at_random.doubt)
         confusions = self.confusions(doubt)
-        return fit_label_model(tables, codes, confusions, self.support, random_rate, at_random)
+        return fit_label_model(
+            tables, codes, confusions, self.support, random_rate, half_trained, at_random
+        )
 
     def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
         """Judge `judged`, in blocks; and how strange each is."""

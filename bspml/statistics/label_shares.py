@@ -120,23 +120,23 @@ class Mixture:
 
 
 def labels_own(
-    everyone: Mixture, used: np.ndarray, can_tell: bool, u: float, k: float
+    everyone: Mixture, used: np.ndarray, blamed: float | None, u: float, k: float
 ) -> tuple[float, float, tuple[float, float]]:
     """Return u_l, k_l and the 95 % interval of the rate.
 
     Args:
         everyone: all samples.
         used: (M,) bool, those of sure class.
-        can_tell: these are enough to tell the labels' errors from the judges'.
+        blamed: share of k that is taken for the labels'; None where the used can tell.
         u: of the model, fitted to all.
         k: likewise.
     """
     some = everyone[used]
-    if not can_tell:
+    if blamed is not None:
         # From the random errors alone to all that the judges and labels do not agree on.
         low = some.rate(u, 0.0) - _NORMAL * some.deviation(u, k, with_k=False)
         high = some.rate(u, k) + _NORMAL * some.deviation(u, k)
-        return u, BLAMED * k, _limits(low, high, some.rate(u, BLAMED * k), len(some.own))
+        return u, blamed * k, _limits(low, high, some.rate(u, blamed * k), len(some.own))
     shares = some.shares(u, k)
     if everyone.rate(u, 0.0) > some.rate(*shares):
         # Random errors are told from the judges' own by all samples, and more of these say more.

@@ -45,6 +45,18 @@ def test_planted_shares_are_found(fitted):
     assert model.interval[0] < (label != true).mean() < model.interval[1]
 
 
+@pytest.mark.parametrize(("u", "k"), [(0.3, 0.1), (0.0, 0.3)])
+def test_half_trained_features_share_out_k_by_the_random_errors_beside_it(u, k):
+    tables, label, _, confusions = judged(u=u, k=k)
+    model = fit_label_model(tables, label, confusions, 250.0, half_trained=True)
+    assert not model.can_tell
+    assert model.labels_random == model.random
+    u, k = model.random, model.confused
+    assert model.labels_confused == pytest.approx(k * k / (u + k) / 2)
+    assert model.interval[0] < u * 7 / 8 + 1e-9
+    assert model.interval[1] > u * 7 / 8 + k
+
+
 def test_probabilities_are_calibrated_and_suggestions_right(fitted):
     tables, label, true, model = fitted
     found = model.verdicts(tables, label)

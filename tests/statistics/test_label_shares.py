@@ -34,7 +34,7 @@ def test_the_rate_and_its_interval_hold_the_truth():
     held = 0
     for seed in range(40):
         found, truth = mixture(n=600, seed=seed)
-        *shares, (low, high) = labels_own(found, np.ones(600, bool), True, 0.2, 0.15)
+        *shares, (low, high) = labels_own(found, np.ones(600, bool), None, 0.2, 0.15)
         held += low <= 0.2 * 0.9 + 0.15 <= high
         assert found.rate(*shares) == pytest.approx(truth, abs=0.01)
     assert held >= 36
@@ -51,7 +51,7 @@ def test_labels_that_err_together_widen_the_interval():
 
 def test_where_they_cannot_be_told_a_quarter_is_blamed_and_the_interval_holds_all():
     found, _ = mixture()
-    u, k, (low, high) = labels_own(found, np.ones(3000, bool), False, 0.2, 0.15)
+    u, k, (low, high) = labels_own(found, np.ones(3000, bool), BLAMED, 0.2, 0.15)
     assert (u, k) == (0.2, BLAMED * 0.15)
     assert low < 0.18 < 0.33 < high
 
@@ -59,13 +59,13 @@ def test_where_they_cannot_be_told_a_quarter_is_blamed_and_the_interval_holds_al
 def test_random_errors_of_all_count_where_they_are_more():
     found, _ = mixture(u=0.3, k=0.0)
     sure = found.own > 0  # as if the sure samples had no wrong label
-    u, k, _ = labels_own(found, sure, True, 0.3, 0.0)
+    u, k, _ = labels_own(found, sure, None, 0.3, 0.0)
     assert (u, k) == (0.3, 0.0)
 
 
 def test_no_error_in_n_labels_leaves_room_for_3_7_of_n():
     clean = Mixture(np.ones(200), np.zeros(200), np.arange(200) % 5, 5)
-    u, k, (low, high) = labels_own(clean, np.ones(200, bool), True, 0.0, 0.0)
+    u, k, (low, high) = labels_own(clean, np.ones(200, bool), None, 0.0, 0.0)
     assert clean.rate(u, k) < 1e-4
     assert low == 0
     assert high == pytest.approx(3.7 / 200, abs=1e-4)

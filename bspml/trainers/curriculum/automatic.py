@@ -1,4 +1,4 @@
-"""The automatic curriculum: weights from label p-values, with no noise rate and no age to choose.
+"""The automatic curriculum: weights from how well labels fit, with no noise rate to choose.
 
 A label may only be judged by an embedding that was not trained on it.  Features of a pretrained
 backbone satisfy that for free (`warmup="features"`).  A network trained from scratch does not: it
@@ -10,13 +10,30 @@ cross-fitted (`warmup="cross-fit"`):
     weights    train on both; update every round, the noise rate held at the honest estimate
 
 Why a sample gets weight 0 under rule="threshold" (`_keep_smallest`): of the samples judged in this
-step (all, or one half of a cross-fit) the share 1 - noise rate with the smallest p-values is kept,
-ties by difficulty, and this one is not among them.  Its p-value is the share of random wrong labels
-that would fit as well: large where the sample is hardly more similar to its class than to everyone
-(the difficulty d of `bspml.statistics.contrastive`).  The noise rate is that of the first estimate,
-.95 at most.  A sample that nothing can be compared with keeps weight 1, and what the user decided
-stays whatever its p-value.  Of a run, `suspects.json` and the page hold the p-values, and
-`records.jsonl` the noise rate.  Under rule="quadratic" see `bspml.weights.problem`.
+step (all, or one half of a cross-fit) the share 1 - held rate whose labels fit best is kept, ties
+by difficulty, and this one is not among them.  Two judges tell how well a label fits:
+
+    the random null   its p-value, the share of random wrong labels that would fit as well: large
+                      where the sample is hardly more similar to its class than to everyone (the
+                      difficulty d of `bspml.statistics.contrastive`).  Blind to confusions between
+                      similar classes
+    the label model   its odds of being wrong, confusions included, as an audit has them
+                      (`bspml.statistics.label_errors`)
+
+    phase             errors mostly random: ranks, held      mostly confusions: ranks, held
+    features          label model, its rate                  label model, its rate
+    half A, half B    p-value, rate of the null              label model, its rate (`half_trained`)
+    weights           p-value, the same                      margin of the discriminant, the same
+
+"Mostly confusions" is where the first rate of the label model is above twice that of the null.  In
+later rounds the network has seen the labels it kept; the left-out discriminant still tells a
+similar class from the right one, where p-values do not (docs/benchmarks.md has the figures).
+
+The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
+keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
+neighbours, and below ten labels, the null alone judges.  Of a run, `suspects.json` and the page
+hold the p-values, and `records.jsonl` the rates.  Under rule="quadratic" see
+`bspml.weights.problem`.
 """
 
 from __future__ import annotations
@@ -30,6 +47,8 @@ from torch import Tensor
 from bspml.distributed.main_rank import solved_once
 from bspml.errors import CheckpointError, InputError
 from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.label_errors import LabelErrors, judge_labels
+from bspml.statistics.margins import label_margins
 from bspml.statistics.noise_rate import (
     ALIKE,
     best_fitting,
@@ -37,6 +56,7 @@ from bspml.statistics.noise_rate import (
     label_p_values,
     why_unjudgeable,
 )
+from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
@@ -47,11 +67,11 @@ _LARGEST_RATE = 0.95
 
 
 class AutomaticUpdate:
-    """Find weights such that the share 1 - noise rate of the labels is kept.
+    """Find weights such that the share 1 - held rate of the labels is kept.
 
-    rule="threshold" keeps the labels with the smallest p-values.  rule="quadratic" solves the
-    paper's problem, eq. (6), with the contrastive statistics in place of its own and the age
-    found by bisection for MAW = 1 - noise rate.
+    rule="threshold" keeps the labels that fit best.  rule="quadratic" solves the paper's problem,
+    eq. (6), with the contrastive statistics in place of its own and the age found by bisection for
+    MAW = 1 - held rate.
     """
 
     def __init__(self, weights: SampleWeights, settings: AutoSettings, seed: int) -> None:
@@ -62,6 +82,8 @@ class AutomaticUpdate:
         self.in_half_a = _random_half(self.codes, seed)
         self.noise_rate: float | None = None
         self.interval: tuple[float, float] | None = None
+        self.total_rate: float | None = None
+        self.total_interval: tuple[float, float] | None = None
         self.p_values: Tensor | None = None
         self.rows_were_read = False
         self.repair = Repair(weights, seed) if settings.repair == "confident" else None
@@ -115,17 +137,19 @@ class AutomaticUpdate:
         """Let the network judge what it never saw; its verdict stands for this round."""
         assert self.repair is not None
         self.repair.repair(embeddings)
-        return {"phase": "repair", "noise_rate": self.noise_rate, "noise_interval": self.interval}
+        return {"phase": "repair"} | self._rates()
 
     def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge and weigh all rows, or one half of them in the warm-up."""
         phase = self.phase
         if phase not in ("half A", "half B"):
             fields, everyone = {"phase": phase}, torch.ones(len(self.weights), dtype=torch.bool)
-            # Two rounds before the first step: the second under the weights just found.
-            for _ in range(2 if phase == "features" else 1):
-                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
+            fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
+            # The label model weighs its references itself; other rules see them weighed now.
+            weighed = self.total_rate is not None and self.settings.rule == "threshold"
+            if phase == "features" and not weighed:
+                fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
         if not self.rows_were_read:
             raise InputError(
@@ -136,7 +160,7 @@ class AutomaticUpdate:
         self.rounds_in_phase += 1
         if self.rounds_in_phase < self.settings.warmup_rounds:
             self.rows_were_read = False
-            return {"phase": f"{phase}, waiting", "noise_rate": self.noise_rate}
+            return {"phase": f"{phase}, waiting"} | self._rates()
         trained_on = self.in_half_a if phase == "half A" else ~self.in_half_a
         reference = self.weights.weights.cpu().double() * trained_on
         fields = self._judge(embeddings, reference, judged=~trained_on)
@@ -153,21 +177,31 @@ class AutomaticUpdate:
         if starts and self.repair is not None:
             self.repair.hold_out()
 
+    def _rates(self) -> dict[str, Any]:
+        return {
+            "noise_rate": self.noise_rate,
+            "noise_interval": self.interval,
+            "total_rate": self.total_rate,
+            "total_interval": self.total_interval,
+        }
+
     def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
         stats = self.search.contrastive_statistics(embeddings, self.codes, reference, rows)
         solving = time.perf_counter()
-        fields = solved_once(self, lambda: self._weigh(stats, judged))
+        fields = solved_once(self, lambda: self._weigh(stats, judged, embeddings, reference))
         return fields | {
             "seconds_statistics": solving - start,
             "seconds_solve": time.perf_counter() - solving,
         }
 
-    def _weigh(self, stats: ContrastiveStatistics, judged: Tensor) -> dict[str, Any]:
+    def _weigh(
+        self, stats: ContrastiveStatistics, judged: Tensor, embeddings: Tensor, reference: Tensor
+    ) -> dict[str, Any]:
         """Find the weights of the rows `judged` and write them."""
-        p_values = label_p_values(stats)
+        p_values, testable = label_p_values(stats), stats.testable & judged
         if self.noise_rate is None:
             if why_unjudgeable(stats) == ALIKE:
                 raise InputError(f"no label could be judged: {ALIKE}")
@@ -176,24 +210,68 @@ class AutomaticUpdate:
             # With nothing kept there would be nothing left to judge by.
             self.noise_rate = min(estimate.noise_rate, _LARGEST_RATE)
             self.interval = estimate.interval
-        testable = stats.testable & judged
+        suspicion = self._suspicion(p_values, testable, embeddings, reference)
         new = self.weights.weights.cpu().double().clone()
         new[judged] = 1.0  # what cannot be judged keeps weight 1
         fields: dict[str, Any] = {}
         if not testable.any():
             pass
         elif self.settings.rule == "threshold":
-            new[testable] = self._keep_smallest(p_values, stats.difficulty, testable)
+            new[testable] = self._keep_smallest(suspicion, stats.difficulty, testable)
         else:
             new[testable], fields = self._solve_quadratic(stats, testable)
         self._check_left(new, judged)
         self._remember(p_values, testable)
         self.weights.update(new)
-        return fields | {
-            "noise_rate": self.noise_rate,
-            "noise_interval": self.interval,
-            "num_untestable": int((judged & ~stats.testable).sum()),
-        }
+        untestable = int((judged & ~stats.testable).sum())
+        return fields | self._rates() | {"num_untestable": untestable}
+
+    def _suspicion(
+        self, p_values: Tensor, testable: Tensor, embeddings: Tensor, reference: Tensor
+    ) -> Tensor:
+        """(N,) what ranks the labels, large for those to leave out."""
+        if not self.search.is_exact(embeddings) or int(testable.sum()) < FEWEST_LABELS:
+            return p_values  # the label model looks at all classes for every sample
+        if self.phase == "weights":
+            if self.settings.rule == "quadratic" or not self._mostly_confused():
+                return p_values
+            return label_margins(embeddings, self.codes, reference)
+        errors = self._judged(embeddings, reference, testable)
+        if self.total_rate is None or errors.model is None:
+            return p_values
+        return torch.from_numpy(errors.odds)
+
+    def _judged(self, embeddings: Tensor, reference: Tensor, testable: Tensor) -> LabelErrors:
+        """Ask the audit's judge, and keep its rate where that is to be held."""
+        cross_fitted, first = self.phase != "features", self.p_values is None
+        errors = judge_labels(
+            embeddings,
+            self.codes,
+            reference,
+            rows=testable.nonzero()[:, 0] if cross_fitted else None,
+            random_rate=self.noise_rate,
+            half_trained=cross_fitted,
+        )
+        if first and errors.model is not None:
+            self.total_rate, self.total_interval = errors.rate, errors.interval
+            if cross_fitted and not self._mostly_confused():
+                self.total_rate = self.total_interval = None
+        return errors
+
+    def _mostly_confused(self) -> bool:
+        """More labels are confused with a similar class than wrong at random."""
+        if self.total_rate is None or self.noise_rate is None:
+            return False
+        return self.total_rate > 2 * self.noise_rate
+
+    @property
+    def held_rate(self) -> float:
+        """The share of labels that is left out: what is left of the wrong ones after a repair."""
+        if self.repair is not None and self.repair.is_done:
+            return self.repair.left_out
+        rate = self.noise_rate if self.total_rate is None else self.total_rate
+        assert rate is not None
+        return min(rate, _LARGEST_RATE)
 
     def _check_left(self, new: Tensor, judged: Tensor) -> None:
         """Labels are judged by comparing classes: at least two must keep a sample."""
@@ -201,41 +279,33 @@ class AutomaticUpdate:
         if len(left) < 2:
             raise InputError(
                 f"the embeddings fit hardly any label better than a random one (estimated noise "
-                f"rate {self.noise_rate:.2f}): {len(left)} classes would keep a sample, and two "
+                f"rate {self.held_rate:.2f}): {len(left)} classes would keep a sample, and two "
                 "are needed to judge by. Are the embeddings collapsed, or the labels shuffled?"
             )
 
-    def _keep_smallest(self, p_values: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
-        """1 for the share 1 - noise rate of the testable rows whose labels fit best, else 0.
+    def _keep_smallest(self, suspicion: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
+        """1 for the share 1 - held rate of the testable rows whose labels fit best, else 0.
 
         Weights that are fixed count in that share and stay as they are.
         """
-        assert self.noise_rate is not None
-        p = p_values[testable].clone()
-        # What the user decided takes its place at the two ends, whatever its p-value.
+        ranked = suspicion[testable].clone()
+        # What the user decided takes its place at the two ends, whatever speaks against it.
         decided, before = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
-        p[decided] = torch.where(before[decided] > 0, -1.0, 2.0).to(p)
-        return best_fitting(p, difficulty[testable], 1 - self._left_out).double()
-
-    @property
-    def _left_out(self) -> float:
-        """The share of labels that gets weight 0: what is left of the wrong ones after a repair."""
-        assert self.noise_rate is not None
-        done = self.repair is not None and self.repair.is_done
-        return self.repair.left_out if done and self.repair is not None else self.noise_rate
+        ends = torch.where(before[decided] > 0, -torch.inf, torch.inf)
+        ranked[decided] = ends.to(ranked)
+        return best_fitting(ranked, difficulty[testable], 1 - self.held_rate).double()
 
     def _solve_quadratic(
         self, stats: ContrastiveStatistics, testable: Tensor
     ) -> tuple[Tensor, dict[str, Any]]:
         """Eq. (6) with xi_pos = -s_i(y_i), xi_neg = t_i, each shifted to a minimum of 0."""
-        assert self.noise_rate is not None
         xi_pos, xi_neg = -stats.own[testable], stats.everyone[testable]
         search = age_for_maw(
             xi_pos - xi_pos.min(),
             xi_neg - xi_neg.min(),
             self.codes[testable],
             self.settings.balance,
-            1 - self._left_out,
+            1 - self.held_rate,
         )
         return search.solution.weights, {
             "age": search.age,
@@ -263,6 +333,8 @@ class AutomaticUpdate:
             "in_half_a": self.in_half_a,
             "noise_rate": self.noise_rate,
             "interval": None if self.interval is None else list(self.interval),
+            "total_rate": self.total_rate,
+            "total_interval": None if self.total_interval is None else list(self.total_interval),
             "p_values": None if self.p_values is None else self.p_values.clone(),
             "repair": None if self.repair is None else self.repair.state_dict(),
         }
@@ -275,10 +347,11 @@ class AutomaticUpdate:
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
         rate, p_values = state["noise_rate"], state["p_values"]
+        total = state.get("total_rate")  # states of before the label model judged have none
         if (
             state["phase"] not in ("half A", "half B", "features", "weights")
             or state["in_half_a"].dtype != torch.bool
-            or not (rate is None or 0 <= rate <= 1)
+            or not all(r is None or 0 <= r <= 1 for r in (rate, total))
             or not (p_values is None or p_values.shape == state["in_half_a"].shape)
         ):
             raise CheckpointError(
@@ -290,10 +363,15 @@ class AutomaticUpdate:
         self.rows_were_read = state["rows_were_read"]
         self.in_half_a = state["in_half_a"]
         self.noise_rate = state["noise_rate"]
-        self.interval = None if state["interval"] is None else tuple(state["interval"])
+        self.interval = _pair(state["interval"])
+        self.total_rate, self.total_interval = total, _pair(state.get("total_interval"))
         self.p_values = state["p_values"]
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])
+
+
+def _pair(values: list[float] | None) -> tuple[float, float] | None:
+    return None if values is None else (values[0], values[1])
 
 
 def _random_half(codes: Tensor, seed: int) -> Tensor:

@@ -25,8 +25,11 @@ class CurriculumRecord:
         status: the solver's word on its result; None where nothing was solved, as under the
             automatic preset's threshold rule.
         message: the status in a sentence, with what to change or that nothing needs to be.
-        noise_rate: estimated share of wrong labels, held from the first honest estimate.
+        noise_rate: estimated share of labels wrong at random, held from the first honest estimate.
         noise_interval: its 95 % interval (low, high).
+        total_rate: estimated share of wrong labels, confusions included, held likewise: the share
+            that is left out.  None where `noise_rate` is, for want of more.
+        total_interval: its 95 % interval (low, high).
         num_repaired: samples that are trained under another label than the given one.
         num_untestable: samples whose class has no other sample of positive weight.
         detection_auroc, detection_precision, detection_recall: of "weight below 0.5" as a
@@ -55,6 +58,8 @@ class CurriculumRecord:
     message: str | None = None
     noise_rate: float | None = None
     noise_interval: tuple[float, float] | None = None
+    total_rate: float | None = None
+    total_interval: tuple[float, float] | None = None
     num_repaired: int | None = None
     num_untestable: int | None = None
     detection_auroc: float | None = None

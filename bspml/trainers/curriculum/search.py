@@ -50,7 +50,7 @@ class StatisticsSearch:
             sample_weights: (N,) in [0, 1]; None: all 1.
         """
         arguments = (embeddings, codes, scales.alpha, scales.beta, scales.base, sample_weights)
-        if self._exact(embeddings):
+        if self.is_exact(embeddings):
             return pair_statistics(*arguments, across_ranks=True)
         return neighbour_statistics(*arguments, error=self.error or PAIR_ERROR)
 
@@ -65,7 +65,7 @@ class StatisticsSearch:
             sample_weights: (N,) in [0, 1]; rows of positive weight are the reference.
             rows: (M,) the rows to judge; None: all.
         """
-        if self._exact(embeddings):
+        if self.is_exact(embeddings):
             return sharded_contrastive_statistics(embeddings, codes, sample_weights, rows)
         return sampled_contrastive_statistics(
             embeddings,
@@ -75,7 +75,12 @@ class StatisticsSearch:
             error=self.error or CONTRASTIVE_ERROR,
         )
 
-    def _exact(self, embeddings: Tensor) -> bool:
+    def is_exact(self, embeddings: Tensor) -> bool:
+        """Say whether the statistics are exact.
+
+        Args:
+            embeddings: (N, D) of the whole training set.
+        """
         if self.search != "auto":
             return self.search == "exact"
         return len(embeddings) < NEIGHBOURS_FROM or embeddings.device.type != "cpu"
