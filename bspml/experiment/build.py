@@ -17,7 +17,8 @@ from bspml.experiment.methods import MethodContext, MethodParts
 from bspml.experiment.methods.multi_similarity import multi_similarity_loss
 from bspml.networks import build_network, freeze_backbone
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
-from bspml.trainers.settings import Scales, keywords_of
+from bspml.trainers.schedules import Rate, Schedule
+from bspml.trainers.settings import Scales, keywords_of, qualified
 from bspml.weights.state import SampleWeights
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
@@ -128,6 +129,23 @@ def make_optimizer(
         return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
     kind = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
     return kind(parameters, **common)
+
+
+def make_schedule(config: Config | ClassificationConfig, steps: int) -> Rate:
+    """Stretch the schedule of the learning rate over the steps of the training.
+
+    Args:
+        config: the experiment.
+        steps: of the whole training.
+
+    Raises:
+        ConfigError: the warm-up takes more than half of them.
+    """
+    try:
+        config.schedule.check_steps(steps)
+    except InputError as err:
+        raise ConfigError(qualified(str(err), Schedule, "schedule.")) from None
+    return config.schedule.over(steps)
 
 
 def make_method(

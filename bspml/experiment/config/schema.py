@@ -16,7 +16,6 @@ from bspml.experiment.config.common import (
     AtLeast2,
     DeviceName,
     FilePath,
-    Rising,
     RunName,
     Seed,
     Threads,
@@ -25,6 +24,7 @@ from bspml.experiment.config.common import (
 from bspml.experiment.config.curriculum import CurriculumConfig
 from bspml.experiment.config.data import DataConfig, NoiseConfig
 from bspml.experiment.config.names import NETWORKS, OWN_DATA, check_network
+from bspml.trainers.schedules import Schedule
 from bspml.trainers.settings import (
     RHO,
     BelowOne,
@@ -32,6 +32,7 @@ from bspml.trainers.settings import (
     NotNegative,
     Positive,
     ReadBy,
+    Rising,
     Scales,
     Section,
     Whole,
@@ -176,6 +177,7 @@ class Config(Section):
     curriculum: CurriculumConfig = CurriculumConfig()
     sampler: SamplerConfig = SamplerConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
+    schedule: Schedule = Schedule()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     # Of methods other than multi-similarity, bspml and clean-only: {method: {name: value}}.
