@@ -28,6 +28,7 @@ CHANGEABLE = (
     "data.root",
     "data.cache",
     "training.epochs",
+    "training.patience",
     "training.checkpoint_every",
     "evaluation",
 )

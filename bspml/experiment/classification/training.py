@@ -139,6 +139,8 @@ class Trainer:
         with seeded(int(draw.integers(2**63)), self.device):  # dropout draws from the global ones
             loss = self.loss(self.network(images), self.targets[rows]).mean()
         loss.backward()
+        if self.config.optimizer.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optimizer.clip_norm)
         self.optimizer.step()
         return loss.detach()
 
