@@ -156,9 +156,7 @@ def test_head_and_backbone_have_their_rates_and_one_dimension_may_not_decay():
 
 def test_a_rate_of_what_is_not_trained_is_refused():
     config = config_from_mapping({"optimizer": {"backbone_lr_factor": 0.1}})
-    with pytest.raises(
-        ConfigError, match=r"`optimizer\.backbone_lr_factor` is 0\.1, but the b"
-    ):
+    with pytest.raises(ConfigError, match=r"`optimizer\.backbone_lr_factor` is 0\.1, but the b"):
         make_optimizer(config, nn.Linear(3, 2))
 
 
