@@ -18,8 +18,10 @@ from bspml.experiment.methods import MethodContext, MethodParts
 from bspml.experiment.methods.multi_similarity import multi_similarity_loss
 from bspml.experiment.methods.weighing import Automatic, CleanOnly
 from bspml.networks import build_network, freeze_backbone
+from bspml.networks.freezing import head_of
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
-from bspml.trainers.settings import AutoSettings, Scales, keywords_of
+from bspml.trainers.schedules import Rate, Schedule
+from bspml.trainers.settings import AutoSettings, Scales, keywords_of, qualified
 from bspml.weights.state import SampleWeights
 
 PLAIN, WEIGHTED, CLEAN = "multi-similarity", "bspml", "clean-only"
@@ -136,25 +138,73 @@ def make_sampler(config: Config, codes: Tensor) -> PKSampler:
 
 
 def make_optimizer(
-    config: Config | ClassificationConfig, module: nn.Module, lr_factor: float = 1.0
+    config: Config | ClassificationConfig, module: nn.Module, lr_factor: float | None = None
 ) -> torch.optim.Optimizer:
     """Build the optimiser over the trainable parameters of a network, or of a loss.
+
+    Parameters of one learning rate and one weight decay are a group, in the module's order.
 
     Args:
         config: the experiment.
         module: the network or loss.
-        lr_factor: its learning rate over the configured one.
+        lr_factor: of a loss, its learning rate over the configured one; None: a network, whose head
+            and backbone have theirs in the configuration.
+
+    Raises:
+        ConfigError: a factor of a part that has no trainable parameters.
     """
+    settings, groups = config.optimizer, dict[tuple[float, float], list[nn.Parameter]]()
+    for factor, parameters in _factors(config, module, lr_factor):
+        for parameter in parameters:
+            decays = settings.decay_1d or parameter.ndim > 1
+            group = (settings.lr * factor, settings.weight_decay if decays else 0.0)
+            groups.setdefault(group, []).append(parameter)
+    options = [{"params": p, "lr": lr, "weight_decay": wd} for (lr, wd), p in groups.items()]
+    if settings.name == "sgd":
+        return torch.optim.SGD(options, momentum=settings.momentum)
+    return {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[settings.name](options)
+
+
+def _factors(
+    config: Config | ClassificationConfig, module: nn.Module, lr_factor: float | None
+) -> list[tuple[float, list[nn.Parameter]]]:
+    """Return trainable parameters with the factor of their learning rate."""
     settings = config.optimizer
     parameters = [p for p in module.parameters() if p.requires_grad]
-    common: dict[str, Any] = {
-        "lr": settings.lr * lr_factor,
-        "weight_decay": settings.weight_decay,
+    if lr_factor is not None:
+        return [(lr_factor, parameters)]
+    factors = {"backbone": settings.backbone_lr_factor, "head": settings.head_lr_factor}
+    if set(factors.values()) == {1.0}:
+        return [(1.0, parameters)]
+    ids = {id(p) for p in head_of(module).parameters()}
+    parts = {
+        "backbone": [p for p in parameters if id(p) not in ids],
+        "head": [p for p in parameters if id(p) in ids],
     }
-    if settings.name == "sgd":
-        return torch.optim.SGD(parameters, momentum=settings.momentum, **common)
-    kind = torch.optim.Adam if settings.name == "adam" else torch.optim.AdamW
-    return kind(parameters, **common)
+    for name, part in parts.items():
+        if factors[name] != 1 and not part:
+            raise ConfigError(
+                f"`optimizer.{name}_lr_factor` is {factors[name]:g}, but the {name} of this "
+                "network has nothing to train; leave it at 1."
+            )
+    return [(factors[name], part) for name, part in parts.items()]
+
+
+def make_schedule(config: Config | ClassificationConfig, steps: int) -> Rate:
+    """Stretch the schedule of the learning rate over the steps of the training.
+
+    Args:
+        config: the experiment.
+        steps: of the whole training.
+
+    Raises:
+        ConfigError: the warm-up takes more than half of them.
+    """
+    try:
+        config.schedule.check_steps(steps)
+    except InputError as err:
+        raise ConfigError(qualified(str(err), Schedule, "schedule.")) from None
+    return config.schedule.over(steps)
 
 
 def make_method(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,15 @@ from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_meth
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.networks import embed
 from bspml.trainers.state import faults_named
+
+
+def _trunk(network: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    """Return the weights that were evaluated: the average, where there is one."""
+    if "averaged" not in network:
+        return network["models"]["trunk"]
+    average = network["averaged"]["trunk"]  # beside the number of steps in it
+    prefix = "module."
+    return {k.removeprefix(prefix): v for k, v in average.items() if k.startswith(prefix)}
 
 
 @dataclass(frozen=True)
@@ -94,7 +104,7 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     state = saved["trainer"]
     try:
         with faults_named():
-            trunk = state["network"]["models"]["trunk"]
+            trunk = _trunk(state["network"])
             # The first weights are (outputs, channels or features, ...).
             width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
             model = make_network(config, width, pretrained=False)

@@ -28,6 +28,7 @@ CHANGEABLE = (
     "data.root",
     "data.cache",
     "training.epochs",
+    "training.patience",
     "training.checkpoint_every",
     "evaluation",
 )
@@ -185,11 +186,15 @@ def restore_records(
     log.truncate(count)
 
 
-def _check_complete(file: Path, config: BaseModel) -> None:
-    """Refuse a written configuration without some key: it would silently take its default."""
+def _check_complete(file: Path, config: BaseModel, states: Mapping[str, State]) -> None:
+    """Refuse a written configuration without some key: it would silently take its default.
+
+    Keys that no checkpoint has either came after the run was begun, which had their defaults.
+    """
     content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
     keys = {key for key, _ in _flat(content)} if isinstance(content, dict) else set()
-    for key, _ in _flat(config.model_dump(mode="json")):
+    known = [state["config"] for state in states.values()] or [config.model_dump(mode="json")]
+    for key in dict(pair for saved in known for pair in _flat(saved)):
         if key not in keys:
             raise ConfigError(
                 f"{file}: `{key}` is missing, which every run writes: the file was cut or edited. "
@@ -250,15 +255,14 @@ def load_states(
         CheckpointError: a checkpoint is damaged, or of other data.
     """
     folder.remove_leftovers()
-    _check_complete(folder.config, config)
-    states = {}
-    for method in methods:
-        if has_checkpoint(folder, method):
-            states[method] = load_method(folder, method)
-            # Before the data: that the noise was changed, say, is clearer than "other data".
-            check_unchanged(states[method]["config"], config, folder.config)
-            check(states[method]["config"], folder)
-            load_method(folder, method, fingerprint)
+    saved_methods = [method for method in methods if has_checkpoint(folder, method)]
+    states = {method: load_method(folder, method) for method in saved_methods}
+    _check_complete(folder.config, config, states)
+    for method, state in states.items():
+        # Before the data: that the noise was changed, say, is clearer than "other data".
+        check_unchanged(state["config"], config, folder.config)
+        check(state["config"], folder)
+        load_method(folder, method, fingerprint)
     return states
 
 
@@ -294,9 +298,13 @@ def set_threads(
 
 
 def _differences(saved: Mapping[str, Any], config: BaseModel) -> Iterator[tuple[str, str, str]]:
-    """Yield (key, value then, value now), ready to be shown, wherever the two differ."""
-    then, now = dict(_flat(saved)), dict(_flat(config.model_dump(mode="json")))
-    for key in now | then:
+    """Yield (key, value then, value now), ready to be shown, wherever the two differ.
+
+    A key that there was not yet then had its default, which does what was done before.
+    """
+    then = dict(_flat(type(config)().model_dump(mode="json"))) | dict(_flat(saved))
+    now = dict(_flat(config.model_dump(mode="json")))
+    for key in now | dict(_flat(saved)):
         if then.get(key) != now.get(key):
             yield key, _as_text(then.get(key)), _as_text(now.get(key))
 

@@ -7,12 +7,13 @@ weights as a table, figures, a page, and at the end a summary.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Sequence
+import math
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.distributed import computed_by_rows, from_main
@@ -27,6 +28,7 @@ from bspml.experiment.build import (
     make_network,
     make_optimizer,
     make_sampler,
+    make_schedule,
     make_weights,
 )
 from bspml.experiment.config import Config
@@ -37,7 +39,10 @@ from bspml.experiment.words import opening_lines
 from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
+from bspml.trainers.averaging import average_weights
 from bspml.trainers.curriculum import CurriculumRecord
+from bspml.trainers.patience import Patience
+from bspml.trainers.schedules import Schedule
 from bspml.trainers.step import StepTrainer
 
 
@@ -74,8 +79,9 @@ class Retrieval(Experiment["RetrievalRun"]):
                 f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only "
                 f"{most} others. Use ks up to {most}."
             )
-        make_sampler(config, data.codes)
+        make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
         make_optimizer(config, make_network(config, data.width, pretrained))
+        learning_losses = []
         for method in self.methods:
             try:
                 weights = make_weights(method, data)
@@ -83,6 +89,38 @@ class Retrieval(Experiment["RetrievalRun"]):
             except InputError as err:
                 raise ConfigError(f"`training.methods`: {err}") from None
             make_curriculum(parts, config, data, weights)
+            learning_losses += [method] * parts.loss_has_parameters
+        factor = config.optimizer.loss_lr_factor
+        if factor is not None and not learning_losses:
+            raise ConfigError(
+                f"`optimizer.loss_lr_factor` is {factor:g}, but no loss of `training.methods` has "
+                "parameters of its own; leave it at null."
+            )
+
+    def check_length(self, saved: Mapping[str, Any], folder: RunFolder) -> None:
+        """Refuse another length under a schedule that stretches over it, and other judges.
+
+        Args:
+            saved: configuration of the checkpoint, as plain values.
+            folder: of the run.
+
+        Raises:
+            ConfigError: the run may not go on under this configuration.
+        """
+        then, now = saved["training"]["epochs"], self.config.training.epochs
+        schedule, ks = self.config.schedule, self.config.evaluation.ks
+        if schedule.stretches and then != now:
+            raise ConfigError(
+                f"{folder.config}: `training.epochs` is {now}, but the run was trained with {then} "
+                f"so far, and the {schedule.name} schedule stretches over all of them. Put that "
+                "back, or start a new run."
+            )
+        first = saved["evaluation"]["ks"][0]
+        if self.config.training.patience is not None and ks[0] != first:
+            raise ConfigError(
+                f"{folder.config}: `evaluation.ks` begins with {ks[0]}, but Recall@{first} is what "
+                "`training.patience` has waited for so far. Put that back, or start a new run."
+            )
 
     def opening_lines(self) -> list[str]:
         """Say what is trained on, what is held out, what was changed about either."""
@@ -138,6 +176,10 @@ class RetrievalRun(MethodRun):
         super().__init__(method, experiment, place)
         network = make_network(self.config, self.data.width, pretrained)
         self.network = network.to(self.device)
+        decay = self.config.training.ema
+        self.average = None if decay is None else average_weights(self.network, decay)
+        # What is measured, saved for use, and judges the labels.
+        self.evaluated = self.network if self.average is None else self.average.module
         self.weights = make_weights(method, self.data).to(self.device)
         self.parts = make_method(method, self.config, self.data, self.weights)
         self.notes = self.parts.notes
@@ -149,7 +191,7 @@ class RetrievalRun(MethodRun):
         loss = self.parts.loss.to(self.device)
         optimizers = {"trunk_optimizer": make_optimizer(config, self.network)}
         if self.parts.loss_has_parameters:
-            factor = self.parts.loss_lr_factor
+            factor = config.optimizer.loss_lr_factor or self.parts.loss_lr_factor
             optimizers["metric_loss_optimizer"] = make_optimizer(config, loss, factor)
         miner = self.parts.miner
         trainer = StepTrainer(
@@ -167,10 +209,12 @@ class RetrievalRun(MethodRun):
             precision=config.training.precision,
             channels_last=config.training.channels_last,
             prefetch=config.training.prefetch,
+            clip_norm=config.optimizer.clip_norm,
         )
         curriculum = make_curriculum(self.parts, config, self.data, self.weights)
         # What never saw a label judges first: the features themselves, not a new head on them.
         features = self.data.features if curriculum and curriculum.starts_with_update else None
+        patience = config.training.patience
         return AlternatingTrainer(
             trainer,
             sampler,
@@ -182,14 +226,19 @@ class RetrievalRun(MethodRun):
             embed_rows=self._embed_training_rows,
             initial_embeddings=features,
             observer=self,
+            # What changes no rate keeps no state, so that older checkpoints fit.
+            schedule=None if config.schedule == Schedule() else config.schedule,
+            averaged=self.average,
+            patience=None if patience is None else Patience(patience, self._validation),
         )
 
-    def _embed(self, inputs: Any) -> Tensor:
+    def _embed(self, inputs: Any, network: nn.Module | None = None) -> Tensor:
         size, workers = self.config.evaluation.batch_size, self.config.workers
+        model = self.evaluated if network is None else network
 
         def compute(rows: slice) -> Tensor:
             part = _rows_of(inputs, rows)
-            return embed(self.network, part, size, self.device, workers, output_device=home)
+            return embed(model, part, size, self.device, workers, output_device=home)
 
         # On a CUDA device statistics and evaluation go on where the network computed; other
         # accelerators lack the float64 that these sum in.
@@ -200,7 +249,8 @@ class RetrievalRun(MethodRun):
         return self._embed(self.data.images)
 
     def _embed_training_rows(self, rows: Tensor) -> Tensor:
-        return self._embed(_rows_of(self.data.images, rows.cpu()))
+        # These stand beside vectors of the steps, which the average did not compute.
+        return self._embed(_rows_of(self.data.images, rows.cpu()), self.network)
 
     def _scores(self, queries: Tensor, labels: Any, ks: Any, **options: Any) -> RetrievalMetrics:
         backend = self.config.evaluation.backend
@@ -239,6 +289,11 @@ class RetrievalRun(MethodRun):
         recalls = {f"recall_at_{k}": value for k, value in metrics.recall_at_k.items()}
         return recalls | {"map_at_r": metrics.map_at_r, "r_precision": metrics.r_precision}
 
+    def _validation(self, metrics: Mapping[str, Any]) -> float:
+        """Read from an evaluation what the patience waits for: as `select_epochs` selects."""
+        key = f"recall_at_{self.config.evaluation.ks[0]}"
+        return metrics["extra"]["validation"].get(key, math.nan)
+
     def train(self) -> None:
         """Train to the end, from wherever the trainer stands."""
         self.trainer.train(self.config.training.epochs)
@@ -260,7 +315,7 @@ class RetrievalRun(MethodRun):
             repairs = update.get("repair") is not None
             current = self.weights.current_codes.cpu() if repairs else None
             weights = _on_cpu(self.weights.weights)
-            return LabelQuality(weights, self.network, p_values, rate, current=current)
+            return LabelQuality(weights, self.evaluated, p_values, rate, current=current)
         trust = methods.sample_confidences(self.parts)
         if trust is None:
             return None
@@ -268,7 +323,7 @@ class RetrievalRun(MethodRun):
         if decided is not None:  # stands in the table, whatever the loss made of it
             rows = np.flatnonzero(decided.fixed)
             trust[rows] = torch.as_tensor(decided.weights[rows], dtype=trust.dtype)
-        return LabelQuality(trust, self.network, sigma=methods.sigma(self.parts))
+        return LabelQuality(trust, self.evaluated, sigma=methods.sigma(self.parts))
 
     def position(self) -> str:
         """Say at which round and step the training goes on."""
@@ -282,6 +337,7 @@ class RetrievalRun(MethodRun):
         """
         metrics, update = dict(done.metrics), done.curriculum
         notes, extra = (*done.notes, *metrics.pop("notes", ())), metrics.pop("extra", {})
+        extra = {"lr": done.lr, **extra}
         fields: dict[str, Any] = {"maw": done.maw, "sdaw": done.sdaw}
         seconds = done.seconds_train + done.seconds_embed
         if update is not None:

@@ -18,13 +18,23 @@ def freeze_backbone(model: nn.Module) -> int:
     Raises:
         InputError: `model` has no linear layer.
     """
+    head = head_of(model)
+    freeze_batchnorm(model)
+    model.requires_grad_(False)
+    head.requires_grad_(True)
+    return sum(p.numel() for p in head.parameters())
+
+
+def head_of(model: nn.Module) -> nn.Linear:
+    """Return the last linear layer of a network.
+
+    Raises:
+        InputError: `model` has no linear layer.
+    """
     heads = [module for module in model.modules() if isinstance(module, nn.Linear)]
     if not heads:
         raise InputError("`model` must end in a linear layer, the head that is trained; got none.")
-    freeze_batchnorm(model)
-    model.requires_grad_(False)
-    heads[-1].requires_grad_(True)
-    return sum(p.numel() for p in heads[-1].parameters())
+    return heads[-1]
 
 
 def freeze_batchnorm(model: nn.Module, affine: bool = False) -> int:

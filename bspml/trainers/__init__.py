@@ -18,19 +18,33 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
+    from bspml.trainers.averaging import average_weights
     from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+    from bspml.trainers.patience import Patience
+    from bspml.trainers.schedules import lr_schedule
 
 __all__ = [
     "AlternatingTrainer",
     "CurriculumRecord",
     "FixedCurriculum",
+    "Patience",
     "RoundRecord",
     "SelfPacedCurriculum",
+    "average_weights",
+    "lr_schedule",
 ]
+
+_HOME = {
+    "AlternatingTrainer": "alternating",
+    "Patience": "patience",
+    "RoundRecord": "alternating",
+    "average_weights": "averaging",
+    "lr_schedule": "schedules",
+}
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        home = "alternating" if name in ("AlternatingTrainer", "RoundRecord") else "curriculum"
-        return getattr(importlib.import_module(f"bspml.trainers.{home}"), name)
+        home = importlib.import_module(f"bspml.trainers.{_HOME.get(name, 'curriculum')}")
+        return getattr(home, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

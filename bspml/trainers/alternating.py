@@ -7,24 +7,28 @@ that was killed goes on from its last checkpoint with the same numbers, bit for 
 
 from __future__ import annotations
 
-import copy
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
-from bspml.errors import CheckpointError, InputError
+from bspml.errors import InputError
 from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.trainers.collected_embeddings import CollectedEmbeddings
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.loss_reading import LossReader
+from bspml.trainers.parts import TrainingParts
+from bspml.trainers.patience import Patience
 from bspml.trainers.round_record import Observer, RoundRecord
+from bspml.trainers.schedules import Schedule
+from bspml.trainers.scheduling import Scheduling
 from bspml.trainers.state import check_trainer_state, faults_named
 
 
@@ -53,6 +57,13 @@ class AlternatingTrainer:
             wants one: features of a pretrained backbone that was not trained on these labels,
             when `embed` goes through a new head.  None takes `embed()` there too.
         observer: told of steps and rounds.
+        schedule: of every optimiser's learning rate, step by step; see `lr_schedule`.  A network
+            that the curriculum will throw away has a whole one over its own steps.
+        averaged: the average of the trunk, as `average_weights(trunk)` makes it: takes in every
+            step, is saved and starts afresh with the network.  Embed and evaluate with its
+            `module` where the average is what counts.
+        patience: stops the training when evaluations bring no better value; those of networks
+            that will be thrown away do not count.
 
     The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
     clippers keep working.  Where the rows that the curriculum keeps are of fewer classes than a
@@ -114,6 +125,9 @@ class AlternatingTrainer:
         embed_rows: Callable[[Tensor], Tensor] | None = None,
         initial_embeddings: Tensor | None = None,
         observer: Observer | None = None,
+        schedule: Schedule | None = None,
+        averaged: AveragedModel | None = None,
+        patience: Patience | None = None,
     ) -> None:
         _check_parts(trainer, sampler, curriculum, embed, evaluate)
         if trainer.sampler is not sampler:
@@ -128,6 +142,11 @@ class AlternatingTrainer:
                 'curriculum does not want (only preset="auto" with warmup="features" does). '
                 "Leave them out."
             )
+        if patience is not None and evaluate is None:
+            raise InputError(
+                "`patience` waits for a better evaluation, and there is no `evaluate`. Pass one, "
+                "or leave the patience out."
+            )
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
         self.embed, self.evaluate = embed, evaluate
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
@@ -139,23 +158,36 @@ class AlternatingTrainer:
         self.seconds_train = 0.0
         self.notes: tuple[str, ...] = ()
         self.collected = CollectedEmbeddings()
+        self.lr: float | None = None
+        self.averaged, self.patience = averaged, patience
         share_steps(trainer, sampler)
-        self._initial = copy.deepcopy(self._network_state())
+        self.scheduling = None if schedule is None else Scheduling(trainer, schedule)
+        self.parts = TrainingParts(trainer, curriculum, averaged, patience)
         self._resume_generators: dict[str, Any] | None = None
         self._full_round = len(sampler)
 
     # -- the loop ---------------------------------------------------------------------------
 
+    def total_steps(self, epochs: float) -> int:
+        """Return how many steps `train(epochs)` ends after, those already done included."""
+        return round(check_number(epochs, "epochs", 0) * self._full_round)
+
     def train(self, epochs: float) -> list[RoundRecord]:
         """Run rounds until `epochs` passes' worth of steps are done; returns their records.
 
         A round on fewer rows has fewer steps, so every method gets the same number of steps.
+
+        Raises:
+            InputError: a schedule that stretches over other `epochs`, or whose warm-up takes more
+                than half of them.
         """
-        target = round(check_number(epochs, "epochs", 0) * self._full_round)
+        target = self.total_steps(epochs)
+        if self.scheduling is not None:
+            self.scheduling.schedule.check_steps(target)
         records = []
         if self.curriculum is not None and self.curriculum.starts_with_update:
             self._before_first_round()
-        while self.steps < target:
+        while self.steps < target and not (self.patience and self.patience.exhausted):
             self._theta_step(target)
             record = self._weight_step(last=self.steps >= target)
             records.append(record)
@@ -178,6 +210,10 @@ class AlternatingTrainer:
         """Run line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
         self._choose_rows()
+        if self.scheduling is not None:
+            rounds = None if self.curriculum is None else self.curriculum.rounds_to_reset
+            to_reset = None if rounds is None else rounds * len(self.sampler)
+            self.scheduling.begin_round(target - self.steps, to_reset)
         if hasattr(self.trainer.dataset, "set_epoch"):
             self.trainer.dataset.set_epoch(self.round)
         steps = min(len(self.sampler), self.step + target - self.steps)
@@ -188,9 +224,12 @@ class AlternatingTrainer:
         with self._collecting():
             for trainer.iteration in range(self.step, steps):
                 trainer.forward_and_backward()
+                if self.averaged is not None:
+                    self.averaged.update_parameters(trainer.models["trunk"])
                 total = trainer.losses["total_loss"]
                 loss = self.loss_reader.add(total, self.round + 1, self.step + 1)
                 trainer.end_of_iteration_hook(trainer)
+                self.lr = float(next(iter(trainer.optimizers.values())).param_groups[0]["lr"])
                 trainer.step_lr_schedulers(end_of_epoch=False)
                 self.step, self.steps = self.step + 1, self.steps + 1
                 if self.observer is not None:
@@ -247,24 +286,24 @@ class AlternatingTrainer:
         self.round, self.step = self.round + 1, 0
         loss = self.loss_reader.total() / steps
         self.loss_reader.restart()
-        update, seconds_embed = None, 0.0
+        update, seconds_embed, stays = None, 0.0, True
         if self.curriculum is not None:
             start = time.perf_counter()
             embeddings = self.collected.take(self.embed, self.embed_rows)
             if embeddings.is_cuda:  # the clock stops when the device has them
                 torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
+            stays = self.curriculum.rounds_to_reset is None
             update = self.curriculum.update(embeddings)
-        metrics: dict[str, Any] = {}
-        if self.evaluate is not None and (last or self.round % self.evaluate_every == 0):
-            metrics = self.evaluate(last)
+        metrics = self._evaluate(last, stays)
         if update is not None and update.reset_model:
-            self._load_network_state(copy.deepcopy(self._initial))
+            self.parts.restart_network()
         return RoundRecord(
             round=self.round,
             epochs=self.steps / self._full_round,
             steps=self.steps,
             loss=loss,
+            lr=self.lr,
             maw=1.0 if update is None else update.maw,
             sdaw=0.0 if update is None else update.sdaw,
             curriculum=update,
@@ -274,20 +313,23 @@ class AlternatingTrainer:
             notes=self.notes,
         )
 
+    def _evaluate(self, last: bool, stays: bool) -> dict[str, Any]:
+        """Evaluate where it is time to, once more as the last time where the patience ends."""
+        if self.evaluate is None or not (last or self.round % self.evaluate_every == 0):
+            return {}
+        metrics, patience = self.evaluate(last), self.patience
+        if patience is None or not stays:
+            return metrics
+        patience.look(metrics)
+        if not patience.exhausted or last:
+            return metrics
+        self.notes += (
+            f"stopped early: {patience.evaluations} evaluations in a row were no better than "
+            f"{patience.best:.4g}",
+        )
+        return self.evaluate(True)
+
     # -- state -------------------------------------------------------------------------------
-
-    def _holders(self) -> dict[str, Mapping[str, Any]]:
-        """Return whatever has a state beside the losses and the weights, by kind and name."""
-        t = self.trainer
-        return {"models": t.models, "optimizers": t.optimizers, "lr_schedulers": t.lr_schedulers}
-
-    def _network_state(self) -> dict[str, Any]:
-        return {kind: _states(holders) for kind, holders in self._holders().items()}
-
-    def _load_network_state(self, state: dict[str, Any]) -> None:
-        for kind, holders in self._holders().items():
-            for name, holder in holders.items():
-                holder.load_state_dict(state[kind][name])
 
     def state_dict(self) -> dict[str, Any]:
         """Return all a resumed run needs: networks, optimisers, weights, age, position, generators.
@@ -297,7 +339,7 @@ class AlternatingTrainer:
         """
         loss_sum = self.loss_reader.total()  # first: it refuses the state of a diverged network
         return {
-            **self._parts_state(),
+            **self.parts.state_dict(),
             "collected": self.collected.rows,
             "drawn_from": self.sampler.drawn_from(),
             "position": {
@@ -306,18 +348,9 @@ class AlternatingTrainer:
                 "steps": self.steps,
                 "loss_sum": loss_sum,
                 "full_round": self._full_round,
+                "lr": self.lr,
             },
             "generators": generator_states(),
-        }
-
-    def _parts_state(self) -> dict[str, Any]:
-        curriculum = self.curriculum
-        return {
-            "network": self._network_state(),
-            "initial": self._initial if curriculum is not None and curriculum.may_reset else None,
-            "loss_funcs": _states(self.trainer.loss_funcs),
-            "curriculum": None if curriculum is None else curriculum.state_dict(),
-            "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -332,39 +365,13 @@ class AlternatingTrainer:
         if "drawn_from" in state:  # not before it was kept
             with faults_named():
                 self.sampler.check_drawn_from(state["drawn_from"])
-        parts, initial = copy.deepcopy(self._parts_state()), self._initial
-        try:
-            with faults_named():
-                self._take_parts(state)
-        except CheckpointError:
-            self._take_parts(parts)
-            self._initial = initial
-            raise
+        self.parts.load_state_dict(state)
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
+        self.lr = position.get("lr")  # not before it was kept
         self.loss_reader.restart(position["loss_sum"])
         self.collected.rows = state["collected"]
         self._resume_generators = state["generators"]
-
-    def _take_parts(self, state: dict[str, Any]) -> None:
-        if state["initial"] is not None:
-            self._load_network_state(state["initial"])  # would otherwise fail at the reset only
-            self._initial = state["initial"]
-        self._load_network_state(state["network"])
-        for name, loss in self.trainer.loss_funcs.items():
-            loss.load_state_dict(state["loss_funcs"][name])
-        if self.curriculum is not None:
-            self.curriculum.weights.load_state_dict(state["sample_weights"])
-            self.curriculum.load_state_dict(state["curriculum"])
-            if self.curriculum.may_reset and state["initial"] is None:
-                raise CheckpointError(
-                    "the checkpoint lacks the initial network, which this warm-up returns to. "
-                    "Start the run anew."
-                )
-
-
-def _states(holders: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: holder.state_dict() for name, holder in holders.items()}
 
 
 def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:

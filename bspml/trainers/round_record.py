@@ -18,6 +18,7 @@ class RoundRecord:
         epochs: passes over the data so far: steps over the steps of one full pass.
         steps: optimiser steps so far.
         loss: mean training loss of the round.
+        lr: learning rate of its last step, of the first group of the first optimiser.
         maw, sdaw: [Zhang 2023] eq. (14), after the weight step.
         curriculum: what the weight step did; None without a curriculum.
         metrics: whatever the `evaluate` callable returned, {} when it was not called.
@@ -37,6 +38,7 @@ class RoundRecord:
     seconds_train: float
     seconds_embed: float
     notes: tuple[str, ...] = ()
+    lr: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
         """Return the record as nested plain values, for JSON."""

@@ -14,9 +14,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from bspml.errors import InputError
+
+
+def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
+    if list(values) != sorted(set(values)):
+        raise ValueError(f"must rise without repeats; got {list(values)}")
+    return values
+
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -25,6 +39,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Whole = Annotated[int, Field(ge=0)]
 Count = Annotated[int, Field(ge=1)]
 Growth = Annotated[float, Field(ge=1)]
+Rising = AfterValidator(_rising)
 Ceiling = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # more than 0 is not NaN either
 Rule = Literal["threshold", "quadratic"]
 Warmup = Literal["features", "cross-fit"]
@@ -261,7 +276,8 @@ def _takes(schema: Mapping[str, Any]) -> str:
     if schema["type"] == "integer":
         return f"a whole number of at least {schema['minimum']}"
     if schema["type"] != "number":
-        return {"boolean": "true or false"}.get(schema["type"], f"an {schema['type']}")
+        words = {"boolean": "true or false", "array": "a list of whole numbers that rise"}
+        return words.get(schema["type"], f"an {schema['type']}")
     low, high = schema.get("minimum"), schema.get("maximum")
     above = schema.get("exclusiveMinimum", -math.inf)
     below = schema.get("exclusiveMaximum", math.inf)

@@ -2,8 +2,8 @@
 
     loader (pinned, prefetching) -> batch (B, ...) -> k parts of whole classes
       each part: network in bfloat16, channels last -> embeddings in float32 -> miner, loss
-                 -> backward of loss / k
-      -> optimisers
+                 -> backward of loss / k, scaled for float16
+      -> gradients of all ranks, unscaled, clipped -> optimisers
 
 What is asked for here changes how a step is computed, not what `bspml.trainers.alternating` does
 around it.
@@ -11,6 +11,7 @@ around it.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -19,9 +20,10 @@ from pytorch_metric_learning.utils import common_functions as c_f
 from torch import Tensor
 
 from bspml.errors import InputError
-from bspml.tensors.checks import check_choice, check_whole
+from bspml.tensors.checks import check_choice, check_number, check_whole
 
-PRECISIONS = ("float32", "bfloat16")
+_HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+PRECISIONS = ("float32", *_HALVES)
 
 
 class StepTrainer(MetricLossOnly):
@@ -36,8 +38,12 @@ class StepTrainer(MetricLossOnly):
             Mining and loss see one part at a time: P/k of the P classes, if the batch is sorted by
             class as `PKSampler`'s is.  So does batch normalisation.  A loss with a state of its own
             (SuperLoss's tau, a memory) meets each part as a batch.
-        precision: "float32", or "bfloat16": the network runs under autocast; embeddings, mining and
-            loss stay in float32.  bfloat16 has float32's range, so gradients need no scaling.
+        precision: "float32"; "bfloat16" or "float16": the network runs under autocast; embeddings,
+            mining and loss stay in float32.  bfloat16 has float32's range; for float16 gradients
+            are scaled (`torch.amp.GradScaler`), a step whose gradients overflow is left out, and
+            each step waits for the device to know.  Only where the device has no bfloat16.
+        clip_norm: the gradient of each optimiser's parameters is shortened to this norm, after all
+            micro-batches and ranks, and after it was unscaled; None leaves it.
         channels_last: pictures (B, C, H, W) and the network's weights are laid out channel by
             channel, which convolutions of accelerators and of most CPUs take faster.
         prefetch: batches each loader worker prepares ahead; without workers nothing is.
@@ -47,10 +53,12 @@ class StepTrainer(MetricLossOnly):
     no part of a step of ours waits for it.  Items may lie on the device already, without workers.
 
     Raises:
-        InputError: a setting out of range, or, at the first step, a batch that has no k equal
-            parts.
+        InputError: a setting out of range, clippers of the caller's own that would see scaled
+            gradients, or, at the first step, a batch that has no k equal parts.
     """
 
+    data_device: Any
+    gradient_clippers: Any
     dataloader_iter: Any
     iterations_per_epoch: Any
 
@@ -61,13 +69,24 @@ class StepTrainer(MetricLossOnly):
         precision: str = "float32",
         channels_last: bool = False,
         prefetch: int = 2,
+        clip_norm: float | None = None,
         **kwargs: Any,
     ) -> None:
         self.micro_batches = check_whole(micro_batches, "micro_batches")
         self.precision = check_choice(precision, "precision", PRECISIONS)
         self.channels_last = channels_last
         self.prefetch = check_whole(prefetch, "prefetch")
+        if clip_norm is not None:
+            check_number(clip_norm, "clip_norm", 0, open_low=True)
+        self.clip_norm = clip_norm
         super().__init__(*args, **kwargs)
+        is_scaled = precision == "float16"
+        if is_scaled and self.gradient_clippers:
+            raise InputError(
+                "`gradient_clippers` would see the scaled gradients of float16. Pass `clip_norm`, "
+                "or take bfloat16."
+            )
+        self.scaler = torch.amp.GradScaler(torch.device(self.data_device).type, enabled=is_scaled)
         if channels_last:
             for model in self.models.values():
                 model.to(memory_format=torch.channels_last)
@@ -92,12 +111,51 @@ class StepTrainer(MetricLossOnly):
             self.calculate_loss(self._prepared(part))
             self.loss_tracker.update(self.loss_weights)
             share = self.losses["total_loss"] / self.micro_batches
-            share.backward()
+            self.scaler.scale(share).backward()
             for name, loss in self.losses.items():
                 sums[name] = sums.get(name, 0) + torch.as_tensor(loss).detach() / self.micro_batches
         self.losses.update(sums)
         self.clip_gradients()
         self.step_optimizers()
+
+    def backward(self) -> None:
+        """Compute the gradients, scaled for float16."""
+        self.scaler.scale(self.losses["total_loss"]).backward()
+
+    def clip_gradients(self) -> None:
+        """Add up the ranks' gradients, which comes first among the clippers, then clip."""
+        super().clip_gradients()
+        if self.clip_norm is None:
+            return
+        for optimizer in self._stepped():
+            self.scaler.unscale_(optimizer)
+            parameters = [p for group in optimizer.param_groups for p in group["params"]]
+            torch.nn.utils.clip_grad_norm_(parameters, self.clip_norm)
+
+    def step_optimizers(self) -> None:
+        """Step every optimiser; with float16 only where its gradients are finite."""
+        if not self.scaler.is_enabled():
+            super().step_optimizers()
+            return
+        for optimizer in self._stepped():
+            self.scaler.step(optimizer)
+        self.scaler.update()
+
+    def _stepped(self) -> list[torch.optim.Optimizer]:
+        """Return the optimisers that have a gradient and are not frozen."""
+        return [
+            optimizer
+            for name, optimizer in self.optimizers.items()
+            if name.removesuffix("_optimizer") not in self.freeze_these
+            and any(p.grad is not None for g in optimizer.param_groups for p in g["params"])
+        ]
+
+    def step_lr_schedulers(self, end_of_epoch: bool = False) -> None:
+        """Step the schedulers, also where the scaler left the first step out."""
+        with warnings.catch_warnings():
+            if self.scaler.is_enabled():
+                warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")
+            super().step_lr_schedulers(end_of_epoch)
 
     def get_batch(self) -> tuple[Any, Any]:
         """Return the next batch, as the parent does, with its labels on the device."""
@@ -136,9 +194,10 @@ class StepTrainer(MetricLossOnly):
 
     def compute_embeddings(self, data: Any) -> Tensor:
         """Return (B, D), float32 whatever the network computed in."""
-        if self.precision == "float32":
+        half = _HALVES.get(self.precision)
+        if half is None:
             return super().compute_embeddings(data)
-        with torch.autocast(torch.device(self.data_device).type, dtype=torch.bfloat16):
+        with torch.autocast(torch.device(self.data_device).type, dtype=half):
             embeddings = super().compute_embeddings(data)
         return embeddings.float()
 

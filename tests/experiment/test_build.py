@@ -120,6 +120,46 @@ def test_optimisers_by_name_leave_frozen_parameters_out(name, kind):
     assert group.get("momentum", 0) == momentum.get("momentum", 0)
 
 
+def groups_of(optimizer, network):
+    """{name of a parameter: (learning rate, weight decay)}."""
+    names = {id(p): name for name, p in network.named_parameters()}
+    return {
+        names[id(p)]: (group["lr"], group["weight_decay"])
+        for group in optimizer.param_groups
+        for p in group["params"]
+    }
+
+
+def test_unless_told_otherwise_all_parameters_are_one_group():
+    config = config_from_mapping({"optimizer": {"lr": 0.5, "weight_decay": 0.25}})
+    network = make_network(config, 1)
+    (group,) = make_optimizer(config, network).param_groups
+    assert (group["lr"], group["weight_decay"]) == (0.5, 0.25)
+    assert list(map(id, group["params"])) == list(map(id, network.parameters()))
+
+
+def test_head_and_backbone_have_their_rates_and_one_dimension_may_not_decay():
+    settings = {"lr": 0.5, "head_lr_factor": 4, "backbone_lr_factor": 0.5}
+    settings |= {"weight_decay": 0.25, "decay_1d": False}
+    config = config_from_mapping({"optimizer": settings})
+    network = make_network(config, 1)
+    found = groups_of(make_optimizer(config, network), network)
+    assert len(found) == len(list(network.parameters())) == 11
+    for name, parameter in network.named_parameters():
+        rate = 2.0 if name.startswith("head.") else 0.25
+        assert found[name] == (rate, 0.25 if parameter.ndim > 1 else 0.0), name
+    loss = nn.Linear(2, 3)  # of a loss: its own factor, the same decay
+    assert groups_of(make_optimizer(config, loss, 10.0), loss) == {
+        "weight": (5.0, 0.25), "bias": (5.0, 0.0),
+    }  # fmt: skip
+
+
+def test_a_rate_of_what_is_not_trained_is_refused():
+    config = config_from_mapping({"optimizer": {"backbone_lr_factor": 0.1}})
+    with pytest.raises(ConfigError, match=r"`optimizer\.backbone_lr_factor` is 0\.1, but the b"):
+        make_optimizer(config, nn.Linear(3, 2))
+
+
 def test_a_network_is_a_function_of_the_seed():
     networks = [make_network(config_from_mapping({"seed": s}), 1) for s in (0, 0, 1)]
     weights = [next(net.parameters()) for net in networks]

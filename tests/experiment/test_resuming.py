@@ -115,6 +115,19 @@ def test_a_key_that_only_the_checkpoint_has_is_a_difference():
         check_unchanged(saved, Config(), Path("config.yaml"))
 
 
+def test_a_key_that_came_after_the_checkpoint_had_its_default_then():
+    saved = Config().model_dump(mode="json")
+    del saved["training"]["prefetch"]
+    check_unchanged(saved, Config(), Path("config.yaml"))
+    with pytest.raises(ConfigError, match=r"`training\.prefetch` is 3, .* trained with 2 so far"):
+        check_unchanged(saved, load_config(None, ["training.prefetch=3"]), Path("config.yaml"))
+    saved["hyperparameters"] = {}
+    given = ["training.methods=[rdml]", "hyperparameters.rdml.eta=2"]
+    saved["training"]["methods"] = ["rdml"]
+    with pytest.raises(ConfigError, match=r"`hyperparameters\.rdml\.eta` is 2, .* with null"):
+        check_unchanged(saved, load_config(None, given), Path("config.yaml"))
+
+
 def test_one_process_agrees_with_itself():
     check_ranks_agree(Config(), "f")
 
@@ -226,6 +239,20 @@ def test_a_configuration_that_was_cut_is_refused(folder):
     text = folder.config.read_text()
     folder.config.write_text("".join(line for line in text.splitlines(True) if "seed" not in line))
     with pytest.raises(ConfigError, match="`seed` is missing, which every run writes"):
+        load_states(folder, METHODS, Config(), "f", refuse_nothing)
+
+
+def test_a_run_begun_before_a_key_existed_goes_on(folder):
+    """Neither its file nor its checkpoint has the key; a file alone without it was cut."""
+    older = Config().model_dump(mode="json")
+    del older["training"]["prefetch"]
+    with run_folder(folder, Config(), METHODS, resume=False):
+        save(folder, config=older)
+    text = folder.config.read_text()
+    folder.config.write_text(text.replace("  prefetch: 2\n", ""))
+    assert list(load_states(folder, METHODS, load_config(folder.config), "f", refuse_nothing))
+    save(folder)
+    with pytest.raises(ConfigError, match=r"`training\.prefetch` is missing, which every run"):
         load_states(folder, METHODS, Config(), "f", refuse_nothing)
 
 

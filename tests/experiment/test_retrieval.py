@@ -19,7 +19,7 @@ from bspml.trainers.round_record import RoundRecord
 SMALL = ["data.subset=12", "sampler.classes_per_batch=4", "evaluation.ks=[1, 2]"]
 ROUND = RoundRecord(
     round=1, epochs=0.5, steps=3, loss=0.25, maw=0.75, sdaw=0.125, curriculum=None, metrics={},
-    seconds_train=1.0, seconds_embed=2.0, notes=("sampled all",),
+    seconds_train=1.0, seconds_embed=2.0, notes=("sampled all",), lr=0.5,
 )  # fmt: skip
 UPDATE = CurriculumRecord(
     round=1, phase="weights", maw=0.75, sdaw=0.125, changed=4, age=2.0, age_next=3.0,
@@ -54,7 +54,8 @@ def test_a_round_without_weights_is_a_record(runs):
     done = dataclasses.replace(ROUND, metrics=metrics)
     assert runs["multi-similarity"].epoch_record(done) == EpochRecord(
         "multi-similarity", 0.5, 3, seconds=3.0, loss=0.25, maw=0.75, sdaw=0.125, kept=1.0,
-        recall_at_k={1: 0.5}, notes=("sampled all", "collapsed"), extra={"validation": {}},
+        recall_at_k={1: 0.5}, notes=("sampled all", "collapsed"),
+        extra={"lr": 0.5, "validation": {}},
     )  # fmt: skip
 
 
@@ -66,7 +67,7 @@ def test_a_weight_update_stands_in_the_record_under_its_names_and_whole(runs):
         objective_before=-1.0, objective_after=-2.0, detection_auroc=0.9,
         detection_precision=0.625, detection_recall=0.875, false_alarm_rate=0.0625,
         outlier_auroc=0.8, outlier_recall=0.7, notes=("sampled all",),
-        extra={"curriculum": dataclasses.asdict(UPDATE)},
+        extra={"curriculum": dataclasses.asdict(UPDATE), "lr": 0.5},
     )  # fmt: skip
 
 

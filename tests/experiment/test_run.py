@@ -112,9 +112,8 @@ def settled(folder):
     for record in RecordLog(folder.records).read():
         values = json.loads(record.to_line())
         values.pop("seconds")
-        if values["extra"]:
-            for key in ("seconds_statistics", "seconds_solve"):
-                values["extra"]["curriculum"].pop(key)
+        for key in ("seconds_statistics", "seconds_solve"):
+            values["extra"].get("curriculum", {}).pop(key, None)
         lines.append(values)
     return lines
 

@@ -2,6 +2,7 @@
 
 import copy
 import logging
+from itertools import pairwise
 
 import pytest
 import torch
@@ -11,7 +12,11 @@ import bspml
 from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer, _check_parts
+from bspml.trainers.averaging import average_weights
 from bspml.trainers.loss_reading import LossReader
+from bspml.trainers.patience import Patience
+from bspml.trainers.schedules import lr_schedule
+from helpers.comparisons import same
 from helpers.draws import around_centres
 
 CLASSES, PER_CLASS = 12, 12
@@ -80,6 +85,8 @@ def make_trainer(preset="paper", observer=None, seed=0, workers=0, **options):
         "features": {"preset": "auto"},
     }[preset]
     curriculum = bspml.SelfPacedCurriculum(weights, is_noisy=noisy.is_noisy, **settings)
+    if options.get("averaged") is not None:
+        options["averaged"] = average_weights(net, options["averaged"])
     return AlternatingTrainer(
         trainer, sampler, curriculum, lambda: embed(net, X), observer=observer, **options
     )
@@ -400,6 +407,167 @@ def test_too_few_classes_in_a_half_never_lets_the_other_half_in():
     record = trainer.train(trainer.steps / trainer._full_round + 0.2)[0]
     assert record.notes
     assert half[torch.cat(visited)].all()
+
+
+# ------------------------------------------------------------------------- the recipe
+
+
+def watched_rates(trainer, epochs):
+    """The learning rate of each step, and the records."""
+    rates = []
+    optimizer = trainer.trainer.optimizers["trunk_optimizer"]
+    trainer.trainer.end_of_iteration_hook = lambda _: rates.append(optimizer.param_groups[0]["lr"])
+    return rates, trainer.train(epochs)
+
+
+def test_a_schedule_spans_all_steps_where_one_network_is_trained():
+    trainer = make_trainer("paper", schedule=lr_schedule("linear", warmup_steps=1))
+    total = trainer.total_steps(2)
+    rates, records = watched_rates(trainer, 2)
+    # Half of the rate, then all of it, falling by equal parts to nothing after the last step.
+    falling = [1 - k / (total - 1) for k in range(total - 1)]
+    assert len(rates) == total == 12
+    assert rates == pytest.approx([3e-3 * share for share in (0.5, *falling)], rel=1e-12)
+    assert [record.lr for record in records] == [rates[5], rates[11]]
+
+
+def test_each_network_of_a_cross_fit_has_a_whole_schedule():
+    schedule = lr_schedule("cosine", warmup_steps=2)
+    trainer = make_trainer("auto", schedule=schedule)  # a round on each half
+    rates, records = watched_rates(trainer, 3)
+    ends = [0, records[0].steps, records[1].steps, 18]
+    lengths = [b - a for a, b in pairwise(ends)]
+    assert lengths[0] == 3  # half the rows
+    expected = [schedule.over(n)(k) * 3e-3 for n in lengths for k in range(n)]
+    assert rates == pytest.approx(expected, rel=1e-12)
+    assert rates[ends[2]] == pytest.approx(1e-3)  # the third network warms up like the first
+
+
+def test_without_a_last_reset_half_b_and_the_rest_are_one_network():
+    trainer = make_trainer("auto", schedule=lr_schedule("cosine"))
+    trainer.curriculum._update.settings = trainer.curriculum._update.settings.model_copy(
+        update={"reset": False}
+    )
+    rates, records = watched_rates(trainer, 3)
+    first = records[0].steps
+    stays = lr_schedule("cosine").over(18 - first)
+    assert rates[first:] == pytest.approx([3e-3 * stays(k) for k in range(18 - first)], rel=1e-12)
+
+
+def test_a_training_made_longer_keeps_a_constant_schedule_and_refuses_another():
+    trainer = make_trainer("paper", schedule=lr_schedule("constant", warmup_steps=3))
+    trainer.train(1)
+    assert [record.lr for record in trainer.train(3)] == [3e-3, 3e-3]
+    stretched = make_trainer("paper", schedule=lr_schedule("linear"))
+    stretched.train(1)
+    with pytest.raises(InputError, match="0 steps are left of the 6 that the linear schedule was"):
+        stretched.train(2)
+    with pytest.raises(InputError, match="`warmup_steps` is 4, but the training has 6 steps"):
+        make_trainer("paper", schedule=lr_schedule("cosine", warmup_steps=4)).train(1)
+
+
+def test_two_schedules_are_refused():
+    trainer = make_trainer("paper", schedule=lr_schedule("linear"))
+    with pytest.raises(InputError, match="has `lr_schedulers` trunk_scheduler_by_iteration alread"):
+        AlternatingTrainer(
+            trainer.trainer, trainer.sampler, None, trainer.embed, schedule=lr_schedule("cosine")
+        )
+
+
+def test_the_average_takes_in_every_step_and_starts_afresh_with_the_network():
+    trainer = make_trainer("auto", averaged=0.9)
+    net, average = trainer.trainer.models["trunk"], trainer.averaged
+    start = {k: v.clone() for k, v in net.state_dict().items()}
+    seen = []
+    trainer.trainer.end_of_iteration_hook = lambda _: seen.append(int(average.n_averaged))
+    trainer.train(0.5)
+    assert seen == [1, 2, 3]
+    assert average.n_averaged == 0  # half B starts
+    assert same(dict(average.module.state_dict()), start)
+    steps_on_b = trainer.train(3)[0].steps - 3
+    assert seen == [*(1, 2, 3), *range(1, steps_on_b + 1), *range(1, 18 - 3 - steps_on_b + 1)]
+    assert not same(average.module.layers[0].weight, net.layers[0].weight)
+
+
+def recall(metrics):
+    return metrics["recall"]
+
+
+def evaluations(values):
+    """Evaluations that give these values one after the other; and what they were told."""
+    told, left = [], list(values)
+
+    def evaluate(last):
+        told.append(last)
+        return {"recall": left[0] if last and len(left) == 1 else left.pop(0), "last": last}
+
+    return evaluate, told
+
+
+def test_a_training_stops_where_its_patience_ends_and_evaluates_as_for_the_last_time():
+    evaluate, told = evaluations([0.5, 0.6, 0.6, float("nan"), 0.6])
+    trainer = make_trainer("paper", evaluate=evaluate, patience=Patience(2, recall))
+    records = trainer.train(9)
+    assert told == [False, False, False, False, True]
+    assert len(records) == 4
+    assert records[-1].metrics["last"]
+    assert records[-1].notes == ("stopped early: 2 evaluations in a row were no better than 0.6",)
+    assert trainer.train(9) == []
+
+
+def test_networks_that_are_thrown_away_are_no_reason_to_stop():
+    evaluate, told = evaluations([0.9, 0.8, 0.1, 0.2, 0.1, 0.0, 0.0])
+    trainer = make_trainer("auto", evaluate=evaluate, patience=Patience(2, recall))
+    assert len(trainer.train(9)) == 6  # best in the fourth, which is the second of the last network
+    assert trainer.patience.best == 0.2
+    assert told[-1]
+
+
+def test_patience_without_an_evaluation_is_refused():
+    with pytest.raises(InputError, match="there is no `evaluate`"):
+        make_trainer("paper", patience=Patience(2, recall))
+
+
+@pytest.mark.parametrize(
+    ("preset", "save_at"), [("paper", 3), ("paper", 6), ("auto", 2), ("auto", 3), ("auto", 14)]
+)
+def test_schedule_average_and_patience_go_on_bit_for_bit(preset, save_at):
+    def make(observer, seed=0):
+        return make_trainer(
+            preset,
+            observer,
+            seed,
+            schedule=lr_schedule("cosine", warmup_steps=2),
+            averaged=0.9,
+            evaluate=lambda last: {"recall": 1 / (1 + len(observer.records))},
+            patience=Patience(3, recall),
+        )
+
+    whole, rest = Watch(save_at), Watch()
+    uninterrupted = make(whole)
+    records = uninterrupted.train(5)
+    resumed = make(rest, seed=99)
+    resumed.sampler.seed = 0
+    resumed.load_state_dict(whole.saved)
+    rest.records += whole.records[: resumed.round]  # the evaluation reads how many there are
+    again = resumed.train(5)
+    assert rest.losses == whole.losses[save_at:]
+    assert [r.lr for r in again] == [r.lr for r in records][-len(again) :]
+    assert uninterrupted.patience.exhausted
+    assert same(resumed.state_dict()["network"], uninterrupted.state_dict()["network"])
+    assert resumed.patience.state_dict() == uninterrupted.patience.state_dict()
+
+
+def test_a_state_from_before_there_were_recipes_is_taken(in_warmup):
+    older = copy.deepcopy(in_warmup)
+    del older["patience"], older["position"]["lr"]
+    trainer = make_trainer("auto", evaluate=lambda _: {"recall": 0.5}, patience=Patience(9, recall))
+    trainer.load_state_dict(older)
+    assert trainer.steps == 4
+    assert trainer.train(1)[-1].lr == 3e-3
+    averaging = make_trainer("auto", averaged=0.9)
+    with pytest.raises(CheckpointError, match="KeyError: 'averaged'"):
+        averaging.load_state_dict(older)
 
 
 # ------------------------------------------------------------------------- losses read late

@@ -1,71 +1,14 @@
 """How a step is computed: in parts, in bfloat16, channels last, by a prefetching loader."""
 
-import logging
-
 import pytest
 import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
 
 import bspml
-from bspml.data.indexed import sample_index_getter
 from bspml.errors import ConfigError, InputError
 from bspml.experiment.config import load_config
 from bspml.trainers.step import StepTrainer
-from helpers.draws import around_centres
-
-CLASSES, PER_CLASS = 8, 6
-LABELS = torch.arange(CLASSES).repeat_interleave(PER_CLASS)
-
-
-class Net(torch.nn.Module):
-    def __init__(self, dtype=torch.float64):
-        super().__init__()
-        self.conv = torch.nn.Conv2d(2, 4, 3, dtype=dtype)
-        self.head = torch.nn.Linear(4 * 4 * 4, 5, dtype=dtype)
-        self.seen = []
-
-    def forward(self, x):
-        out = self.conv(x).relu()
-        self.seen.append((len(x), out.dtype, x.is_contiguous(memory_format=torch.channels_last)))
-        return self.head(out.flatten(1))
-
-
-def make(kind=StepTrainer, dtype=torch.float64, lr=0.0, workers=0, loss=None, **options):
-    logging.getLogger("PML").setLevel(logging.ERROR)
-    torch.manual_seed(0)
-    net = Net(dtype)
-    weights = bspml.SampleWeights(LABELS)
-    values = torch.rand(len(LABELS), generator=torch.Generator().manual_seed(1))
-    values[::5] = 0
-    weights.update(values)
-    if loss is None:
-        loss = bspml.BSPMLLoss(weights, miner=bspml.BSPMLMiner(weights))
-    sampler = bspml.PKSampler(LABELS, 4, 3, seed=0)
-    trainer = kind(
-        models={"trunk": net},
-        optimizers={"trunk_optimizer": torch.optim.SGD(net.parameters(), lr)},
-        batch_size=12,
-        loss_funcs={"metric_loss": loss},
-        dataset=bspml.IndexedDataset(
-            torch.utils.data.TensorDataset(
-                around_centres(LABELS, 2, 6, 6, spread=0.7).to(dtype), LABELS
-            )
-        ),
-        data_device=torch.device("cpu"),
-        sampler=sampler,
-        dataloader_num_workers=workers,
-        data_and_label_getter=sample_index_getter(weights),
-        **options,
-    )
-    sampler.set_epoch(0, position=0)
-    trainer.initialize_dataloader()
-    trainer.set_to_train()
-    return trainer, net, weights
-
-
-def step(trainer, net):
-    trainer.forward_and_backward()
-    return float(trainer.losses["total_loss"]), [p.grad.clone() for p in net.parameters()]
+from helpers.steppers import CLASSES, make_stepper as make, take_step as step
 
 
 def test_k_micro_batches_give_the_mean_of_their_gradients_and_losses():
@@ -126,6 +69,98 @@ def test_with_the_defaults_steps_are_pml_s_bit_for_bit():
     assert torch.equal(runs[0][1], runs[1][1])  # as many draws from the generator
 
 
+# --- gradients ------------------------------------------------------------------------------------
+
+
+def norm_of(grads):
+    return float(torch.stack([grad.square().sum() for grad in grads]).sum().sqrt())
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_gradients_are_clipped_as_torch_does_after_all_parts(micro_batches):
+    _, free = step(*make(micro_batches=micro_batches)[:2])
+    limit = norm_of(free) / 3
+    trainer, net, _ = make(micro_batches=micro_batches, clip_norm=limit)
+    _, clipped = step(trainer, net)
+    for parameter, grad in zip(net.parameters(), free, strict=True):
+        parameter.grad = grad.clone()
+    torch.nn.utils.clip_grad_norm_(net.parameters(), limit)
+    assert norm_of(clipped) == pytest.approx(limit, rel=1e-6)
+    for found, parameter in zip(clipped, net.parameters(), strict=True):
+        assert torch.equal(found, parameter.grad)
+    for found, whole in zip(clipped, free, strict=True):
+        torch.testing.assert_close(found, whole / 3, rtol=1e-5, atol=0)
+
+
+def test_short_gradients_are_not_clipped():
+    free, clipped = (step(*make(clip_norm=limit)[:2])[1] for limit in (None, 1e6))
+    assert all(torch.equal(a, b) for a, b in zip(free, clipped, strict=True))
+
+
+def test_each_optimiser_s_gradient_is_clipped_by_itself():
+    """A loss with proxies: theirs may be a hundred times larger than the network's."""
+    losses = pytest.importorskip("pytorch_metric_learning.losses")
+    limit = 1e-3
+    loss = losses.ProxyAnchorLoss(CLASSES, 5).double()
+    trainer, net, _ = make(loss=loss, clip_norm=limit)
+    trainer.optimizers["metric_loss_optimizer"] = torch.optim.SGD(loss.parameters(), 0.0)
+    _, grads = step(trainer, net)
+    assert norm_of(grads) == pytest.approx(limit, rel=1e-3)
+    assert norm_of([loss.proxies.grad]) == pytest.approx(limit, rel=1e-3)
+
+
+@pytest.mark.parametrize("micro_batches", [1, 2])
+def test_float16_scales_and_unscales_so_that_the_steps_are_those_of_float32(micro_batches):
+    found = {}
+    for precision in ("float32", "float16"):
+        trainer, net, _ = make(
+            dtype=torch.float32, lr=0.1, precision=precision, micro_batches=micro_batches
+        )
+        start = [p.detach().clone() for p in net.parameters()]
+        value = step(trainer, net)[0]
+        moved = [p.detach() - q for p, q in zip(net.parameters(), start, strict=True)]
+        found[precision] = value, moved
+    assert {dtype for _, dtype, _ in net.seen} == {torch.float16}
+    assert found["float16"][0] == pytest.approx(found["float32"][0], rel=0.01)
+    for half, whole in zip(found["float16"][1], found["float32"][1], strict=True):
+        assert whole.abs().max() > 0
+        torch.testing.assert_close(half, whole, rtol=0.05, atol=0.05 * float(whole.abs().max()))
+
+
+def test_float16_is_clipped_after_it_is_unscaled():
+    _, free = step(*make(dtype=torch.float32)[:2])
+    limit = norm_of(free) / 3
+    trainer, net, _ = make(dtype=torch.float32, precision="float16", clip_norm=limit)
+    _, grads = step(trainer, net)
+    assert norm_of(grads) == pytest.approx(limit, rel=1e-3)
+
+
+def test_an_overflow_leaves_the_step_out_and_halves_the_scale(recwarn):
+    trainer, net, _ = make(dtype=torch.float32, lr=0.1, precision="float16")
+    optimizer = trainer.optimizers["trunk_optimizer"]
+    name = "trunk_scheduler_by_iteration"
+    trainer.lr_schedulers[name] = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda k: 1.0)
+    scale = trainer.scaler.get_scale()
+    net.head.bias.register_hook(lambda grad: grad * float("inf"))
+    before = [p.detach().clone() for p in net.parameters()]
+    step(trainer, net)
+    trainer.step_lr_schedulers()
+    assert all(torch.equal(p, q) for p, q in zip(net.parameters(), before, strict=True))
+    assert trainer.scaler.get_scale() == scale / 2
+    assert not [w for w in recwarn if "lr_scheduler" in str(w.message)]
+
+
+def test_an_optimiser_without_a_gradient_is_passed_over():
+    trainer, net, _ = make(dtype=torch.float32, lr=0.1, precision="float16")
+    idle = torch.nn.Linear(1, 1)
+    trainer.optimizers["metric_loss_optimizer"] = torch.optim.SGD(idle.parameters(), 1.0)
+    step(trainer, net)
+    assert trainer.scaler.get_scale() == 2.0**16
+
+
+# --- precision, layout, loader --------------------------------------------------------------------
+
+
 def test_bfloat16_computes_the_network_and_not_the_loss():
     seen = []
 
@@ -165,7 +200,12 @@ def test_workers_prefetch_as_told_and_give_the_same_batches():
     ("options", "message"),
     [
         ({"micro_batches": 0}, "`micro_batches` must be"),
-        ({"precision": "float16"}, "`precision` must be"),
+        ({"precision": "float8"}, "`precision` must be one of"),
+        ({"clip_norm": 0.0}, "`clip_norm` must be"),
+        (
+            {"precision": "float16", "gradient_clippers": {"trunk_grad_clipper": print}},
+            "would see the scaled gradients of float16. Pass `clip_norm`",
+        ),
         ({"prefetch": 0}, "`prefetch` must be"),
     ],
 )

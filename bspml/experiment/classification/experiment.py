@@ -93,6 +93,7 @@ class Classification(Experiment["ClassificationRun"]):
             ConfigError: the run may not be made that long.
         """
         then, now = saved["training"]["epochs"], self.config.training.epochs
+        schedule = self.config.schedule
         trained = f"{folder.config}: `training.epochs` is {now}, but the run was"
         if now < then:
             raise ConfigError(
@@ -100,7 +101,7 @@ class Classification(Experiment["ClassificationRun"]):
                 "or start a new run."
             )
         why = {
-            "the cosine schedule stretches over all of them": self.config.schedule.name == "cosine",
+            f"the {schedule.name} schedule stretches over all of them": schedule.stretches,
             "the labels were corrected by a network of that many": self.config.training.relabel,
         }
         for reason, holds in why.items():

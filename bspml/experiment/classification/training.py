@@ -17,7 +17,7 @@ import torch
 from torch import nn
 
 from bspml.errors import CheckpointError, RunError
-from bspml.experiment.build import make_optimizer
+from bspml.experiment.build import make_optimizer, make_schedule
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.config import ClassificationConfig
 from bspml.files.checkpoints import State
@@ -80,6 +80,8 @@ class Trainer:
         self.images, self.targets = images.to(self.device), targets.to(self.device)
         self.loss.to(self.device)
         self.optimizer = make_optimizer(config, network)
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]
+        self.schedule = make_schedule(config, config.training.epochs * self.steps_per_epoch)
         self.epoch = self.step = 0
         self.loss_sum = torch.zeros((), dtype=torch.float64, device=self.device)
 
@@ -128,8 +130,8 @@ class Trainer:
 
     def _train_batch(self, rows: Tensor) -> Tensor:
         draw = self._generator(_STEP, self.step)
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.config.optimizer.lr * self._rate()
+        for group, lr in zip(self.optimizer.param_groups, self.rates, strict=True):
+            group["lr"] = lr * self.schedule(self.steps)
         images = self.images[rows].float() / 255
         if self.config.data.augment:
             images = crop_and_mirror(images, draw)
@@ -137,18 +139,10 @@ class Trainer:
         with seeded(int(draw.integers(2**63)), self.device):  # dropout draws from the global ones
             loss = self.loss(self.network(images), self.targets[rows]).mean()
         loss.backward()
+        if self.config.optimizer.clip_norm is not None:
+            nn.utils.clip_grad_norm_(self.network.parameters(), self.config.optimizer.clip_norm)
         self.optimizer.step()
         return loss.detach()
-
-    def _rate(self) -> float:
-        """The learning rate of the next step, as a factor."""
-        schedule = self.config.schedule
-        if schedule.name == "step":
-            return schedule.factor ** sum(self.steps >= m for m in schedule.milestones)
-        if schedule.name == "cosine":
-            total = self.config.training.epochs * self.steps_per_epoch
-            return 0.5 * (1 + math.cos(math.pi * self.steps / total))
-        return 1.0
 
     def _generator(self, use: int, step: int = 0) -> np.random.Generator:
         return np.random.default_rng([self.config.seed, self.epoch, use, step])

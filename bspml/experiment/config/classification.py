@@ -18,7 +18,6 @@ from bspml.experiment.config.common import (
     DeviceName,
     FilePath,
     PlantedNoise,
-    Rising,
     RunName,
     Seed,
     Threads,
@@ -35,6 +34,7 @@ from bspml.experiment.config.names import (
 )
 from bspml.experiment.config.sample_loss import SampleLossConfig
 from bspml.experiment.config.schema import OptimizerConfig
+from bspml.trainers.schedules import Schedule
 from bspml.trainers.settings import Count, Fraction, Positive, ReadBy, Section
 
 Task = Literal["classification", "regression"]
@@ -110,25 +110,6 @@ class HeadConfig(Section):
     hidden: Annotated[int, Field(ge=0, le=65_536), ReadBy("name", ("mlp",))] = 256
 
 
-class ScheduleConfig(Section):
-    """The learning rate over the training."""
-
-    name: Literal["constant", "step", "cosine"] = "constant"
-    # Iterations.
-    milestones: Annotated[
-        tuple[Count, ...], Field(strict=False), Rising, ReadBy("name", ("step",))
-    ] = ()
-    factor: Annotated[float, Field(gt=0, le=1)] = 0.1  # step: the rate times this at each
-
-    @model_validator(mode="after")
-    def _consistent(self) -> ScheduleConfig:
-        if self.name == "step" and not self.milestones:
-            raise ValueError(
-                "`name` step needs `milestones`, in iterations, such as [32000, 48000]"
-            )
-        return self
-
-
 class FittingConfig(Section):
     """How long to train, and beside what."""
 
@@ -166,7 +147,7 @@ class ClassificationConfig(Section):
     network: HeadConfig = HeadConfig()
     loss: SampleLossConfig = SampleLossConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
-    schedule: ScheduleConfig = ScheduleConfig()
+    schedule: Schedule = Schedule()
     training: FittingConfig = FittingConfig()
     evaluation: ScoringConfig = ScoringConfig()
 

@@ -28,12 +28,6 @@ def _known_device(value: str) -> str:
     return value
 
 
-def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
-    if list(values) != sorted(set(values)):
-        raise ValueError(f"must rise without repeats; got {list(values)}")
-    return values
-
-
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 RunName = Annotated[str, AfterValidator(_folder_name)]
@@ -41,7 +35,6 @@ DeviceName = Annotated[str, AfterValidator(_known_device)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
 AtLeast2 = Annotated[int, Field(ge=2)]
-Rising = AfterValidator(_rising)
 
 
 class UnknownNameError(ValueError):

@@ -16,7 +16,6 @@ from bspml.experiment.config.common import (
     AtLeast2,
     DeviceName,
     FilePath,
-    Rising,
     RunName,
     Seed,
     Threads,
@@ -25,6 +24,7 @@ from bspml.experiment.config.common import (
 from bspml.experiment.config.curriculum import CurriculumConfig
 from bspml.experiment.config.data import DataConfig, NoiseConfig
 from bspml.experiment.config.names import NETWORKS, OWN_DATA, check_network
+from bspml.trainers.schedules import Schedule
 from bspml.trainers.settings import (
     RHO,
     BelowOne,
@@ -32,6 +32,7 @@ from bspml.trainers.settings import (
     NotNegative,
     Positive,
     ReadBy,
+    Rising,
     Scales,
     Section,
     Whole,
@@ -122,8 +123,28 @@ class OptimizerConfig(Section):
 
     name: Literal["adam", "adamw", "sgd"] = "adam"
     lr: Positive = 1e-3
+    head_lr_factor: Positive = 1.0  # rate of the last linear layer, over `lr`
+    backbone_lr_factor: Positive = 1.0  # of everything before it
     weight_decay: NotNegative = 0.0
+    # False: none on parameters of one dimension, which are biases and normalisations.
+    decay_1d: bool = True
     momentum: Annotated[BelowOne, ReadBy("name", ("sgd",))] = 0.0
+    clip_norm: Positive | None = None  # longer gradients are shortened to it; null: none is
+
+    @model_validator(mode="after")
+    def _decays(self) -> OptimizerConfig:
+        if not self.decay_1d and self.weight_decay == 0:
+            raise ValueError(
+                "`decay_1d` is false, but `weight_decay` is 0, so that nothing decays anyway; "
+                "leave it at true, or set a `weight_decay`"
+            )
+        return self
+
+
+class MetricOptimizerConfig(OptimizerConfig):
+    """The optimisers of the network and of a loss with parameters of its own."""
+
+    loss_lr_factor: Positive | None = None  # rate of the latter, over `lr`; null: the method's own
 
 
 class TrainingConfig(Section):
@@ -138,9 +159,14 @@ class TrainingConfig(Section):
     checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
     # Parts a batch is computed in, for less memory: mining sees one part of P/k classes at a time.
     micro_batches: Count = 1
-    precision: Literal["float32", "bfloat16"] = "float32"  # of the network; the loss is float32
+    # Of the network; the loss is float32.
+    precision: Literal["float32", "bfloat16", "float16"] = "float32"
     channels_last: bool = False  # layout of pictures and convolutions
     prefetch: Count = 2  # batches each worker prepares ahead
+    # Decay of an average of the weights, which is then evaluated, saved, and judges the labels.
+    ema: Annotated[float, Field(gt=0, lt=1)] | None = None
+    # Evaluations in a row without a better one on `data.validation_classes`, then stop.
+    patience: Count | None = None
 
     @field_validator("methods")
     @classmethod
@@ -175,7 +201,8 @@ class Config(Section):
     loss: LossConfig = LossConfig()
     curriculum: CurriculumConfig = CurriculumConfig()
     sampler: SamplerConfig = SamplerConfig()
-    optimizer: OptimizerConfig = OptimizerConfig()
+    optimizer: MetricOptimizerConfig = MetricOptimizerConfig()
+    schedule: Schedule = Schedule()
     training: TrainingConfig = TrainingConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
     # Of methods whose loss is not the section `loss`: {method: {name: value}}.
@@ -246,6 +273,12 @@ class Config(Section):
                         "`data.validation_classes` takes a part away; set one of them to its "
                         "default"
                     )
+        if self.training.patience is not None and self.data.validation_classes == 0:
+            raise ValueError(
+                "`training.patience` waits for a better evaluation on classes held out of the "
+                "training, and `data.validation_classes` is 0; hold some out, such as 0.2, or set "
+                "training.patience to null"
+            )
         classes, parts = self.sampler.classes_per_batch, self.training.micro_batches
         if classes % parts or classes < 2 * parts:
             raise ValueError(

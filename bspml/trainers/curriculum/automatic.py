@@ -108,6 +108,13 @@ class AutomaticUpdate:
             return ~self.repair.held_out
         return None
 
+    @property
+    def rounds_to_reset(self) -> int | None:
+        """Return how many updates are left on this half, if the network starts afresh then."""
+        if self.phase == "half A" or (self.phase == "half B" and self.settings.reset):
+            return self.settings.warmup_rounds - self.rounds_in_phase
+        return None
+
     def update(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge, weigh, move to the next phase, and return the record's fields."""
         if self.repair is None:

@@ -24,6 +24,7 @@ class FixedCurriculum:
 
     starts_with_update = False
     may_reset = False
+    rounds_to_reset = None
 
     def __init__(self, weights: SampleWeights) -> None:
         self.weights, self.rounds = weights, 0

@@ -27,7 +27,7 @@ class PublishedUpdate:
     solves once more, from w = 1, at the age found, and may end at a slightly other MAW.
     """
 
-    warmup, phase = None, "weights"
+    warmup, phase, rounds_to_reset = None, "weights", None
 
     def __init__(self, weights: SampleWeights, settings: PaperSettings) -> None:
         settings.check_pace()

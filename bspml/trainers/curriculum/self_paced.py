@@ -134,6 +134,11 @@ class SelfPacedCurriculum:
         """Say whether a coming record can still ask for a fresh network."""
         return self._update.phase in ("half A", "half B")
 
+    @property
+    def rounds_to_reset(self) -> int | None:
+        """Return after how many more updates a fresh network is asked for; None: never again."""
+        return self._update.rounds_to_reset
+
     def training_rows(self) -> Bool[Tensor, " N"] | None:
         """Return (N,) bool: the rows that the next round may train on; None for every row."""
         return self._update.training_rows()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from bspml.errors import CheckpointError, RunError
+from bspml.errors import CheckpointError, ConfigError, RunError
 from bspml.experiment.classification.data import load_data
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.training import Trainer, crop_and_mirror
@@ -143,6 +143,22 @@ def test_the_learning_rate_follows_the_schedule():
     assert stepped == pytest.approx([0.01] * 3 + [0.005] * 2 + [0.0025] * 7)
     cosine = rates("optimizer.lr=0.01", "schedule.name=cosine")
     assert cosine == pytest.approx([0.005 * (1 + math.cos(math.pi * s / 12)) for s in range(12)])
+    linear = rates("optimizer.lr=0.01", "schedule.name=linear", "schedule.warmup_steps=2")
+    falling = [0.01 * (1 - s / 10) for s in range(10)]
+    assert linear == pytest.approx([0.01 / 3, 0.02 / 3, *falling])
+    with pytest.raises(ConfigError, match=r"`schedule\.warmup_steps` is 7, .* has 12 steps"):
+        rates("schedule.warmup_steps=7")
+
+
+def test_a_clipped_step_moves_no_farther_than_its_norm_and_parts_have_their_rates():
+    settings = ["optimizer.name=sgd", "optimizer.lr=2", "optimizer.clip_norm=1e-3"]
+    trainer = trainer_of(*settings, "optimizer.head_lr_factor=0.25", n=32)
+    before = [p.detach().clone() for p in trainer.network.parameters()]
+    trainer._train_batch(torch.arange(8))
+    moved = [p.detach() - q for p, q in zip(trainer.network.parameters(), before, strict=True)]
+    assert len(moved) == 6
+    backbone, head = (sum(float(m.square().sum()) for m in part) for part in (moved[:4], moved[4:]))
+    assert backbone / 2**2 + head / 0.5**2 == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_a_diverged_training_says_what_to_lower():

@@ -88,6 +88,16 @@ def test_pretrained_features_need_no_cross_fit():
             {"optimizer": {"momentum": 0.9}},
             "`optimizer.momentum` is 0.9, .* `optimizer.name` is adam",
         ),
+        ({"optimizer": {"decay_1d": False}}, "`optimizer.decay_1d` is false, but `optimizer.weigh"),
+        ({"optimizer": {"clip_norm": 0}}, "`optimizer.clip_norm`: expected more than 0; got 0"),
+        ({"training": {"ema": 1}}, "`training.ema`: expected less than 1; got 1"),
+        (
+            {"training": {"patience": 3}},
+            "`training.patience` waits .* and `data.validation_classes` is 0; hold some out, such",
+        ),
+        ({"schedule": {"factor": 0.5, "milestones": [4]}}, "while `schedule.name` is constant"),
+        ({"schedule": {"name": "step"}}, "`schedule.name` step needs `schedule.milestones`"),
+        ({"training": {"precision": "float64"}}, "`training.precision`"),
         ({"training": {"epochs": 2}}, "leaves nothing of the 2 `training.epochs`"),
         ({"sampler": {"samples_per_class": 1}}, "`sampler.samples_per_class`: expected at least 2"),
         (

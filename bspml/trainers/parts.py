@@ -1,0 +1,110 @@
+"""The parts of a training that have a state: what starts anew with the network, and what stays."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+from bspml.errors import CheckpointError
+from bspml.trainers.state import faults_named
+
+
+class TrainingParts:
+    """Whatever of a training is saved beside its position.
+
+    The network's parts (models, their average, optimisers, schedulers, the scale of the gradients)
+    start anew where the curriculum asks for a fresh network; losses, weights, curriculum and
+    patience stay.
+
+    Args:
+        trainer: a `MetricLossOnly`.
+        curriculum: of the sample weights, or None.
+        averaged: torch's `AveragedModel` of the trunk, or None.
+        patience: a `Patience`, or None.
+
+    Attributes:
+        initial: state of the network's parts before the first step.
+    """
+
+    def __init__(self, trainer: Any, curriculum: Any, averaged: Any, patience: Any) -> None:
+        self.trainer, self.curriculum = trainer, curriculum
+        self.averaged, self.patience = averaged, patience
+        self.initial = copy.deepcopy(self._network_state())
+
+    def restart_network(self) -> None:
+        """Take the network and all that goes with it back to before the first step."""
+        self._load_network_state(copy.deepcopy(self.initial))
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return all states; the initial network where one may still be asked for."""
+        curriculum = self.curriculum
+        return {
+            "network": self._network_state(),
+            "initial": self.initial if curriculum is not None and curriculum.may_reset else None,
+            "loss_funcs": _states(self.trainer.loss_funcs),
+            "curriculum": None if curriculum is None else curriculum.state_dict(),
+            "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
+            "patience": None if self.patience is None else self.patience.state_dict(),
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over what `state_dict` returned.
+
+        Raises:
+            CheckpointError: a part does not fit; nothing is changed then.
+        """
+        before, initial = copy.deepcopy(self.state_dict()), self.initial
+        try:
+            with faults_named():
+                self._take(state)
+        except CheckpointError:
+            self._take(before)
+            self.initial = initial
+            raise
+
+    def _take(self, state: Mapping[str, Any]) -> None:
+        if state["initial"] is not None:
+            self._load_network_state(state["initial"])  # would otherwise fail at the reset only
+            self.initial = state["initial"]
+        self._load_network_state(state["network"])
+        for name, loss in self.trainer.loss_funcs.items():
+            loss.load_state_dict(state["loss_funcs"][name])
+        # Not before it was kept, nor where the run began without.
+        if self.patience is not None and state.get("patience") is not None:
+            self.patience.load_state_dict(state["patience"])
+        if self.curriculum is not None:
+            self.curriculum.weights.load_state_dict(state["sample_weights"])
+            self.curriculum.load_state_dict(state["curriculum"])
+            if self.curriculum.may_reset and state["initial"] is None:
+                raise CheckpointError(
+                    "the checkpoint lacks the initial network, which this warm-up returns to. "
+                    "Start the run anew."
+                )
+
+    def _network_holders(self) -> dict[str, Mapping[str, Any]]:
+        """Return what starts anew with the network, by kind and name."""
+        t = self.trainer
+        holders: dict[str, Mapping[str, Any]] = {
+            "models": t.models,
+            "optimizers": t.optimizers,
+            "lr_schedulers": t.lr_schedulers,
+        }
+        if self.averaged is not None:
+            holders["averaged"] = {"trunk": self.averaged}
+        scaler = getattr(t, "scaler", None)
+        if scaler is not None and scaler.is_enabled():
+            holders["scalers"] = {"gradients": scaler}
+        return holders
+
+    def _network_state(self) -> dict[str, Any]:
+        return {kind: _states(holders) for kind, holders in self._network_holders().items()}
+
+    def _load_network_state(self, state: Mapping[str, Any]) -> None:
+        for kind, holders in self._network_holders().items():
+            for name, holder in holders.items():
+                holder.load_state_dict(state[kind][name])
+
+
+def _states(holders: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: holder.state_dict() for name, holder in holders.items()}

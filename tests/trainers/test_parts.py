@@ -1,0 +1,58 @@
+"""What of a training is saved beside its position, taken over whole or not at all."""
+
+import copy
+
+import pytest
+import torch
+
+from bspml.errors import CheckpointError
+from bspml.trainers.averaging import average_weights
+from bspml.trainers.parts import TrainingParts
+from helpers.comparisons import same
+from helpers.steppers import make_stepper as make, take_step as step
+
+
+def parts_of(lr=0.1):
+    trainer, net, _ = make(dtype=torch.float32, lr=lr, precision="float16")
+    average = average_weights(net, 0.9)
+    return TrainingParts(trainer, None, average, None), trainer, net
+
+
+def overflow(trainer, net):
+    handle = net.head.bias.register_hook(lambda grad: grad * float("inf"))
+    step(trainer, net)
+    handle.remove()
+
+
+def test_the_scale_of_the_gradients_and_the_average_go_on_and_start_anew():
+    parts, trainer, net = parts_of()
+    overflow(trainer, net)
+    step(trainer, net)
+    parts.averaged.update_parameters(net)
+    state = copy.deepcopy(parts.state_dict())
+    assert state["network"]["scalers"]["gradients"]["scale"] == 2.0**15
+    other, there, _ = parts_of()
+    other.load_state_dict(state)
+    assert there.scaler.get_scale() == 2.0**15
+    assert same(other.state_dict()["network"], state["network"])
+    other.restart_network()
+    assert there.scaler.get_scale() == 2.0**16
+    assert other.averaged.n_averaged == 0
+
+
+def test_a_state_without_a_part_changes_nothing():
+    parts, trainer, net = parts_of()
+    step(trainer, net)
+    state = copy.deepcopy(parts.state_dict())
+    del state["network"]["scalers"]
+    other, _, _ = parts_of()
+    before = copy.deepcopy(other.state_dict())
+    with pytest.raises(CheckpointError, match="KeyError: 'scalers'"):
+        other.load_state_dict(state)
+    assert same(other.state_dict(), before)
+
+
+def test_without_a_scale_and_an_average_the_state_has_neither():
+    trainer, _, _ = make()
+    state = TrainingParts(trainer, None, None, None).state_dict()
+    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers"]

@@ -1,0 +1,50 @@
+"""When a training stops early."""
+
+import math
+
+import pytest
+
+from bspml.errors import CheckpointError, InputError
+from bspml.trainers.patience import Patience
+
+
+def after(values, evaluations=3):
+    patience = Patience(evaluations, lambda metrics: metrics["value"])
+    for value in values:
+        patience.look({"value": value})
+    return patience
+
+
+@pytest.mark.parametrize(
+    ("values", "waited", "best"),
+    [
+        ([], 0, -math.inf),
+        ([0.1, 0.2, 0.3], 0, 0.3),
+        ([0.3, 0.2, 0.3], 2, 0.3),  # as good is not better
+        ([0.3, 0.2, 0.1, 0.4], 0, 0.4),
+        ([math.nan, 0.2, math.nan], 1, 0.2),
+        ([-5, -6, -7, -8], 3, -5),
+    ],
+)
+def test_it_counts_what_was_no_better_since_the_best(values, waited, best):
+    patience = after(values)
+    assert (patience.waited, patience.best) == (waited, best)
+    assert patience.exhausted == (waited >= 3)
+
+
+def test_its_state_goes_on():
+    other = after([])
+    other.load_state_dict(after([0.5, 0.4, 0.4]).state_dict())
+    other.look({"value": 0.5})
+    assert other.exhausted
+
+
+@pytest.mark.parametrize(("best", "waited"), [("1", 0), (math.nan, 0), (1.0, -1), (1.0, True)])
+def test_a_state_of_something_else_is_refused(best, waited):
+    with pytest.raises(CheckpointError, match="patience must be a number and a count"):
+        after([]).load_state_dict({"best": best, "waited": waited})
+
+
+def test_no_evaluations_are_no_patience():
+    with pytest.raises(InputError, match="`evaluations` must be a whole number of at least 1"):
+        after([], evaluations=0)
