@@ -10,7 +10,7 @@ import torch
 
 from bspml.auditing.distinct import Distinct
 from bspml.statistics.confusions import plausible_confusions
-from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_statistics
+from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_tables
 from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.statistics.label_model import wrong_share_of_kept
 from bspml.statistics.label_shares import FEWEST_MATES
@@ -84,14 +84,17 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)
-    stats, errors = contrastive_statistics(embeddings, some, vouching, a=a), None
+    (stats, tables), errors = contrastive_tables(embeddings, some, vouching, a), None
     reason = why_unjudgeable(stats)
     if not reason and int(stats.testable.sum()) < FEWEST_LABELS:
         reason = _FEW
     if not reason:
-        upper = plausible_confusions(embeddings, stats, vouching).upper_bound
+        means, sharp = (None, None) if tables is None else tables
+        upper = plausible_confusions(embeddings, stats, vouching, means).upper_bound
         estimate = estimate_noise(stats, upper)
-        errors = judge_labels(embeddings, some, vouching, random_rate=estimate.noise_rate)
+        errors = judge_labels(
+            embeddings, some, vouching, random_rate=estimate.noise_rate, soft_means=sharp
+        )
         reason = "" if errors.model is not None else NOT_TOLD_APART
     if reason or errors is None:
         return _spread(_unknown(len(kept), reason, stats), once, kept)

@@ -67,7 +67,10 @@ class PlausibleConfusions:
 
 @full_precision()
 def plausible_confusions(
-    embeddings: Any, stats: ContrastiveStatistics, sample_weights: Any = None
+    embeddings: Any,
+    stats: ContrastiveStatistics,
+    sample_weights: Any = None,
+    means: np.ndarray | None = None,
 ) -> PlausibleConfusions:
     """Test every label against the most similar other class.
 
@@ -77,6 +80,7 @@ def plausible_confusions(
         embeddings: (N, D), those `stats` was computed from.
         stats: of `contrastive_statistics`.
         sample_weights: (N,), those `stats` was computed with.
+        means: (N, C) s_i(c) of `bspml.statistics.contrastive.contrastive_tables`, if at hand.
 
     Returns:
         `PlausibleConfusions`; `upper_bound` is 1 if no label could be tested.
@@ -92,14 +96,14 @@ def plausible_confusions(
         )
     weights = check_reference_weights(sample_weights, len(embeddings)).numpy()
     weights[stats.zero_rows] = 0
-    reference = References.of(embeddings, Labels(stats.codes, stats.classes), weights)
+    fits = _Fits(embeddings, stats, weights) if means is None else means
     margin = stats.margin.numpy()
     tested = np.flatnonzero(~np.isnan(margin))
     by_class = _groups(stats.codes.numpy()[tested], tested)
     p = np.full(len(margin), np.nan)
     for k, rivals in _groups(stats.other_class.numpy()[tested], tested).items():
         if k in by_class:
-            _test_against(k, by_class[k], rivals, embeddings, stats, reference, p)
+            _test_against(by_class[k], rivals, fits, stats, p)
     return _bounds(torch.from_numpy(p), stats.codes)
 
 
@@ -112,35 +116,44 @@ def _groups(keys: np.ndarray, values: np.ndarray) -> dict[int, np.ndarray]:
 
 
 def _test_against(
-    k: int,
     members: np.ndarray,
     rivals: np.ndarray,
-    embeddings: Tensor,
+    fits: _Fits | np.ndarray,
     stats: ContrastiveStatistics,
-    reference: References,
     p: np.ndarray,
 ) -> None:
-    """Write the p-values of `rivals`, whose best other class is k, given the samples labelled k."""
+    """Write the p-values of `rivals`, whose best other class is that of the samples `members`."""
     own = stats.own.numpy()[members]
     margin = stats.margin.numpy()
-    rows = embeddings[torch.from_numpy(members).to(embeddings.device)]
     for c, labelled in _groups(stats.codes.numpy()[rivals], rivals).items():
-        cloud = np.sort(own - _soft_means(rows, c, reference, stats.a))
+        cloud = np.sort(own - fits[members, c])
         below = np.searchsorted(cloud, margin[labelled], side="left")
         at_most = np.searchsorted(cloud, margin[labelled], side="right")
         p[labelled] = ((below + at_most) / 2 + 0.5) / (1 + len(cloud))
 
 
-def _soft_means(rows: Tensor, c: int, reference: References, a: float) -> np.ndarray:
-    """Compute s_j(c) of samples outside class c, (n,) float64."""
-    start, stop = reference.starts[c], reference.starts[c + 1]
-    columns = reference.embeddings[start:stop]
-    weights = torch.from_numpy(reference.weights[start:stop])
-    sums = []
-    for block in rows.split(max(1, _BLOCK_VALUES // int(stop - start))):
-        exponentials = ((unit_rows(block) @ columns.T - 1) * a).exp_()
-        sums.append(exponentials.double().cpu() @ weights)
-    return 1 + np.log(torch.cat(sums).numpy() / reference.totals[c]) / a
+class _Fits:
+    """s_j(c), computed when it is asked for."""
+
+    def __init__(
+        self, embeddings: Tensor, stats: ContrastiveStatistics, weights: np.ndarray
+    ) -> None:
+        self.embeddings, self.a = embeddings, stats.a
+        self.reference = References.of(embeddings, Labels(stats.codes, stats.classes), weights)
+
+    def __getitem__(self, place: tuple[np.ndarray, int]) -> np.ndarray:
+        """s_j(c) of samples outside class c, (n,) float64."""
+        members, c = place
+        reference = self.reference
+        start, stop = reference.starts[c], reference.starts[c + 1]
+        columns = reference.embeddings[start:stop]
+        weights = torch.from_numpy(reference.weights[start:stop])
+        rows = self.embeddings[torch.from_numpy(members).to(self.embeddings.device)]
+        sums = []
+        for block in rows.split(max(1, _BLOCK_VALUES // int(stop - start))):
+            exponentials = ((unit_rows(block) @ columns.T - 1) * self.a).exp_()
+            sums.append(exponentials.double().cpu() @ weights)
+        return 1 + np.log(torch.cat(sums).numpy() / reference.totals[c]) / self.a
 
 
 def _bounds(p: Tensor, codes: Tensor) -> PlausibleConfusions:

@@ -24,8 +24,10 @@ import torch
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.statistics.contrastive_device import DeviceRows
 from bspml.statistics.contrastive_host import HostRows
-from bspml.statistics.contrastive_rows import JudgedRows
+from bspml.statistics.contrastive_rows import ClassTables, JudgedRows
+from bspml.statistics.contrastive_square import LARGEST, SquareRows
 from bspml.statistics.references import References
+from bspml.statistics.soft_means import SHARPNESS
 from bspml.tensors.checks import (
     Labels,
     check_embeddings,
@@ -41,6 +43,8 @@ from bspml.tensors.unit_rows import unit_rows
 # exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of
 # which a smaller a would leave the rounding only.
 SMALLEST_A, LARGEST_A = 1e-3, 40.0
+NULL_BINS = 1 << 18
+_TABLE_VALUES = 1 << 25  # of each table kept for further judges
 
 
 @dataclass(frozen=True)
@@ -160,7 +164,7 @@ def contrastive_statistics(
     a: float = 10.0,
     rows: Any = None,
     block_size: int | None = None,
-    null_bins: int = 1 << 18,
+    null_bins: int = NULL_BINS,
 ) -> ContrastiveStatistics:
     """Return soft-mean statistics of every label, and the null histogram, in one streamed pass.
 
@@ -193,10 +197,51 @@ def contrastive_statistics(
         (1.0, 0.0)
     """
     task = JudgingTask.of(embeddings, labels, sample_weights, a, rows, null_bins)
+    return _one_pass(task, block_size, None)
+
+
+@full_precision()
+def contrastive_tables(
+    embeddings: Any, labels: Any, sample_weights: Any = None, a: float = 10.0
+) -> tuple[ContrastiveStatistics, ClassTables | None]:
+    """Return the statistics, and of the same pass what further judges need of every class.
+
+    Args:
+        embeddings: (N, D), see `contrastive_statistics`.
+        labels: (N,).
+        sample_weights: (N,) in [0, 1], or None.
+        a: inverse temperature.
+
+    Returns:
+        `ContrastiveStatistics`, and the tables; None where these would be too large, or a is not
+        the third of the other judge's sharpness.
+
+    Example:
+        >>> stats, tables = contrastive_tables([[1., 0], [1, 0], [0, 1], [0, 1]], [0, 0, 1, 1])
+        >>> tables.means[0], tables.sharp[0]
+        (array([1., 0.], dtype=float32), array([  0., -30.], dtype=float32))
+    """
+    task = JudgingTask.of(embeddings, labels, sample_weights, a, None, NULL_BINS)
+    shape = len(task.labels.codes), len(task.labels.classes)
+    fits = 3 * task.a == SHARPNESS and shape[0] * shape[1] <= _TABLE_VALUES
+    tables = None
+    if fits and task.embeddings.device.type == "cpu":
+        kind = np.float64 if task.embeddings.dtype == torch.float64 else np.float32
+        tables = ClassTables(*np.full((2, *shape), np.nan, kind))
+    return _one_pass(task, None, tables), tables
+
+
+def _one_pass(
+    task: JudgingTask, block_size: int | None, tables: ClassTables | None
+) -> ContrastiveStatistics:
     embeddings, judged = task.embeddings, np.flatnonzero(task.judged.numpy())
     reference = References.of(embeddings, task.labels, task.weights.numpy())
-    kind = HostRows if reference.embeddings.device.type == "cpu" else DeviceRows
-    table = kind(reference, task.labels, judged, task.a, task.bins)
+    kind: type[JudgedRows] = HostRows
+    if reference.embeddings.device.type != "cpu":
+        kind = DeviceRows
+    elif tables is not None and tables.means.size <= LARGEST:
+        kind = SquareRows
+    table = kind(reference, task.labels, judged, task.a, task.bins, tables)
     block = table.default_block() if block_size is None else check_whole(block_size, "block_size")
     for first in range(0, len(judged), block):
         index = torch.from_numpy(judged[first : first + block]).to(embeddings.device)

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.statistics.contrastive_rows import JudgedRows, RowFits
+from bspml.statistics.contrastive_rows import ClassTables, JudgedRows, RowFits
 from bspml.statistics.references import SUPPORT_EDGES
 
 _BLOCK_BYTES = 1 << 26  # of similarities held at a time
@@ -19,12 +19,13 @@ _COLUMNS = 2048  # references to a product
 
 
 class _Classes(NamedTuple):
-    """The references as runs of columns, a class after the other; see `References`."""
+    """The references as runs of columns, a class after the other; see `References`; and a."""
 
     starts: np.ndarray  # (C + 1,) int64
     weights: np.ndarray  # (R,) float64
     totals: np.ndarray  # (C,) float64
     stratum: np.ndarray  # (C,) int64, row of the class in the null histogram
+    a: float
 
 
 class HostRows(JudgedRows):
@@ -34,7 +35,8 @@ class HostRows(JudgedRows):
         super().__init__(*arguments)
         n, reference = len(self.judged), self.reference
         self.fits = RowFits(*np.full((3, n), np.nan), *np.full((2, n), -1, np.int64))
-        self.classes = _Classes(reference.starts, reference.weights, reference.totals, self.stratum)
+        of_classes = reference.starts, reference.weights, reference.totals, self.stratum
+        self.classes = _Classes(*of_classes, float(self.a))
         self.parts = self.reference.embeddings.split(_COLUMNS)
         self.buffer = self.reference.embeddings.new_empty(0, len(self.reference.weights))
         # One histogram per thread; integers, so their sum does not depend on the split.
@@ -78,7 +80,13 @@ class HostRows(JudgedRows):
         rows = slice(first, first + len(exponentials))
         fits = RowFits(*(values[rows] for values in self.fits))
         codes, position = self.codes[rows], self.position[rows]
-        _reduce_rows(exponentials, codes, position, self.classes, self.a, fits, self.nulls[thread])
+        width = 0 if self.tables is None else len(self.classes.totals)
+        tables = ClassTables(*np.empty((2, len(codes), width), exponentials.dtype))
+        into = fits, tables, self.nulls[thread]
+        _reduce_rows(exponentials, codes, position, self.classes, into)
+        if self.tables is not None:
+            for whole, part in zip(self.tables, tables, strict=True):
+                whole[self.judged[rows]] = part
 
     def finish(self) -> tuple[RowFits, np.ndarray]:
         """Sum the threads' histograms."""
@@ -97,9 +105,19 @@ def _weighted_sum(weights, exponentials, r, start, stop):
     return value
 
 
+@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
+@no_type_check
+def _weighted_cubes(weights, exponentials, r, start, stop):
+    value = 0.0
+    for j in range(start, stop):
+        e = np.float64(exponentials[r, j])
+        value += weights[j] * (e * e * e)
+    return value
+
+
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _reduce_rows(exponentials, codes, position, references, a, fits, null):
+def _reduce_rows(exponentials, codes, position, references, into):
     """Reduce a block to class sums, soft means and histogram entries, into the last two arguments.
 
     Args:
@@ -107,51 +125,90 @@ def _reduce_rows(exponentials, codes, position, references, a, fits, null):
         codes: (B,) given class of each row.
         position: (B,) its own column, -1 if it is no reference.
         references: `_Classes`.
-        a: inverse temperature.
-        fits: `RowFits` of the block.
-        null: (G, bins) histogram.
+        into: `RowFits` of the block, its `ClassTables`, of no column where they are not asked for,
+            and the (G, bins) histogram.
     """
-    starts, weights, totals, stratum = references
-    own, everyone, other, other_class, own_bin = fits
+    starts, weights, totals, _, _ = references
+    keeps = into[1][1].shape[1] > 0
     classes = len(totals)
-    bins = null.shape[1]
-    mean = np.empty(classes)  # s_i(c), NaN: no reference
+    values, cubes = np.empty(classes), np.zeros(classes)
     for r in range(len(codes)):
         y, self_column = codes[r], position[r]
         if self_column >= 0:
             exponentials[r, self_column] = 0.0  # j != i
-        total, total_weight = 0.0, 0.0
         for c in range(classes):
             start, stop = starts[c], starts[c + 1]
-            value = _weighted_sum(weights, exponentials, r, start, stop)
-            weight = totals[c]
-            if c == y and self_column >= 0:
-                # Summed anew: totals[c] - w_i would cancel when w_i is nearly all of it.
-                weight = 0.0
-                for j in range(start, stop):
-                    if j != self_column:
-                        weight += weights[j]
-            mean[c] = np.log(value / weight) / a if weight > 0 else np.nan
-            total += value
-            total_weight += weight
-        if total_weight <= 0:
+            values[c] = _weighted_sum(weights, exponentials, r, start, stop)
+            if keeps:
+                cubes[c] = _weighted_cubes(weights, exponentials, r, start, stop)
+        mates = totals[y]
+        if self_column >= 0:
+            # Summed anew: totals[y] - w_i would cancel when w_i is nearly all of it.
+            mates = weight_beside(weights, starts[y], starts[y + 1], self_column)
+        judge_row((r, r), y, values, cubes, mates, references, into)
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def weight_beside(weights, start, stop, place):
+    """Return the sum of the weights from `start` to `stop`, without that at `place`."""
+    weight = 0.0
+    for j in range(start, stop):
+        if j != place:
+            weight += weights[j]
+    return weight
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def judge_row(places, y, values, cubes, mates, references, into):
+    """Write what the class sums of one row say of it.
+
+    Args:
+        places: its places in the fits and in the tables.
+        y: its class.
+        values: (C,) sum_j w_j exp(a S) over each class, the row itself left out.
+        cubes: (C,) the same of exp(3 a S), of which the sharp table is; read where it has columns.
+        mates: weight of its own class, the row itself left out.
+        references: `_Classes`.
+        into: `RowFits`, `ClassTables` and the (G, bins) histogram.
+    """
+    _, _, totals, stratum, a = references
+    (r, row), (fits, (means, sharp), null) = places, into
+    own, everyone, other, other_class, own_bin = fits
+    keeps, sharpness = sharp.shape[1] > 0, 3.0 * a
+    classes, bins = len(totals), null.shape[1]
+    mean = np.empty(classes)  # s_i(c), NaN: no reference
+    total, total_weight = 0.0, 0.0
+    for c in range(classes):
+        weight = mates if c == y else totals[c]
+        mean[c] = np.log(values[c] / weight) / a if weight > 0 else np.nan
+        if keeps:
+            means[row, c] = mean[c]
+            if weight > 0:
+                sharp[row, c] = max(np.log(cubes[c] / weight) - sharpness, -2.0 * sharpness)
+            else:  # its own class without it, or one of no reference at all
+                sharp[row, c] = np.nan if totals[c] > 0 else -np.inf
+        total += values[c]
+        total_weight += weight
+    if total_weight <= 0:
+        return
+    t = np.log(total / total_weight) / a
+    best_other = -1
+    for c in range(classes):
+        if np.isnan(mean[c]) or c == y:
             continue
-        t = np.log(total / total_weight) / a
-        best_other = -1
-        for c in range(classes):
-            if np.isnan(mean[c]) or c == y:
-                continue
-            if best_other < 0 or mean[c] > mean[best_other]:
-                best_other = c
-        everyone[r] = t
-        if best_other >= 0:
-            other[r], other_class[r] = mean[best_other], best_other
-        for c in range(classes):
-            if np.isnan(mean[c]):
-                continue
-            b = int(np.floor((t - mean[c] + 2.0) / 4.0 * bins))
-            b = min(max(b, 0), bins - 1)
-            if c == y:
-                own[r], own_bin[r] = mean[c], b
-            else:
-                null[stratum[c], b] += 1
+        if best_other < 0 or mean[c] > mean[best_other]:
+            best_other = c
+    everyone[r] = t
+    if best_other >= 0:
+        other[r], other_class[r] = mean[best_other], best_other
+    for c in range(classes):
+        if np.isnan(mean[c]):
+            continue
+        b = int(np.floor((t - mean[c] + 2.0) / 4.0 * bins))
+        b = min(max(b, 0), bins - 1)
+        if c == y:
+            own[r], own_bin[r] = mean[c], b
+        else:
+            null[stratum[c], b] += 1

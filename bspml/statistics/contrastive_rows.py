@@ -35,6 +35,20 @@ class RowFits(NamedTuple):
     own_bin: np.ndarray
 
 
+class ClassTables(NamedTuple):
+    """What the pass over the similarities says of every sample and class, where that can be held.
+
+    In float64 if the embeddings are, else in float32.
+
+    Attributes:
+        means: (N, C) s_i(c); NaN where a class has no other reference.
+        sharp: (N, C) K_i(c), as `bspml.statistics.soft_means.SoftMeans.table` returns it.
+    """
+
+    means: np.ndarray
+    sharp: np.ndarray
+
+
 class JudgedRows(ABC):
     """M judged rows against R references in C classes, block by block.
 
@@ -44,12 +58,20 @@ class JudgedRows(ABC):
         judged: (M,) sample indices.
         a: inverse temperature.
         bins: of a null histogram.
+        tables: to fill beside, or None.
     """
 
     def __init__(
-        self, reference: References, labels: Labels, judged: np.ndarray, a: float, bins: int
+        self,
+        reference: References,
+        labels: Labels,
+        judged: np.ndarray,
+        a: float,
+        bins: int,
+        tables: ClassTables | None = None,
     ) -> None:
         self.reference, self.judged, self.a, self.bins = reference, judged, a, bins
+        self.tables = tables
         counts = np.diff(reference.starts)
         self.stratum = np.searchsorted(SUPPORT_EDGES, counts, side="right") - 1  # -1: no reference
         self.codes = labels.codes.numpy()[judged]

@@ -9,10 +9,12 @@ mixtures.  So the references are weighed by how probably their labels are right,
 judged anew, while the left-out likelihood of the labels improves; the round of the best likelihood
 answers.  (Where the rounds do not help, with many similar classes, the likelihood says so.)
 
-With D dimensions and C classes the tables have N C entries.  They are never held: the model is
-fitted to a sample of the rows, every class alike, and all rows are judged in blocks.  `fitted` says
+The tables have N C entries for C classes.  Where these are many they are never held: the model is
+fitted to a sample of the rows, every class alike, and all rows are judged in blocks; `fitted` says
 how many told the model; below N the interval of the rate holds the error of sampling, as it rests
-on these rows alone.
+on these rows alone.  The shrinkage is chosen by at most 2,000 of them: over 18 synthetic settings
+(random and nearest-class errors of 0 to 40 %, 3 to 500 samples a class) AUROC and rate are those of
+all of them to .001.
 """
 
 from __future__ import annotations
@@ -25,7 +27,8 @@ import torch
 
 from bspml.errors import InputError
 from bspml.shapes import Tensor
-from bspml.statistics.contrastive import JudgingTask
+from bspml.statistics.contrastive import JudgingTask, contrastive_tables
+from bspml.statistics.contrastive_square import LARGEST
 from bspml.statistics.discriminant import Discriminant
 from bspml.statistics.label_likelihood import Confusions, label_cost
 from bspml.statistics.label_model import (
@@ -44,6 +47,7 @@ SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
 _FIT_VALUES = 1 << 21  # of a table that the model is fitted to
 _FEWEST_FITTED = 1500
 _ROUNDS = 4
+_SHRINK_ROWS = 2000  # by which the shrinkage is chosen, at most
 _SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
 _BLOCK_VALUES = 1 << 22  # of a table judged at a time
@@ -95,6 +99,7 @@ def judge_labels(
     sample_weights: Any = None,
     rows: Any = None,
     random_rate: float | None = None,
+    soft_means: np.ndarray | None = None,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -109,6 +114,8 @@ def judge_labels(
             judged.
         random_rate: share of labels wrong at random, where `bspml.statistics.noise_rate` knows it;
             see `fit_label_model`.
+        soft_means: (N, C) of `SoftMeans` under these weights, of another pass over the
+            similarities, if at hand.
 
     Raises:
         InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
@@ -134,7 +141,9 @@ def judge_labels(
     told_by = telling if rows is None and len(telling) else judged
     fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
     judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
-    judges = _Judges.of(task, task.weights)
+    if soft_means is None:
+        soft_means = _of_one_pass(task, task.weights, LARGEST)
+    judges = _Judges.of(task, task.weights, soft_means)
     judges = replace(judges, shrink=judges.best_shrink(fitted))
     best = judges.fit(fitted, random_rate, first=True)
     if best is None:
@@ -144,7 +153,8 @@ def judge_labels(
     while rows is None and rounds < _ROUNDS:
         weights = task.weights.clone()
         weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
-        judges = replace(_Judges.of(task, weights), shrink=judges.shrink)
+        soft_means = _of_one_pass(task, weights, 2 * _FIT_VALUES)  # then most rows are fitted
+        judges = replace(_Judges.of(task, weights, soft_means), shrink=judges.shrink)
         model = judges.fit(fitted, random_rate)
         if model is None or model.log_likelihood <= best.log_likelihood:
             break
@@ -168,10 +178,11 @@ class _Judges:
     latest: dict[str, Any]  # the tables last asked for
 
     @classmethod
-    def of(cls, task: JudgingTask, weights: Tensor) -> _Judges:
+    def of(cls, task: JudgingTask, weights: Tensor, known: np.ndarray | None = None) -> _Judges:
         embeddings, labels = task.embeddings, task.labels
         classes, references = len(labels.classes), labels.codes[task.weights > 0]
-        soft_means = SoftMeans.of(embeddings, labels, weights)  # refuses what cannot be judged by
+        whole = None if known is None else torch.from_numpy(known)
+        soft_means = SoftMeans.of(embeddings, labels, weights, whole)  # refuses what cannot judge
         counts = torch.bincount(references, minlength=classes).numpy()
         few = (counts < 2) & (counts > 0)
         return cls(
@@ -209,7 +220,8 @@ class _Judges:
     def best_shrink(self, fitted: np.ndarray) -> float:
         """The shrinkage under which the discriminant alone explains the labels best."""
         classes = len(self.discriminant.class_weights)
-        rows = _evenly(fitted, max(_FEWEST_FITTED // 3, _SHRINK_VALUES // classes))
+        count = max(_FEWEST_FITTED // 3, min(_SHRINK_ROWS, _SHRINK_VALUES // classes))
+        rows = _evenly(fitted, count)
         tables = self.discriminant.tables(torch.from_numpy(rows), SHRINKS)
         codes = self.codes[rows]
         costs = [label_cost(table.cpu().numpy(), codes) for table in tables]
@@ -245,6 +257,17 @@ class _Judges:
             strangeness.append(-np.fmax.reduce(tables[0], 1).astype(np.float64))
         verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         return verdicts, np.concatenate(strangeness)
+
+
+def _of_one_pass(task: JudgingTask, weights: Tensor, most: int) -> np.ndarray | None:
+    """The soft means of all rows at once, for half the products, where most rows are judged by
+    few enough classes."""
+    n, classes = len(task.embeddings), len(task.labels.classes)
+    on_host = task.embeddings.device.type == "cpu"
+    if not on_host or n * classes > most or 2 * int(task.judged.sum()) <= n:
+        return None
+    tables = contrastive_tables(task.embeddings, task.labels, weights)[1]
+    return None if tables is None else tables.sharp
 
 
 def _sample(codes: np.ndarray, judged: np.ndarray, classes: int) -> np.ndarray:

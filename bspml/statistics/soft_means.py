@@ -32,15 +32,21 @@ class SoftMeans:
         rows: (N, D) as given.
         reference: those of positive weight.
         codes: (N,) int64 class of each sample.
+        known: (N, C) the whole table, of another pass over the similarities, or None.
     """
 
     rows: Float[Tensor, "N D"]
     reference: References
     codes: Int[Tensor, " N"]
+    known: Float[Tensor, "N C"] | None = None
 
     @classmethod
     def of(
-        cls, embeddings: Float[Tensor, "N D"], labels: Labels, weights: Float[Tensor, " N"]
+        cls,
+        embeddings: Float[Tensor, "N D"],
+        labels: Labels,
+        weights: Float[Tensor, " N"],
+        known: Float[Tensor, "N C"] | None = None,
     ) -> SoftMeans:
         """Sort the references.
 
@@ -48,15 +54,16 @@ class SoftMeans:
             embeddings: (N, D).
             labels: (N,) as codes.
             weights: (N,) float64, at least 0.
+            known: (N, C) the table under these weights, if at hand.
 
         Raises:
             InputError: fewer than two classes have a reference.
         """
         reference = References.of(embeddings, labels, weights.cpu().numpy())
-        return cls(embeddings, reference, labels.codes)
+        return cls(embeddings, reference, labels.codes, known)
 
     def table(self, index: Int[Tensor, " M"]) -> Float[Tensor, "M C"]:
-        """Return K_i(c), float64 on the rows' device.
+        """Return K_i(c), as precise as the rows and on their device.
 
         -inf where a class has no reference, NaN at the sample's own class where no other reference
         of it is left.
@@ -64,6 +71,8 @@ class SoftMeans:
         Args:
             index: (M,) sample numbers.
         """
+        if self.known is not None:
+            return self.known[index.to(self.known.device)].to(self.reference.embeddings)
         size = max(1, _BLOCK_VALUES // len(self.reference.weights))
         return torch.cat([self._block(part) for part in index.cpu().split(size)])
 
@@ -91,4 +100,4 @@ class SoftMeans:
         table[totals <= 0] = torch.nan
         absent = lengths == 0
         table[:, absent] = -torch.inf
-        return table
+        return table.to(exponentials.dtype).contiguous()

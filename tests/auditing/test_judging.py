@@ -57,7 +57,8 @@ def test_the_numbers_are_those_of_the_parts(noisy_case):
     assert report.total_interval == pytest.approx(errors.interval)
     assert (report.p_values == estimate.p_values.numpy()).all()
     assert report.margins == pytest.approx(stats.margin.numpy(), abs=1e-12)
-    assert report.wrong_probability == pytest.approx(errors.wrong_probability)
+    # The soft means are of another pass, whose rounding moves where the fit stops.
+    assert report.wrong_probability == pytest.approx(errors.wrong_probability, abs=1e-5)
     assert (report.flagged == (errors.wrong_probability > 0.5)).all()
     assert (report.other_labels == errors.other_class).all()
     # q by hand: the mean probability of all that are at least as probably right
