@@ -29,6 +29,7 @@ GROUPS = {
     "superloss": ("speed.steps", "measure_superloss"),
     "epoch": ("speed.epoch", "measure_epochs"),
     "recall": ("speed.recall", "measure_recall"),
+    "audit": ("speed.audit", "measure_audit"),
     "ranks": ("speed.ranks", "measure_ranks"),
     "gpu": ("speed.device", "measure_device"),
     "profile": ("speed.epoch_profile", "measure_profile"),
