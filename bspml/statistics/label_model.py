@@ -229,9 +229,7 @@ def fit_label_model(
     return _model(likelihood, _decided(likelihood, fits, random_rate), support, half_trained)
 
 
-def _model(
-    likelihood: Likelihood, best: Fit, support: float, half_trained: bool
-) -> LabelModel:
+def _model(likelihood: Likelihood, best: Fit, support: float, half_trained: bool) -> LabelModel:
     u, k, tau, slopes = likelihood.unpack(best.x)
     terms = likelihood.terms(slopes, tau)
     sure = surest(terms.largest, SURE if support >= FEWEST_MATES else SURE_OF_FEW)

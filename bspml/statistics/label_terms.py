@@ -111,7 +111,8 @@ def alternatives(
         >>> alternatives([table], np.ones(1), np.array([0]), none, (1.0, 0.0)).best
         array([2])
     """
-    found = Alternatives(*np.zeros((2, len(codes))), codes.copy(), *np.zeros((3, len(codes))))
+    own, g, value, total, shown = np.zeros((5, len(codes)))
+    found = Alternatives(own, g, codes.copy(), value, total, shown)
     slopes = np.asarray(slopes, np.float64)
     _alternatives(tuple(tables), slopes, codes, pairs, shares, found)
     return found

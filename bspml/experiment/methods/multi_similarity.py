@@ -31,6 +31,7 @@ from bspml.weights.state import SampleWeights
 # At 0 known noise [Zhang 2023] still leaves the hardest samples out for a while; our choice.
 _LARGEST_MAW = 0.95
 _WEIGHS = "it weighs samples already"
+_DROPS = "it drops samples by a rule of its own"
 _DEFAULT_MEMORY = 8192  # rows, where the size of the data set is not known
 
 
@@ -158,7 +159,7 @@ class PRISM(_Ours):
 
     name, title, source = "prism", "PRISM", "[Liu 2021]"
     says = "drop the labels that their class centre believes least"
-    unweighable = "it drops samples by a rule of its own"
+    unweighable = _DROPS
 
     noise_rate: Fraction | None = key(None, "share to drop; null: the known rate")
     memory_size: Count | None = key(None, "rows remembered; null: as many as samples")
@@ -196,6 +197,7 @@ class NeighbourVoteMethod(_Ours):
 
     name, title, source = "neighbour-vote", "Neighbour vote", "after [Galanakis 2024]"
     says = "drop the labels that a sample's nearest neighbours outvote; no rate needed"
+    unweighable = _DROPS
     needs_weights = True
 
     k: Count = key(10, "neighbours that vote")
