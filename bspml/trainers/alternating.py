@@ -30,6 +30,7 @@ from bspml.trainers.round_record import Observer, RoundRecord
 from bspml.trainers.schedules import Schedule
 from bspml.trainers.scheduling import Scheduling
 from bspml.trainers.state import check_trainer_state, faults_named
+from bspml.words import counted
 
 
 class AlternatingTrainer:
@@ -324,8 +325,8 @@ class AlternatingTrainer:
         if not patience.exhausted or last:
             return metrics
         self.notes += (
-            f"stopped early: {patience.evaluations} evaluations in a row were no better than "
-            f"{patience.best:.4g}",
+            f"stopped early: no better than {patience.best:.4g} in "
+            f"{counted(patience.evaluations, 'evaluation')} since",
         )
         return self.evaluate(True)
 

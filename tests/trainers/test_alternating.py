@@ -511,7 +511,7 @@ def test_a_training_stops_where_its_patience_ends_and_evaluates_as_for_the_last_
     assert told == [False, False, False, False, True]
     assert len(records) == 4
     assert records[-1].metrics["last"]
-    assert records[-1].notes == ("stopped early: 2 evaluations in a row were no better than 0.6",)
+    assert records[-1].notes == ("stopped early: no better than 0.6 in 2 evaluations since",)
     assert trainer.train(9) == []
 
 
