@@ -6,6 +6,7 @@ classes are held, which costs N x C numbers; `HostRows` costs none and twice the
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from itertools import pairwise
 from typing import Any, no_type_check
 
@@ -60,11 +61,12 @@ class SquareRows(HostRows):
         above, beside = slice(low, high), slice(left, right)
         jobs = []
         for some in self._shares(high - low):
-            part = exponentials[some], codes[beside], weights[beside], self.sums[:, above][:, some]
-            jobs.append(self.pool.submit(_add_to_rows, *part))
+            sums = self.sums[:, above][:, some]
+            part = exponentials[some], codes[beside], weights[beside]
+            jobs.append(self._submit(_add_to_rows, *part, sums))
         for some in self._shares(right - left if left > low else 0):
             part = exponentials[:, some], codes[above], weights[above]
-            jobs.append(self.pool.submit(_add_to_columns, *part, self.sums[:, beside][:, some]))
+            jobs.append(self._submit(_add_to_columns, *part, self.sums[:, beside][:, some]))
         for job in jobs:
             job.result()
 
@@ -75,9 +77,12 @@ class SquareRows(HostRows):
             to, rows = self.order[some], self.judged[self.order[some]]
             part = self.sums[:, some], codes[some], place[some], to, rows, self.classes
             into = self.fits, self.tables, self.nulls[k]
-            jobs.append(self.pool.submit(_judge_rows, *part, into))
+            jobs.append(self._submit(_judge_rows, *part, into))
         for job in jobs:
             job.result()
+
+    def _submit(self, function: Any, *arguments: Any) -> Future[None]:
+        return self.pool.submit(function, *arguments)
 
     def _shares(self, n: int) -> list[slice]:
         """A run of n for each thread."""
