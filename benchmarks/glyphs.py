@@ -27,6 +27,7 @@ from planted_noise import flip, similar_classes
 
 from bspml.experiment.config import Config, load_config
 from bspml.experiment.data import load_data
+from bspml.experiment.methods import check_method
 from bspml.experiment.run import run_experiment
 from bspml.files.atomic import atomic_write
 from bspml.files.run import RunFolder, read_json
@@ -59,14 +60,24 @@ METHODS: dict[str, list[str]] = {
 }
 
 
+def settings_of(method: str) -> list[str]:
+    """Settings of a row: one of METHODS, or a name of bspml.methods, with ", repair" after it."""
+    if method in METHODS:
+        return METHODS[method]
+    name, _, more = method.partition(", ")
+    check_method(name)
+    repair = {"": [], "repair": ["curriculum.repair=confident"]}[more]
+    return [f'training.methods=["{name}"]', *repair]
+
+
 def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) -> dict[str, float]:
     """Recall@1 in %, and what the run says of the noise; from its folder if it is there."""
     kind = "" if arguments.noise == "random" else f"{arguments.noise}-"
-    name = f"{method.replace(', ', '-').replace(' ', '-')}-{kind}{rate:g}-{seed}"
+    name = f"{method.replace(', ', '-').replace(' ', '-').replace(':', '-')}-{kind}{rate:g}-{seed}"
     path = Path(arguments.out) / name
     if not RunFolder(path).finished:
         shutil.rmtree(path, ignore_errors=True)
-        settings = [s.format(kept=1 - rate) for s in METHODS[method]] + [
+        settings = [s.format(kept=1 - rate) for s in settings_of(method)] + [
             f"seed={seed}",
             f"data.validation={str(arguments.validation).lower()}",
             f"training.epochs={arguments.epochs}",
@@ -120,7 +131,8 @@ def main() -> None:
         "--methods",
         nargs="+",
         default=["multi-similarity", "paper", "inside", "auto", "clean-only"],
-        choices=METHODS,
+        help="rows of METHODS, or names of bspml.methods, such as auto:contrastive or "
+        "'auto:contrastive, repair'",
     )
     parser.add_argument("--noise", default="random", help="random or similar-K")
     parser.add_argument("--config", help="of another data set; the glyphs if left out")
