@@ -36,6 +36,10 @@ CHANGEABLE = (
 # What may differ between machines that train together.
 _OF_A_MACHINE = ("name", "device", "workers", "data.root", "data.cache")
 
+# Counts the times that a name of `bspml.methods` came to mean another loss: 1 is "contrastive",
+# whose margins were cosines before.
+_LOSSES = 1
+
 _KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "config": dict}
 _LEAST = {"records": 0, "threads": 1}
 
@@ -53,6 +57,7 @@ def method_state(method: str, trainer: State, config: BaseModel, records: int) -
     """
     return {
         "method": method,
+        "losses": _LOSSES,
         "trainer": trainer,
         "records": records,
         "threads": torch.get_num_threads(),
@@ -262,6 +267,12 @@ def load_states(
         # Before the data: that the noise was changed, say, is clearer than "other data".
         check_unchanged(state["config"], config, folder.config)
         check(state["config"], folder)
+        if state.get("losses", 0) < _LOSSES and method.rpartition(":")[2] == "contrastive":
+            raise CheckpointError(
+                f"{folder.checkpoint(method)}: was begun when contrastive had the margins that are "
+                "now those of contrastive-paper, so it cannot go on. Finish the run with the "
+                "version that began it, or start anew."
+            )
         load_method(folder, method, fingerprint)
     return states
 

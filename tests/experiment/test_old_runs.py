@@ -63,13 +63,16 @@ def test_an_interrupted_run_goes_on_as_it_did(old, capsys):
         records(folder / "records.jsonl"),
         records(OLD / "interrupted-then-resumed.jsonl"),
     )
-    assert [list(r) for r in went_on] == [list(r) for r in expected]
+    assert len(went_on) == len(expected)
+    assert all(old_.keys() <= new.keys() for new, old_ in zip(went_on, expected, strict=True))
     assert [(r["method"], r["steps"]) for r in went_on] == [
         (r["method"], r["steps"]) for r in expected
     ]
     # What was trained before the interruption is not trained again.
     assert went_on[0] == before[0]
     for new, old_ in zip(went_on, expected, strict=True):
+        if new["method"] == "superloss:contrastive":  # not begun then; its margins changed since
+            continue
         assert new["loss"] == pytest.approx(old_["loss"], **NUMBERS)
         assert new["maw"] == pytest.approx(old_["maw"], **NUMBERS)
 
@@ -80,3 +83,10 @@ def test_an_audit_is_reported_and_decisions_on_it_are_applied(old):
     assert main(["audit", audit, "--apply", str(OLD / "decisions.csv")]) == 0
     corrected = (old / "audit" / "labels-corrected.csv").read_text("utf-8")
     assert corrected == (OLD / "labels-corrected.csv").read_text("utf-8")
+
+
+def test_a_loss_that_changed_its_meaning_is_not_gone_on_with(old, capsys):
+    folder = old / "finished"
+    check_same_glyphs(folder, "checkpoint-bspml.pt")
+    assert main(["train", "--resume", str(folder), "--quiet"]) != 0
+    assert "checkpoint-superloss+contrastive.pt: was begun when contrastive" in capsys.readouterr().err
