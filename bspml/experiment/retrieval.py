@@ -311,7 +311,8 @@ class RetrievalRun(MethodRun):
             return None
         if self.trainer.curriculum is not None:
             update = self.trainer.curriculum.state_dict()["update"]
-            p_values, rate = update.get("p_values"), update.get("noise_rate")
+            p_values, rate = update.get("p_values"), update.get("total_rate")
+            rate = update.get("noise_rate") if rate is None else rate
             repairs = update.get("repair") is not None
             current = self.weights.current_codes.cpu() if repairs else None
             weights = _on_cpu(self.weights.weights)
@@ -345,8 +346,10 @@ class RetrievalRun(MethodRun):
             fields = {name: values[name] for name in _SAME}
             if update.score_auroc is not None:  # finer than that of the weights
                 fields["detection_auroc"] = update.score_auroc
-            if update.noise_interval is not None:
-                fields["noise_rate_low"], fields["noise_rate_high"] = update.noise_interval
+            rate, interval = update.held
+            fields["noise_rate"] = rate
+            if interval is not None:
+                fields["noise_rate_low"], fields["noise_rate_high"] = interval
             extra = {"curriculum": values, **extra}
             seconds += update.seconds_statistics + update.seconds_solve
         return EpochRecord(

@@ -73,6 +73,13 @@ class CurriculumRecord:
     seconds_statistics: float = 0.0
     seconds_solve: float = 0.0
 
+    @property
+    def held(self) -> tuple[float | None, tuple[float, float] | None]:
+        """Return the rate of wrong labels that is held, with its interval."""
+        if self.total_rate is not None:
+            return self.total_rate, self.total_interval
+        return self.noise_rate, self.noise_interval
+
     def as_dict(self) -> dict[str, Any]:
         """Return {field: plain Python value}, for JSON."""
         return dataclasses.asdict(self)
