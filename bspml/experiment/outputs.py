@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor, nn
 
 from bspml.auditing.neighbours import nearest_in_class
@@ -73,6 +74,15 @@ class LabelQuality:
             codes: (N,) of the given labels.
         """
         return self.weights if self.current is None else self.weights * (self.current == codes)
+
+    def repaired(self, codes: Tensor) -> np.ndarray:
+        """Return (N,) bool, the samples trained under another label than the given one.
+
+        Args:
+            codes: (N,) of the given labels.
+        """
+        changed = torch.zeros(len(codes)) if self.current is None else self.current != codes
+        return changed.bool().numpy()
 
     @property
     def tested(self) -> np.ndarray | None:
@@ -149,7 +159,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
     decided, trust = _decided(data), quality.trust(data.codes).numpy()
     words = {
         "suspect": trust < SUSPECT_BELOW,
-        "repaired": trust != weights,
+        "repaired": quality.repaired(data.codes),
         "untestable": quality.untestable,
     }
     current = None if quality.current is None else np.unique(data.labels)[quality.current.numpy()]

@@ -6,6 +6,10 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from pytorch_metric_learning.losses import CrossBatchMemory
+from torch import nn
+
 from bspml.errors import CheckpointError
 from bspml.trainers.state import faults_named
 
@@ -13,9 +17,10 @@ from bspml.trainers.state import faults_named
 class TrainingParts:
     """Whatever of a training is saved beside its position.
 
-    The network's parts (models, their average, optimisers, schedulers, the scale of the gradients)
-    start anew where the curriculum asks for a fresh network; losses, weights, curriculum and
-    patience stay.
+    The network's parts (models, their average, optimisers, schedulers, the scale of the gradients,
+    what the losses have learned or remember) start anew where the curriculum asks for a fresh
+    network: proxies trained on a half's labels would tell the next network of them.  The losses'
+    other states, weights, curriculum and patience stay.
 
     Args:
         trainer: a `MetricLossOnly`.
@@ -89,6 +94,7 @@ class TrainingParts:
             "models": t.models,
             "optimizers": t.optimizers,
             "lr_schedulers": t.lr_schedulers,
+            "learned": {name: _Learned(loss) for name, loss in t.loss_funcs.items()},
         }
         if self.averaged is not None:
             holders["averaged"] = {"trunk": self.averaged}
@@ -102,8 +108,28 @@ class TrainingParts:
 
     def _load_network_state(self, state: Mapping[str, Any]) -> None:
         for kind, holders in self._network_holders().items():
+            if kind == "learned" and kind not in state:
+                continue  # not before it was kept
             for name, holder in holders.items():
                 holder.load_state_dict(state[kind][name])
+
+
+class _Learned:
+    """Parameters of a loss as a part with a state; taking one over also empties its memories."""
+
+    def __init__(self, loss: nn.Module) -> None:
+        self.loss = loss
+
+    def state_dict(self) -> dict[str, Any]:
+        return {name: p.detach().clone() for name, p in self.loss.named_parameters()}
+
+    @torch.no_grad()
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name, parameter in self.loss.named_parameters():
+            parameter.copy_(state[name])
+        for module in self.loss.modules():
+            if isinstance(module, CrossBatchMemory):
+                module.reset_queue()
 
 
 def _states(holders: Mapping[str, Any]) -> dict[str, Any]:

@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 
 from bspml.errors import InputError
 from bspml.trainers.settings import Count, ReadBy, Rising, Section, Whole, key, section_of
+from bspml.words import did_you_mean
 
 
 class Schedule(Section):
@@ -119,4 +120,11 @@ def lr_schedule(name: str, **options: Any) -> Schedule:
         >>> lr_schedule("cosine", warmup_steps=100).over(1000)(99)
         0.9900990099009901
     """
+    unknown = sorted(options.keys() - Schedule.model_fields.keys())
+    if unknown:
+        known = [key for key in Schedule.model_fields if key != "name"]
+        raise InputError(
+            f"`{unknown[0]}` is no option of a schedule{did_you_mean(unknown[0], known)}. "
+            f"It takes {', '.join(known)}."
+        )
     return section_of(Schedule, {"name": name, **options})

@@ -1,10 +1,13 @@
 """What of a training is saved beside its position, taken over whole or not at all."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
+from pytorch_metric_learning import losses as pml_losses
 
+import bspml
 from bspml.errors import CheckpointError
 from bspml.trainers.averaging import average_weights
 from bspml.trainers.parts import TrainingParts
@@ -55,4 +58,27 @@ def test_a_state_without_a_part_changes_nothing():
 def test_without_a_scale_and_an_average_the_state_has_neither():
     trainer, _, _ = make()
     state = TrainingParts(trainer, None, None, None).state_dict()
-    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers"]
+    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers", "learned"]
+
+
+def test_what_a_loss_has_learned_starts_anew_with_the_network():
+    """Proxies trained on a half's labels would tell the next network of them."""
+    loss = pml_losses.ProxyAnchorLoss(3, 2)
+    memory = bspml.CrossBatchMemory(bspml.BSPMLLoss(), 2, 4)
+    trainer = SimpleNamespace(
+        models={}, optimizers={}, lr_schedulers={}, loss_funcs={"proxies": loss, "memory": memory}
+    )
+    parts = TrainingParts(trainer, None, None, None)
+    first = loss.proxies.detach().clone()
+    with torch.no_grad():
+        loss.proxies.add_(1)
+    memory(torch.eye(2), torch.tensor([0, 1]))
+    saved = copy.deepcopy(parts.state_dict())
+    parts.restart_network()
+    assert torch.equal(loss.proxies, first)
+    assert memory.queue_idx == 0
+    parts.load_state_dict(saved)
+    assert torch.equal(loss.proxies, first + 1)
+    assert memory.queue_idx == 2
+    del saved["network"]["learned"]  # as before it was kept
+    parts.load_state_dict(saved)

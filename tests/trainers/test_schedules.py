@@ -123,3 +123,8 @@ def test_only_a_decay_stretches():
     found = {name: lr_schedule(name).stretches for name in ("constant", "linear", "cosine")}
     assert found == {"constant": False, "linear": True, "cosine": True}
     assert not Schedule(name="step", milestones=(4,)).stretches
+
+
+def test_an_unknown_option_is_named():
+    with pytest.raises(InputError, match="`warmup` is no option of a schedule; did you mean"):
+        lr_schedule("cosine", warmup=3)

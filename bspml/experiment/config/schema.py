@@ -288,6 +288,12 @@ class Config(Section):
             )
         # Twice that many epochs on half the data: as many passes over all of it.
         automatic = any(m == "bspml" or "auto" in m.split(":") for m in self.training.methods)
+        if self.curriculum.repair != "none" and not automatic:
+            raise ValueError(
+                f"`curriculum.repair` is {self.curriculum.repair}, but no method follows the "
+                "curriculum; add one such as auto:contrastive to `training.methods`, or set "
+                "curriculum.repair to none"
+            )
         warms_up = self.cross_fitted and automatic
         if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
             raise ValueError(

@@ -325,7 +325,9 @@ class AutomaticUpdate:
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:
         if self.p_values is None:
             self.p_values = torch.full((len(self.weights),), float("nan"), dtype=torch.float64)
-        self.p_values[testable] = p_values[testable]
+        # Of the given labels: what a repaired one fits says nothing of the one it replaced.
+        given = testable & ~self.weights.repaired.cpu()
+        self.p_values[given] = p_values[given]
 
     def scores(self) -> Tensor | None:
         """Return (N,) p-values, NaN where no honest judgement exists yet; None before the first."""

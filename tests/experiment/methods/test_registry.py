@@ -14,7 +14,9 @@ from bspml.experiment.methods import METHODS
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from helpers.method_steps import ROWS, WIDTH, batch, context, step
 
-NAMES = methods.names(wrapped=True)
+ALL = methods.names(wrapped=True)
+# A wrapper on a weighed method goes on the same loss as without: one of each kind stands for all.
+NAMES = [n for n in ALL if n.count(":") < 2 or n.endswith((":contrastive", ":multi-similarity"))]
 
 
 def test_the_registry_has_every_method_of_the_tables_and_the_comparators():
@@ -29,7 +31,7 @@ def test_the_registry_has_every_method_of_the_tables_and_the_comparators():
     assert {"auto:arcface", "clean-only:supcon", "superloss:auto:contrastive"} <= set(NAMES)
     assert not {"auto:prism", "auto:bspml", "clean-only:spms", "auto:clean-only"} & set(NAMES)
     assert "superloss:proxy-anchor" not in NAMES
-    assert len(set(map(methods.title, NAMES))) == len(NAMES)
+    assert len(set(map(methods.title, ALL))) == len(ALL)
 
 
 @pytest.mark.parametrize("name", NAMES)
