@@ -100,3 +100,6 @@ def sync_weights(module: nn.Module) -> None:
             distributed.broadcast(travelling, src=0)
             if travelling is not tensor:
                 tensor.detach().copy_(travelling)
+    for part in module.modules():
+        if hasattr(part, "notice_repairs"):  # a SampleWeights, which this layer does not know
+            part.notice_repairs()

@@ -16,7 +16,7 @@ from bspml.experiment.config import ClassificationConfig, Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.methods import MethodContext, MethodParts
 from bspml.experiment.methods.multi_similarity import multi_similarity_loss
-from bspml.experiment.methods.weighing import Automatic, CleanOnly
+from bspml.experiment.methods.weighing import Automatic, CleanOnly, check_rule
 from bspml.networks import build_network, freeze_backbone
 from bspml.networks.freezing import head_of
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
@@ -263,6 +263,7 @@ def make_method(
 def _under_curriculum(parts: MethodParts, config: Config) -> MethodParts:
     """Let the section `curriculum` move the weights of a method."""
     keywords = _curriculum_keywords(config)
+    check_rule(parts, keywords.get("rule", ""))
     return replace(parts, curriculum_kind=keywords["preset"], curriculum=keywords)
 
 

@@ -11,6 +11,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.weighted import Weighted
 from bspml.shapes import Float, Tensor
 from bspml.weights.state import SampleWeights, check_weights
 
@@ -116,7 +117,7 @@ class FilteredLoss(ModuleWithRecords):
         codes = torch.as_tensor(labels, device=embeddings.device)
         left = kept_rows(Rows(embeddings, codes), keep)
         keywords: dict[str, Any] = {}
-        if index is not None and isinstance(self.loss, BSPMLLoss):
+        if index is not None and isinstance(self.loss, BSPMLLoss | Weighted):
             keywords["sample_index"] = index.to(keep.device)[keep]
         pairs = None if self.miner is None else self.miner(left.embeddings, left.labels)
         return self.loss(left.embeddings, left.labels, pairs, **keywords)

@@ -137,7 +137,9 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         ref_rows = None if foreign is None else len(foreign)
         known = look_up(self.weights, embeddings, ref_rows, sample_index, ref_sample_index)
         codes = None if labels is None else torch.as_tensor(labels, device=embeddings.device)
-        ref_codes = codes if ref_labels is labels else ref_labels
+        ref_codes = codes
+        if ref_labels is not labels and ref_labels is not None:
+            ref_codes = torch.as_tensor(ref_labels, device=embeddings.device)
         rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)
         rows, known = self._leave_out(rows, known)
         if self.num_kept == 0 or (rows.ref_emb is not None and len(rows.ref_emb) == 0):
@@ -242,7 +244,16 @@ def _check(loss: Any, table: SampleWeights) -> LossEntry:
         held = loss.losses.values() if isinstance(loss.losses, nn.ModuleDict) else loss.losses
         for part in held:
             _check(part, table)
-        return LossEntry(refused="its losses are summed before a weight could be put on a value")
+            looks_up = isinstance(part, BSPMLLoss) and part.weights is not None
+            if looks_up or getattr(part.reducer, "sample_weights", None) is not None:
+                raise InputError(
+                    f"`loss` is MultipleLosses with a {type(part).__name__} that looks weights up "
+                    "itself. Use MultipleLosses([Weighted(loss, weights), ...])."
+                )
+        return LossEntry(
+            refused="its losses are summed before a weight could be put on a value; "
+            "MultipleLosses([Weighted(loss, weights), ...]) can"
+        )
     if not isinstance(loss, pml_losses.BaseMetricLossFunction):
         raise InputError(
             f"`loss` must be a loss of pytorch-metric-learning, or MultipleLosses; got {name}. "

@@ -35,7 +35,9 @@ class Schedule(Section):
     milestones: Annotated[
         tuple[Count, ...], Field(strict=False), Rising, ReadBy("name", ("step",))
     ] = ()
-    factor: Annotated[float, Field(gt=0, le=1)] = 0.1  # step: the rate times this at each
+    factor: Annotated[float, Field(gt=0, le=1), ReadBy("name", ("step",))] = (
+        0.1  # step: the rate times this at each
+    )
 
     @model_validator(mode="after")
     def _consistent(self) -> Schedule:

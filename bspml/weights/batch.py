@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from bspml.errors import InputError
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import to_device
@@ -36,8 +38,8 @@ def look_up(
     sample_index: Any = None,
     ref_sample_index: Any = None,
 ) -> BatchWeights:
-    """Return weights and indices of a batch and of its references, on the device and dtype of
-    `like`.
+    """Return weights and indices of a batch and of its references, on the device of `like`, and in
+    its dtype but for half precision.
 
     Args:
         weights: the table; None looks nothing up and keeps the indices only to tell self pairs.
@@ -75,7 +77,8 @@ def look_up(
 
 
 def _like(weights: Tensor, like: Tensor) -> Tensor:
-    return to_device(weights, like.device).to(like.dtype)
+    # Half precision has no number for a small weight.
+    return to_device(weights, like.device).to(torch.promote_types(like.dtype, torch.float32))
 
 
 def _index_only(index: Any, rows: int | None, name: str, like: Tensor) -> Tensor | None:

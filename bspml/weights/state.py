@@ -209,6 +209,10 @@ class SampleWeights(nn.Module):
                 f"({len(self)},); got {tuple(new.shape)} of {new.dtype}."
             )
         self.current_codes.copy_(torch.where(self.fixed, self.current_codes, new.to(self.codes)))
+        self.notice_repairs()
+
+    def notice_repairs(self) -> None:
+        """Look whether any label is repaired, after others wrote the buffers."""
         self._any_repaired = bool(self.repaired.any())
 
     def relabelled(self, labels: Any, sample_index: Any) -> Any:
@@ -221,8 +225,8 @@ class SampleWeights(nn.Module):
         Raises:
             InputError: labels of neither kind, where one of them has to be replaced.
         """
-        if not self._any_repaired:
-            return labels
+        if not self._any_repaired and self.codes.device.type != "cpu":
+            return labels  # looking would wait for the device
         index = self.rows_of(sample_index)
         given, current = self.codes[index], self.current_codes[index]
         changed = given != current
@@ -291,6 +295,7 @@ class SampleWeights(nn.Module):
                 "more often. Keep one decision for each."
             )
         self.weights[rows], self.fixed[rows] = values, True
+        self.current_codes[rows] = self.codes[rows]  # what was decided is about the given label
 
     def reset(self) -> None:
         """Set all weights but the fixed ones to 1 again, in place."""
@@ -341,7 +346,7 @@ class SampleWeights(nn.Module):
                 "Was it edited, or saved by another program?"
             )
         super()._load_from_state_dict(state_dict, prefix, *args)
-        self._any_repaired = bool(self.repaired.any())
+        self.notice_repairs()
 
 
 def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:

@@ -11,6 +11,7 @@ from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 import bspml
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.filtered import FilteredLoss
 from bspml.losses.reducers import GradientRescaling, SuperLoss
 from bspml.losses.reducers.catalogue import CATALOGUE
 from bspml.losses.weighted import Weighted
@@ -357,3 +358,46 @@ def test_a_memory_refuses_a_weighted_loss_that_takes_no_references():
     weights = bspml.SampleWeights([0, 1])
     with pytest.raises(InputError, match="got ArcFaceLoss"):
         bspml.CrossBatchMemory(Weighted(kit.make("ArcFaceLoss"), weights), kit.SIZE)
+
+
+@pytest.mark.parametrize("name", ["TripletMarginLoss", "ContrastiveLoss"])
+def test_small_weights_do_not_vanish_in_half_precision(name):
+    embeddings, labels = kit.batch(dtype=torch.float16)
+    halves = Weighted(kit.make(name).half(), table(labels, without(rest=0.003, rows=[])))
+    plain = kit.make(name).half()(embeddings, labels)
+    value = halves(embeddings, labels, sample_index=ROWS)
+    torch.testing.assert_close(value.float(), plain.float(), rtol=1e-2, atol=1e-3)
+    assert value > 0
+
+
+def test_labels_of_references_may_be_lists():
+    embeddings, labels = kit.batch(rows=8)
+    weights = table(labels, [0, 1, 1, 1, 1, 1, 1, 1])
+    loss = Weighted(kit.make("ContrastiveLoss"), weights)
+    refs = embeddings.detach().flip(0)
+    listed = labels.flip(0).tolist()
+    one = loss(embeddings, labels.tolist(), None, refs, listed, sample_index=torch.arange(8))
+    other = loss(embeddings, labels, None, refs, torch.tensor(listed), sample_index=torch.arange(8))
+    assert one == other
+
+
+def test_a_filter_hands_the_rows_on():
+    embeddings, labels = kit.batch()
+    weights = table(labels, without(rest=1.0))
+
+    class First(torch.nn.Module):
+        def forward(self, embeddings, labels):
+            return torch.arange(len(labels)) < 9
+
+    loss = FilteredLoss(Weighted(kit.make("ContrastiveLoss"), weights), First(), weights=weights)
+    expected = Weighted(kit.make("ContrastiveLoss"), weights)(
+        embeddings[:9], labels[:9], sample_index=ROWS[:9]
+    )
+    assert loss(embeddings, labels, sample_index=ROWS) == expected
+
+
+def test_losses_of_a_sum_that_look_weights_up_themselves_are_refused():
+    weights = bspml.SampleWeights([0, 1])
+    for part in (BSPMLLoss(weights), SuperLoss(kit.make("SupConLoss"), sample_weights=weights)):
+        with pytest.raises(InputError, match="looks weights up itself"):
+            Weighted(pml_losses.MultipleLosses([part]), weights)

@@ -49,3 +49,14 @@ def test_a_label_that_nothing_else_has_and_a_row_of_norm_zero_have_none():
     codes[0], x[7] = 9, 0
     found = label_margins(x, codes)
     assert found.isnan().nonzero()[:, 0].tolist() == [0, 7]
+
+
+def test_float32_embeddings_give_float64_margins():
+    generator = torch.Generator().manual_seed(0)
+    embeddings = torch.randn(20, 4, generator=generator)
+    labels = torch.arange(20) % 4
+    single = label_margins(embeddings, labels)
+    assert single.dtype == torch.float64
+    torch.testing.assert_close(
+        single, label_margins(embeddings.double(), labels), rtol=1e-3, atol=1e-3
+    )

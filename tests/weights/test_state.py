@@ -438,3 +438,19 @@ def test_a_state_of_before_labels_were_repaired_loads_as_not_repaired():
     weights.relabel([1, 0, 1])
     other.load_state_dict(weights.state_dict())
     assert other.repaired.tolist() == [True, False, False]
+
+
+def test_buffers_written_in_place_are_noticed():
+    weights, other = SampleWeights([0, 0, 1]), SampleWeights([0, 0, 1])
+    weights.relabel([1, 0, 1])
+    for name, value in weights.state_dict().items():
+        other.state_dict()[name].copy_(value)
+    labels = torch.tensor([0, 0, 1])
+    assert other.relabelled(labels, [0, 1, 2]).tolist() == [1, 0, 1]
+
+
+def test_a_decision_is_about_the_given_label():
+    weights = SampleWeights([0, 0, 1])
+    weights.relabel([1, 0, 1])
+    weights.fix([0], [1.0])
+    assert weights.current_labels.tolist() == [0, 0, 1]

@@ -5,9 +5,28 @@ from __future__ import annotations
 import dataclasses
 from abc import abstractmethod
 
+from bspml.errors import InputError
 from bspml.experiment.methods.parts import HyperParameters, MethodContext, MethodParts, table_of
 from bspml.losses.weighted import Weighted
 from bspml.trainers.settings import AutoSettings, keywords_of
+
+
+def check_rule(parts: MethodParts, rule: str) -> None:
+    """Refuse weights between 0 and 1 for a loss that takes none.
+
+    Args:
+        parts: of a method.
+        rule: of the curriculum; "quadratic" gives such weights.
+
+    Raises:
+        InputError: names the method and its loss's reason.
+    """
+    loss = parts.loss
+    if rule == "quadratic" and isinstance(loss, Weighted) and loss.entry.weighting == "exclude":
+        raise InputError(
+            f"{parts.name} takes weights 0 and 1 only, and rule quadratic gives others: "
+            f"{loss.entry.refused}. Use rule threshold, or another loss."
+        )
 
 
 class Weighing(HyperParameters):
@@ -43,6 +62,7 @@ class Automatic(Weighing, AutoSettings):
     name, title, source = "auto", "automatic", "this package"
 
     def _moved(self, parts: MethodParts) -> MethodParts:
+        check_rule(parts, self.rule)
         curriculum = {"preset": "auto", **keywords_of(AutoSettings, self)}
         return dataclasses.replace(parts, curriculum_kind="auto", curriculum=curriculum)
 

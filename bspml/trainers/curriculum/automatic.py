@@ -31,7 +31,8 @@ similar class from the right one, where p-values do not (docs/benchmarks.md has 
 
 The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
 keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
-neighbours, and below ten labels, the null alone judges.  Of a run, `suspects.json` and the page
+neighbours, below ten labels, and where the label model's rate lies below the null's interval, the
+null alone judges.  Of a run, `suspects.json` and the page
 hold the p-values, and `records.jsonl` the rates.  Under rule="quadratic" see
 `bspml.weights.problem`.
 """
@@ -259,7 +260,10 @@ class AutomaticUpdate:
             random_rate=self.noise_rate,
             half_trained=cross_fitted,
         )
-        if first and errors.model is not None:
+        # Random errors alone are as many as the null says.  A rate below its interval is that of a
+        # model which took wrong labels for its own doubt, as it does where most labels are wrong.
+        least = 0.0 if self.interval is None else self.interval[0]
+        if first and errors.model is not None and errors.rate >= least:
             self.total_rate, self.total_interval = errors.rate, errors.interval
             if cross_fitted and not self._mostly_confused():
                 self.total_rate = self.total_interval = None

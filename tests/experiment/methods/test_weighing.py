@@ -36,3 +36,11 @@ def test_parameters_of_the_loss_stay_those_of_the_optimiser():
 def test_without_weights_it_is_refused_by_name():
     with pytest.raises(InputError, match=r"`weights` must be given: auto:contrastive weighs"):
         build("auto:contrastive", context(weights=None))
+
+
+def test_a_loss_that_takes_no_fractions_is_refused_under_the_rule_that_gives_them():
+    build("auto:proxy-anchor", context())
+    with pytest.raises(
+        InputError, match=r"auto:proxy-anchor takes weights 0 and 1 only.*quadratic"
+    ):
+        build("auto:proxy-anchor", context(hyper={"rule": "quadratic"}))

@@ -330,3 +330,19 @@ def test_collapsed_embeddings_are_refused_as_the_audit_refuses_them(classes):
         bspml.SelfPacedCurriculum(weights).update(x)
     assert (weights.weights == 1).all()
     assert "fit all labels alike" in bspml.audit(x, codes).sentence
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_where_most_labels_are_wrong_those_kept_are_mostly_right(seed):
+    """There the label model may take wrong labels for its own doubt, and say far too little."""
+    generator = torch.Generator().manual_seed(seed)
+    centres, true = 4 * torch.randn(20, 16, generator=generator), torch.arange(20).repeat(20)
+    E = centres[true] + torch.randn(400, 16, generator=generator)
+    wrong = torch.rand(400, generator=generator) < 0.7
+    labels = torch.where(wrong, torch.randint(20, (400,), generator=generator), true)
+    weights = bspml.SampleWeights(labels)
+    record = bspml.SelfPacedCurriculum(weights).update(E)
+    rate = float((labels != true).double().mean())
+    assert record.total_rate is None or record.total_rate == pytest.approx(rate, abs=0.05)
+    kept = weights.weights > 0
+    assert (labels == true)[kept].double().mean() > 0.8
