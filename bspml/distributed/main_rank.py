@@ -101,5 +101,6 @@ def sync_weights(module: nn.Module) -> None:
             if travelling is not tensor:
                 tensor.detach().copy_(travelling)
     for part in module.modules():
-        if hasattr(part, "notice_repairs"):  # a SampleWeights, which this layer does not know
-            part.notice_repairs()
+        notice: Any = getattr(part, "notice_repairs", None)  # of a SampleWeights, unknown here
+        if notice is not None:
+            notice()
