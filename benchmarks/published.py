@@ -12,7 +12,7 @@ from bspml.experiment.config import Config
 
 # Rows of the tables, by our names.
 METHODS = (
-    "contrastive",
+    "contrastive-paper",
     "triplet-smooth",
     "margin",
     "fast-ap",

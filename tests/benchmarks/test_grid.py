@@ -445,7 +445,7 @@ def test_a_list_of_noisy_labels_is_noise_and_no_clean_column(grid):
     tree = {
         "name": "lists",
         "datasets": {"cub": {"config": {"data": {"name": "cub", "root": "there"}}}},
-        "methods": ["contrastive"],
+        "methods": ["contrastive-paper"],
         "noise": [
             {"kind": "none"},
             {"kind": "none", "list_file": "lists/CUB_0.2noised_train.csv.gz"},
@@ -457,7 +457,7 @@ def test_a_list_of_noisy_labels_is_noise_and_no_clean_column(grid):
     assert found == [("none", 0.0), ("list CUB_0.2noised_train", 0.2), ("list mine", 0.0)]
     results = pd.DataFrame(
         {
-            "dataset": "cub", "title": "CUB", "method": "contrastive",
+            "dataset": "cub", "title": "CUB", "method": "contrastive-paper",
             "method_title": "Contrastive", "noise": [c.noise for c in cells],
             "rate": [c.rate for c in cells], "seed": 0, "split": "test", "status": "finished",
             "published_set": "cub", "recall_at_1": [0.5, 0.4, 0.3], "nmi": 0.5,
