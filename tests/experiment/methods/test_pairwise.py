@@ -8,22 +8,9 @@ from pytorch_metric_learning.distances import LpDistance
 from bspml import methods
 from bspml.errors import InputError
 from bspml.experiment.methods import MethodContext
-from helpers.draws import normal_batch
+from helpers.method_formulas import CLASSES, ROWS, WIDTH, assert_same, batch, build, unit
 
 EXACT = {"rtol": 0, "atol": 1e-12}
-ROWS, CLASSES, WIDTH = 12, 4, 6
-
-
-def build(name, **hyper):
-    return methods.build(name, MethodContext(CLASSES, WIDTH, hyper=hyper))
-
-
-def batch(seed=0):
-    return normal_batch(ROWS, WIDTH, CLASSES, seed)
-
-
-def unit(emb):
-    return emb / emb.norm(dim=1, keepdim=True)
 
 
 def pairs(labels, same):
@@ -47,12 +34,6 @@ def triplets(labels):
 def mean_above_0(values):
     active = [value for value in values if value > 0]
     return torch.stack(active).mean() if active else torch.zeros((), dtype=torch.float64)
-
-
-def assert_same(value, expected, emb, tolerance=1e-12):
-    torch.testing.assert_close(value, expected, rtol=0, atol=tolerance)
-    grad, expected_grad = (torch.autograd.grad(v, emb)[0] for v in (value, expected))
-    torch.testing.assert_close(grad, expected_grad, rtol=0, atol=tolerance)
 
 
 @pytest.mark.parametrize("margins", [(1.0, 0.0), (0.8, 0.1)])

@@ -8,28 +8,9 @@ import torch
 from bspml import methods
 from bspml.experiment.methods import MethodContext
 from bspml.experiment.methods.proxies import SeededNormal
-from helpers.draws import normal_batch
+from helpers.method_formulas import CLASSES, ROWS, WIDTH, assert_same, batch, build, unit
 
 EXACT = {"rtol": 0, "atol": 1e-12}
-ROWS, CLASSES, WIDTH = 12, 4, 6
-
-
-def build(name, **hyper):
-    return methods.build(name, MethodContext(CLASSES, WIDTH, hyper=hyper))
-
-
-def batch(seed=0):
-    return normal_batch(ROWS, WIDTH, CLASSES, seed)
-
-
-def unit(emb):
-    return emb / emb.norm(dim=1, keepdim=True)
-
-
-def assert_same(value, expected, emb, tolerance=1e-12):
-    torch.testing.assert_close(value, expected, rtol=0, atol=tolerance)
-    grad, expected_grad = (torch.autograd.grad(v, emb)[0] for v in (value, expected))
-    torch.testing.assert_close(grad, expected_grad, rtol=0, atol=tolerance)
 
 
 def test_proxy_anchor_is_the_log_sums_over_the_batch_of_each_proxy():
