@@ -25,6 +25,7 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.kept_rows import Rows, kept_rows
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
+from bspml.losses.reducers.wrapping import held_by
 from bspml.losses.weighted_sums import weighted_values
 from bspml.shapes import Bool, Tensor
 from bspml.tensors.checks import some_of
@@ -175,7 +176,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         if is_weighted and self.entry.weighting == "exclude":
             raise InputError(
                 f"{type(loss).__name__} takes weights 0 and 1 only: {self.entry.refused}. Got a "
-                f"weight between them{self._where(known)}. Use the curriculum's rule='threshold', "
+                f"weight between them{self._where()}. Use the curriculum's rule='threshold', "
                 "or another loss."
             )
         loss.reset_stats()
@@ -192,7 +193,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         reducer.call = Call(ref_rows, known=known)
         return reducer(values, whole.embeddings, whole.labels)
 
-    def _where(self, known: BatchWeights) -> str:
+    def _where(self) -> str:
         """Name samples whose weight lies between 0 and 1."""
         weights = self.weights.weights
         between = ((weights > 0) & (weights < 1)).nonzero()[:, 0]
@@ -241,8 +242,7 @@ def _check(loss: Any, table: SampleWeights) -> LossEntry:
         kind = next(k.__name__ for k in around if isinstance(loss, k))
         raise InputError(f"`loss` is a {name}, which goes around: use {_AROUND[kind]}.")
     if isinstance(loss, pml_losses.MultipleLosses):
-        held = loss.losses.values() if isinstance(loss.losses, nn.ModuleDict) else loss.losses
-        for part in held:
+        for part in held_by(loss):
             _check(part, table)
             looks_up = isinstance(part, BSPMLLoss) and part.weights is not None
             if looks_up or getattr(part.reducer, "sample_weights", None) is not None:

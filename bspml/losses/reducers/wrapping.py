@@ -268,11 +268,16 @@ def _wrap(
     return loss
 
 
+def held_by(losses: pml_losses.MultipleLosses) -> list[nn.Module]:
+    """Return the losses of a sum, which it holds by name or in a list."""
+    held = losses.losses
+    return list(held.values() if isinstance(held, nn.ModuleDict) else held)
+
+
 def _inside(loss: Any) -> list[Any]:
     """The losses inside containers, or the loss itself."""
     if isinstance(loss, pml_losses.MultipleLosses):
-        held = loss.losses.values() if isinstance(loss.losses, nn.ModuleDict) else loss.losses
-        return [one for part in held for one in _inside(part)]
+        return [one for part in held_by(loss) for one in _inside(part)]
     containers = (
         pml_losses.CrossBatchMemory,
         pml_losses.SelfSupervisedLoss,
