@@ -73,16 +73,17 @@ class LabelQuality:
         Args:
             codes: (N,) of the given labels.
         """
-        return self.weights if self.current is None else self.weights * (self.current == codes)
+        return torch.where(self.repaired(codes), 0, self.weights)
 
-    def repaired(self, codes: Tensor) -> np.ndarray:
+    def repaired(self, codes: Tensor) -> Tensor:
         """Return (N,) bool, the samples trained under another label than the given one.
 
         Args:
             codes: (N,) of the given labels.
         """
-        changed = torch.zeros(len(codes)) if self.current is None else self.current != codes
-        return changed.bool().numpy()
+        if self.current is None:
+            return torch.zeros(len(codes), dtype=torch.bool)
+        return self.current != codes
 
     @property
     def tested(self) -> np.ndarray | None:
@@ -159,7 +160,7 @@ def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> Non
     decided, trust = _decided(data), quality.trust(data.codes).numpy()
     words = {
         "suspect": trust < SUSPECT_BELOW,
-        "repaired": quality.repaired(data.codes),
+        "repaired": quality.repaired(data.codes).numpy(),
         "untestable": quality.untestable,
     }
     current = None if quality.current is None else np.unique(data.labels)[quality.current.numpy()]

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Float
-from bspml.statistics.label_errors import judge_labels
+from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.weights.state import SampleWeights
 
 CONFIDENT = 0.8  # probability from which a class is believed
@@ -103,35 +103,45 @@ class Repair:
         Returns:
             How many samples are trained under another label from now on.
         """
-        weights = self.weights.weights.cpu().double()
-        codes = self.weights.current_codes.cpu()
         unseen = ~self.trained_on & ~self.weights.fixed.cpu()
-        new, new_codes, repaired = weights.clone(), codes.clone(), 0
-        if int(unseen.sum()) >= _FEWEST and bool((weights[self.trained_on] > 0).any()):
-            fitted = self._balanced(unseen)
-            found = judge_labels(
-                embeddings, codes, weights * self.trained_on, unseen, fitted_to=fitted
-            )
-            cleared = torch.from_numpy(found.wrong_probability)[self.held_out & unseen] <= 0.5
-            if len(cleared) and float(cleared.double().mean()) >= _CLEARED:
-                wrong = torch.from_numpy(found.wrong_probability)
-                other = torch.from_numpy(found.other_probability)
-                classes = torch.from_numpy(found.other_class)
-                # Held-out samples that the model cannot judge were kept before, and stay.  Suspects
-                # are more often wrong than those that the model was fitted to.
-                bar = torch.where(self.held_out, 1 - CONFIDENT, _BACK)
-                is_right = unseen & ((wrong <= bar) | (self.held_out & wrong.isnan()))
-                is_other = unseen & (other >= CONFIDENT) & (classes >= 0)
-                new[unseen] = 0.0
-                new[is_right | is_other] = 1.0
-                new_codes[is_other] = classes[is_other]
-                repaired = int(is_other.sum())
-        self.weights.relabel(new_codes)
-        self.weights.update(new)
+        found = self._judged(embeddings, unseen)
+        repaired = 0 if found is None else self._write(found, unseen)
         self.is_done = True
         self.held_out.zero_()
         self.left_out = 1 - float((self.weights.weights > 0).double().mean())
         return repaired
+
+    def _judged(self, embeddings: Tensor, unseen: Bool[Tensor, " N"]) -> LabelErrors | None:
+        """Judge the unseen labels; None where the network is not to be believed."""
+        weights = self.weights.weights.cpu().double()
+        if int(unseen.sum()) < _FEWEST or not bool((weights[self.trained_on] > 0).any()):
+            return None
+        found = judge_labels(
+            embeddings,
+            self.weights.current_codes.cpu(),
+            weights * self.trained_on,
+            unseen,
+            fitted_to=self._balanced(unseen),
+        )
+        cleared = torch.from_numpy(found.wrong_probability)[self.held_out & unseen] <= 0.5
+        is_believed = len(cleared) and float(cleared.double().mean()) >= _CLEARED
+        return found if is_believed else None
+
+    def _write(self, found: LabelErrors, unseen: Bool[Tensor, " N"]) -> int:
+        """Write weights and labels of the unseen samples; how many have another label."""
+        wrong = torch.from_numpy(found.wrong_probability)
+        other = torch.from_numpy(found.other_probability)
+        classes = torch.from_numpy(found.other_class)
+        # Held-out samples that the model cannot judge were kept before, and stay.  Suspects are
+        # more often wrong than those that the model was fitted to.
+        bar = torch.where(self.held_out, 1 - CONFIDENT, _BACK)
+        is_right = unseen & ((wrong <= bar) | (self.held_out & wrong.isnan()))
+        is_other = unseen & (other >= CONFIDENT) & (classes >= 0)
+        new, codes = self.weights.weights.cpu().double(), self.weights.current_codes.cpu()
+        new[unseen] = (is_right | is_other)[unseen].double()
+        self.weights.relabel(torch.where(is_other, classes, codes))
+        self.weights.update(new)
+        return int(is_other.sum())
 
     def _balanced(self, unseen: Bool[Tensor, " N"]) -> Bool[Tensor, " N"]:
         """Choose the held-out samples and as many suspects, at random."""
