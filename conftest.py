@@ -1,26 +1,18 @@
 """Under pytest, beartype checks every shape and type annotation of bspml at run time."""
 
 import gc
+import importlib
 import os
-import sys
-import types
 from pathlib import Path
 
-import beartype
 import hypothesis
-import jaxtyping
 import pytest
 import torch
 
 # Their asserts explain themselves as those of the test files do.
 pytest.register_assert_rewrite("helpers")
 
-# An int is welcome where a float is annotated (PEP 484's numeric tower), as everywhere in Python.
-_checker = types.ModuleType("_bspml_checker")
-_checker.check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # type: ignore[attr-defined]
-sys.modules["_bspml_checker"] = _checker
-
-jaxtyping.install_import_hook("bspml", "_bspml_checker.check")
+importlib.import_module("helpers.typechecks").install()
 
 # Tests are many small steps: one thread is faster than two that wait for each other.
 torch.set_num_threads(1)
