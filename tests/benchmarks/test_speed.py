@@ -135,6 +135,7 @@ def test_each_network_is_measured_with_wrong_and_with_clean_labels(speed, device
         assert all(16 < case.classes <= 256 for case in cases)
 
 
+@pytest.mark.slow
 def test_the_command_runs_a_row_in_a_process_of_its_own(tmp_path):
     command = [sys.executable, str(BENCHMARKS / "speed"), "--quick", "--rows", "gpu"]
     files = ["--out", str(tmp_path / "s.json"), "--markdown", str(tmp_path / "s.md")]

@@ -1,4 +1,4 @@
-"""Two and three gloo processes for every test file here that says what to do on them."""
+"""Two gloo processes for every test file here that says what to do on them; if slow, three, too."""
 
 import os
 import re
@@ -17,10 +17,12 @@ ENTRY = re.compile(r"^def (on_a_rank|as_a_process)\(", re.MULTILINE)
 def everyone(request, tmp_path_factory):
     """A function: (file, W, case) to what the W ranks returned, in their order."""
     out = tmp_path_factory.mktemp("ranks")
-    files = sorted({str(item.path) for item in request.session.items if item.path.parent == HERE})
+    items = [item for item in request.session.items if item.path.parent == HERE]
+    sizes = "2,3" if any(item.get_closest_marker("slow") for item in items) else "2"
+    files = sorted({str(item.path) for item in items})
     files = [file for file in files if ENTRY.search(Path(file).read_text())]
     done = subprocess.run(
-        [sys.executable, str(HERE / "fork_ranks.py"), str(out), "2,3", *files],
+        [sys.executable, str(HERE / "fork_ranks.py"), str(out), sizes, *files],
         env={**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), "."])},
         capture_output=True,
         text=True,

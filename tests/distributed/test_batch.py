@@ -62,7 +62,7 @@ def on_a_rank():
     return found
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["bspml", "paper", "multi-similarity", "superloss", "proxies"])
 def test_value_and_gradients_are_those_of_one_process(everyone, size, name):
     alone = on_a_rank()
@@ -72,7 +72,7 @@ def test_value_and_gradients_are_those_of_one_process(everyone, size, name):
             torch.testing.assert_close(theirs, ours, rtol=1e-10, atol=1e-12)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_running_threshold_counts_the_joint_batch_once(everyone, size):
     alone = on_a_rank()["tau"][0]
     for found in everyone(__file__, size):
@@ -80,6 +80,7 @@ def test_a_running_threshold_counts_the_joint_batch_once(everyone, size):
             torch.testing.assert_close(found["tau"][0][key], value, rtol=1e-10, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_own_rows_come_first_then_the_others_in_order(everyone):
     found = [f["own first"].tolist() for f in everyone(__file__, 3)]
     assert found[0] == [0, 1, 10, 11, 12, 20, 21, 22, 23]

@@ -52,7 +52,7 @@ def on_a_rank():
     return found
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", LAYERS)
 def test_outputs_gradients_and_statistics_are_those_of_torch_on_the_whole_batch(
     everyone, size, name

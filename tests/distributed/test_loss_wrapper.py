@@ -93,7 +93,7 @@ def on_a_rank():
     return found | {"of pml": trained(12, of_pml), "efficient": efficient()}
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", [*UNEVEN, "of pml"])
 def test_ranks_take_the_steps_of_one_process_with_their_rows_together(everyone, size, name):
     alone = trained(12, of_pml) if name == "of pml" else trained(13, UNEVEN[name])

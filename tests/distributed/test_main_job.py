@@ -22,6 +22,9 @@ SMALL += ["optimizer.name=sgd", "optimizer.lr=0.01", "training.checkpoint_every=
 SMALL += ["evaluation.clustering=false"]
 LOSS, RECALL, WEIGHT = 1e-3, 0.03, 0.02  # relative; of 1; share of samples
 
+# test_pml_trainer has the numbers and test_failure the death of a rank, without torchrun.
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory):

@@ -71,7 +71,7 @@ def on_a_rank():
     return found
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", OPTIONS)
 def test_weights_are_those_of_one_process_on_every_rank(everyone, size, name):
     weights, rate, age, state = judged_by(OPTIONS[name])
@@ -86,7 +86,7 @@ def test_weights_are_those_of_one_process_on_every_rank(everyone, size, name):
     assert all(torch.equal(theirs, everyones[0]) for theirs in everyones)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_shared_statistics_are_the_whole(everyone, size):
     rows, labels = data()
     weights = torch.rand(len(labels), generator=torch.Generator().manual_seed(7)).double()
@@ -103,13 +103,13 @@ def test_shared_statistics_are_the_whole(everyone, size):
         assert (stats.null_by_support == alone.null_by_support).all()
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_pair_statistics_shared_by_blocks_are_the_whole(everyone, size):
     for found in everyone(__file__, size):
         torch.testing.assert_close(found["pairs"], pair_sums(), rtol=1e-12, atol=1e-13)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_only_the_first_rank_works_and_all_know_the_outcome(everyone, size):
     results = everyone(__file__, size)
     for number, found in enumerate(results):

@@ -135,7 +135,11 @@ def assert_same(found, expected, losses=True, tolerance=1e-8):
 
 
 @pytest.mark.parametrize(
-    ("size", "kind", "tolerance"), [(2, "auto", 1e-8), *((3, *kind) for kind in KINDS.items())]
+    ("size", "kind", "tolerance"),
+    [
+        (2, "auto", 1e-8),
+        *(pytest.param(3, *kind, marks=pytest.mark.slow) for kind in KINDS.items()),
+    ],
 )
 def test_training_ends_where_one_process_ends(everyone, size, kind, tolerance):
     alone = trained(kind)
@@ -143,6 +147,7 @@ def test_training_ends_where_one_process_ends(everyone, size, kind, tolerance):
         assert_same(found[kind], alone, tolerance=tolerance)
 
 
+@pytest.mark.slow
 def test_in_bfloat16_the_first_steps_are_near_and_the_ranks_equal(everyone):
     alone = trained("half")
     results = [found["half"] for found in everyone(__file__, 3)]
@@ -151,6 +156,7 @@ def test_in_bfloat16_the_first_steps_are_near_and_the_ranks_equal(everyone):
         assert all(map(torch.equal, found["state"], results[0]["state"]))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_of_three_ranks_goes_on_with_one_and_one_of_two_with_two(everyone):
     alone = trained("auto")
     assert_same(resumed(everyone(__file__, 3)[0]["auto"]["saved"]), alone, losses=False)

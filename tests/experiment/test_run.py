@@ -119,7 +119,9 @@ def settled(folder):
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("method", ["multi-similarity", "bspml"])
+@pytest.mark.parametrize(
+    "method", ["multi-similarity", pytest.param("bspml", marks=pytest.mark.slow)]
+)
 def test_a_run_killed_without_warning_resumes_to_the_same_bits(tmp_path, method, finished):
     folder = RunFolder(tmp_path / "killed")
     process = start(folder.path)
@@ -205,7 +207,7 @@ def test_labels_of_a_file_are_trained_on(tmp_path):
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize("as_labels", [True, False])
+@pytest.mark.parametrize("as_labels", [pytest.param(True, marks=pytest.mark.slow), False])
 def test_decisions_are_trained_on(tmp_path, as_labels):
     """Right: weight 1 for good; wrong: weight 0, or 1 under the new label."""
     plain = load_config(None, [*SMALL, "training.epochs=3", "training.methods=[bspml]"])
@@ -238,6 +240,7 @@ METHODS = [*methods.names(), "superloss:contrastive", "gr:proxy-anchor", "imae:m
 METHODS = [m for m in METHODS if ":" not in m or m in methods.names(wrapped=True)]
 
 
+@pytest.mark.slow
 def test_every_method_trains_from_its_name_and_resumes(tmp_path):
     settings = [
         *SMALL[:1],
@@ -480,6 +483,7 @@ def test_a_pretrained_small_conv_is_frozen_and_judged_before_the_first_step(fini
     run_experiment(run.config, result.folder, resume=True, figures=False)
 
 
+@pytest.mark.slow
 def test_very_high_noise_is_trained_through_and_noted(tmp_path):
     settings = [*SMALL, "noise.rate=0.95", "training.methods=[bspml]"]
     result = run_experiment(

@@ -111,14 +111,14 @@ def test_a_round_trains_then_updates_the_weights_and_records_both():
 @pytest.mark.parametrize(
     ("preset", "embeddings", "save_at"),
     [
-        ("paper", "fresh", 3),
+        pytest.param("paper", "fresh", 3, marks=pytest.mark.slow),
         ("paper", "fresh", 6),
-        ("paper", "collected", 9),
-        ("auto", "fresh", 2),
+        pytest.param("paper", "collected", 9, marks=pytest.mark.slow),
+        pytest.param("auto", "fresh", 2, marks=pytest.mark.slow),
         ("auto", "fresh", 3),
         ("auto", "collected", 5),
-        ("auto", "fresh", 14),
-        ("features", "fresh", 9),
+        pytest.param("auto", "fresh", 14, marks=pytest.mark.slow),
+        pytest.param("features", "fresh", 9, marks=pytest.mark.slow),
     ],
 )
 def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(preset, embeddings, save_at):
@@ -529,7 +529,15 @@ def test_patience_without_an_evaluation_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("preset", "save_at"), [("paper", 3), ("paper", 6), ("auto", 2), ("auto", 3), ("auto", 14)]
+    ("preset", "save_at"),
+    [
+        ("paper", 6),
+        ("auto", 3),
+        *(
+            pytest.param(*case, marks=pytest.mark.slow)
+            for case in [("paper", 3), ("auto", 2), ("auto", 14)]
+        ),
+    ],
 )
 def test_schedule_average_and_patience_go_on_bit_for_bit(preset, save_at):
     def make(observer, seed=0):

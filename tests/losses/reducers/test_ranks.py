@@ -16,6 +16,9 @@ from bspml.losses.reducers.tau import RunningTau
 
 BATCHES = [([2.0, 4.0], [9.0]), ([5.0], [7.0, 7.5, 8.0]), ([1.0], [])]  # (rank 0, rank 1)
 
+# tests/distributed/test_batch.py has one running threshold on two ranks.
+pytestmark = pytest.mark.slow
+
 
 def on_a_rank(rank, port):
     torch.set_num_threads(1)

@@ -27,6 +27,7 @@ pytest.importorskip("triton")
 BUFFERS = ("average", "total", "correction", "count")
 
 
+@pytest.mark.slow
 @outside
 def test_in_the_interpreter(interpreted):
     passes_in_the_interpreter(__file__, interpreted)

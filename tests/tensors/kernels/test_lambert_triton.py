@@ -24,6 +24,7 @@ from helpers.triton_kernels import (
 pytest.importorskip("triton")
 
 
+@pytest.mark.slow
 @outside
 def test_in_the_interpreter(interpreted):
     passes_in_the_interpreter(__file__, interpreted)

@@ -18,6 +18,7 @@ pytest.importorskip("triton")
 SHAPES = [(12, 8), (33, 40), (5, 1100)]
 
 
+@pytest.mark.slow
 @outside
 def test_in_the_interpreter(interpreted):
     passes_in_the_interpreter(__file__, interpreted)

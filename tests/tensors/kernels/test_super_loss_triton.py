@@ -25,6 +25,7 @@ pytest.importorskip("triton")
 from bspml.tensors.kernels import super_loss_triton
 
 
+@pytest.mark.slow
 @outside
 def test_in_the_interpreter(interpreted):
     passes_in_the_interpreter(__file__, interpreted)
