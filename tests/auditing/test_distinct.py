@@ -53,8 +53,15 @@ def test_no_copies_no_groups():
     assert len(groups_table(nothing, np.array([1, 0, 1]), np.array([5, 6]))) == 0
 
 
-@pytest.mark.parametrize("scatter", [0.0, 0.05])
-@pytest.mark.parametrize("share", [0.2, 1.0])
+@pytest.mark.parametrize(
+    ("share", "scatter"),
+    [
+        (0.2, 0.05),
+        (1.0, 0.0),
+        pytest.param(0.2, 0.0, marks=pytest.mark.slow),
+        pytest.param(1.0, 0.05, marks=pytest.mark.slow),
+    ],
+)
 def test_copied_rows_move_neither_the_rate_nor_what_is_found(scatter, share):
     for seed in range(3):
         x, true, given, rng = gaussian_case(seed)

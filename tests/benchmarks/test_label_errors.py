@@ -74,6 +74,7 @@ def test_behind_is_more_than_tolerated_and_two_errors(modules, monkeypatch, lead
     assert verdict["error"] == pytest.approx(np.std(lead, ddof=1) / 3**0.5)
 
 
+@pytest.mark.slow
 def test_theirs_are_kept_while_ours_are_judged_anew(modules, monkeypatch, tmp_path, capsys):
     pytest.importorskip("cleanlab")
     monkeypatch.setattr(modules.label_errors, "load", lambda *_: small(modules))

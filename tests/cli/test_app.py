@@ -1,17 +1,18 @@
 """The command line: exit codes, one-line errors, and the small commands end to end."""
 
 import errno
+import io
 import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 import bspml
 from bspml import noise
+from bspml.cli import main
 from bspml.files.tables import read_labels
 from helpers.commands import run
 
@@ -118,15 +119,14 @@ def test_output_that_ends_early_is_no_fault_of_ours(option, number, code, messag
     assert (done.returncode, done.stderr) == (code, message)
 
 
-def test_names_that_the_terminal_cannot_show_are_escaped(points):
-    code = "from bspml.cli import main; main(['noise', 'y.csv', '-o', 'ñ.csv'])"
-    package = str(Path(bspml.__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=points,
-        env={**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONPATH": package},
-    )  # fmt: skip
-    assert done.stderr == ""
-    assert done.stdout.startswith("\\xf1.csv: 9 of 30 labels changed")
+def test_names_that_the_terminal_cannot_show_are_escaped(points, monkeypatch):
+    monkeypatch.chdir(points)
+    out, err = io.BytesIO(), io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(out, "ascii"))
+    monkeypatch.setattr("sys.stderr", io.TextIOWrapper(err, "ascii"))
+    assert main(["noise", "y.csv", "-o", "ñ.csv"]) == 0
+    assert err.getvalue() == b""
+    assert out.getvalue().startswith(b"\\xf1.csv: 9 of 30 labels changed")
 
 
 def test_a_fault_of_ours_shows_its_traceback_and_exits_1(capsys, monkeypatch, points):

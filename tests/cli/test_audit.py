@@ -416,6 +416,7 @@ def test_an_audit_needs_nobody_at_stderr(case, capsys, monkeypatch, deaf):
         assert "--fail-above" not in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name != "posix", reason="a pipe of a POSIX shell")
 @pytest.mark.usefixtures("undrawn")
 def test_a_pipeline_sees_what_the_audit_found(case, capsys):

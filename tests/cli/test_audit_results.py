@@ -142,8 +142,17 @@ def test_photos_are_copied_by_their_corrected_labels(names, capsys):
     }
 
 
-@pytest.mark.parametrize("what", ["data.npz", "found"])
-@pytest.mark.parametrize("tool", ["label-studio", "cvat", "fiftyone"])
+@pytest.mark.parametrize(
+    ("what", "tool"),
+    [
+        ("data.npz", "label-studio"),
+        ("data.npz", "fiftyone"),
+        ("found", "cvat"),  # which alone asks for the photos themselves
+        pytest.param("found", "label-studio", marks=pytest.mark.slow),
+        pytest.param("found", "fiftyone", marks=pytest.mark.slow),
+        pytest.param("data.npz", "cvat", marks=pytest.mark.slow),
+    ],
+)
 def test_suspects_are_exported_from_a_new_and_from_an_earlier_audit(names, capsys, what, tool):
     if what == "found":
         run(capsys, "data.npz", "-o", "found", "-q")
