@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
@@ -39,6 +40,10 @@ tables: [table1, table2]
 
 @pytest.fixture
 def grid(monkeypatch):
+    return modules(monkeypatch)
+
+
+def modules(monkeypatch):
     """The modules of benchmarks/, which import each other as scripts do."""
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     names = ("grid", "grid_file", "grid_run", "grid_results", "grid_tables", "published", "figures")
@@ -63,6 +68,15 @@ def smaller(path, methods="[multi-similarity]", noise="- {kind: none}"):
     start, end = text.index("noise:\n") + 7, text.index("untrained")
     path.write_text(f"{text[:start]}  {noise}\n{text[end:]}")
     return path
+
+
+@pytest.fixture(scope="module")
+def three_cells(tmp_path_factory):
+    """The folder of a small grid that was run."""
+    path = smaller(tmp_path_factory.mktemp("grid") / "tiny.yaml", "[multi-similarity, contrastive]")
+    with pytest.MonkeyPatch.context() as patched:
+        assert run(modules(patched), path) == 0
+    return path.parent
 
 
 # --- expansion ------------------------------------------------------------------------------------
@@ -484,10 +498,11 @@ def test_held_out_classes_have_no_published_value(grid):
 
 @pytest.mark.parametrize("file", ["records.jsonl", "summary.json"])
 @pytest.mark.parametrize("content", ["", "garbage\n{}\n", "[]"])
-def test_a_damaged_cell_is_named_and_the_others_stand(grid, tiny, capsys, file, content):
-    smaller(tiny, "[multi-similarity, contrastive]")
-    assert run(grid, tiny) == 0
-    out = tiny.parent / "out"
+def test_a_damaged_cell_is_named_and_the_others_stand(
+    grid, three_cells, tmp_path, capsys, file, content
+):
+    shutil.copytree(three_cells, tmp_path, dirs_exist_ok=True)
+    tiny, out = tmp_path / "tiny.yaml", tmp_path / "out"
     (folder,) = out.glob("glyphs_contrastive*")
     (folder / file).write_text(content)
     (folder / "cell.json").write_text("{")

@@ -14,7 +14,11 @@ import beartype
 import jaxtyping
 
 # An int is welcome where a float is annotated (PEP 484's numeric tower), as everywhere in Python.
-_CHECK = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))
+_CHECK = beartype.beartype(
+    conf=beartype.BeartypeConf(is_pep484_tower=True, violation_type=jaxtyping.TypeCheckError)
+)
+_BY_JAXTYPING = jaxtyping.jaxtyped
+_LETTERS = jaxtyping.jaxtyped("context")  # forgotten when the call ends
 
 
 def install():
@@ -37,37 +41,37 @@ def checked(thing=None, *, typechecker=None):
 def _checked(function):
     if getattr(function, "__no_type_check__", False) or hasattr(function, "is_checked"):
         return function
+    if inspect.isgeneratorfunction(function):  # beartype would look at the first step, not the call
+        return _BY_JAXTYPING(function, typechecker=_CHECK)
     hints = {name: _hint(function, text) for name, text in function.__annotations__.items()}
     function.__annotations__ = hints
-    inner = _CHECK(function)
-    if not any(map(_has_letters, hints.values())):
-        return inner
+    found = _CHECK(function)
+    if any(map(_has_letters, hints.values())):
+        found = _with_letters(found)
+    found.is_checked = True
+    return found
 
-    @functools.wraps(inner)
-    def with_letters(*args, **kwargs):
+
+def _with_letters(function):
+    @functools.wraps(function)
+    def called(*args, **kwargs):
         __tracebackhide__ = True
         with _LETTERS:
-            return inner(*args, **kwargs)
+            return function(*args, **kwargs)
 
-    with_letters.is_checked = True
-    return with_letters
-
-
-_LETTERS = jaxtyping.jaxtyped("context")
+    return called
 
 
 def _hint(function, annotation):
     """The type that an annotation names; anything where its name is for mypy alone."""
-    probe = functools.partial(typing.get_type_hints, globalns=function.__globals__)
+
+    def probe(): ...
+
+    probe.__annotations__ = {"value": annotation}
     try:
-        return probe(_Annotated(annotation), include_extras=True)["value"]
+        return typing.get_type_hints(probe, function.__globals__, include_extras=True)["value"]
     except Exception:
         return typing.Any
-
-
-class _Annotated:
-    def __init__(self, annotation):
-        self.__annotations__ = {"value": annotation}
 
 
 def _has_letters(hint):

@@ -193,6 +193,7 @@ GOOD = {
         ({"pictures": []}, "pictures"),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_an_edited_file_of_a_run_is_one_line(run, capsys, change, message):
     finish(run)
     kept = {"histogram": None, "suspects": [GOOD], "pictures": {}}
