@@ -57,7 +57,8 @@ def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):
     from PIL import Image
 
     monkeypatch.chdir(tmp_path)
-    settings = [*SMALL, "evaluation.clustering=false"]
+    settings = ["data.subset=8", "training.epochs=1", "sampler.classes_per_batch=8"]
+    settings += ["training.methods=[multi-similarity]", "evaluation.clustering=false"]
     assert run(capsys, "train", *settings, "-q")[0] == 0
     rng = np.random.default_rng(0)
     for name in ("cat/1.PNG", "cat/2.jpg", "dog/1.png", ".hidden/1.png", "cat/._2.jpg"):

@@ -119,9 +119,8 @@ def settled(folder):
 
 
 @pytest.mark.usefixtures("undrawn")
-@pytest.mark.parametrize(
-    "method", ["multi-similarity", pytest.param("bspml", marks=pytest.mark.slow)]
-)
+@pytest.mark.slow  # test_recipe goes on with a folder copied in the midst of a training
+@pytest.mark.parametrize("method", ["multi-similarity", "bspml"])
 def test_a_run_killed_without_warning_resumes_to_the_same_bits(tmp_path, method, finished):
     folder = RunFolder(tmp_path / "killed")
     process = start(folder.path)

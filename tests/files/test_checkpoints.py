@@ -186,6 +186,7 @@ def test_other_data_is_noticed_when_asked(path):
         load(path, "abcdef")
 
 
+@pytest.mark.slow  # the full disk of tests/experiment/test_run.py is a process, too
 def test_a_full_disk_leaves_the_older_checkpoint(path):
     save(path, {"a": 1})
     done = subprocess.run(
