@@ -45,6 +45,7 @@ _MODULES = (
     "reducers",
     "trainers",
     "evaluation",
+    "observers",
     "distributed",
     "errors",
 )
