@@ -1,7 +1,7 @@
 """Deep metric learning that survives wrong labels.
 
 Every training sample gets a weight in [0, 1], learned together with the network
-[Zhang et al. 2023, AAAI].  The README states the problem in symbols and lists the references.
+[Zhang et al. 2023, AAAI].  docs/formulas.md states the problem in symbols.
 Names are loaded when first used, so that `bspml --help` does not wait for torch.
 """
 
@@ -45,6 +45,7 @@ _MODULES = (
     "reducers",
     "trainers",
     "evaluation",
+    "observers",
     "distributed",
     "errors",
 )

@@ -39,6 +39,7 @@ from bspml.experiment.resuming import (
 from bspml.files import checkpoints
 from bspml.files.checkpoints import State
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
+from bspml.observers.by_name import check_observers, make_observer
 from bspml.report.tables import Results
 from bspml.tensors.checks import check_device
 from bspml.trainers.progress import Narrator, Silent
@@ -117,6 +118,7 @@ class Experiment(ABC, Generic[Run]):
         """
         check_ranks_agree(self.config, self.data.fingerprint)
         check_device(self.config.device)
+        check_observers(self.config.observers)
         self.check_parts(pretrained)
 
     @abstractmethod
@@ -187,6 +189,10 @@ class MethodRun(ABC):
     def __init__(self, method: str, experiment: Experiment, place: Workplace) -> None:
         self.method, self.config, self.data = method, experiment.config, experiment.data
         self.folder, self.log, self.narrator = place
+        names = self.config.observers if is_main() else ()
+        pictures = self.data.pictures() if names and hasattr(self.data, "pictures") else None
+        where = (self.folder.path, self.config.name, method)
+        self.observers = make_observer(names, *where, pictures)
         self.device = check_device(self.config.device)
         check_rank_device(self.device)
 
@@ -225,6 +231,7 @@ class MethodRun(ABC):
         if not is_main():
             return
         self.narrator.step(self.method, step, steps, loss)
+        self.observers.on_step(trainer, step, steps, loss)
         every = self.config.training.checkpoint_every
         if every is not None and trainer.steps % every == 0 and step < steps:
             self._save()
@@ -242,6 +249,7 @@ class MethodRun(ABC):
         self.log.append(record)
         self._save()
         self.narrator.record(record)
+        self.observers.on_round(trainer, done)
 
     def _save(self) -> None:
         state = method_state(self.method, self.trainer.state_dict(), self.config, len(self.log))
@@ -310,6 +318,7 @@ def _train(experiment: Experiment, place: Workplace, resume: bool) -> Sequence[M
         for line in resumed or run.notes:
             narrator.say(line)
         run.train()
+        run.observers.close()
     return runs
 
 

@@ -30,6 +30,7 @@ CHANGEABLE = (
     "training.epochs",
     "training.patience",
     "training.checkpoint_every",
+    "observers",
     "evaluation",
 )
 

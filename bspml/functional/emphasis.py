@@ -64,7 +64,7 @@ class WeightCurve:
 
     @classmethod
     def gce(cls, q: float = 0.7) -> WeightCurve:
-        """Compute 2 p^q (1 - p), q in [0, 1] [Wang GR 2019, eq. (4)]."""
+        """Compute 2 p^q (1 - p), q from 0 to 1 [Wang GR 2019, eq. (4)]."""
         return cls(2, check_number(q, "q", 0, 1), "identity")
 
     @classmethod

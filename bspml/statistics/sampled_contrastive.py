@@ -132,7 +132,7 @@ def sampled_contrastive_statistics(
 
     Raises:
         InputError: as `bspml.statistics.contrastive.contrastive_statistics`; error or confidence
-        out of range.
+            out of range.
 
     Example:
         >>> stats = sampled_contrastive_statistics(torch.eye(4).repeat(5, 1), list(range(4)) * 5)

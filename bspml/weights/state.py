@@ -308,7 +308,7 @@ class SampleWeights(nn.Module):
         return totals / torch.bincount(codes, minlength=len(self.classes)).clamp(min=1)
 
     def maw(self) -> float:
-        """Mean over classes of the class's mean weight, in [0, 1] [Zhang 2023, eq. (14)].
+        """Mean over classes of the class's mean weight, from 0 to 1 [Zhang 2023, eq. (14)].
 
         Classes count alike whatever their size: it is not the share of samples kept.
         """

@@ -17,6 +17,7 @@ from bspml.experiment.config.common import (
     AtLeast2,
     DeviceName,
     FilePath,
+    Observers,
     PlantedNoise,
     RunName,
     Seed,
@@ -142,6 +143,7 @@ class ClassificationConfig(Section):
     device: DeviceName = "auto"  # auto, cpu, cuda, cuda:N or mps
     # On a CPU; null: one for mlp and small-conv, else as many as torch takes.
     threads: Threads | None = None
+    observers: Observers = ()  # told of every round, beside records.jsonl
     data: ImageSetConfig = ImageSetConfig()
     noise: TargetNoiseConfig = TargetNoiseConfig()
     network: HeadConfig = HeadConfig()

@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import AfterValidator, Field, model_validator
 
+from bspml.observers.names import NAMES
 from bspml.trainers.settings import Fraction, Section
 
 
@@ -60,6 +61,12 @@ def check_name(value: str, names: tuple[str, ...]) -> str:
 def one_of(*names: str) -> AfterValidator:
     """Return the check that a value is one of the names, for `Annotated[str, one_of(...)]`."""
     return AfterValidator(lambda value: check_name(value, tuple(dict.fromkeys(names))))
+
+
+Observers = Annotated[
+    tuple[Annotated[str, one_of(*NAMES)], ...],
+    Field(strict=False),
+]
 
 
 class PlantedNoise(Section):

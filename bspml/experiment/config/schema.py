@@ -16,6 +16,7 @@ from bspml.experiment.config.common import (
     AtLeast2,
     DeviceName,
     FilePath,
+    Observers,
     RunName,
     Seed,
     Threads,
@@ -195,6 +196,7 @@ class Config(Section):
     workers: Annotated[int, Field(ge=0, le=256)] = 0
     # On a CPU; null: one for small-conv, else as many as torch takes.
     threads: Threads | None = None
+    observers: Observers = ()  # told of every round, beside records.jsonl
     data: DataConfig = DataConfig()
     noise: NoiseConfig = NoiseConfig()
     network: NetworkConfig = NetworkConfig()

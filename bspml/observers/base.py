@@ -1,0 +1,155 @@
+"""What all observers of rounds do; each tracker adds how a number is written there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from bspml.files.run import WeightsTable
+from bspml.observers.scalars import scalars_of
+from bspml.report.figures import captions, contact_sheet
+from bspml.report.samples import lowest_weights
+
+_SHEET = 48  # samples of lowest weight shown
+
+
+class RoundWriter:
+    """An observer that writes what a round left behind; steps are passed over.
+
+    Args:
+        images: N training images by row, (H, W), (H, W, 3) or a tensor (1 or 3, H, W) each: draws
+            the samples of lowest weight after every round.  None: no pictures.
+
+    Example:
+        >>> class Printer(RoundWriter):
+        ...     def write(self, step, scalars, weights):
+        ...         print(step, scalars["training/loss"])
+        ...
+        ...     def write_figure(self, step, name, figure):
+        ...         print(name)
+        >>> from bspml.trainers import RoundRecord
+        >>> record = RoundRecord(1, 0.5, 10, 0.25, 1.0, 0.0, None, {}, 2.0, 1.0)
+        >>> Printer().on_round(type("Trainer", (), {"steps": 10, "curriculum": None}), record)
+        10 0.25
+    """
+
+    def __init__(self, images: Any = None) -> None:
+        self.images = images
+
+    def write(self, step: int, scalars: Mapping[str, float], weights: np.ndarray | None) -> None:
+        """Write the numbers of a round.
+
+        Args:
+            step: optimiser steps so far.
+            scalars: {name: finite number}.
+            weights: (N,) of all training samples, in [0, 1]; None where nothing weighs them.
+        """
+        raise NotImplementedError
+
+    def write_figure(self, step: int, name: str, figure: Figure) -> None:
+        """Write a picture.
+
+        Args:
+            step: optimiser steps so far.
+            name: of the picture.
+            figure: drawn by matplotlib.
+        """
+        raise NotImplementedError
+
+    def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:
+        """Pass over a step.
+
+        Args:
+            trainer: the one that tells.
+            step: of this round.
+            steps: of this round.
+            loss: of the step.
+        """
+
+    def on_round(self, trainer: Any, record: Any) -> None:
+        """Write the round: its numbers, the weights, and the samples of lowest weight.
+
+        Args:
+            trainer: the one that tells; has `steps`, and `curriculum` where samples are weighed.
+            record: of the round.
+        """
+        table: Any = getattr(getattr(trainer, "curriculum", None), "weights", None)
+        weights = None if table is None else table.weights.detach().cpu().double().numpy()
+        self.write(trainer.steps, scalars_of(record), weights)
+        if weights is not None and self.images is not None:
+            sheet = lowest_weights_sheet(self.images, table.labels, weights)
+            self.write_figure(trainer.steps, "lowest_weights", sheet)
+
+    def close(self) -> None:
+        """Let go of files and connections; written rounds are already safe."""
+
+
+class Several:
+    """Observers told one after the other.
+
+    Args:
+        observers: each with `on_step`, `on_round` and `close`.
+
+    Example:
+        >>> Several([]).on_step(None, 1, 2, 0.5)
+    """
+
+    def __init__(self, observers: Sequence[Any]) -> None:
+        self.observers = tuple(observers)
+
+    def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:
+        """Tell each of the step.
+
+        Args:
+            trainer: the one that tells.
+            step: of this round.
+            steps: of this round.
+            loss: of the step.
+        """
+        for observer in self.observers:
+            observer.on_step(trainer, step, steps, loss)
+
+    def on_round(self, trainer: Any, record: Any) -> None:
+        """Tell each of the round.
+
+        Args:
+            trainer: the one that tells.
+            record: of the round.
+        """
+        for observer in self.observers:
+            observer.on_round(trainer, record)
+
+    def close(self) -> None:
+        """Close each."""
+        for observer in self.observers:
+            observer.close()
+
+
+def lowest_weights_sheet(images: Any, labels: Any, weights: np.ndarray) -> Figure:
+    """Draw the samples of lowest weight, each above its row, weight and label.
+
+    Args:
+        images: N pictures by row, see `RoundWriter`.
+        labels: (N,) given labels.
+        weights: (N,) in [0, 1].
+    """
+    labels = np.asarray(labels).astype(str)
+    table = WeightsTable(labels, weights, flags=[()] * len(weights))
+    rows = lowest_weights(table, _SHEET)
+    pictures = np.stack([_channels_last(images[row]) for row in rows.tolist()])
+    return contact_sheet(pictures, captions(table, rows), "samples of lowest weight")
+
+
+def _channels_last(image: Any) -> np.ndarray:
+    if isinstance(image, tuple | list):  # (image, label, ...) of a data set
+        image = image[0]
+    if isinstance(image, Tensor):
+        image = image.detach().cpu()
+        image = image.movedim(0, -1) if image.ndim == 3 and image.shape[0] in (1, 3) else image
+        return image.to(torch.float32 if image.is_floating_point() else image.dtype).numpy()
+    return np.asarray(image)

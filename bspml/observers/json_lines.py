@@ -1,0 +1,81 @@
+"""Rounds written as lines of JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bspml.errors import RunError
+from bspml.files.atomic import atomic_write
+from bspml.observers.base import RoundWriter
+from bspml.report.saving import save_figure
+
+_BINS = 20  # of the histogram of weights
+
+
+class JSONLines(RoundWriter):
+    """A file with one line of JSON per round, complete after each.
+
+    Lines of an earlier run at the same step or later are dropped when the first round is written,
+    so that a run that goes on leaves each step once.  The counts of the weights in 20 equal bins
+    of [0, 1] stand under "weights"; pictures go beside the file, as STEM-NAME-STEP.png.
+
+    Args:
+        path: of the file; its folder must exist.
+        images: see `RoundWriter`.
+
+    Raises:
+        RunError: the file cannot be written, or what is there is none of these.
+
+    Example:
+        >>> observer = JSONLines("rounds.jsonl")
+    """
+
+    def __init__(self, path: str | os.PathLike[str], images: Any = None) -> None:
+        super().__init__(images)
+        self.path = Path(path)
+        self._lines: list[str] | None = None
+
+    def write(self, step: int, scalars: Mapping[str, float], weights: np.ndarray | None) -> None:
+        """Write one line.
+
+        Args:
+            step: optimiser steps so far.
+            scalars: {name: finite number}.
+            weights: (N,) or None.
+        """
+        if self._lines is None:
+            self._lines = self._earlier(step)
+        line: dict[str, Any] = {"step": step, **scalars}
+        if weights is not None:
+            line["weights"] = np.histogram(weights, _BINS, (0, 1))[0].tolist()
+        self._lines.append(json.dumps(line))
+        atomic_write(self.path, "\n".join([*self._lines, ""]))
+
+    def _earlier(self, step: int) -> list[str]:
+        if not self.path.exists():
+            return []
+        try:
+            lines = self.path.read_text(encoding="utf-8").splitlines()
+            return [line for line in lines if int(json.loads(line)["step"]) < step]
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as err:
+            raise RunError(
+                f"{self.path}: expected lines of JSON with a `step` each; got something else "
+                f"({type(err).__name__}). Name another file."
+            ) from None
+
+    def write_figure(self, step: int, name: str, figure: Figure) -> None:
+        """Write a picture beside the file.
+
+        Args:
+            step: optimiser steps so far.
+            name: of the picture.
+            figure: drawn by matplotlib.
+        """
+        save_figure(figure, self.path.with_name(f"{self.path.stem}-{name}-{step}.png"))

@@ -1,0 +1,3 @@
+"""The names that a YAML file calls observers by."""
+
+NAMES = ("tensorboard", "wandb", "mlflow", "json-lines")

@@ -1,0 +1,63 @@
+"""Rounds written for Weights & Biases."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+
+from bspml.errors import import_optional
+from bspml.observers.base import RoundWriter
+from bspml.observers.tensorboard import pixels_of
+
+
+class WandB(RoundWriter):
+    """A run of Weights & Biases, your open one or a new one.
+
+    Args:
+        run: what `wandb.init` returned; None: the one that is open, else a new one.
+        images: see `RoundWriter`.
+        **settings: of `wandb.init`, for a new one.
+
+    Raises:
+        MissingDependencyError: no wandb.
+
+    Example:
+        >>> observer = WandB(project="birds", mode="offline")  # doctest: +SKIP
+    """
+
+    def __init__(self, run: Any = None, images: Any = None, **settings: Any) -> None:
+        super().__init__(images)
+        how = "Weights & Biases needs its package: pip install 'bspml[wandb]'"
+        self._wandb = import_optional("wandb", how)
+        open_run = None if settings else self._wandb.run
+        self._is_own = run is None and open_run is None
+        self.run = run or open_run or self._wandb.init(**settings)
+
+    def write(self, step: int, scalars: Mapping[str, float], weights: np.ndarray | None) -> None:
+        """Log scalars and the histogram "weights".
+
+        Args:
+            step: optimiser steps so far.
+            scalars: {name: finite number}.
+            weights: (N,) or None.
+        """
+        more = {} if weights is None else {"weights": self._wandb.Histogram(weights)}
+        self.run.log({**scalars, **more}, step=step)
+
+    def write_figure(self, step: int, name: str, figure: Figure) -> None:
+        """Log a picture.
+
+        Args:
+            step: optimiser steps so far.
+            name: of the picture.
+            figure: drawn by matplotlib.
+        """
+        self.run.log({name: self._wandb.Image(pixels_of(figure))}, step=step)
+
+    def close(self) -> None:
+        """Finish the run, if it was opened here."""
+        if self._is_own:
+            self.run.finish()
