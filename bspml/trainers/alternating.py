@@ -361,11 +361,10 @@ class AlternatingTrainer:
             CheckpointError: not the state of such a trainer, or its sampler drew other batches
                 (another seed, other labels, P or K); nothing is changed then.
         """
+        with faults_named():
+            self.sampler.check_drawn_from(state.get("drawn_from", {}))
         rows = len(self.trainer.dataset)
         check_trainer_state(state, self.trainer.optimizers, rows, self._full_round)
-        if "drawn_from" in state:  # not before it was kept
-            with faults_named():
-                self.sampler.check_drawn_from(state["drawn_from"])
         self.parts.load_state_dict(state)
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
