@@ -1,6 +1,7 @@
 """Algorithm 1 around pml's own trainer: who trains on what, and resuming bit for bit."""
 
 import copy
+import dataclasses
 import logging
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 import bspml
 from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
-from bspml.trainers.alternating import AlternatingTrainer, _check_parts
+from bspml.trainers.alternating import AlternatingTrainer
 from bspml.trainers.averaging import average_weights
 from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.patience import Patience
@@ -160,7 +161,7 @@ def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
     weights = trainer.curriculum.weights
     original = weights.set_batch
     weights.set_batch = lambda index, *a: (seen.append(index.clone()), original(index, *a))[1]
-    half = trainer.curriculum.training_rows()
+    half = trainer.curriculum.training_mask()
     trainer.train(0.5)
     assert half[torch.cat(seen)].all()
     after = trainer.trainer.models["trunk"].state_dict()
@@ -175,7 +176,7 @@ def test_rows_of_weight_zero_are_not_sampled_by_the_automatic_curriculum():
     trainer.train(1)
     gone = trainer.curriculum.weights.weights == 0
     assert gone.any()
-    rows = trainer.curriculum.training_rows()
+    rows = trainer.curriculum.training_mask()
     assert not rows[gone].any()
 
 
@@ -279,22 +280,28 @@ def test_a_foreign_sampler_is_refused():
         AlternatingTrainer(trainer.trainer, other, None, trainer.embed)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"trainer": None}, "`trainer` must be a pytorch-metric-learning trainer"),
-        ({"sampler": [1]}, "`sampler` must be a PKSampler"),
-        ({"curriculum": "auto"}, "`curriculum` must be"),
-        ({"embed": torch.ones(2, 2)}, "`embed` must be a function"),
-        ({"evaluate": 3}, "`evaluate` must be a function"),
-    ],
-)
-def test_impossible_parts_are_refused_at_once(change, message):
+def test_a_round_of_losses_of_exactly_zero_is_told():
+    trainer = make_trainer("paper")
+    trainer.trainer.loss_funcs["metric_loss"].forward = lambda e, *_, **__: (e * 0).sum()
+    (record,) = trainer.train(1)
+    assert record.loss == 0
+    assert record.notes[0].startswith("the loss was exactly 0 in 7 steps: nothing was learned.")
+
+
+def test_a_record_tells_the_noise_rate_of_its_weight_step():
+    trainer = make_trainer("features")
+    record = trainer.train(1)[0]
+    assert record.noise_rate == record.curriculum.noise_rate > 0
+    assert record.noise_interval == record.curriculum.noise_interval
+    plain = dataclasses.replace(record, curriculum=None)
+    assert plain.noise_rate is None
+    assert plain.noise_interval is None
+
+
+def test_impossible_parts_are_refused_at_once():
     made = make_trainer()
     given = {"trainer": made.trainer, "sampler": made.sampler, "curriculum": made.curriculum}
     given |= {"embed": made.embed, "evaluate": None}
-    with pytest.raises(InputError, match=message):
-        _check_parts(**(given | change))  # past the type checks that only the tests have
     given.pop("evaluate")
     with pytest.raises(InputError, match="`evaluate_every` must be a whole number"):
         AlternatingTrainer(**given, evaluate_every=0)
@@ -399,7 +406,7 @@ def test_a_round_goes_on_where_the_weights_keep_too_few_classes_for_a_batch():
 def test_too_few_classes_in_a_half_never_lets_the_other_half_in():
     trainer = make_trainer("auto")
     trainer.train(0.5)  # half A is done
-    weights, half = trainer.curriculum.weights, trainer.curriculum.allowed_rows()
+    weights, half = trainer.curriculum.weights, trainer.curriculum.allowed_mask()
     assert 0 < half.sum() < len(half)
     weights.update(weights.weights * (weights.codes < 3))
     visited = []
