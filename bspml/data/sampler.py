@@ -57,7 +57,8 @@ class PKSampler(BatchSampler):
         samples_per_class: K.
         batches_per_epoch: default: as many as show every usable row; it follows `set_rows`.
         seed: a whole number, at least 0.
-        **others: none; they are refused.
+        sampler: none: here for Lightning, which passes one where it finds the name.
+        **others: none, likewise.
 
     Attributes:
         epoch: the epoch being iterated, or just finished.
@@ -80,10 +81,11 @@ class PKSampler(BatchSampler):
         samples_per_class: int = 4,
         batches_per_epoch: int | None = None,
         seed: int = 0,
+        sampler: Any = None,
         **others: Any,
     ) -> None:
-        if others:
-            _refuse(others)
+        if sampler is not None or others:
+            _refuse(others if sampler is None else {"sampler": sampler})
         encoded = encode_labels(labels)
         self._given = self._codes = encoded.codes.numpy()
         self.classes_per_batch = check_whole(classes_per_batch, "classes_per_batch")

@@ -561,5 +561,7 @@ def test_building_it_around_another_sampler_is_refused_with_what_to_do():
     s = PKSampler(balanced(12, 8), 4, 4)
     with pytest.raises(InputError, match=r"use_distributed_sampler=False.*`share"):
         type(s)(range(96), batch_size=s.batch_size, drop_last=s.drop_last)
+    with pytest.raises(InputError, match=r"use_distributed_sampler=False.*`share"):
+        PKSampler(balanced(12, 8), 4, 4, sampler=range(96))  # where it was made in a hook
     with pytest.raises(InputError, match="PKSampler takes no `class_per_batch`"):
         PKSampler(balanced(12, 8), class_per_batch=4)
