@@ -61,7 +61,7 @@ def one_run(
     curriculum = SelfPacedCurriculum(
         weights, warmup="cross-fit", warmup_rounds=rounds, is_noisy=is_noisy, seed=seed
     )
-    half_a = curriculum.training_rows()
+    half_a = curriculum.training_mask()
     network = build_network("small-conv", 128, seed=seed)
     embeddings: list[Tensor] = []
     trainer = make_trainer(

@@ -130,7 +130,7 @@ def weights_after(preset, options, E, labels):
     weights = bspml.SampleWeights(labels)
     curriculum = bspml.SelfPacedCurriculum(weights, preset=preset, **options)
     for _ in range(5):
-        curriculum.training_rows()
+        curriculum.training_mask()
         curriculum.update(E)
     return weights.weights
 

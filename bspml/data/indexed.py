@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import Dataset
 
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_kind
 
 
 @runtime_checkable
@@ -99,6 +100,8 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
     Returns:
         A function from the batch (x, y, i) to (x, y), y the labels trained under.
     """
+
+    check_kind(weights, "weights", TakesBatch, "the SampleWeights that the loss holds")
 
     def getter(batch: Any) -> tuple[Any, Any]:
         x, y, index = _three(batch)

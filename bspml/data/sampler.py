@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,12 @@ import torch
 from torch import Tensor
 from torch.utils.data import BatchSampler
 
+from bspml.data.turns import ClassTurns, RowQueue
 from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
 from bspml.tensors.checks import check_whole, encode_labels
+
+_ORDER = 2  # of the batches; another number where the same arguments gave others
 
 
 class PKSampler(BatchSampler):
@@ -22,17 +26,24 @@ class PKSampler(BatchSampler):
     Source: [Zhang 2023], Algorithm 2, step 2 ("sample P classes stochastically and then sample K
     samples per class stochastically").
     Differs: classes, and the samples of a class, come from shuffled queues instead of independent
-    draws.  Each is as likely as before, but all come up once before any comes up again, so that an
-    epoch of balanced classes shows every sample, and no sample meets itself in a batch.
+    draws, so that an epoch shows every row and no sample meets itself in a batch.
 
-    A class with fewer than K rows fills its K places by going round its rows again; batches are
-    always full.  A class with one row has no positive pair, so it is left out, unless fewer than P
-    classes remain without the single ones.
+    An epoch is the shortest that shows every row, unless `batches_per_epoch` says otherwise.  A
+    class of n rows takes ceil(n / K) turns of it, spread over the epoch; turns that are left over
+    go to the classes with the fewest.  So the largest class sets the length where it has more turns
+    than a P-th of all: classes of 50, 20, 20 and 11 rows take 13 batches of 4 x 4.
 
-    The batches of an epoch are a function of (seed, epoch, rows) and of nothing else; the global
-    random state is neither read nor changed.  So every process of several has the same order, and
-    with `share` yields its part of each batch.  Iterating goes on where the last iteration stopped,
-    and after the last batch of an epoch with the next epoch.
+    A class whose rows do not fill its places goes round its rows again; batches are always full.
+    A class with one row has no positive pair, so it is left out, unless fewer than P classes
+    remain without the single ones.
+
+    Each iteration is an epoch of its own, from its first batch on: only `set_epoch` and
+    `load_state_dict` start inside one.  What an epoch did not show, since it was broken off or is
+    too short, comes first in the next: ten batches of each epoch show every row in the end.
+
+    The batches of an epoch are a function of seed, epoch, rows and what the epochs before it left
+    over; after `set_epoch` nothing is.  The global random state is neither read nor changed.  So
+    every process of several has the same order, and with `share` yields its part of each batch.
 
     With DataLoader workers the loader fetches batches before the loop trains on them, so
     `position` runs ahead of the training.  Save with `state_dict(position=batches_trained_on)`.
@@ -44,20 +55,23 @@ class PKSampler(BatchSampler):
         labels: (N,) labels of any kind, one per data-set row.
         classes_per_batch: P.
         samples_per_class: K.
-        batches_per_epoch: default: usable rows // (P K), at least 1; it follows `set_rows`.
+        batches_per_epoch: default: as many as show every usable row; it follows `set_rows`.
         seed: a whole number, at least 0.
+        sampler: none: here for Lightning, which passes one where it finds the name.
+        **others: none, likewise.
 
     Attributes:
         epoch: the epoch being iterated, or just finished.
         position: batches of this epoch handed out so far.
 
     Raises:
-        InputError: fewer than P classes have rows, or an argument out of range.
+        InputError: fewer than P classes have rows, an argument out of range, or those of another
+            batch sampler.
 
     Example:
         >>> sampler = PKSampler(list("aaabbbccc"), classes_per_batch=2, samples_per_class=2)
-        >>> len(sampler), [len(batch) for batch in sampler]
-        (2, [4, 4])
+        >>> len(sampler), [len(batch) for batch in sampler], sampler.coverage()
+        (3, [4, 4, 4], 1.0)
     """
 
     def __init__(
@@ -67,7 +81,11 @@ class PKSampler(BatchSampler):
         samples_per_class: int = 4,
         batches_per_epoch: int | None = None,
         seed: int = 0,
+        sampler: Any = None,
+        **others: Any,
     ) -> None:
+        if sampler is not None or others:
+            _refuse(others if sampler is None else {"sampler": sampler})
         encoded = encode_labels(labels)
         self._given = self._codes = encoded.codes.numpy()
         self.classes_per_batch = check_whole(classes_per_batch, "classes_per_batch")
@@ -82,8 +100,9 @@ class PKSampler(BatchSampler):
         self.position = 0
         self._mask = np.ones(n, dtype=bool)
         self._groups = self._usable_groups(self._mask, self._codes)
-        self._seen = np.zeros(n, dtype=bool)
-        self._run: object = None  # the newest iteration: only it may move `position`
+        self._seen = np.zeros(n, dtype=bool)  # by the newest iteration
+        self._shown = np.zeros(n, dtype=bool)  # by epochs before it, of classes not yet through
+        self._run: object = None  # the newest iteration of this epoch: only it moves `position`
         self._part = list(range(self.batch_size))  # of each batch: what this process takes
 
     # --- order ------------------------------------------------------------------------------------
@@ -92,35 +111,53 @@ class PKSampler(BatchSampler):
         """Batches per epoch."""
         if self._fixed_length is not None:
             return self._fixed_length
-        return max(1, self.num_usable // self.batch_size)
+        needed = self._turns_needed()
+        return max(int(needed.max()), -(-int(needed.sum()) // self.classes_per_batch))
 
     def __iter__(self) -> Iterator[list[int]]:
-        if self.position >= len(self):
-            self.set_epoch(self.epoch + 1)
+        if self._run is not None or self.position >= len(self):
+            self._next_epoch()
         run = self._run = object()
         is_seen = self._seen = np.zeros(len(self._codes), dtype=bool)
-        skip, length = self.position, len(self)
-        for number, batch in enumerate(self._batches(), start=1):
+        skip = self.position
+        for number, batch in enumerate(self._batches(len(self)), start=1):
             is_seen[batch] = True
             # A resumed epoch is drawn from its start, so that the queues stand as they stood.
             if number > skip:
                 if self._run is run:
                     self.position = number
                 yield [batch[place] for place in self._part]
-            if number == length:
-                return
 
-    def _batches(self) -> Iterator[list[int]]:
-        """Batches of `self.epoch` without end."""
-        rng = np.random.default_rng((self.seed, self.epoch))
-        classes = _Queue(np.arange(len(self._groups)), rng)
-        groups = [_Queue(rows, rng) for rows in self._groups]
-        while True:
-            batch_classes = classes.draw(self.classes_per_batch)
+    def _batches(self, length: int) -> Iterator[list[int]]:
+        """Batches of `self.epoch`."""
+        rng, shown = np.random.default_rng((self.seed, self.epoch)), self._shown
+        groups = [RowQueue(rows, rng, set(rows[shown[rows]].tolist())) for rows in self._groups]
+        share_shown = np.array([shown[rows].mean() for rows in self._groups])
+        turns = ClassTurns(self._turns_needed(), length, self.classes_per_batch, share_shown, rng)
+        for batch_classes in turns:
             yield [row for c in batch_classes for row in groups[c].draw(self.samples_per_class)]
+
+    def _turns_needed(self) -> np.ndarray:
+        """(C,) how often each class must come up to show all its rows."""
+        return -(-np.array([len(rows) for rows in self._groups]) // self.samples_per_class)
+
+    def _next_epoch(self) -> None:
+        """Go to the next epoch, in which the rows that this one did not show come first."""
+        if self._run is None:  # a place that was loaded or set: what it passes over was shown
+            self._seen = np.zeros(len(self._codes), dtype=bool)
+            for batch in islice(self._batches(len(self)), self.position):
+                self._seen[batch] = True
+        shown = self._shown | self._seen
+        for rows in self._groups:
+            if shown[rows].all():
+                shown[rows] = False
+        self.set_epoch(self.epoch + 1)
+        self._shown = shown
 
     def set_epoch(self, epoch: int, position: int = 0) -> None:
         """Go to the start of an epoch, or behind its first batches.
+
+        What was shown before is forgotten: the batches depend on seed, epoch and rows alone.
 
         Args:
             epoch: from 0.
@@ -130,6 +167,7 @@ class PKSampler(BatchSampler):
         self.position = check_whole(position, "position", low=0)
         self.epoch = epoch
         self._run = None
+        self._shown = np.zeros(len(self._codes), dtype=bool)
 
     def share(self, rank: int, ranks: int, micro_batches: int = 1) -> None:
         """Yield only part `rank` of `ranks` of each batch, from the next iteration on.
@@ -170,7 +208,8 @@ class PKSampler(BatchSampler):
     def set_rows(self, mask: Any = None, labels: Any = None) -> None:
         """Restrict sampling to the rows where `mask` is true; None allows all again.
 
-        The current epoch starts anew under these rows; if it was finished, the next one starts.
+        Nothing changes where they are the rows and labels of before.  Else an epoch that was begun
+        is over: the next iteration is the next epoch, in which rows not yet shown come first.
 
         Args:
             mask: (N,) bool tensor or array, or None.
@@ -191,10 +230,12 @@ class PKSampler(BatchSampler):
                     f"`mask` must be (N,) = ({n},) bool, true where a row may be sampled; got "
                     f"{rows.shape} {rows.dtype}. Use `weights > 0` for weights."
                 )
+        if np.array_equal(rows, self._mask) and np.array_equal(codes, self._codes):
+            return
         groups = self._usable_groups(rows, codes)
-        is_finished = self.position >= len(self)
+        if self.position > 0:
+            self._next_epoch()
         self._mask, self._groups, self._codes = rows.copy(), groups, codes
-        self.set_epoch(self.epoch + is_finished)
 
     def _usable_groups(self, mask: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
         """Rows under `mask`, class by class, of the classes that can be sampled."""
@@ -238,6 +279,7 @@ class PKSampler(BatchSampler):
             "position": batches,
             "rows": torch.from_numpy(self._mask.copy()),
             "codes": torch.from_numpy(self._codes.copy()),
+            "shown": torch.from_numpy(self._shown.copy()),
             "drawn_from": self.drawn_from(),
         }
 
@@ -245,23 +287,34 @@ class PKSampler(BatchSampler):
         """Go to a saved place; the next iteration yields the batches that remained there.
 
         Raises:
-            CheckpointError: the state is of other labels, seed, P, K or epoch length.
+            CheckpointError: the state is of other labels, seed, P, K or epoch length, or of an
+                order of batches that is no longer drawn.
         """
         try:
-            saved_settings, rows = dict(state["drawn_from"]), state["rows"]
+            self.check_drawn_from(dict(state["drawn_from"]))
             epoch = check_whole(state["epoch"], "epoch", low=0)
             position = check_whole(state["position"], "position", low=0)
-        except (KeyError, TypeError, ValueError) as err:
+            parts = (state[key].numpy() for key in ("rows", "codes", "shown"))
+            rows, codes, shown = (part.reshape(len(self._codes)) for part in parts)
+        except CheckpointError:
+            raise
+        except (KeyError, TypeError, ValueError, AttributeError) as err:
             raise CheckpointError(
                 f"`state` must be what PKSampler.state_dict() returned; {err!r}. "
                 "Was another object's state saved under this name?"
             ) from err
-        self.check_drawn_from(saved_settings)
-        self.set_rows(rows, state.get("codes"))  # not in states of before labels were repaired
+        self.set_rows(rows, codes)
         self.set_epoch(epoch, position)
+        self._shown = shown.astype(bool)
 
     def check_drawn_from(self, saved: Mapping[str, Any]) -> None:
         """Raise a CheckpointError unless `saved`, a `drawn_from()`, is this sampler's."""
+        if saved.get("order") != _ORDER:
+            raise CheckpointError(
+                "the sampler's state was saved by a version of bspml that draws its batches in "
+                "another order: what remained of its epoch cannot be the same. Go on with that "
+                "version, or start the run anew."
+            )
         for key, value in self.drawn_from().items():
             if saved.get(key) != value:
                 raise CheckpointError(
@@ -279,30 +332,19 @@ class PKSampler(BatchSampler):
             "samples_per_class": self.samples_per_class,
             "batches_per_epoch": self._fixed_length,
             "seed": self.seed,
+            "order": _ORDER,
         }
 
 
-class _Queue:
-    """Items in shuffled order, shuffled again when used up; no item twice in one draw."""
-
-    def __init__(self, items: np.ndarray, rng: np.random.Generator) -> None:
-        self._items = items
-        self._rng = rng
-        self._waiting: list[int] = []
-
-    def draw(self, count: int) -> list[int]:
-        """The next `count` items; only if there are fewer than that, some come up again."""
-        items: list[int] = []
-        while len(items) < count:
-            items += self._draw_once(min(count - len(items), len(self._items)))
-        return items
-
-    def _draw_once(self, count: int) -> list[int]:
-        """The next `count` items, at most all."""
-        if len(self._waiting) < count:
-            waiting = set(self._waiting)
-            shuffled = self._rng.permutation(self._items).tolist()
-            # What is still waiting is drawn now, so in the new round its turn comes last.
-            self._waiting += sorted(shuffled, key=waiting.__contains__)
-        items, self._waiting = self._waiting[:count], self._waiting[count:]
-        return items
+def _refuse(others: Mapping[str, Any]) -> None:
+    """Refuse arguments that are not a PKSampler's."""
+    if others.keys() & {"sampler", "batch_size", "drop_last"}:
+        raise InputError(
+            "a PKSampler chooses whole batches and cannot be rebuilt around another sampler, as "
+            "Lightning tries on several devices: pass use_distributed_sampler=False to its "
+            "Trainer, and call `share(rank, ranks)` so that each process takes its part."
+        )
+    raise InputError(
+        f"PKSampler takes no `{next(iter(others))}`. It takes labels, classes_per_batch, "
+        "samples_per_class, batches_per_epoch and seed."
+    )

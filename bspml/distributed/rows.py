@@ -145,3 +145,15 @@ def add_over_ranks(values: Tensor) -> Tensor:
         return values.copy_(moved)
     distributed.all_reduce(values)
     return values
+
+
+def copy_of_main(values: Tensor) -> Tensor:
+    """Return rank 0's tensor on every rank, in place; of the same shape on each."""
+    if ranks() == 1:
+        return values
+    if values.device.type == "cpu" and message_device().type != "cpu":
+        moved = values.to(message_device())
+        distributed.broadcast(moved, src=0)
+        return values.copy_(moved)
+    distributed.broadcast(values, src=0)
+    return values

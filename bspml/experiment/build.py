@@ -103,7 +103,8 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
         codes: (N,) class codes of the training set.
 
     Raises:
-        ConfigError: a known data set has fewer, or there are fewer than two.
+        ConfigError: a known data set has fewer, or there are fewer than two, or all have a single
+            sample.
     """
     setting, counts = config.sampler.classes_per_batch, torch.bincount(codes)
     pairs = int((counts > 1).sum())  # a sample alone in its class has no positive
@@ -112,6 +113,11 @@ def classes_per_batch(config: Config, codes: Tensor) -> int:
         raise ConfigError(
             f"`data`: the training has {len(counts)} class, and its samples must be told from "
             "those of another one. Add a class."
+        )
+    if pairs == 0:
+        raise ConfigError(
+            f"`data`: each of the {len(counts)} training classes has one sample, so that no two "
+            "samples of one class can be compared. Add samples, or group the classes."
         )
     if setting > len(counts) and not config.data.is_own:
         raise ConfigError(

@@ -42,6 +42,10 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
             f"{outliers} of no class that a label names: left out of AUROC and false alarms, and "
             "told from the right labels in figures of their own (outliers)"
         )
+    single = int((np.unique(data.labels, return_counts=True)[1] == 1).sum())
+    if single:
+        classes = counted(single, "training class has", "training classes have")
+        lines.append(f"{classes} one sample, which has no other of its class to be compared with")
     setting, count = config.sampler.classes_per_batch, classes_per_batch(config, data.codes)
     if count < setting:
         lines.append(

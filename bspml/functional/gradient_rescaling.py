@@ -157,6 +157,22 @@ class _Rescaled(torch.autograd.Function):
         return grad * (weight_of_gap(gap, *ctx.member) / 2), None, None, None
 
 
+def weight_of_loss(
+    loss: Float[Tensor, "*S"], beta: float, lam: float, g: str
+) -> Float[Tensor, "*S"]:
+    """Compute w(p) from l = -log p >= 0, whose 1 - p = -expm1(-l) keeps the digits of a small l.
+
+    Args:
+        loss: any shape.
+        beta: >= 0.
+        lam: >= 0.
+        g: "exp" or "identity".
+    """
+    # Held finite, so that lam = 0 makes its product 0 also at infinity.
+    held = loss.clamp(max=torch.finfo(loss.dtype).max)
+    return _mapped(beta * -torch.expm1(-held) * torch.exp(-lam * held), g)
+
+
 def weight_of_gap(gap: Float[Tensor, " B"], beta: float, lam: float, g: str) -> Tensor:
     """Compute w(p) from the gap, so that neither p nor 1 - p is rounded first.
 

@@ -23,8 +23,10 @@ from bspml.losses.pairs import (
     prepare_batch,
     self_pairs,
 )
-from bspml.losses.similarity import similarity_matrix
+from bspml.losses.positives import PositiveWatch
+from bspml.losses.similarity import check_distance, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.batch import BatchWeights, look_up
 from bspml.weights.state import SampleWeights, check_weights
@@ -121,12 +123,14 @@ class BSPMLLoss(BaseMetricLossFunction):
         # Before super().__init__, which asks for the default reducer.
         self.weighting = check_choice(weighting, "weighting", ("inside", "paper"))
         super().__init__(**kwargs)
+        check_distance(self.distance)
+        check_kind(self.reducer, "reducer", BaseReducer, "a reducer of pytorch-metric-learning")
         self.weights = check_weights(weights)
         self.alpha = check_number(alpha, "alpha", low=0.0, open_low=True)
         self.beta = check_number(beta, "beta", low=0.0, open_low=True)
         self.base = check_number(base, "base")
         self.miner = check_fits(miner, self.weights, self.distance)
-        self._comparisons = _COMPARISONS
+        self._comparisons, self._positives = _COMPARISONS, PositiveWatch()
         self.add_to_recordable_attributes(list_of_names=["alpha", "beta", "base"], is_stat=False)
 
     def forward(
@@ -166,6 +170,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index
         )
         self._compare_labels(batch.labels, batch_weights.sample_index)
+        if batch.within:
+            self._positives.look(batch.labels)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             loss_dict = self.element_losses(batch, indices_tuple, batch_weights)
             self.add_embedding_regularization_to_loss_dict(loss_dict, batch.embeddings)

@@ -16,6 +16,7 @@ from bspml.losses.pairs import prepare_batch
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.batch import look_up
 
@@ -81,6 +82,9 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     ) -> None:
         embedding_size = check_whole(embedding_size, "embedding_size")
         memory_size = check_whole(memory_size, "memory_size")
+        if miner is not None:
+            mines = "a miner of pytorch-metric-learning, a BSPMLMiner or None"
+            check_kind(miner, "miner", torch.nn.Module, mines)
         super().__init__(loss, embedding_size, memory_size=memory_size, miner=miner, **kwargs)
         self._weighed = loss.loss if isinstance(loss, Weighted) else loss
         self.check_loss_support(type(self._weighed).__name__)

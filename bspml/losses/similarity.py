@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import torch
-from pytorch_metric_learning.distances import CosineSimilarity, DotProductSimilarity
+from pytorch_metric_learning.distances import BaseDistance, CosineSimilarity, DotProductSimilarity
 
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.kernels.device import by_kernel, kernel, runs_pair_kernels
 
 _SMALLEST_NORM = 1e-12  # of torch.nn.functional.normalize, which pytorch-metric-learning uses
@@ -230,3 +231,13 @@ def _normalize(embeddings: Tensor) -> tuple[Tensor, Tensor]:
     norm = torch.linalg.vector_norm(embeddings, dim=1, keepdim=True)
     norm = norm.clamp_min(_SMALLEST_NORM)  # (B, 1)
     return embeddings / norm, norm
+
+
+def check_distance(distance: Any) -> None:
+    """Refuse what is no distance of pytorch-metric-learning.
+
+    Raises:
+        InputError: says what it must be.
+    """
+    must = "a distance of pytorch-metric-learning, such as CosineSimilarity()"
+    check_kind(distance, "distance", BaseDistance, must)

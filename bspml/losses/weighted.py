@@ -23,6 +23,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.positives import PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.losses.reducers.wrapping import held_by
@@ -86,6 +87,9 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         if isinstance(loss, BSPMLLoss):
             _share(loss, table)
         self.loss, self.weights = loss, table
+        self._positives = PositiveWatch()
+        # A loss with proxies compares with them.
+        self._needs_positives = not any(p.numel() for p in loss.parameters())
         self.num_kept = self.num_dropped = 0
         self.add_to_recordable_attributes(list_of_names=["num_kept", "num_dropped"], is_stat=True)
 
@@ -141,6 +145,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         ref_codes = codes
         if ref_labels is not labels and ref_labels is not None:
             ref_codes = torch.as_tensor(ref_labels, device=embeddings.device)
+        if within and self._needs_positives:
+            self._positives.look(codes)
         rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)
         rows, known = self._leave_out(rows, known)
         if self.num_kept == 0 or (rows.ref_emb is not None and len(rows.ref_emb) == 0):

@@ -14,6 +14,7 @@ from tqdm import tqdm
 
 from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole
 
 # Bytes of inputs that a CPU passes through the network at a time: two photographs of 224 pixels.
@@ -55,9 +56,12 @@ def embed(
     To a CUDA device batches travel through pinned memory.
 
     Raises:
-        InputError: no samples, or `model` does not return (B, D).
+        InputError: no samples, `model` does not return (B, D), or an argument of another kind.
         UserError: whatever `data` raises, also when a worker does.
     """
+    check_kind(model, "model", nn.Module, "a torch.nn.Module")
+    told = "True, False or a function that is told the rows of each batch"
+    check_kind(progress, "progress", (bool, Callable), told)
     if device is None:
         first = next(model.parameters(), None)
         device = torch.device("cpu") if first is None else first.device

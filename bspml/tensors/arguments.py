@@ -92,3 +92,23 @@ def refuse_outside(
     raise InputError(
         f"`{name}` must {expected}; got {first:g} (flat positions {some_of(rows)}). {remedy}"
     )
+
+
+def check_kind(value: Any, name: str, kind: Any, must: str) -> None:
+    """Refuse a part of another kind where it is handed over, not where it is first used.
+
+    Args:
+        value: any.
+        name: of the caller's argument.
+        kind: a class, or several: an instance is wanted, not the class.
+        must: what it must be, such as "a function or None".
+
+    Raises:
+        InputError: another kind.
+
+    Example:
+        >>> check_kind(print, "hook", Callable, "a function")
+    """
+    if not isinstance(value, kind) or (isinstance(value, type) and kind is not Callable):
+        got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
+        raise InputError(f"`{name}` must be {must}; got {got}.")

@@ -24,6 +24,7 @@ from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.trainers.collected_embeddings import CollectedEmbeddings
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.loss_reading import LossReader
+from bspml.trainers.part_checks import check_parts
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.patience import Patience
 from bspml.trainers.round_record import Observer, RoundRecord
@@ -130,7 +131,18 @@ class AlternatingTrainer:
         averaged: AveragedModel | None = None,
         patience: Patience | None = None,
     ) -> None:
-        _check_parts(trainer, sampler, curriculum, embed, evaluate)
+        check_parts(
+            trainer=trainer,
+            sampler=sampler,
+            curriculum=curriculum,
+            embed=embed,
+            embed_rows=embed_rows,
+            evaluate=evaluate,
+            observer=observer,
+            schedule=schedule,
+            averaged=averaged,
+            patience=patience,
+        )
         if trainer.sampler is not sampler:
             raise InputError(
                 "`trainer.sampler` must be the very `sampler` given here, so that rounds can "
@@ -253,7 +265,7 @@ class AlternatingTrainer:
     def _choose_rows(self) -> None:
         """Restrict the sampler to the curriculum's rows, as far as they fill its batches."""
         self.notes = ()
-        rows = None if self.curriculum is None else self.curriculum.training_rows()
+        rows = None if self.curriculum is None else self.curriculum.training_mask()
         if self.curriculum is not None and rows is not None:
             classes = len(self.curriculum.weights.current_codes.cpu()[rows].unique())
             batch_classes = self.sampler.classes_per_batch
@@ -262,7 +274,7 @@ class AlternatingTrainer:
                     f"the weights keep {int(rows.sum())} rows of {classes} classes, fewer than the "
                     f"{batch_classes} classes of a batch; rows of weight 0 were sampled too",
                 )
-                rows = self.curriculum.allowed_rows()
+                rows = self.curriculum.allowed_mask()
         weights = None if self.curriculum is None else self.curriculum.weights
         self.sampler.set_rows(rows, None if weights is None else weights.current_codes)
 
@@ -286,6 +298,11 @@ class AlternatingTrainer:
         steps = self.step
         self.round, self.step = self.round + 1, 0
         loss = self.loss_reader.total() / steps
+        if loss == 0:
+            self.notes += (
+                f"the loss was exactly 0 in {counted(steps, 'step')}: nothing was learned. Are "
+                "there two samples of each class, and pairs that the loss or its miner takes?",
+            )
         self.loss_reader.restart()
         update, seconds_embed, stays = None, 0.0, True
         if self.curriculum is not None:
@@ -361,11 +378,10 @@ class AlternatingTrainer:
             CheckpointError: not the state of such a trainer, or its sampler drew other batches
                 (another seed, other labels, P or K); nothing is changed then.
         """
+        with faults_named():
+            self.sampler.check_drawn_from(state.get("drawn_from", {}))
         rows = len(self.trainer.dataset)
         check_trainer_state(state, self.trainer.optimizers, rows, self._full_round)
-        if "drawn_from" in state:  # not before it was kept
-            with faults_named():
-                self.sampler.check_drawn_from(state["drawn_from"])
         self.parts.load_state_dict(state)
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
@@ -373,22 +389,3 @@ class AlternatingTrainer:
         self.loss_reader.restart(position["loss_sum"])
         self.collected.rows = state["collected"]
         self._resume_generators = state["generators"]
-
-
-def _check_parts(trainer: Any, sampler: Any, curriculum: Any, embed: Any, evaluate: Any) -> None:
-    """Refuse what would fail in the middle of a round only."""
-    names = ("sampler", "models", "optimizers", "forward_and_backward", "initialize_dataloader")
-    is_trainer = all(hasattr(trainer, name) for name in names)
-    updates = isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum | None)
-    embeds, evaluates = callable(embed), evaluate is None or callable(evaluate)
-    trains = "a pytorch-metric-learning trainer, such as MetricLossOnly"
-    embeddings = "a function that returns the (N, D) embeddings of the training set"
-    for name, part, fits, requirement in (
-        ("trainer", trainer, is_trainer, trains),
-        ("sampler", sampler, isinstance(sampler, PKSampler), "a PKSampler"),
-        ("curriculum", curriculum, updates, "a SelfPacedCurriculum, a FixedCurriculum or None"),
-        ("embed", embed, embeds, embeddings),
-        ("evaluate", evaluate, evaluates, "a function or None"),
-    ):
-        if not fits:
-            raise InputError(f"`{name}` must be {requirement}; got {type(part).__name__}.")

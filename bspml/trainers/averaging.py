@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_number
 
 
@@ -29,7 +30,7 @@ def average_weights(network: torch.nn.Module, decay: float = 0.999) -> AveragedM
         The average; its `module` is a network to embed with.
 
     Raises:
-        InputError: a decay out of range.
+        InputError: a decay out of range, or no network.
 
     Example:
         >>> network = torch.nn.Linear(1, 1, bias=False)
@@ -40,6 +41,7 @@ def average_weights(network: torch.nn.Module, decay: float = 0.999) -> AveragedM
         >>> round(average.module.weight.item(), 4)  # 2/11 of the first, 9/11 of the second
         1.8182
     """
+    check_kind(network, "network", torch.nn.Module, "a torch.nn.Module")
     check_number(decay, "decay", 0, 1, open_low=True)
 
     def move(averaged: Any, current: Any, number: Any) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from bspml.errors import CheckpointError
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole
 
 
@@ -34,6 +35,8 @@ class Patience:
 
     def __init__(self, evaluations: int, value: Callable[[Mapping[str, Any]], float]) -> None:
         self.evaluations = check_whole(evaluations, "evaluations")
+        reads = "a function that reads a number from what `evaluate` returned"
+        check_kind(value, "value", Callable, reads)
         self.value = value
         self.best, self.waited = -math.inf, 0
 

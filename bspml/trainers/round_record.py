@@ -40,6 +40,16 @@ class RoundRecord:
     notes: tuple[str, ...] = ()
     lr: float | None = None
 
+    @property
+    def noise_rate(self) -> float | None:
+        """Estimated share of labels wrong at random, of the weight step; None without one."""
+        return None if self.curriculum is None else self.curriculum.noise_rate
+
+    @property
+    def noise_interval(self) -> tuple[float, float] | None:
+        """The interval around `noise_rate`."""
+        return None if self.curriculum is None else self.curriculum.noise_interval
+
     def as_dict(self) -> dict[str, Any]:
         """Return the record as nested plain values, for JSON."""
         return dataclasses.asdict(self)

@@ -45,7 +45,8 @@ def check_trainer_state(
             for name, optimizer in optimizers.items():
                 if network is not None:
                     _check_optimizer(network["optimizers"][name], optimizer, name)
-        check_position(state["position"], full_round)
+        # Repaired labels can take more batches than the given ones, but not one for each row.
+        check_position(state["position"], full_round, longest=max(full_round, rows))
         collected = state["collected"]
         if collected is not None and (collected.ndim != 2 or len(collected) != rows):
             raise CheckpointError(
@@ -70,13 +71,19 @@ def faults_named() -> Iterator[None]:
         ) from err
 
 
-def check_position(position: Mapping[str, Any], full_round: int, unit: str = "round") -> None:
-    """Check that a training of rounds of at most `full_round` steps can stand there.
+def check_position(
+    position: Mapping[str, Any],
+    full_round: int,
+    unit: str = "round",
+    longest: int | None = None,
+) -> None:
+    """Check that a training can stand there.
 
     Args:
         position: `round`, `step`, `steps`, `full_round` and `loss_sum` as loaded.
         full_round: steps of a round on all rows.
         unit: what a round is called.
+        longest: steps of the longest round; None: `full_round`.
 
     Raises:
         CheckpointError: one line that says what is wrong.
@@ -94,7 +101,8 @@ def check_position(position: Mapping[str, Any], full_round: int, unit: str = "ro
             "run anew."
         )
     rounds, step, steps = position["round"], position["step"], position["steps"]
-    possible = step <= full_round and rounds + step <= steps <= rounds * full_round + step
+    most = full_round if longest is None else longest
+    possible = step <= most and rounds + step <= steps <= rounds * most + step
     if position["full_round"] != full_round or not possible:
         raise CheckpointError(
             f"the checkpoint's position ({unit} {rounds}, step {step}, {steps} steps in all, "

@@ -1,5 +1,6 @@
 import io
 from collections import Counter
+from itertools import islice
 
 import numpy as np
 import pytest
@@ -74,13 +75,59 @@ def test_an_epoch_of_balanced_classes_shows_every_sample_exactly_once():
 
 
 def test_classes_come_up_equally_often_at_any_point_of_an_epoch():
-    labels = unequal(3)
+    labels = balanced(30, 14)
     seen = Counter()
-    for batch in PKSampler(labels, 7, 4, batches_per_epoch=50):
+    for batch in PKSampler(labels, 6, 4):
         seen.update(set(labels[batch].tolist()))
         counts = [seen[c] for c in range(30)]
         assert max(counts) - min(counts) <= 1
-    assert seen.total() == 50 * 7
+    assert seen.total() == 30 * 4
+
+
+def test_the_turns_of_a_class_are_spread_over_an_epoch():
+    labels = np.repeat(np.arange(30), [80] + [20] * 29)
+    sampler = PKSampler(labels, 7, 4)
+    seen = Counter()
+    for number, batch in enumerate(sampler, start=1):
+        seen.update(set(labels[batch].tolist()))
+        due = np.array([20] + [5] * 29) * number / len(sampler)
+        assert (np.abs([seen[c] for c in range(30)] - due) <= 2).all()
+    assert number == len(sampler) == 24  # 165 turns, 7 to a batch
+
+
+SIZES = {
+    "one more": ([10] * 9 + [11], 5, 4, 6),
+    "few classes": ([50, 20, 20, 11], 4, 4, 13),
+    "one class rules": ([50, 2, 2, 3, 2], 2, 4, 13),
+    "uneven": ([2, 3, 5, 7, 11, 13, 17, 19, 23, 29], 3, 4, 13),
+    "all in a batch": ([3, 2, 3], 3, 4, 1),
+    "no pairs asked for": ([1, 1, 5, 2], 2, 1, 5),
+}
+
+
+@pytest.mark.parametrize(("sizes", "p", "k", "length"), SIZES.values(), ids=SIZES)
+def test_an_epoch_shows_every_row_in_the_fewest_batches(sizes, p, k, length):
+    rng = np.random.default_rng(len(sizes))
+    labels = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    sampler = PKSampler(labels, p, k)
+    # A batch shows at most K rows of a class, and P classes.
+    fewest = max(max(-(-n // k) for n in sizes), -(-sum(-(-n // k) for n in sizes) // p))
+    assert len(sampler) == length == fewest
+    for _ in range(5):
+        batches = list(sampler)
+        assert {row for batch in batches for row in batch} == set(range(sum(sizes)))
+        assert len(batches) == length
+        assert all(len(set(labels[batch])) == p for batch in batches)
+        assert sampler.coverage() == 1.0
+
+
+def test_fewer_batches_than_show_every_row_show_as_many_as_they_can():
+    labels = np.repeat(np.arange(4), [50, 20, 20, 11])
+    sampler = PKSampler(labels, 4, 4, batches_per_epoch=7)
+    shown = {row for batch in sampler for row in batch}
+    assert Counter(labels[sorted(shown)].tolist()) == {0: 28, 1: 20, 2: 20, 3: 11}
+    shown |= {row for batch in sampler for row in batch}
+    assert len(shown) == 101  # the 22 others of the first class come first in the next epoch
 
 
 def test_every_sample_is_reachable():
@@ -155,6 +202,58 @@ def test_iterating_again_goes_on_with_the_next_epoch():
     assert epochs[0] != epochs[1] != epochs[2]
 
 
+def ten(sampler):
+    return list(islice(sampler, 10))
+
+
+@pytest.mark.parametrize("batches", [None, 10])
+def test_ten_batches_of_each_epoch_show_every_row_in_the_end(batches):
+    labels, mask = balanced(20, 30), np.ones(600, dtype=bool)
+    sampler, plain = PKSampler(labels, 4, 4, batches), PKSampler(labels, 4, 4, batches)
+    seen, epochs = set(), []
+    for _ in range(5):
+        sampler.set_rows(mask, labels)
+        epochs.append(ten(sampler))
+        assert epochs[-1] == ten(plain)
+        seen.update(row for batch in epochs[-1] for row in batch)
+    assert seen == set(range(600))
+    assert sampler.epoch == 4
+    # What came last in a class had been shown: 3 x 8 of its 30 rows were, then the 6 others are.
+    first = Counter(row for epoch in epochs[:3] for batch in epoch for row in batch)
+    assert set(first.values()) == {1}
+
+
+def test_an_iteration_broken_off_costs_nothing():
+    sampler = PKSampler(balanced(20, 16), 4, 4)
+    assert len(sampler) == 20
+    parts = [list(islice(sampler, 15)) for _ in range(3)]
+    assert [len(part) for part in parts] == [15, 15, 15]
+    assert parts[0] != parts[1] != parts[2]
+    assert len(list(sampler)) == 20
+    iter(sampler)
+    assert len(list(sampler)) == 20
+    assert sampler.epoch == 4
+
+
+def test_after_set_epoch_nothing_of_the_past_is_left():
+    sampler, fresh = PKSampler(unequal(), 5, 4), PKSampler(unequal(), 5, 4)
+    ten(sampler)
+    sampler.set_epoch(1)
+    fresh.set_epoch(1)
+    assert list(sampler) == list(fresh)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_loader_opened_twice_yields_whole_epochs(workers):
+    labels = balanced(20, 16)
+    sampler = PKSampler(labels, 4, 4)
+    loader = DataLoader(Items(len(labels)), batch_sampler=sampler, num_workers=workers)
+    iter(loader)
+    rows = [rows.tolist() for _, rows in loader]
+    assert len(rows) == 20
+    assert sorted(np.concatenate(rows)) == list(range(320))
+
+
 def test_the_global_random_state_is_neither_read_nor_changed():
     batches = []
     for global_seed in (0, 1):
@@ -210,6 +309,26 @@ def test_a_state_saved_after_the_last_batch_goes_on_with_the_next_epoch():
     resumed.load_state_dict(sampler.state_dict())
     assert list(resumed) == list(sampler)
     assert resumed.epoch == 1
+
+
+@pytest.mark.parametrize("batches", [None, 4, 9])
+@pytest.mark.parametrize("change", [False, True])
+def test_a_resumed_sampler_remembers_what_broken_off_epochs_have_shown(batches, change):
+    labels = unequal(2)
+    sampler, resumed = PKSampler(labels, 5, 3, batches), PKSampler(labels, 5, 3, batches)
+    for taken in (3, 2, 4):
+        list(islice(sampler, taken))
+    resumed.load_state_dict(sampler.state_dict())
+    if change:  # the place is of other rows then: both go on with the next epoch
+        for each in (sampler, resumed):
+            each.set_rows(np.arange(len(labels)) % 7 > 0)
+    else:
+        running = iter(sampler)  # the next epoch; the resumed one still has the rest of its own
+        list(resumed), next(running)
+        resumed.load_state_dict(sampler.state_dict(position=0))
+        sampler.load_state_dict(sampler.state_dict(position=0))
+    for _ in range(3):
+        assert list(resumed) == list(sampler)
 
 
 def test_set_epoch_can_enter_an_epoch_at_a_position():
@@ -274,15 +393,34 @@ def test_only_allowed_rows_come_up_and_none_allows_all_again():
     assert list(sampler) == everything
 
 
-def test_new_rows_restart_an_unfinished_epoch_and_follow_a_finished_one():
+def test_new_rows_begin_an_epoch_and_rows_of_before_change_nothing():
     sampler = PKSampler(balanced(12, 8), 4, 4)
     mask = np.arange(96) % 2 == 0
-    next(iter(sampler))
     sampler.set_rows(mask)
     assert (sampler.epoch, sampler.position) == (0, 0)
-    list(sampler)
+    running = iter(sampler)
+    next(running)
+    for rows, labels in ((mask, None), (torch.tensor(mask), balanced(12, 8))):
+        sampler.set_rows(rows, labels)
+        assert (sampler.epoch, sampler.position) == (0, 1)
+    next(running)
+    assert (sampler.epoch, sampler.position) == (0, 2)  # still the newest iteration
+    mask[1] = True
     sampler.set_rows(mask)
     assert (sampler.epoch, sampler.position) == (1, 0)
+    next(running)
+    assert (sampler.epoch, sampler.position) == (1, 0)
+    shown = {row for batch in sampler for row in batch}
+    assert shown == set(np.flatnonzero(mask))
+
+
+def test_rows_that_change_a_little_every_epoch_are_all_seen():
+    sampler, seen = PKSampler(balanced(20, 30), 4, 4), set()
+    for epoch in range(5):
+        mask = np.arange(600) != epoch
+        sampler.set_rows(mask)
+        seen.update(row for batch in ten(sampler) for row in batch)
+    assert len(seen) >= 595
 
 
 def test_the_callers_mask_is_copied():
@@ -332,6 +470,7 @@ def test_refused_rows_change_nothing():
         sampler.set_rows([0, 1, 2])
     with pytest.raises(InputError, match="float32"):
         sampler.set_rows(torch.ones(96))
+    sampler.load_state_dict(sampler.state_dict())
     assert list(sampler) == expected[1:]
 
 
@@ -367,7 +506,17 @@ def test_a_state_of_another_sampler_is_refused(other, text):
     assert (sampler.epoch, sampler.position) == (0, 1)
 
 
-@pytest.mark.parametrize("change", [{"epoch": -1}, {"position": None}, {"drawn_from": 3}])
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"epoch": -1},
+        {"position": None},
+        {"drawn_from": 3},
+        {"codes": None},
+        {"shown": torch.ones(3, dtype=torch.bool)},
+        {"rows": torch.ones(3, dtype=torch.bool)},
+    ],
+)
 def test_a_damaged_state_is_refused_and_changes_nothing(change):
     sampler = PKSampler(balanced(12, 8), 4, 4)
     state = {**sampler.state_dict(), **change}
@@ -401,9 +550,18 @@ def test_classes_are_drawn_by_the_labels_of_the_moment():
     assert list(sampler) == list(original)
 
 
-def test_a_state_of_before_labels_were_repaired_is_of_the_given_ones():
+def test_a_state_of_another_order_is_refused_in_a_sentence():
     saved = PKSampler([0, 0, 1, 1], 2, 2).state_dict()
-    del saved["codes"]
-    sampler = PKSampler([0, 0, 1, 1], 2, 2)
-    sampler.load_state_dict(saved)
-    assert sampler.num_usable == 4
+    del saved["drawn_from"]["order"], saved["shown"]
+    with pytest.raises(CheckpointError, match=r"draws its batches in another order: .* start"):
+        PKSampler([0, 0, 1, 1], 2, 2).load_state_dict(saved)
+
+
+def test_building_it_around_another_sampler_is_refused_with_what_to_do():
+    s = PKSampler(balanced(12, 8), 4, 4)
+    with pytest.raises(InputError, match=r"use_distributed_sampler=False.*`share"):
+        type(s)(range(96), batch_size=s.batch_size, drop_last=s.drop_last)
+    with pytest.raises(InputError, match=r"use_distributed_sampler=False.*`share"):
+        PKSampler(balanced(12, 8), 4, 4, sampler=range(96))  # where it was made in a hook
+    with pytest.raises(InputError, match="PKSampler takes no `class_per_batch`"):
+        PKSampler(balanced(12, 8), class_per_batch=4)

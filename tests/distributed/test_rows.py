@@ -5,7 +5,11 @@ import torch
 from hypothesis import given, strategies as st
 
 from bspml.distributed import computed_by_rows, gather_rows, rows, share_of
-from bspml.distributed.rows import add_over_ranks, gather_sizes, nth_share
+from bspml.distributed.batch import mark_joint
+from bspml.distributed.group import rank
+from bspml.distributed.rows import add_over_ranks, copy_of_main, gather_sizes, nth_share
+from bspml.losses.reducers.tables import KeyedAverage
+from bspml.losses.reducers.tau import RunningTau
 
 
 def on_a_rank():
@@ -25,7 +29,28 @@ def on_a_rank():
         "batches": batches,
         "sizes": gather_sizes(len(values[share_of(7)])),
         "sum": add_over_ranks(torch.tensor([1.5, 2.0])),
+        "main's": copy_of_main(torch.tensor([1.5 + rank(), 2.0])),
+        "tau": joint_tau(),
     }
+
+
+def joint_tau():
+    """Averages of a batch that every rank has, summed there with another rounding."""
+    tau, table = RunningTau("mean"), KeyedAverage(2, 0.5)
+    for part in (tau, table):
+        mark_joint(part)
+    for step in range(200):
+        losses = torch.tensor([1.0 + step, 2.0], dtype=torch.float64) * (1 + 1e-9 * rank())
+        value = tau.update(losses)
+        table.update(losses, torch.tensor([0, 1]))
+    return [float(value), *table.average.tolist(), float(tau.count)]
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_averages_of_a_joint_batch_are_one_value_on_all_ranks(everyone, size):
+    alone = joint_tau()
+    assert [found["tau"] for found in everyone(__file__, size)] == [alone] * size
+    assert all(found["main's"].tolist() == [1.5, 2.0] for found in everyone(__file__, size))
 
 
 @pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])

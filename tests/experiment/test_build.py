@@ -63,7 +63,7 @@ def test_the_paper_s_preset_takes_its_scales_from_the_loss():
 def test_the_clean_reference_weighs_by_the_truth_and_needs_it():
     _, curriculum = built("clean-only")
     assert isinstance(curriculum, FixedCurriculum)
-    assert np.array_equal(curriculum.training_rows().numpy(), ~NOISY)
+    assert np.array_equal(curriculum.training_mask().numpy(), ~NOISY)
     with pytest.raises(ConfigError, match="trains on the samples whose labels are right"):
         built("clean-only", data(None))
 
@@ -104,6 +104,9 @@ def test_a_batch_has_as_many_classes_as_asked_for_or_as_own_data_have():
     assert classes_per_batch(own, torch.tensor([0, 0, 1, 1, 2])) == 2
     with pytest.raises(ConfigError, match="the training has 1 class"):
         classes_per_batch(config, torch.zeros(4, dtype=torch.int64))
+    for settings in (config, own):
+        with pytest.raises(ConfigError, match="each of the 40 training classes has one sample"):
+            classes_per_batch(settings, torch.arange(40))
     assert make_sampler(config, CODES).classes_per_batch == 8
 
 
@@ -188,7 +191,7 @@ def test_a_loss_under_the_clean_reference_is_told_the_truth():
     _, curriculum = built(
         "clean-only:contrastive", training={"methods": ["clean-only:contrastive"]}
     )
-    assert np.array_equal(curriculum.training_rows().numpy(), ~NOISY)
+    assert np.array_equal(curriculum.training_mask().numpy(), ~NOISY)
 
 
 def test_curriculum_keys_stand_in_their_section_only():

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
+from bspml.experiment.config import config_from_mapping
 from bspml.experiment.data import ExperimentData
-from bspml.experiment.words import sides
+from bspml.experiment.words import opening_lines, sides
 
 
 def data(labels, test_labels, gallery=None):
@@ -44,3 +45,10 @@ def test_one_of_a_thing_is_singular():
         "training on 1 of 2 classes (2 samples), 1 held out for the evaluation (1 sample)"
     )
     assert sides(data("a", "a")).startswith("training on 1 class (1 sample), evaluated on 1 class")
+
+
+def test_classes_of_one_sample_are_counted():
+    config = config_from_mapping({"sampler": {"classes_per_batch": 2}})
+    assert opening_lines(config, data("aabb", "cc")) == [sides(data("aabb", "cc"))]
+    told = opening_lines(config, data("aabbcd", "ee"))[1]
+    assert told.startswith("2 training classes have one sample, which has no other of its class")

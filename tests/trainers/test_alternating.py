@@ -1,6 +1,7 @@
 """Algorithm 1 around pml's own trainer: who trains on what, and resuming bit for bit."""
 
 import copy
+import dataclasses
 import logging
 from itertools import pairwise
 
@@ -11,7 +12,7 @@ from pytorch_metric_learning.trainers import MetricLossOnly
 import bspml
 from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
-from bspml.trainers.alternating import AlternatingTrainer, _check_parts
+from bspml.trainers.alternating import AlternatingTrainer
 from bspml.trainers.averaging import average_weights
 from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.patience import Patience
@@ -143,14 +144,14 @@ def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(preset, e
         assert torch.equal(a, b)
 
 
-def test_a_sampler_of_another_seed_is_refused_and_a_state_without_one_is_taken(in_warmup):
+def test_a_sampler_of_another_seed_or_order_is_refused(in_warmup):
     trainer = make_trainer("auto", seed=5)
     with pytest.raises(CheckpointError, match="saved with seed=0, this sampler has seed=5"):
         trainer.load_state_dict(in_warmup)
-    assert trainer.steps == 0
     older = {key: value for key, value in in_warmup.items() if key != "drawn_from"}
-    trainer.load_state_dict(older)
-    assert trainer.steps == 4
+    with pytest.raises(CheckpointError, match="draws its batches in another order"):
+        trainer.load_state_dict(older)
+    assert trainer.steps == 0
 
 
 def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
@@ -160,7 +161,7 @@ def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
     weights = trainer.curriculum.weights
     original = weights.set_batch
     weights.set_batch = lambda index, *a: (seen.append(index.clone()), original(index, *a))[1]
-    half = trainer.curriculum.training_rows()
+    half = trainer.curriculum.training_mask()
     trainer.train(0.5)
     assert half[torch.cat(seen)].all()
     after = trainer.trainer.models["trunk"].state_dict()
@@ -175,7 +176,7 @@ def test_rows_of_weight_zero_are_not_sampled_by_the_automatic_curriculum():
     trainer.train(1)
     gone = trainer.curriculum.weights.weights == 0
     assert gone.any()
-    rows = trainer.curriculum.training_rows()
+    rows = trainer.curriculum.training_mask()
     assert not rows[gone].any()
 
 
@@ -279,22 +280,28 @@ def test_a_foreign_sampler_is_refused():
         AlternatingTrainer(trainer.trainer, other, None, trainer.embed)
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"trainer": None}, "`trainer` must be a pytorch-metric-learning trainer"),
-        ({"sampler": [1]}, "`sampler` must be a PKSampler"),
-        ({"curriculum": "auto"}, "`curriculum` must be"),
-        ({"embed": torch.ones(2, 2)}, "`embed` must be a function"),
-        ({"evaluate": 3}, "`evaluate` must be a function"),
-    ],
-)
-def test_impossible_parts_are_refused_at_once(change, message):
+def test_a_round_of_losses_of_exactly_zero_is_told():
+    trainer = make_trainer("paper")
+    trainer.trainer.loss_funcs["metric_loss"].forward = lambda e, *_, **__: (e * 0).sum()
+    (record,) = trainer.train(1)
+    assert record.loss == 0
+    assert record.notes[0].startswith("the loss was exactly 0 in 7 steps: nothing was learned.")
+
+
+def test_a_record_tells_the_noise_rate_of_its_weight_step():
+    trainer = make_trainer("features")
+    record = trainer.train(1)[0]
+    assert record.noise_rate == record.curriculum.noise_rate > 0
+    assert record.noise_interval == record.curriculum.noise_interval
+    plain = dataclasses.replace(record, curriculum=None)
+    assert plain.noise_rate is None
+    assert plain.noise_interval is None
+
+
+def test_impossible_parts_are_refused_at_once():
     made = make_trainer()
     given = {"trainer": made.trainer, "sampler": made.sampler, "curriculum": made.curriculum}
     given |= {"embed": made.embed, "evaluate": None}
-    with pytest.raises(InputError, match=message):
-        _check_parts(**(given | change))  # past the type checks that only the tests have
     given.pop("evaluate")
     with pytest.raises(InputError, match="`evaluate_every` must be a whole number"):
         AlternatingTrainer(**given, evaluate_every=0)
@@ -327,7 +334,7 @@ DAMAGES = {
     "far step": damage_position("step", 10**9),
     "far round": damage_position("round", 10**9),
     "nan loss": damage_position("loss_sum", float("nan")),
-    "other round": damage_position("full_round", 7),
+    "other round": damage_position("full_round", 6),
     "other network": lambda s: s["network"]["models"]["trunk"].popitem(),
     "other initial": lambda s: s["initial"]["models"]["trunk"].popitem(),
     "text rate": lambda s: s["network"]["optimizers"]["trunk_optimizer"]["param_groups"][0].update(
@@ -399,7 +406,7 @@ def test_a_round_goes_on_where_the_weights_keep_too_few_classes_for_a_batch():
 def test_too_few_classes_in_a_half_never_lets_the_other_half_in():
     trainer = make_trainer("auto")
     trainer.train(0.5)  # half A is done
-    weights, half = trainer.curriculum.weights, trainer.curriculum.allowed_rows()
+    weights, half = trainer.curriculum.weights, trainer.curriculum.allowed_mask()
     assert 0 < half.sum() < len(half)
     weights.update(weights.weights * (weights.codes < 3))
     visited = []
@@ -426,18 +433,18 @@ def test_a_schedule_spans_all_steps_where_one_network_is_trained():
     rates, records = watched_rates(trainer, 2)
     # Half of the rate, then all of it, falling by equal parts to nothing after the last step.
     falling = [1 - k / (total - 1) for k in range(total - 1)]
-    assert len(rates) == total == 12
+    assert len(rates) == total == 14
     assert rates == pytest.approx([3e-3 * share for share in (0.5, *falling)], rel=1e-12)
-    assert [record.lr for record in records] == [rates[5], rates[11]]
+    assert [record.lr for record in records] == [rates[6], rates[13]]
 
 
 def test_each_network_of_a_cross_fit_has_a_whole_schedule():
     schedule = lr_schedule("cosine", warmup_steps=2)
     trainer = make_trainer("auto", schedule=schedule)  # a round on each half
     rates, records = watched_rates(trainer, 3)
-    ends = [0, records[0].steps, records[1].steps, 18]
+    ends = [0, records[0].steps, records[1].steps, 21]
     lengths = [b - a for a, b in pairwise(ends)]
-    assert lengths[0] == 3  # half the rows
+    assert lengths[0] == 4  # half the rows
     expected = [schedule.over(n)(k) * 3e-3 for n in lengths for k in range(n)]
     assert rates == pytest.approx(expected, rel=1e-12)
     assert rates[ends[2]] == pytest.approx(1e-3)  # the third network warms up like the first
@@ -450,8 +457,8 @@ def test_without_a_last_reset_half_b_and_the_rest_are_one_network():
     )
     rates, records = watched_rates(trainer, 3)
     first = records[0].steps
-    stays = lr_schedule("cosine").over(18 - first)
-    assert rates[first:] == pytest.approx([3e-3 * stays(k) for k in range(18 - first)], rel=1e-12)
+    stays = lr_schedule("cosine").over(21 - first)
+    assert rates[first:] == pytest.approx([3e-3 * stays(k) for k in range(21 - first)], rel=1e-12)
 
 
 def test_a_training_made_longer_keeps_a_constant_schedule_and_refuses_another():
@@ -460,9 +467,9 @@ def test_a_training_made_longer_keeps_a_constant_schedule_and_refuses_another():
     assert [record.lr for record in trainer.train(3)] == [3e-3, 3e-3]
     stretched = make_trainer("paper", schedule=lr_schedule("linear"))
     stretched.train(1)
-    with pytest.raises(InputError, match="0 steps are left of the 6 that the linear schedule was"):
+    with pytest.raises(InputError, match="0 steps are left of the 7 that the linear schedule was"):
         stretched.train(2)
-    with pytest.raises(InputError, match="`warmup_steps` is 4, but the training has 6 steps"):
+    with pytest.raises(InputError, match="`warmup_steps` is 4, but the training has 7 steps"):
         make_trainer("paper", schedule=lr_schedule("cosine", warmup_steps=4)).train(1)
 
 
@@ -481,11 +488,11 @@ def test_the_average_takes_in_every_step_and_starts_afresh_with_the_network():
     seen = []
     trainer.trainer.end_of_iteration_hook = lambda _: seen.append(int(average.n_averaged))
     trainer.train(0.5)
-    assert seen == [1, 2, 3]
+    assert seen == [1, 2, 3, 4]
     assert average.n_averaged == 0  # half B starts
     assert same(dict(average.module.state_dict()), start)
-    steps_on_b = trainer.train(3)[0].steps - 3
-    assert seen == [*(1, 2, 3), *range(1, steps_on_b + 1), *range(1, 18 - 3 - steps_on_b + 1)]
+    steps_on_b = trainer.train(3)[0].steps - 4
+    assert seen == [1, 2, 3, 4, *range(1, steps_on_b + 1), *range(1, 21 - 4 - steps_on_b + 1)]
     assert not same(average.module.layers[0].weight, net.layers[0].weight)
 
 

@@ -223,8 +223,16 @@ def test_at_global_optima_a_larger_age_never_lowers_the_sum_of_class_means(seed,
 
 def test_scaling_statistics_age_and_balance_together_keeps_the_weights():
     problem = draw(2, n=60, classes=9)
-    scaled = WeightProblem(8 * problem.xi_pos, 8 * problem.xi_neg, problem.codes, 8.0, 8.0)
-    np.testing.assert_allclose(solve_weights(problem).weights, solve_weights(scaled).weights)
+    for age, balance in ((1.0, 1.0), (1.2, 20.0)):
+        expected = solve_weights(
+            WeightProblem(problem.xi_pos, problem.xi_neg, problem.codes, age, balance)
+        )
+        for s in (8, 1e-9, 1e9):
+            xi_pos, xi_neg = s * problem.xi_pos, s * problem.xi_neg
+            scaled = WeightProblem(xi_pos, xi_neg, problem.codes, s * age, s * balance)
+            found = solve_weights(scaled)
+            np.testing.assert_allclose(found.weights, expected.weights, atol=1e-9)
+            assert found.status == expected.status
 
 
 def test_renaming_labels_in_order_keeps_the_weights():

@@ -152,7 +152,7 @@ class TrainingConfig(Section):
     """How long to train, and beside what."""
 
     epochs: Count = 14
-    batches_per_epoch: Count | None = None  # null: the data set's size over the batch size
+    batches_per_epoch: Count | None = None  # null: as many as show every sample
     # Names of bspml.experiment.methods; each is trained from the same start.
     methods: tuple[str, ...] = Field(
         default=("multi-similarity", "bspml"), min_length=1, strict=False

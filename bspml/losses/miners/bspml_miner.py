@@ -11,7 +11,7 @@ from pytorch_metric_learning.miners import BaseMiner
 
 from bspml.losses.mined_pairs import MinedPairs
 from bspml.losses.pairs import PairBatch, label_masks, prepare_batch, self_pairs
-from bspml.losses.similarity import is_cosine, similarity_matrix
+from bspml.losses.similarity import check_distance, is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import Mining, by_kernel, kernel, runs_pair_kernels
@@ -72,6 +72,7 @@ class BSPMLMiner(BaseMiner):
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_distance(self.distance)
         self.weights = check_weights(weights)
         self.epsilon = check_number(epsilon, "epsilon", low=0.0)
         self.skip_zero = skip_zero

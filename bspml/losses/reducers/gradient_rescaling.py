@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from bspml.errors import InputError
-from bspml.functional import gr_weight
+from bspml.functional.gradient_rescaling import weight_of_loss
 from bspml.losses.reducers.catalogue import KINDS
 from bspml.losses.reducers.transform import Installed, Source, Term, TransformReducer
 from bspml.shapes import Tensor
@@ -78,7 +78,7 @@ class GradientRescalingReducer(TransformReducer):
         with torch.no_grad():
             # Rounding can leave -log p just below 0.  A NaN is for the product to pass on.
             seen = losses.clamp(min=0).nan_to_num(nan=0.0)
-            weight = gr_weight(torch.exp(-seen), self.beta, self.lam, self.g)
+            weight = weight_of_loss(seen, self.beta, self.lam, self.g)
             factor = weight
             if self.kind in ("log-probability", "softplus"):
                 factor = weight / (2 * (-torch.expm1(-seen)).clamp(min=self.delta))

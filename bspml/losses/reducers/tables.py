@@ -13,7 +13,7 @@ import math
 import torch
 from torch import nn
 
-from bspml.distributed.rows import add_over_ranks
+from bspml.distributed.rows import add_over_ranks, copy_of_main
 from bspml.losses.reducers.tau import check_momentum
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import check_whole
@@ -29,10 +29,12 @@ class KeyedAverage(nn.Module):
     Attributes:
         average: (K,) float32 buffer.
         seen: (K,) bool buffer, False where no batch has named the key.
+        unjudged: (K,) bool buffer, True where the last values could not be used; not saved.
     """
 
     average: Tensor
     seen: Tensor
+    unjudged: Tensor
 
     def __init__(self, rows: int, momentum: float | int) -> None:
         super().__init__()
@@ -40,6 +42,7 @@ class KeyedAverage(nn.Module):
         self.momentum = check_momentum(momentum)
         self.register_buffer("average", torch.zeros(check_whole(rows, "rows")))
         self.register_buffer("seen", torch.zeros(rows, dtype=torch.bool))
+        self.register_buffer("unjudged", torch.zeros(rows, dtype=torch.bool), persistent=False)
 
     @torch.no_grad()
     def update(self, values: Float[Tensor, " M"], keys: Int[Tensor, " M"]) -> None:
@@ -60,13 +63,27 @@ class KeyedAverage(nn.Module):
         rows = keys.clamp(min=0)
         sums[0].index_add_(0, rows, torch.where(is_known, values, 0).double())
         sums[1].index_add_(0, rows, is_known.double())
-        total, count = sums if self.joint_batches else add_over_ranks(sums)
+        total, count = copy_of_main(sums) if self.joint_batches else add_over_ranks(sums)
         mean = total / count.clamp(min=1)  # (K,)
         counts = (count > 0) & torch.isfinite(mean)
         factor = self.momentum * self.seen.to(mean)  # (K,)
         moved = factor * self.average + (1 - factor) * mean
         self.average.copy_(torch.where(counts, moved, self.average.double()))
         self.seen.logical_or_(counts)
+
+    @torch.no_grad()
+    def note_unjudged(self, lost: Int[Tensor, " L"], judged: Int[Tensor, " M"]) -> None:
+        """Note which keys of a batch had values, but none that could be used.
+
+        Args:
+            lost: (L,) keys of values that could not be used, negative: none.
+            judged: (M,) keys of those that could.
+        """
+        marks = self.unjudged.new_zeros(2, len(self.unjudged) + 1)
+        for mark, keys in zip(marks, (lost, judged), strict=True):
+            mark[keys.to(marks.device).clamp(min=-1) + 1] = True
+        without, having = marks[:, 1:]
+        self.unjudged.logical_or_(without).logical_and_(~having)
 
     def look_up(self, keys: Int[Tensor, " M"], fallback: Float[Tensor, " M"]) -> Tensor:
         """Return (M,) the averages of these keys; `fallback` where there is none yet.

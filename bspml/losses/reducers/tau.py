@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from bspml.distributed.group import ranks
-from bspml.distributed.rows import add_over_ranks
+from bspml.distributed.rows import add_over_ranks, copy_of_main
 from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_number
@@ -108,8 +108,10 @@ class RunningTau(nn.Module):
         if self.count.device != losses.device:
             self.to(losses.device)
         batch, number = self._sum_and_count(losses.detach(), weights)
-        if self.training and not self.joint_batches and ranks() > 1:
-            batch, number = add_over_ranks(_both(batch, number)), None
+        if self.training and ranks() > 1:
+            # The ranks may sum a joint batch in another order: its last digits would drift apart.
+            one_of = copy_of_main if self.joint_batches else add_over_ranks
+            batch, number = one_of(_both(batch, number)), None
         if runs_triton(batch, self.count):
             return by_kernel(self._step_in_one_launch, self._step, batch, number)
         return self._step(batch, number)

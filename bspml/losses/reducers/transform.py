@@ -18,6 +18,7 @@ the transform, so that the confidence judges the loss and not the weight, and mu
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -26,12 +27,14 @@ import torch
 from pytorch_metric_learning import reducers as pml_reducers
 
 from bspml.errors import InputError
+from bspml.losses.positives import PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry
 from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
 from bspml.losses.reducers.tables import KeyedAverage
-from bspml.shapes import Float, Int, Tensor
+from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.weights.batch import BatchWeights, look_up
 from bspml.weights.state import SampleWeights
+from bspml.words import counted
 
 Source = Tensor | Callable[[], Tensor]  # confidences, or what computes them
 
@@ -74,6 +77,7 @@ class Term:
         indices: (k, n) rows of the batch (and of the references).
         keys: (k, n) the data-set rows, -1 where unknown; None without sample weights.
         plan: what the loss's own reducer does.
+        is_finite: (n,) whether the loss came as a finite number: else it judges nobody.
     """
 
     name: str
@@ -83,6 +87,7 @@ class Term:
     indices: Int[Tensor, "k n"]
     keys: Int[Tensor, "k n"] | None
     plan: Plan
+    is_finite: Bool[Tensor, " n"]
 
     def counted(self) -> Float[Tensor, " n"] | None:
         """Return (n,) how much each loss counts in averages; None: one each."""
@@ -117,11 +122,13 @@ class Installed:
         loss_name: for messages.
         entry: what the catalogue says of its class.
         carries_weights: the loss multiplies by the anchors' weights itself.
+        needs_positives: it compares samples with samples.
     """
 
     loss_name: str
     entry: LossEntry = field(default_factory=LossEntry)
     carries_weights: bool = False
+    needs_positives: bool = False
 
 
 class TransformReducer(pml_reducers.MultipleReducers):
@@ -158,6 +165,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         self.table = None if sample_weights is None else KeyedAverage(len(sample_weights), 0.0)
         self.confidences: dict[str, Confidences] = {}
         self.call = Call()
+        self._positives = PositiveWatch()
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
         """Return the losses of each term transformed (n,), and their confidences (n,), detached.
@@ -188,6 +196,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
         """
         self.reset_stats()
         call, self.call = self.call, Call()
+        if self.installed.needs_positives and call.ref_rows is None and call.known is None:
+            self._positives.look(labels)
         with torch.autocast(embeddings.device.type, enabled=False):
             terms = self._terms(loss_dict, embeddings, labels, call)
             transformed = self.transform(terms, embeddings)
@@ -242,6 +252,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 f"`loss` ({self.installed.loss_name}) returned {len(raw)} values and "
                 f"{indices.shape[1]} indices under {name!r}; they must be as many."
             )
+        is_finite = torch.isfinite(raw)
         plan = make_plan(
             self._reducer_for(name),
             name,
@@ -257,7 +268,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
         if plan.keep is not None:  # what does not enter has no gradient, not even NaN times 0
             raw = torch.where(plan.keep, raw, 0)
-        return Term(name, info, raw, weights, indices, keys, plan)
+        return Term(name, info, raw, weights, indices, keys, plan, is_finite)
 
     def _reducer_for(self, name: str) -> Any:
         return reducer_for(self.inner, name, self.installed.entry.sub_losses)
@@ -306,21 +317,23 @@ class TransformReducer(pml_reducers.MultipleReducers):
         }
         if self.table is None or not self.training:
             return
-        keys = [term.keys.flatten() for term in terms if term.keys is not None]
+        named = [(term, term.keys) for term in terms if term.keys is not None]
+        keys = [torch.where(term.is_finite, rows, -1).flatten() for term, rows in named]
+        lost = [torch.where(term.is_finite, -1, rows).flatten() for term, rows in named]
         repeated = [
             self.confidences[term.name].values.float().expand(len(term.indices), -1).flatten()
             for term in terms
         ]
         empty = self.table.average.new_zeros(0)
-        self.table.update(
-            torch.cat(repeated) if repeated else empty,
-            torch.cat(keys) if keys else empty.long(),
-        )
+        known = torch.cat(keys) if keys else empty.long()
+        self.table.update(torch.cat(repeated) if repeated else empty, known)
+        self.table.note_unjudged(torch.cat(lost) if lost else empty.long(), known)
 
     def sample_confidences(self) -> Float[Tensor, " N"]:
         """Return (N,) the mean confidence each sample had in the last batch that met it.
 
-        Pairs and triplets count for each of their samples.  NaN: no batch has met it.
+        Pairs and triplets count for each of their samples; losses that are not finite for none.
+        NaN: no batch has met it with a finite loss.
 
         Raises:
             InputError: the loss was wrapped without `sample_weights=`, so samples have no names.
@@ -337,8 +350,21 @@ class TransformReducer(pml_reducers.MultipleReducers):
         weights.
 
         Divided by the largest confidence the transform can give; 1 where no batch met the sample.
+        Where no loss of a sample was finite in the batch that met it last, a warning says so; its
+        number is then that of the batch before, or NaN.
         """
-        return (self.sample_confidences() / self.peak).nan_to_num(nan=1.0).clamp(0, 1)
+        found = (self.sample_confidences() / self.peak).clamp(0, 1)
+        assert self.table is not None
+        lost = self.table.unjudged
+        if bool(lost.any()):
+            rows = lost.nonzero()[:, 0]
+            warnings.warn(
+                f"no loss of {counted(len(rows), 'sample')} was a finite number when last met (the "
+                f"first is row {int(rows[0])}): the weight there is that of before, or NaN. Look "
+                "for NaN in the inputs.",
+                stacklevel=2,
+            )
+        return torch.where(found.isnan() & ~lost, 1.0, found)
 
 
 def _of_rows(

@@ -349,7 +349,10 @@ def _weights_for(loss: Any, sample_weights: SampleWeights | None) -> SampleWeigh
 
 
 def _facts(loss: Any, entry: LossEntry) -> Installed:
-    return Installed(type(loss).__name__, entry, _carries_weights(loss))
+    carries_weights = _carries_weights(loss)
+    # A loss with proxies compares with them; BSPMLLoss looks by itself.
+    needs_positives = not carries_weights and not any(p.numel() for p in loss.parameters())
+    return Installed(type(loss).__name__, entry, carries_weights, needs_positives)
 
 
 assert "BSPMLLoss" in CATALOGUE  # the name `_names` looks for

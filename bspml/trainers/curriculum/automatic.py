@@ -94,14 +94,14 @@ class AutomaticUpdate:
         """Return the (N,) codes of the classes that samples are trained under, on the CPU."""
         return self.weights.current_codes.cpu()
 
-    def training_rows(self) -> Tensor | None:
+    def training_mask(self) -> Tensor | None:
         """Return (N,) bool, the rows that the next round may train on; None for all."""
         self.rows_were_read = True
         positive = self.weights.weights.cpu() > 0
-        half = self.allowed_rows()
+        half = self.allowed_mask()
         return positive if half is None else positive & half
 
-    def allowed_rows(self) -> Tensor | None:
+    def allowed_mask(self) -> Tensor | None:
         """Return (N,) bool, the rows that the network may see in this phase; None for all."""
         if self.phase in ("half A", "half B"):
             return self.in_half_a if self.phase == "half A" else ~self.in_half_a
@@ -133,9 +133,9 @@ class AutomaticUpdate:
         if not self.rows_were_read:
             raise InputError(
                 'repair="confident" judges by a network that never saw the suspects\' labels: '
-                "train only on the rows of `curriculum.training_rows()` before each update."
+                "train only on the rows of `curriculum.training_mask()` before each update."
             )
-        allowed, positive = self.allowed_rows(), self.weights.weights.cpu() > 0
+        allowed, positive = self.allowed_mask(), self.weights.weights.cpu() > 0
         rows = positive if allowed is None else positive & allowed
         repair.trained(rows, under_weights=self.phase == "weights")
         if self.phase == "weights":
@@ -162,7 +162,7 @@ class AutomaticUpdate:
         if not self.rows_were_read:
             raise InputError(
                 'warmup="cross-fit" judges each half by a network trained on the other: train '
-                "only on the rows of `curriculum.training_rows()` before each update, or use "
+                "only on the rows of `curriculum.training_mask()` before each update, or use "
                 'warmup="features" with embeddings of a pretrained backbone.'
             )
         self.rounds_in_phase += 1

@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from bspml.shapes import Bool, Tensor
+from bspml.tensors.arguments import check_kind
+from bspml.trainers.curriculum.old_names import OldNames
 from bspml.trainers.curriculum.record import CurriculumRecord
 from bspml.weights.state import SampleWeights
 
 
-class FixedCurriculum:
+class FixedCurriculum(OldNames):
     """Keep the weights as they are and train on the rows of positive weight.
 
     Args:
@@ -18,7 +20,7 @@ class FixedCurriculum:
     Example:
         >>> weights = SampleWeights([0, 0, 1, 1])
         >>> weights.update([1, 1, 1, 0])
-        >>> FixedCurriculum(weights).training_rows()
+        >>> FixedCurriculum(weights).training_mask()
         tensor([ True,  True,  True, False])
     """
 
@@ -27,13 +29,15 @@ class FixedCurriculum:
     rounds_to_reset = None
 
     def __init__(self, weights: SampleWeights) -> None:
+        made = "SampleWeights: make them with SampleWeights(labels)"
+        check_kind(weights, "weights", SampleWeights, made)
         self.weights, self.rounds = weights, 0
 
-    def training_rows(self) -> Bool[Tensor, " N"]:
+    def training_mask(self) -> Bool[Tensor, " N"]:
         """Return (N,) bool, rows of positive weight."""
         return self.weights.weights.cpu() > 0
 
-    def allowed_rows(self) -> None:
+    def allowed_mask(self) -> None:
         """Return every row, where those of positive weight are of too few classes for a batch."""
 
     def update(self, embeddings: Any) -> CurriculumRecord:

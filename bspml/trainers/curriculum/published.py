@@ -41,10 +41,10 @@ class PublishedUpdate:
             self.schedule = AgeSchedule(settings.age, settings.age_growth, limit)
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
 
-    def training_rows(self) -> None:
+    def training_mask(self) -> None:
         """Return None: every row takes part."""
 
-    def allowed_rows(self) -> None:
+    def allowed_mask(self) -> None:
         """Return None: every row may be visited."""
 
     def update(self, embeddings: Tensor) -> dict[str, Any]:

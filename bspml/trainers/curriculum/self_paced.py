@@ -12,6 +12,7 @@ from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.detection import Truth
+from bspml.trainers.curriculum.old_names import OldNames
 from bspml.trainers.curriculum.published import PublishedUpdate
 from bspml.trainers.curriculum.record import CurriculumRecord
 from bspml.trainers.settings import AnySection, AutoSettings, PaperSettings, section_of
@@ -20,7 +21,7 @@ from bspml.weights.state import SampleWeights
 _KEYWORDS = {*AutoSettings.model_fields, *PaperSettings.model_fields}
 
 
-class SelfPacedCurriculum:
+class SelfPacedCurriculum(OldNames):
     """Update `SampleWeights` from embeddings of the whole training set.
 
     preset="auto" estimates the noise rate and keeps the rest: nothing to tune.
@@ -139,17 +140,17 @@ class SelfPacedCurriculum:
         """Return after how many more updates a fresh network is asked for; None: never again."""
         return self._update.rounds_to_reset
 
-    def training_rows(self) -> Bool[Tensor, " N"] | None:
+    def training_mask(self) -> Bool[Tensor, " N"] | None:
         """Return (N,) bool: the rows that the next round may train on; None for every row."""
-        return self._update.training_rows()
+        return self._update.training_mask()
 
-    def allowed_rows(self) -> Bool[Tensor, " N"] | None:
+    def allowed_mask(self) -> Bool[Tensor, " N"] | None:
         """Return (N,) bool: the rows that the next round may visit; None for every row.
 
-        Whatever they weigh: a superset of `training_rows`, for when those are of too few classes
+        Whatever they weigh: a superset of `training_mask`, for when those are of too few classes
         to fill a batch.
         """
-        return self._update.allowed_rows()
+        return self._update.allowed_mask()
 
     def scores(self) -> Float[Tensor, " N"] | None:
         """Return (N,) label p-values of the automatic curriculum (large: suspicious), or None."""

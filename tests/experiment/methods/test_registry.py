@@ -117,7 +117,7 @@ def test_curricula_can_be_made_from_the_parts(name):
     parts = methods.build(name, here)
     if parts.curriculum_kind == "fixed-clean":
         here.weights.update(torch.arange(ROWS) % 4 > 0)
-        assert FixedCurriculum(here.weights).training_rows().sum() == 24
+        assert FixedCurriculum(here.weights).training_mask().sum() == 24
         return
     if parts.curriculum_kind is None:  # a filter that reads whose rows they are, and moves nothing
         assert methods.sample_confidences(parts).shape == (ROWS,)

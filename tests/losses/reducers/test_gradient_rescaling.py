@@ -44,6 +44,15 @@ def test_float32_agrees_with_float64(x):
     torch.testing.assert_close(single.grad.double(), exact.grad, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("x", [1e-12, 1e-8, 1e-6, 1e-3, 20.0])
+def test_tiny_float32_losses_keep_the_digits_of_their_emphasis(x):
+    loss = GradientRescaling(FirstColumn(), beta=1e4, lam=0.5, g="identity", kind="hinge")
+    embeddings = column(x, dtype=torch.float32)
+    loss(embeddings).backward()
+    expected = 1e4 * math.exp(-x / 2) * -math.expm1(-x)
+    assert embeddings.grad[0, 0].item() == pytest.approx(expected, rel=1e-5)
+
+
 def test_delta_is_the_users_choice():
     loss = GradientRescaling(FirstColumn(), beta=0, lam=0, kind="softplus", delta=0.01)
     embeddings = column(0.0)

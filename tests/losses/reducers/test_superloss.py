@@ -2,7 +2,7 @@ import math
 
 import pytest
 import torch
-from pytorch_metric_learning import reducers as pml_reducers
+from pytorch_metric_learning import losses as pml_losses, reducers as pml_reducers
 
 from bspml.errors import InputError
 from bspml.losses.reducers import SuperLoss
@@ -43,6 +43,28 @@ def test_hand_worked_values_at_one(x, value, sigma):
     loss = SuperLoss(FirstColumn(), lam=0.25, tau=1.0)
     assert loss(column(x)).item() == pytest.approx(value, abs=1e-5)
     assert loss.reducer.confidences["loss"].values.item() == pytest.approx(sigma, abs=1e-5)
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_row_without_a_finite_loss_is_not_called_certain(bad):
+    index = torch.arange(8)
+    loss = SuperLoss(pml_losses.ContrastiveLoss(), sample_weights=SampleWeights(index // 2))
+    embeddings = torch.nn.functional.normalize(
+        torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+    )
+    broken = embeddings.clone()
+    broken[3] = bad
+    loss(broken, index // 2, sample_index=index)
+    with pytest.warns(UserWarning, match=r"no loss of 1 sample was a finite .* is row 3\)"):
+        weights = loss.reducer.as_weights()
+    assert weights.isnan().tolist() == [row == 3 for row in range(8)]
+    loss(embeddings, index // 2, sample_index=index)
+    before = loss.reducer.as_weights()
+    assert before.isfinite().all()
+    loss(broken, index // 2, sample_index=index)
+    with pytest.warns(UserWarning, match="the weight there is that of before"):
+        assert loss.reducer.as_weights()[3] == before[3]
+    assert float(loss.reducer.tau["pos_loss"]) > 0
 
 
 def test_the_average_is_visible_and_follows_the_batches():

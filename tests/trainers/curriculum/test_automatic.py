@@ -55,9 +55,9 @@ def test_features_give_the_noise_rate_and_the_right_weights(rule, rate):
 def test_threshold_keeps_exactly_the_share_with_the_smallest_p_values():
     E, labels, _ = noisy_clusters(0.3)
     weights, curriculum = cross_fitted(labels, warmup_rounds=1)
-    half_a = curriculum.training_rows()
+    half_a = curriculum.training_mask()
     for judged in (~half_a, half_a):
-        curriculum.training_rows()
+        curriculum.training_mask()
         record = curriculum.update(E)
         kept = weights.weights > 0.5
         count = round((1 - record.noise_rate) * int(judged.sum()))
@@ -100,7 +100,7 @@ def test_halves_leave_out_half_of_the_confusions_and_few_right_labels():
     E, labels, is_noisy = similar_pairs(per_class=40)
     _weights, curriculum = cross_fitted(labels, warmup_rounds=1, is_noisy=is_noisy)
     for _ in range(3):
-        curriculum.training_rows()
+        curriculum.training_mask()
         record = curriculum.update(E)
         assert record.noise_rate < 0.1
         assert 0.1 < record.total_rate < 0.25
@@ -114,7 +114,7 @@ def test_halves_with_random_errors_are_judged_by_the_null_alone(rate):
     E, labels, _ = noisy_clusters(rate)
     _weights, curriculum = cross_fitted(labels, warmup_rounds=1)
     for _ in range(3):
-        curriculum.training_rows()
+        curriculum.training_mask()
         record = curriculum.update(E)
         assert record.total_rate is None
     assert record.maw == pytest.approx(1 - record.noise_rate, abs=0.02)
@@ -126,14 +126,14 @@ def test_right_labels_keep_their_weight(options):
     weights = bspml.SampleWeights(labels)
     curriculum = bspml.SelfPacedCurriculum(weights, is_noisy=is_noisy, **options)
     for _ in range(3):
-        curriculum.training_rows()
+        curriculum.training_mask()
         assert curriculum.update(E).false_alarm_rate <= 0.01
 
 
 def test_a_state_without_the_label_models_fields_still_loads():
     E, labels, _ = similar_pairs()
     weights, curriculum = cross_fitted(labels, warmup_rounds=1)
-    curriculum.training_rows()
+    curriculum.training_mask()
     curriculum.update(E)
     state, kept = curriculum.state_dict(), weights.state_dict()
     for key in ("total_rate", "total_interval", "repair"):
@@ -141,7 +141,7 @@ def test_a_state_without_the_label_models_fields_still_loads():
     weights2, old = cross_fitted(labels, warmup_rounds=1)
     weights2.load_state_dict(kept)
     old.load_state_dict(state)
-    old.training_rows()
+    old.training_mask()
     record = old.update(E)
     assert (record.total_rate, record.maw) == (None, pytest.approx(1, abs=0.2))
     state["update"]["total_rate"] = 1.5
@@ -160,7 +160,7 @@ def test_cross_fit_walks_through_its_phases_and_asks_for_fresh_networks():
     assert not curriculum.starts_with_update
     rows, records = [], []
     for _ in range(6):
-        rows.append(curriculum.training_rows())
+        rows.append(curriculum.training_mask())
         records.append(curriculum.update(E))
     half = rows[0]
     assert torch.equal(rows[1], half)
@@ -190,7 +190,7 @@ def test_without_reset_only_the_first_half_asks_for_a_fresh_network():
     _, curriculum = cross_fitted(labels, warmup_rounds=1, reset=False)
     flags = []
     for _ in range(3):
-        curriculum.training_rows()
+        curriculum.training_mask()
         flags.append(curriculum.update(E).reset_model)
     assert flags == [True, False, False]
 
@@ -198,7 +198,7 @@ def test_without_reset_only_the_first_half_asks_for_a_fresh_network():
 def test_half_b_is_judged_without_looking_at_the_labels_of_half_b():
     E, labels, _ = noisy_clusters(0.3)
     _, curriculum = cross_fitted(labels, warmup_rounds=1)
-    half = curriculum.training_rows()
+    half = curriculum.training_mask()
     curriculum.update(E)
     p = curriculum.scores()
     assert p[half].isnan().all()
@@ -209,7 +209,7 @@ def test_half_b_is_judged_without_looking_at_the_labels_of_half_b():
     changed[row] = (labels[row] + 1) % 40
     _other, again = cross_fitted(changed, warmup_rounds=1)
     again._update.in_half_a = half
-    again.training_rows()
+    again.training_mask()
     again.update(E)
     rest = ~half
     rest[row] = False
@@ -239,9 +239,9 @@ def test_halves_are_random_balanced_in_every_class_and_seeded():
     _, a = cross_fitted(labels, seed=1)
     _, b = cross_fitted(labels, seed=1)
     _, c = cross_fitted(labels, seed=2)
-    half = a.training_rows()
-    assert torch.equal(half, b.training_rows())
-    assert not torch.equal(half, c.training_rows())
+    half = a.training_mask()
+    assert torch.equal(half, b.training_mask())
+    assert not torch.equal(half, c.training_mask())
     per_class = half.view(10, 7).sum(1)
     assert set(per_class.tolist()) <= {3, 4}
 
@@ -250,14 +250,14 @@ def test_halves_are_random_balanced_in_every_class_and_seeded():
 def test_state_resumes_in_the_middle_of_the_warm_up(make):
     E, labels, _ = make()
     weights, whole = cross_fitted(labels, warmup_rounds=1)
-    whole.training_rows()
+    whole.training_mask()
     whole.update(E)
     state, kept = whole.state_dict(), weights.state_dict()
     weights2, resumed = cross_fitted(labels, warmup_rounds=1, seed=5)
     weights2.load_state_dict(kept)
     resumed.load_state_dict(state)
     for _ in range(2):
-        assert torch.equal(whole.training_rows(), resumed.training_rows())
+        assert torch.equal(whole.training_mask(), resumed.training_mask())
         one, two = whole.update(E).as_dict(), resumed.update(E).as_dict()
         for record in (one, two):
             record.pop("seconds_statistics"), record.pop("seconds_solve")
@@ -309,7 +309,7 @@ def test_a_persons_word_outweighs_the_p_values_in_every_phase(rule):
         options = {} if warmup == "features" else {"warmup_rounds": 1}
         curriculum = bspml.SelfPacedCurriculum(weights, rule=rule, warmup=warmup, **options)
         for _ in range(3):
-            trained = curriculum.training_rows()
+            trained = curriculum.training_mask()
             assert not trained[right].any()
             record = curriculum.update(E)
             assert weights.weights[rows].tolist() == [1.0] * 4 + [0.0] * 4

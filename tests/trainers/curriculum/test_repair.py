@@ -111,7 +111,7 @@ def test_a_saved_repair_goes_on():
 def rounds(curriculum, embeddings, count):
     records = []
     for _ in range(count):
-        curriculum.training_rows()
+        curriculum.training_mask()
         records.append(curriculum.update(embeddings))
     return records
 
@@ -139,10 +139,10 @@ def test_rows_held_out_are_not_trained_on_until_then():
     curriculum.update(embeddings)
     held = curriculum._update.repair.held_out
     assert held.any()
-    assert not (curriculum.training_rows() & held).any()
-    assert torch.equal(curriculum.allowed_rows(), ~held)
+    assert not (curriculum.training_mask() & held).any()
+    assert torch.equal(curriculum.allowed_mask(), ~held)
     rounds(curriculum, embeddings, 6)
-    assert curriculum.allowed_rows() is None
+    assert curriculum.allowed_mask() is None
 
 
 def test_a_curriculum_without_repair_changes_no_label():
@@ -173,7 +173,7 @@ def test_training_on_all_rows_unasked_is_refused():
     embeddings, _, given = noisy()
     curriculum = SelfPacedCurriculum(SampleWeights(given), repair="confident")
     curriculum.update(embeddings)
-    with pytest.raises(InputError, match=r"train only on the rows of `curriculum\.training_rows"):
+    with pytest.raises(InputError, match=r"train only on the rows of `curriculum\.training_mask"):
         curriculum.update(embeddings)
 
 

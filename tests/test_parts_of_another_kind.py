@@ -1,0 +1,56 @@
+"""A function, class or number where a part is wanted is refused where it is handed over."""
+
+import inspect
+from functools import partial
+
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml_losses
+
+import bspml
+from bspml.data.indexed import sample_index_getter
+from bspml.errors import InputError
+from bspml.networks import embed
+from bspml.tensors.arguments import check_kind
+from bspml.trainers import FixedCurriculum, Patience, average_weights
+
+WEIGHTS, NETWORK = bspml.SampleWeights([0, 0, 1, 1]), torch.nn.Linear(3, 2)
+
+
+def bare(called):
+    """Past the type checks that only the tests have."""
+    if not isinstance(called, type):
+        return inspect.unwrap(called)
+    return partial(inspect.unwrap(called.__init__), object.__new__(called))
+
+
+def memory(miner):
+    return bare(bspml.CrossBatchMemory)(pml_losses.ContrastiveLoss(), 2, 8, miner=miner)
+
+
+CALLS = {
+    "model": lambda: bare(embed)(print, torch.ones(4, 3)),
+    "progress": lambda: bare(embed)(NETWORK, torch.ones(4, 3), progress="yes"),
+    "network": lambda: bare(average_weights)(print),
+    "weights": lambda: bare(sample_index_getter)(None),
+    "weights ": lambda: bare(FixedCurriculum)(print),
+    "weights  ": lambda: bare(FixedCurriculum)(bspml.SampleWeights),
+    "miner": lambda: memory(print),
+    "miner ": lambda: memory(bspml.BSPMLMiner),
+    "distance": lambda: bspml.BSPMLLoss(WEIGHTS, distance=print),
+    "distance ": lambda: bspml.BSPMLMiner(WEIGHTS, distance=print),
+    "value": lambda: bare(Patience)(2, "recall"),
+    "reducer": lambda: bspml.BSPMLLoss(WEIGHTS, reducer=print),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_a_part_of_another_kind_is_refused_by_name(name):
+    with pytest.raises(InputError, match=f"`{name.strip()}` must be .*; got "):
+        CALLS[name]()
+
+
+def test_a_kind_is_an_instance_of_it():
+    check_kind(NETWORK, "network", torch.nn.Module, "a network")
+    with pytest.raises(InputError, match="`network` must be a network; got the class Linear"):
+        check_kind(torch.nn.Linear, "network", torch.nn.Module, "a network")
