@@ -178,6 +178,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             raise InputError(_REPLACED)
         self.step, self.epoch_ended = 0, False
         self.sampler.share(rank(), ranks())
+        if self.loader.generator is None:  # opening it would draw from the global one
+            self.loader.generator = self._of_workers
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Update once where the curriculum starts so, and set the rows of the first epoch."""
@@ -190,8 +192,6 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         if self.curriculum.may_reset or self.reset_due:
             self._parts = self._parts_of(trainer, pl_module)
             self._parts.initial = self._initial or self._parts.initial
-        if self.loader.generator is None:  # opening it would draw from the global one
-            self.loader.generator = self._of_workers
         if self.curriculum.starts_with_update:
             self._update(trainer, pl_module)
         if self.epoch_ended:  # the checkpoint was taken before the epoch's own update
