@@ -29,13 +29,12 @@ from typing import Any
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
 from torch import nn
-from torch.utils.data import Dataset
 
 from bspml.data.sampler import PKSampler
-from bspml.distributed import announce_rows, computed_by_rows, is_main, rank, ranks
+from bspml.distributed import announce_rows, is_main, rank, ranks
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.networks import embed as embed_all
+from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_whole
 from bspml.trainers import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
@@ -118,10 +117,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
         >>> callback = CurriculumCallback(curriculum, loader)
         >>> quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-        >>> trainer = lightning.Trainer(
-        ...     max_epochs=2, accelerator="cpu", callbacks=[callback], **quiet
-        ... )
-        >>> trainer.fit(Line(), loader)
+        >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **quiet).fit(Line(), loader)
         >>> callback.record.round, bool(weights.weights[[0, -1]].max() < weights.weights.mean())
         (2, True)
     """
@@ -150,7 +146,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self.curriculum, self.weights = curriculum, curriculum.weights
         self.loader, self.sampler = loader, sampler
         self.data = loader.dataset if data is None else data
-        sizes = len(self.weights), len(sampler.sampler), len(loader.dataset), len(self.data)
+        drawn = sampler.drawn_from()["num_samples"]
+        sizes = len(self.weights), drawn, len(loader.dataset), len(self.data)
         if len(set(sizes)) > 1:
             raise InputError(
                 "weights, sampler, data set of `loader` and `data` must have one row per sample; "
@@ -166,8 +163,6 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self._initial: Any = None
         self._generators: Any = None
         self._reload: int | None = None  # the user's setting, while ours stands in its place
-
-    # -- before the first step ------------------------------------------------------------------
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Share the batches among the ranks."""
@@ -212,8 +207,6 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self._generators = None
         self._begin_epoch(trainer)
 
-    # -- epochs and batches ---------------------------------------------------------------------
-
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the network anew where that was asked for."""
         self._begin_epoch(trainer)
@@ -252,16 +245,12 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             figures = {name: value for name, value in shown.items() if value is not None}
             pl_module.log_dict(figures, sync_dist=True)
 
-    def on_train_end(self, trainer: Any, pl_module: Any) -> None:
-        """Leave the user's settings as they were."""
-        self._opened(trainer)
-
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Leave no announcement and no setting behind."""
+    def on_train_end(self, trainer: Any, pl_module: Any, *exception: BaseException) -> None:
+        """Leave no announcement behind, and the user's settings as they were."""
         self._forget_batch()
         self._opened(trainer)
 
-    # -- what they are made of ------------------------------------------------------------------
+    on_exception = on_train_end
 
     def _end_epoch(self, trainer: Any, pl_module: Any) -> None:
         self.epoch, self.step, self.epoch_ended = self.epoch + 1, 0, False
@@ -270,16 +259,14 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     def _update(self, trainer: Any, pl_module: Any) -> CurriculumRecord:
         """Embed all samples, each rank its share, and update the weights."""
         model = _Embedder(pl_module, self.embed, trainer.precision_plugin)
-        device = pl_module.device
-        home = device if device.type == "cuda" else torch.device("cpu")
-
-        def compute(rows: slice) -> Tensor:
-            whole = isinstance(self.data, Tensor)
-            part = self.data[rows] if whole else _Inputs(self.data, rows, self.keys[0])
-            workers = self.loader.num_workers
-            return embed_all(model, part, self.batch_size, device, workers, output_device=home)
-
-        embeddings = computed_by_rows(len(self.data), compute, self.batch_size, home)
+        embeddings = embed_by_ranks(
+            model,
+            self.data,
+            self.batch_size,
+            pl_module.device,
+            self.loader.num_workers,
+            key=self.keys[0],
+        )
         self.record = self.curriculum.update(embeddings)
         return self.record
 
@@ -335,8 +322,6 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         if self._reload is not None:
             trainer.reload_dataloaders_every_n_epochs, self._reload = self._reload, None
 
-    # -- state ----------------------------------------------------------------------------------
-
     def state_dict(self) -> dict[str, Any]:
         """Return weights, curriculum, place in the epoch and generators, for the checkpoint."""
         return {
@@ -385,20 +370,6 @@ class _Embedder(nn.Module):
             return self.function(self.precision.convert_input(inputs))
 
 
-class _Inputs(Dataset):
-    """The inputs of some rows of a data set, without labels and what else its items hold."""
-
-    def __init__(self, data: Any, rows: slice, key: Any) -> None:
-        self.data, self.rows, self.key = data, range(len(data))[rows], key
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    def __getitem__(self, row: int) -> Any:
-        item = self.data[self.rows[row]]
-        return item[self.key] if isinstance(item, tuple | list | Mapping) else item
-
-
 def _part(batch: Any, key: Any, what: str) -> Any:
     """Return a part of a batch; a missing one is named."""
     try:
@@ -406,9 +377,7 @@ def _part(batch: Any, key: Any, what: str) -> Any:
             return batch[key]
     except (KeyError, IndexError):
         pass
-    has = list(batch) if isinstance(batch, Mapping) else f"a {type(batch).__name__}"
-    if isinstance(batch, tuple | list):
-        has = f"{len(batch)} values"
+    has = list(batch) if isinstance(batch, Mapping) else f"a {type(batch).__name__} of {len(batch)}"
     raise InputError(
         f"the batch must have the {what} at {key!r}; got {has}. Wrap the data set in "
         "bspml.IndexedDataset, or say where it is with `keys=(input, label, row)`."

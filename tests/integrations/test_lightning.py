@@ -165,7 +165,12 @@ def test_a_fit_resumed_anywhere_is_one_that_was_not_stopped(whole):
 def test_the_fit_is_a_loop_in_plain_torch():
     fit = Fit(dropout=0.0)()
     twin = Fit(dropout=0.0)
-    net, loss, weights, curriculum = twin.module.net, twin.module.loss, twin.weights, twin.curriculum
+    net, loss, weights, curriculum = (
+        twin.module.net,
+        twin.module.loss,
+        twin.weights,
+        twin.curriculum,
+    )
     optimizer = torch.optim.Adam(net.parameters(), 0.02)
     scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
     parts = net, optimizer, scheduler
@@ -192,7 +197,8 @@ def test_the_fit_is_a_loop_in_plain_torch():
     logged = fit.trainer.callback_metrics
     assert float(logged["maw"]) == pytest.approx(record.maw)
     assert float(logged["noise_rate"]) == pytest.approx(record.noise_rate)
-    assert fit.module.training and weights.batch_index is None
+    assert fit.module.training
+    assert fit.weights.batch_index is None
 
 
 @pytest.mark.parametrize(
@@ -222,7 +228,10 @@ def test_fewer_batches_an_epoch_and_accumulated_gradients(whole):
     assert limited.module.counts() == [2, 2, 2, 2]
     assert limited.trainer.global_step == 4
     assert limited.module.batches[:2] == whole[0].module.batches[:2]
-    rows = [set(sum((b for e, _, b in limited.module.batches if e == epoch), [])) for epoch in (2, 3)]
+    rows = [
+        {row for e, _, batch in limited.module.batches if e == epoch for row in batch}
+        for epoch in (2, 3)
+    ]
     assert rows[0] != rows[1]  # the next epoch is another one
 
 
@@ -266,8 +275,11 @@ def test_repaired_labels_reach_the_loss():
     assert LABELS[0] != codes[0]
     assert fit.weights.batch_index.tolist() == [0, 1]
     fit()
-    drawn = {(row, y) for (*_, rows), ys in zip(fit.module.batches, fit.module.labels, strict=True)
-             for row, y in zip(rows, ys, strict=True)}
+    drawn = {
+        (row, y)
+        for (*_, rows), ys in zip(fit.module.batches, fit.module.labels, strict=True)
+        for row, y in zip(rows, ys, strict=True)
+    }
     assert (0, int(LABELS[0])) not in drawn
 
 
