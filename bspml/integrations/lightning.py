@@ -116,8 +116,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         ...         return torch.optim.Adam(self.parameters(), 0.01)
         >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
         >>> callback = CurriculumCallback(curriculum, loader)
-        >>> quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False}
-        >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **quiet).fit(Line(), loader)
+        >>> silent = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **silent).fit(Line(), loader)
         >>> callback.record.round, bool(weights.weights[[0, -1]].max() < weights.weights.mean())
         (2, True)
     """
@@ -197,11 +197,10 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on from the generators of the checkpoint, now that the loader is open."""
-        # Lightning counts the batches of the epoch that it has not begun as those of the last one.
+        # Lightning knows an epoch that had all its batches by their number, which is the new one's.
         progress = trainer.fit_loop.epoch_loop.batch_progress
         if progress.is_last_batch and self.step == 0:
-            current = progress.current
-            current.completed = max(current.completed, trainer.num_training_batches)
+            progress.current.completed = trainer.num_training_batches
         if self._generators is not None:
             restore_generators(self._generators)
         self._generators = None
@@ -394,6 +393,5 @@ def _check_loader(loader: Any, sampler: PKSampler) -> None:
     if getattr(loader, "batch_sampler", None) is not sampler:
         raise InputError(
             "training must draw from the `loader` that the callback was made with, or from its "
-            "batch_sampler; got another. Give `fit` that one, without overfit_batches, and let "
-            "`train_dataloader` make its sampler once."
+            "batch_sampler; got another. Give `fit` that one, or let `train_dataloader` return it."
         )

@@ -12,6 +12,7 @@ from pytorch_metric_learning.losses import MultiSimilarityLoss
 from torch.utils.data import DataLoader
 
 import bspml
+from bspml.data.sets.glyphs import Glyphs
 from bspml.integrations.lightning import CurriculumCallback
 from bspml.networks import SmallConvNet
 
@@ -34,7 +35,7 @@ class Embedder(pl.LightningModule):
 
 
 def main(classes=256, **options):
-    glyphs = bspml.load_retrieval("glyphs").train
+    glyphs = Glyphs("train")
     images, true_labels = glyphs.images[: 16 * classes], glyphs.labels[: 16 * classes]
     labels = bspml.noise.symmetric(true_labels, rate=0.3).labels
 

@@ -353,9 +353,9 @@ def test_wrong_use_is_one_sentence():
         other()
     with pytest.raises(InputError, match="one training loader; got 2"):
         fit.trainer.fit(fit.module, [fit.loader, fit.loader])
-    fit = Fit({}, overfit_batches=2)
+    fit = Fit({})
     with pytest.raises(InputError, match="must draw from the `loader`"):
-        fit()
+        fit.trainer.fit(fit.module, Fit({}).loader)
     assert fit.weights.batch_index is None
 
 
