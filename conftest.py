@@ -28,6 +28,11 @@ hypothesis.settings.register_profile("bspml", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("bspml")
 
 
+def pytest_ignore_collect(collection_path):
+    """The doctests of an integration need its framework: tests/integrations runs them."""
+    return True if collection_path.parts[-3:-1] == ("bspml", "integrations") else None
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config, log):
     """With `-n`, tests that share what is slow to make stay in one process: most often a file."""

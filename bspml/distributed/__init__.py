@@ -26,7 +26,10 @@ from bspml.distributed.group import (
     ranks as ranks,
     wait_for_all as wait_for_all,
 )
-from bspml.distributed.loss_wrapper import DistributedLossWrapper as DistributedLossWrapper
+from bspml.distributed.loss_wrapper import (
+    DistributedLossWrapper as DistributedLossWrapper,
+    announce_rows as announce_rows,
+)
 from bspml.distributed.main_rank import (
     from_main as from_main,
     main_first as main_first,

@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning.utils import distributed as pml_distributed
+from torch import nn
 
-from bspml.distributed.batch import gather_own_first, gathered, mark_joint
+from bspml.distributed.batch import gather_batch, gather_own_first, gathered, mark_joint
 from bspml.distributed.group import ranks
 from bspml.shapes import Tensor
 
@@ -86,3 +87,27 @@ class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
 def _as_keyword(name: str, like: Tensor, value: Any) -> dict[str, Tensor]:
     """Return the keyword, unless it was left out: not every loss knows it."""
     return {} if value is None else {name: torch.as_tensor(value, device=like.device)}
+
+
+def announce_rows(weights: Any, sample_index: Tensor, module: nn.Module) -> None:
+    """Announce this rank's rows of a batch in the order in which a wrapped loss will see them.
+
+    Args:
+        weights: the `SampleWeights` that the loss looks up.
+        sample_index: (B_r,) data-set rows of this rank's part.
+        module: what holds the loss.  Without a DistributedLossWrapper in it, pytorch-metric-
+            learning's or ours, the loss sees this rank's rows only.
+    """
+    wrapper = next(
+        (m for m in module.modules() if isinstance(m, pml_distributed.DistributedLossWrapper)), None
+    )
+    if wrapper is None or ranks() == 1:
+        weights.set_batch(sample_index)
+    elif isinstance(wrapper, DistributedLossWrapper) and isinstance(
+        wrapper.loss, pml_distributed.CrossBatchMemory
+    ):
+        weights.set_batch(gather_batch(sample_index))
+    elif wrapper.efficient:
+        weights.set_batch(sample_index, gather_own_first(sample_index))
+    else:
+        weights.set_batch(gather_own_first(sample_index))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,6 +12,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 from tqdm import tqdm
 
+from bspml.distributed import computed_by_rows
 from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_kind
@@ -87,6 +88,51 @@ def embed(
     if not parts:
         raise InputError("`data` must hold at least one sample; got none.")
     return torch.cat(parts)
+
+
+def embed_by_ranks(
+    model: nn.Module,
+    data: Tensor | Dataset,
+    batch_size: int = 256,
+    device: torch.device | str = "cpu",
+    num_workers: int = 0,
+    key: Any = 0,
+) -> Float[Tensor, "N D"]:
+    """Return what `embed` does, each rank of a group embedding its share of the rows.
+
+    Args:
+        model: as for `embed`.
+        data: as for `embed`; its items may be dicts, too.
+        batch_size: rows per forward pass.
+        device: where `model` lives.
+        num_workers: of the loader, for a data set.
+        key: where the input stands in an item that is a tuple, list or dict.
+
+    Returns:
+        (N, D) float32, the same on every rank: on the device where that is a GPU, else on the CPU.
+    """
+    device = torch.device(device)
+    home = device if device.type == "cuda" else torch.device("cpu")
+
+    def compute(rows: slice) -> Tensor:
+        part = data[rows] if isinstance(data, Tensor) else _InputsOf(data, rows, key)
+        return embed(model, part, batch_size, device, num_workers, output_device=home)
+
+    return computed_by_rows(len(data), compute, batch_size, home)  # type: ignore[arg-type]
+
+
+class _InputsOf(Dataset):
+    """The inputs of some rows of a data set, without labels and what else its items hold."""
+
+    def __init__(self, data: Any, rows: slice, key: Any) -> None:
+        self.data, self.rows, self.key = data, range(len(data))[rows], key
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, row: int) -> Any:
+        item = self.data[self.rows[row]]
+        return item[self.key] if isinstance(item, tuple | list | Mapping) else item
 
 
 def _rows_per_pass(inputs: Tensor, device: torch.device) -> int:

@@ -1,0 +1,387 @@
+"""Small trainings by Lightning itself, against a loop in plain torch and against themselves."""
+
+import copy
+import doctest
+import importlib.util
+import logging
+import re
+import sys
+
+import pytest
+
+pl = pytest.importorskip("lightning.pytorch")
+
+import torch
+from pytorch_metric_learning.losses import MultiSimilarityLoss
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import bspml
+from bspml.distributed import DistributedLossWrapper
+from bspml.errors import CheckpointError, InputError, MissingDependencyError
+from bspml.integrations import lightning as integration
+from bspml.integrations.lightning import CurriculumCallback
+from helpers.draws import around_centres
+from helpers.places import REPOSITORY
+
+pytestmark = [
+    pytest.mark.integrations,
+    pytest.mark.filterwarnings("ignore"),  # Lightning's: few workers, no logger, ...
+]
+CROSS_FIT = {"warmup": "cross-fit", "warmup_rounds": 1}
+TRUE = torch.arange(8).repeat_interleave(12)
+POINTS = around_centres(TRUE, 6, spread=0.35)
+LABELS = TRUE.clone()
+LABELS[::5] = (LABELS[::5] + 1 + torch.arange(len(LABELS[::5])) % 7) % 8
+QUIET = {
+    "accelerator": "cpu",
+    "logger": False,
+    "enable_checkpointing": False,
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+}
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    for name in ("PML", "lightning.pytorch.utilities.rank_zero"):
+        caplog.set_level(logging.ERROR, name)
+
+
+class Module(pl.LightningModule):
+    def __init__(self, loss, dropout=0.2):
+        super().__init__()
+        layers = nn.Linear(6, 16), nn.BatchNorm1d(16), nn.Dropout(dropout), nn.Linear(16, 5)
+        self.net, self.loss, self.batches, self.labels = nn.Sequential(*layers), loss, [], []
+
+    def forward(self, x):
+        return self.net(x)
+
+    def training_step(self, batch, batch_idx):
+        x, labels, index = batch.values() if isinstance(batch, dict) else batch
+        self.batches.append((self.current_epoch, batch_idx, index.tolist()))
+        self.labels.append(labels.tolist())
+        return self.loss(self(x), labels)
+
+    def validation_step(self, batch, batch_idx):
+        assert self.loss.weights.batch_index is None
+        self.log("seen", float(len(batch[0])))
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.Adam(self.parameters(), 0.02)
+        return [optimizer], [torch.optim.lr_scheduler.StepLR(optimizer, 2)]
+
+    def counts(self):
+        """Batches of each epoch."""
+        return [sum(e == epoch for e, *_ in self.batches) for epoch in range(self.current_epoch)]
+
+
+class Fit:
+    """One fit, and what it left behind."""
+
+    def __init__(self, curriculum=CROSS_FIT, trainer=pl.Trainer, workers=0, dropout=0.2, **options):
+        torch.manual_seed(1)
+        self.weights = bspml.SampleWeights(LABELS)
+        self.curriculum = bspml.SelfPacedCurriculum(self.weights, **curriculum)
+        self.loader = DataLoader(
+            bspml.IndexedDataset(TensorDataset(POINTS, LABELS)),
+            batch_sampler=bspml.PKSampler(LABELS, 4, 3),
+            num_workers=workers,
+        )
+        self.module = Module(bspml.Weighted(MultiSimilarityLoss(), self.weights), dropout)
+        self.callback = CurriculumCallback(self.curriculum, self.loader)
+        more = options.pop("callbacks", [])
+        self.trainer = trainer(
+            callbacks=[self.callback, *more], **QUIET | {"max_epochs": 4} | options
+        )
+
+    def __call__(self, validate=False, **options):
+        val = DataLoader(TensorDataset(POINTS), 48) if validate else None
+        self.trainer.fit(self.module, self.loader, val, **options)
+        return self
+
+    def outcome(self):
+        return {
+            "module": self.module.state_dict(),
+            "optimizer": self.trainer.optimizers[0].state_dict(),
+            "curriculum": self.curriculum.state_dict(),
+            "weights": self.weights.state_dict(),
+        }
+
+
+class Keep(pl.Callback):
+    """Checkpoints as ModelCheckpoint could take them: after batches, validations and epochs."""
+
+    def __init__(self, folder):
+        self.folder, self.paths, self.validations = folder, [], 0
+
+    def keep(self, trainer, when):
+        path = self.folder / f"{len(self.paths)}.ckpt"
+        trainer.save_checkpoint(path)
+        self.paths.append((trainer.current_epoch, when, path))
+
+    def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+        if batch_idx == 0 or trainer.is_last_batch:
+            self.keep(trainer, "batch")
+
+    def on_validation_end(self, trainer, module):
+        if not trainer.sanity_checking:
+            self.validations += 1
+            self.keep(trainer, "validation")
+
+    def on_train_epoch_end(self, trainer, module):
+        self.keep(trainer, "epoch")
+
+
+def same(a, b):
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return torch.equal(a, b) if isinstance(a, torch.Tensor) else a == b
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    keep = Keep(tmp_path_factory.mktemp("checkpoints"))
+    return Fit(callbacks=[keep])(validate=True), keep
+
+
+def test_a_fit_resumed_anywhere_is_one_that_was_not_stopped(whole):
+    full, keep = whole
+    counts = full.module.counts()
+    assert min(counts[:2]) < min(counts[2:])  # halves, then both: Lightning has to count again
+    assert keep.validations == 4
+    tried = [(when, path) for epoch, when, path in keep.paths if epoch in (0, 1, 2)]
+    for when, path in tried:
+        resumed = Fit()
+        torch.manual_seed(99)  # dropout goes on as the checkpoint has it
+        resumed(validate=True, ckpt_path=path)
+        assert same(resumed.outcome(), full.outcome()), (when, path)
+        assert resumed.module.batches == full.module.batches[-len(resumed.module.batches) :]
+    assert len(tried) == 12
+
+
+def test_the_fit_is_a_loop_in_plain_torch():
+    fit = Fit(dropout=0.0)()
+    twin = Fit(dropout=0.0)
+    net, loss, weights, curriculum = (
+        twin.module.net,
+        twin.module.loss,
+        twin.weights,
+        twin.curriculum,
+    )
+    optimizer = torch.optim.Adam(net.parameters(), 0.02)
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+    parts = net, optimizer, scheduler
+    initial, wanted = copy.deepcopy([part.state_dict() for part in parts]), False
+    for epoch in range(4):
+        if wanted:
+            for part, state in zip(parts, copy.deepcopy(initial), strict=True):
+                part.load_state_dict(state)
+        sampler = bspml.PKSampler(LABELS, 4, 3)
+        sampler.set_rows(curriculum.training_mask())
+        sampler.set_epoch(epoch)
+        net.train()
+        for rows in sampler:
+            optimizer.zero_grad()
+            loss(net(POINTS[rows]), LABELS[rows], sample_index=rows).backward()
+            optimizer.step()
+        scheduler.step()
+        net.eval()
+        record = curriculum.update(net(POINTS).detach())
+        wanted = record.reset_model
+    assert same(fit.module.net.state_dict(), net.state_dict())
+    assert torch.equal(fit.weights.weights, weights.weights)
+    assert fit.callback.record.maw == record.maw
+    logged = fit.trainer.callback_metrics
+    assert float(logged["maw"]) == pytest.approx(record.maw)
+    assert float(logged["noise_rate"]) == pytest.approx(record.noise_rate)
+    assert fit.module.training
+    assert fit.weights.batch_index is None
+
+
+@pytest.mark.parametrize(
+    ("workers", "options"),
+    [(1, {"reload_dataloaders_every_n_epochs": 1}), (0, {"num_sanity_val_steps": 0})],
+)
+def test_a_loader_opened_twice_gives_the_same_batches(whole, workers, options):
+    again = Fit(workers=workers, **options)(validate=True)
+    assert again.module.batches == whole[0].module.batches
+    assert again.trainer.reload_dataloaders_every_n_epochs == len(options) * workers
+
+
+def test_a_loader_opened_to_count_the_steps_is_opened_anew(whole, monkeypatch):
+    made = Module.configure_optimizers
+
+    def counting(module):
+        assert module.trainer.estimated_stepping_batches == 4 * 8
+        return made(module)
+
+    monkeypatch.setattr(Module, "configure_optimizers", counting)
+    again = Fit(workers=1)(validate=True)
+    assert again.module.batches == whole[0].module.batches
+
+
+def test_fewer_batches_an_epoch_and_accumulated_gradients(whole):
+    limited = Fit(limit_train_batches=2, accumulate_grad_batches=2)(validate=True)
+    assert limited.module.counts() == [2, 2, 2, 2]
+    assert limited.trainer.global_step == 4
+    assert limited.module.batches[:2] == whole[0].module.batches[:2]
+    rows = [
+        {row for e, _, batch in limited.module.batches if e == epoch for row in batch}
+        for epoch in (2, 3)
+    ]
+    assert rows[0] != rows[1]  # the next epoch is another one
+
+
+def test_dicts_a_function_and_other_data():
+    class Dicts(torch.utils.data.Dataset):
+        def __len__(self):
+            return len(LABELS)
+
+        def __getitem__(self, row):
+            return {"image": POINTS[row] + 100, "label": LABELS[row], "row": row}
+
+    fit, modes = Fit({}), []
+    fit.loader = DataLoader(Dicts(), batch_sampler=bspml.PKSampler(LABELS, 4, 3))
+    fit.callback = CurriculumCallback(
+        fit.curriculum,
+        fit.loader,
+        embed=lambda x: (modes.append((fit.module.training, torch.is_grad_enabled())), x)[1],
+        data=POINTS,
+        keys=("image", "label", "row"),
+    )
+    fit.trainer = pl.Trainer(max_epochs=1, callbacks=[fit.callback], **QUIET)
+    fit.module.net[1].eval()  # a frozen layer stays frozen
+    fit.trainer.fit(fit.module, fit.loader)
+    expected = bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS))
+    expected.update(POINTS)
+    expected.update(POINTS)
+    assert torch.equal(fit.weights.weights, expected.weights.weights)
+    assert set(modes) == {(False, False)}
+    assert not fit.module.net[1].training
+    assert fit.module.net[0].training
+
+
+def test_repaired_labels_reach_the_loss():
+    fit = Fit({})
+    codes = fit.weights.codes.clone()
+    codes[0] = (codes[0] + 3) % 8
+    fit.weights.relabel(codes)
+    batch = [POINTS[:2], LABELS[:2].clone(), torch.tensor([0, 1])]
+    fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    assert batch[1].tolist() == codes[:2].tolist()
+    assert LABELS[0] != codes[0]
+    assert fit.weights.batch_index.tolist() == [0, 1]
+    fit()
+    drawn = {
+        (row, y)
+        for (*_, rows), ys in zip(fit.module.batches, fit.module.labels, strict=True)
+        for row, y in zip(rows, ys, strict=True)
+    }
+    assert (0, int(LABELS[0])) not in drawn
+
+
+def test_the_old_name_of_the_package():
+    old = pytest.importorskip("pytorch_lightning")
+
+    class Old(old.LightningModule):
+        forward, training_step = Module.forward, Module.training_step
+        configure_optimizers = Module.configure_optimizers
+
+    fit = Fit({}, trainer=old.Trainer, max_epochs=1)
+    module = Old()
+    module.net, module.loss, module.batches, module.labels = (
+        fit.module.net,
+        fit.module.loss,
+        [],
+        [],
+    )
+    fit.trainer.fit(module, fit.loader)
+    assert fit.callback.record.round == 2
+
+
+@pytest.mark.xfail(reason="the networks differ; not understood yet", strict=False)
+def test_two_processes_train_as_one():
+    states = []
+    for devices in (1, 2):
+        fit = Fit(
+            devices=devices,
+            strategy="ddp_fork" if devices == 2 else "auto",
+            precision="64-true",
+            use_distributed_sampler=False,
+            max_epochs=3,
+            dropout=0.0,
+        )
+        fit.module.net[1] = nn.Tanh()
+        fit.module.loss = DistributedLossWrapper(fit.module.loss)
+        optimizer = torch.optim.SGD(fit.module.parameters(), 0.05)
+        fit.module.configure_optimizers = lambda made=optimizer: made
+        states.append(fit().module.state_dict())
+    one, two = states
+    assert one.keys() == two.keys()
+    for name, value in one.items():
+        torch.testing.assert_close(two[name], value, rtol=1e-7, atol=1e-9, msg=name)
+
+
+def test_the_ranks_share_and_lightning_must_not(monkeypatch):
+    fit, shared = Fit({}), []
+    monkeypatch.setattr(integration, "ranks", lambda: 2)
+    with pytest.raises(InputError, match="use_distributed_sampler=False"):
+        fit.callback.setup(fit.trainer, fit.module, "fit")
+    fit = Fit({}, use_distributed_sampler=False)
+    monkeypatch.setattr(fit.loader.batch_sampler, "share", lambda *ranks: shared.append(ranks))
+    fit.callback.setup(fit.trainer, fit.module, "fit")
+    fit.callback.setup(fit.trainer, fit.module, "validate")
+    assert shared == [(0, 2)]
+
+
+def test_wrong_use_is_one_sentence():
+    fit = Fit({})
+    with pytest.raises(InputError, match="`loader` must draw from a PKSampler; got DataLoader"):
+        CurriculumCallback(fit.curriculum, DataLoader(TensorDataset(POINTS), 4))
+    with pytest.raises(InputError, match="`curriculum` must be"):
+        CurriculumCallback(None, fit.loader)
+    with pytest.raises(InputError, match="one row per sample; got 96, 96, 96 and 4"):
+        CurriculumCallback(fit.curriculum, fit.loader, data=POINTS[:4])
+    for batch in ([POINTS, LABELS], {"image": POINTS}, POINTS):
+        with pytest.raises(InputError, match=r"the batch must have the data-set row at 2; got"):
+            fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    other = Fit({}, max_epochs=1)
+    other.module.loss = bspml.Weighted(MultiSimilarityLoss(), bspml.SampleWeights(LABELS))
+    with pytest.raises(InputError, match="another table"):
+        other()
+    with pytest.raises(InputError, match="one training loader; got 2"):
+        fit.trainer.fit(fit.module, [fit.loader, fit.loader])
+    fit = Fit({})
+    with pytest.raises(InputError, match="must draw from the `loader`"):
+        fit.trainer.fit(fit.module, Fit({}).loader)
+    assert fit.weights.batch_index is None
+
+
+def test_a_checkpoint_of_other_batches_is_refused(whole):
+    fit, state = Fit(), whole[0].callback.state_dict()
+    state["sampler"]["drawn_from"]["seed"] = 7
+    with pytest.raises(CheckpointError, match="seed"):
+        fit.callback.load_state_dict(state)
+
+
+def test_without_lightning_the_message_has_the_line_that_installs_it(monkeypatch):
+    for name in ("lightning.pytorch", "pytorch_lightning"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(MissingDependencyError, match=re.escape("bspml[lightning]")):
+        integration._callback()
+
+
+def test_the_example_of_the_callback():
+    assert doctest.testmod(integration, optionflags=doctest.ELLIPSIS).failed == 0
+
+
+def test_the_script_of_the_documentation(capsys):
+    path = REPOSITORY / "docs/examples/lightning_curriculum.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    example = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(example)
+    example.main(classes=32, **QUIET | {"max_epochs": 5})
+    assert re.search(r"estimated 0\.\d\d wrong; left out 0\.\d\d\n", capsys.readouterr().out)
