@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import RunError, UserError
-from bspml.files.atomic import Content, atomic_write, is_leftover
+from bspml.files.atomic import Content, atomic_write, is_leftover, refuse_link
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
@@ -121,6 +121,7 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
             f"{folder / names[0]}: exists already and is not an audit's; choose another folder."
         )
     for name in names:
+        refuse_link(folder / name)
         if is_special(folder / name) or (folder / name).is_dir():
             raise RunError(f"{folder / name}: is in the way of the file of that name; remove it.")
     if CORRECTED in names and not replacing and not _are_of(folder / CORRECTED, labels):

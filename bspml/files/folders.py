@@ -1,7 +1,6 @@
 """Folders that change as a whole: filled out of sight first, then moved into place.
 
-What is in the way is replaced or refused, never followed: a symbolic link in a folder is not
-written through.
+What is in the way is replaced or refused, never followed; of links see `bspml.files.atomic`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bspml.errors import RunError
-from bspml.files.atomic import Content, atomic_write
+from bspml.files.atomic import Content, atomic_write, refuse_link
 from bspml.files.opening import reason
 
 
@@ -50,15 +49,19 @@ def write_files(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
     """Write files that belong together: all of them are on the disk before one takes its place.
 
     Args:
-        folder: made if it is not there; files of these names in it are replaced.
+        folder: made if it is not there, below one that the user named; files of these names in it
+            are replaced.
         contents: {file name: its content}.
 
     Returns:
         The files.
 
     Raises:
-        RunError: something cannot be written; nothing was replaced, unless it is in the way.
+        RunError: something cannot be written, or is a link; nothing was replaced, unless it is in
+            the way.
     """
+    for path in (folder, *(folder / name for name in contents)):
+        refuse_link(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with aside(folder) as place:

@@ -113,6 +113,18 @@ def test_a_folder_that_cannot_be_is_refused(hostile_report, tmp_path, monkeypatc
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
+@pytest.mark.parametrize("name", ["report.html", "audit.json", "labels-corrected.csv"])
+def test_a_link_in_the_folder_is_refused_before_anything_changes(hostile_report, tmp_path, name):
+    hostile_report.save(tmp_path)
+    (tmp_path / "victim").write_bytes((tmp_path / "audit.json").read_bytes())
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("victim")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RunError, match=f"{name}: is a symbolic link"):
+        hostile_report.save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
 @pytest.mark.parametrize("name", ["report.html", "audit.csv", "page.json"])
 def test_a_folder_in_the_way_of_a_file_is_named_before_anything_changes(
     hostile_report, tmp_path, name

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
+from bspml.files.atomic import changed_in_place
 from bspml.files.opening import open_regular, reason
 from bspml.files.run.plain import to_json
 
@@ -157,8 +158,7 @@ class RecordLog:
         """
         line = record.to_line().encode("utf-8", "surrogatepass") + b"\n"
         try:
-            # Unbuffered: a failed write must not be tried again when the file closes.
-            with self.path.open("a+b", buffering=0) as file:
+            with changed_in_place(self.path, "a+b") as file:
                 end = self._drop_torn_line(file)
                 try:
                     _write_all(file.fileno(), line)
@@ -166,6 +166,8 @@ class RecordLog:
                 except OSError:
                     os.ftruncate(file.fileno(), end)
                     raise
+        except RunError:
+            raise
         except OSError as err:
             raise RunError(
                 f"{self.path}: cannot be written ({reason(err)}); the records before "
@@ -203,9 +205,11 @@ class RecordLog:
         lines = self._whole_lines()
         if self.path.exists():
             try:
-                with self.path.open("r+b") as file:
+                with changed_in_place(self.path, "r+b") as file:
                     file.truncate(sum(len(line) + 1 for line in lines[:keep]))
                     os.fsync(file.fileno())
+            except RunError:
+                raise
             except OSError as err:
                 raise RunError(
                     f"{self.path}: cannot be written ({reason(err)}). Give yourself write "

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.files.atomic import atomic_write
+from bspml.files.atomic import atomic_write, refuse_link
 from bspml.files.opening import open_regular, reason
 
 PART = 512  # pictures; what a stopped extraction may lose
@@ -58,7 +58,9 @@ class FeatureStore:
         """
         features = np.empty((len(positions), 0), _FLOAT)
         known = np.zeros(len(positions), dtype=bool)
-        for file in sorted(self.folder.glob("*.npz")):
+        # Behind a link are files of somebody else's: none is ours, and none is removed.
+        is_link = self.folder.is_symlink() or self.folder.parent.is_symlink()
+        for file in () if is_link else sorted(self.folder.glob("*.npz")):
             found = self._read_file(file, positions.keys(), features.shape[1])
             if found is None:
                 continue
@@ -78,7 +80,9 @@ class FeatureStore:
         return None if found is None or found[0] != keys else found[1]
 
     def prepare(self) -> None:
-        """Make the folder; OSError if it cannot be written."""
+        """Make the folder; OSError if it cannot be written, or is a link."""
+        for folder in (self.folder.parent, self.folder):
+            refuse_link(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, keys: list[bytes], features: np.ndarray) -> None:

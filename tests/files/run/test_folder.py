@@ -20,6 +20,24 @@ def test_an_empty_folder_will_do(tmp_path):
     assert RunFolder.create(tmp_path).path == tmp_path
 
 
+def test_the_folder_may_be_a_link_and_nothing_in_it(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk")
+    folder = RunFolder.create(tmp_path / "run")
+    folder.refuse_links()
+    for path in (folder.weights, folder.figures / "curves.png", folder.figures):
+        if path == folder.figures:
+            path.rmdir()
+        path.symlink_to(tmp_path / "victim")
+        with pytest.raises(RunError, match=f"{path.name}: is a symbolic link"):
+            folder.refuse_links()
+        if path != folder.figures:
+            path.unlink()
+    with pytest.raises(RunError, match="not empty"):
+        RunFolder.create(tmp_path / "run")
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_folder_in_use_names_resume_and_a_free_name(tmp_path):
     RunFolder.create(tmp_path / "a").config.write_text("{}")
     (tmp_path / "a-2").mkdir()
