@@ -8,7 +8,6 @@ of: a process killed in between leaves a folder that is refused, never a mixture
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -22,6 +21,7 @@ from bspml.files.atomic import Content, atomic_write, is_leftover, refuse_link
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
+from bspml.files.run.plain import parse_json
 
 MARK = "audit.json"
 CORRECTED = "labels-corrected.csv"
@@ -41,7 +41,7 @@ def _mark(folder: Path) -> dict[str, Any]:
     """Return the content of the mark file, {} without one."""
     try:
         with open_regular(folder / MARK, "the mark of an audit") as file:
-            content = json.loads(file.read().decode("utf-8", "surrogatepass"))
+            content = parse_json(file.read())
     except ValueError:  # a DataError among them
         return {}
     return content if isinstance(content, dict) and content.get("format") == _FORMAT else {}

@@ -104,6 +104,11 @@ def test_corrected_labels_of_somebody_or_of_other_data_are_not_lost(two, tmp_pat
     assert AuditReport.load(tmp_path / "a").labels.tolist() == first.labels.tolist()
 
 
+def test_a_mark_nested_deeply_marks_nothing(tmp_path):
+    (tmp_path / "audit.json").write_text("[" * 100_000)
+    assert not folder.is_audit_folder(tmp_path)
+
+
 @pytest.mark.parametrize("place", ["x" * 300, "a\0b", "", "file/below"])
 def test_a_folder_that_cannot_be_is_refused(hostile_report, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from typing import Any
 from bspml.errors import RunError
 from bspml.files.atomic import changed_in_place
 from bspml.files.opening import open_regular, reason
-from bspml.files.run.plain import to_json
+from bspml.files.run.plain import parse_json, to_json
 
 _LARGEST = 1e300
 Number = float | int  # spelt out: the checker used in tests does not take 1 for a float
@@ -96,10 +95,7 @@ class EpochRecord:
             ValueError: not a JSON object, without a method and an epoch, or with a value of
                 another kind than its field's.
         """
-        try:
-            values = json.loads(line)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
+        values = parse_json(line)
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
         names = {f.name for f in dataclasses.fields(cls)}

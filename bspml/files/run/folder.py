@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ from bspml.errors import RunError
 from bspml.files.atomic import atomic_write, is_leftover, make_folder_in, refuse_link
 from bspml.files.opening import open_regular, reason
 from bspml.files.run.lock import exclusive
-from bspml.files.run.plain import to_json
+from bspml.files.run.plain import parse_json, to_json
 
 
 @dataclass(frozen=True)
@@ -95,7 +94,7 @@ class RunFolder:
 
         Training would stop at the first that it had to write through, perhaps after hours.
         """
-        for path in (*self.path.iterdir(), *self.figures.glob("*")):
+        for path in (*self.path.glob("*"), *self.figures.glob("*")):
             refuse_link(path)
 
     def locked(self) -> AbstractContextManager[None]:
@@ -205,7 +204,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     with open_regular(path, "a JSON file", RunError) as file:
         content = file.read()
     try:
-        return json.loads(content.decode("utf-8", "surrogatepass"))
+        return parse_json(content)
     except ValueError as err:
         raise RunError(f"{path}: is not JSON ({err}).") from err
 

@@ -119,6 +119,15 @@ def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path):
     assert sorted(p.name for p in folder.path.iterdir()) == [".mine.tmp", "config.yaml", "figures"]
 
 
+@pytest.mark.parametrize("content", ["[" * 100_000, "[" * 200 + "]" * 200, '{"a":' * 100_000])
+def test_json_is_never_nested_deeply(tmp_path, content):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(RunError, match=r"a\.json: is not JSON \(it is nested too deeply\)"):
+        read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text("[" * 50 + "]" * 50)
+    assert read_json(tmp_path / "a.json")
+
+
 def test_the_summary_marks_the_end_of_a_run(tmp_path):
     folder = RunFolder.create(tmp_path / "a")
     write_json(folder.summary, {"bspml": {"NMI": float("nan"), "recall": 0.5}})
