@@ -16,6 +16,10 @@ from bspml.errors import RunError
 from bspml.files.atomic import Content, atomic_write, refuse_link
 from bspml.files.opening import reason
 
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"),
+)
+
 
 def is_inside(name: str) -> bool:
     """Return whether a name can be that of a file in a folder: relative, and never upwards.
@@ -25,6 +29,36 @@ def is_inside(name: str) -> bool:
         (True, False, False, False)
     """
     return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
+def leads_out(folder: Path, name: str) -> bool:
+    """Return whether links in a folder lead from a name in it to somewhere outside.
+
+    Args:
+        folder: may be a link itself.
+        name: for which `is_inside` holds.
+    """
+    return not os.path.realpath(folder / name).startswith(
+        os.path.join(os.path.realpath(folder), "")  # noqa: PTH118  (ends in a separator)
+    )
+
+
+def file_in(folder: Path, name: str) -> Path | None:
+    """Return the file of a name in a folder; None for no file, or one behind a link that leaves.
+
+    Args:
+        folder: where the names start from.
+        name: from a list that anybody may have written.
+    """
+    path = folder / name
+    # Not Path.is_file, which raises on odd names.
+    is_there = is_inside(name) and os.path.isfile(path)  # noqa: PTH113
+    return path if is_there and not leads_out(folder, name) else None
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether a name ends as those of image files do, in whatever case."""
+    return name.lower().endswith(IMAGE_SUFFIXES)
 
 
 @contextlib.contextmanager

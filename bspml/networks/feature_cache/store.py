@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write, refuse_link
 from bspml.files.opening import open_regular, reason
 
@@ -113,16 +114,14 @@ class FeatureStore:
         `width` is the F of other files, 0 if there is none yet.
         """
         try:
-            with (
-                open_regular(file, "features") as opened,
-                np.load(opened, allow_pickle=False) as archive,
-            ):
-                if str(archive["identity"]) != self._words:
+            with open_regular(file, "features") as opened:
+                archive = Archive(opened)
+                if str(archive.read("identity")) != self._words:
                     raise ValueError("the features are of something else")
-                keys: list[bytes] = archive["keys"].tolist()
+                keys: list[bytes] = archive.read("keys").tolist()
                 if not any(key in wanted for key in keys):
                     return None
-                values = archive["features"]
+                values = archive.read("features")
             rows = (len(keys), width or values.shape[-1])
             if values.shape != rows or values.dtype != _FLOAT:
                 raise ValueError(f"it holds {values.shape} of {values.dtype}")
