@@ -38,7 +38,7 @@ def read_array(file: BufferedIOBase) -> np.ndarray:
         DataError: an archive, or an array of objects or fields.
         ValueError: damage; so may whatever numpy raises.
     """
-    if zipfile.is_zipfile(file):
+    if file.read(4) == b"PK\3\4":
         raise DataError("is an archive of arrays; name it .npz.")
     file.seek(0)
     shape, dtype = _header(file, "its array")

@@ -29,12 +29,15 @@ def check_declared(file: BufferedIOBase) -> None:
     """Refuse a few kilobytes that declare more rows than memory holds: equal ones pack to nothing.
 
     Raises:
-        DataError: they do.
+        DataError: they do, or there are two columns of one name, which pandas cannot tell apart.
     """
     import pyarrow.parquet as pq
 
     size = file.seek(0, io.SEEK_END)
-    table = pq.ParquetFile(file).metadata
+    parquet = pq.ParquetFile(file)
+    table, names = parquet.metadata, parquet.schema_arrow.names
+    for name in names if len(set(names)) < len(names) else ():
+        find_column(names, (name,))
     cells = table.num_rows * table.num_columns
     if cells > _MANY and cells > _TIGHTEST * size:
         raise DataError(

@@ -2,6 +2,8 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from bspml.data.sets.path_table import read_path_table
@@ -150,7 +152,13 @@ def test_bad_cells_of_a_parquet_table_are_named(tmp_path, change, message):
         read_path_table(save(ROWS.assign(**change), tmp_path / "t.parquet"))
 
 
-def test_a_column_of_the_name_of_the_index_is_refused(tmp_path):
+def test_a_column_of_the_name_of_the_index_or_of_another_is_refused(tmp_path):
+    columns = [pa.array(ROWS[name].tolist()) for name in ("path", "label", "label")]
+    pq.write_table(
+        pa.Table.from_arrays(columns, ["path", "label", "label"]), tmp_path / "t.parquet"
+    )
+    with pytest.raises(DataError, match="has 2 columns `label`; keep one"):
+        read_path_table(tmp_path / "t.parquet")
     save(ROWS.set_index(pd.Index(range(4), name="Label")), tmp_path / "t.parquet")
     with pytest.raises(DataError, match="has 2 columns `label`, one of them as its index"):
         read_path_table(tmp_path / "t.parquet")
