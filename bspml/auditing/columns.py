@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import IO, Any
+from io import BufferedIOBase
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -56,7 +57,7 @@ def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
     return arrays
 
 
-def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
+def read_arrays(file: BufferedIOBase) -> tuple[str, dict[str, Any]]:
     """Read the archive of an audit.
 
     Returns:

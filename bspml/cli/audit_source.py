@@ -184,7 +184,7 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         num_workers=options.workers or 0, progress=False if options.hushed else None,
         say=None if options.hushed else note,
     )  # fmt: skip
-    images = os.fspath(what)
+    images: str | None = os.fspath(what)
     if not any(file_in(Path(what), path) for path in folder.paths or ()):
         note(f"note: {what} holds links out of it only, which no page follows: it has no pictures")
         images = None

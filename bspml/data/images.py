@@ -14,8 +14,10 @@ import torch
 from torch import Tensor
 
 from bspml.errors import DataError
-from bspml.files.folders import is_image_name
+from bspml.files.folders import IMAGE_SUFFIXES, is_image_name
 from bspml.files.opening import open_regular
+
+SUFFIXES = IMAGE_SUFFIXES
 
 _ORIENTATION = 0x0112  # EXIF's tag
 

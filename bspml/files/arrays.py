@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from io import BufferedIOBase
 from math import prod
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -59,7 +59,7 @@ class Archive:
         zipfile.BadZipFile: no archive, or a damaged one.
     """
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: BufferedIOBase) -> None:
         start = file.read(len(np.lib.format.MAGIC_PREFIX))
         if start == np.lib.format.MAGIC_PREFIX:
             raise DataError("is a single array, and no archive of them; name it .npy.")

@@ -11,13 +11,12 @@ that the user named; that one may be a link, such as `runs` to another disk.
 from __future__ import annotations
 
 import contextlib
-import io
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 from bspml.errors import RunError
 from bspml.files.opening import is_special, reason
@@ -98,7 +97,7 @@ def make_folder_in(parent: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def changed_in_place(path: Path, mode: str) -> Iterator[io.FileIO]:
+def changed_in_place(path: Path, mode: str) -> Iterator[IO[bytes]]:
     """Open a file that grows or shrinks where it is, which `atomic_write` would copy each time.
 
     Args:
