@@ -7,6 +7,7 @@ declare, and unpack to, gigabytes: such an array is refused unread.
 from __future__ import annotations
 
 import itertools
+import tokenize
 import warnings
 import zipfile
 from collections import Counter
@@ -23,12 +24,17 @@ from bspml.files.columns import find_column
 # Above this many bytes, an array that was packed tighter than that is no measurement.
 _MUCH, _TIGHTEST = 2**28, 200
 _ENDS = ".ends"
+# What numpy raises on it, and Python's parser; not what zipfile does, whose words are its own.
+_NO_HEADER = (
+    *(ValueError, KeyError, TypeError, EOFError, SyntaxError, tokenize.TokenError),
+    *(MemoryError, RecursionError),
+)
 _HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }  # a header of version 3 holds names of fields
 
-Header = tuple[tuple[int, ...], np.dtype]
+Header = tuple[tuple[int, ...], np.dtype, int]  # and where the values begin
 
 
 def read_array(file: BufferedIOBase) -> np.ndarray:
@@ -41,8 +47,8 @@ def read_array(file: BufferedIOBase) -> np.ndarray:
     if file.read(4) == b"PK\3\4":
         raise DataError("is an archive of arrays; name it .npz.")
     file.seek(0)
-    shape, dtype = _header(file, "its array")
-    start, end = file.tell(), file.seek(0, 2)
+    shape, dtype, start = _header(file, "its array")
+    end = file.seek(0, 2)
     _check_size("its array", shape, dtype, end - start)
     file.seek(0)
     return np.lib.format.read_array(file, allow_pickle=False)
@@ -97,9 +103,9 @@ class Archive:
             DataError: it is of objects or fields, or a giant in a tiny file.
             ValueError: damage; so may whatever numpy and zipfile raise.
         """
-        shape, dtype = self._header(name)
+        shape, dtype, start = self._header(name)
         info, size = self._members[name], prod(shape) * dtype.itemsize
-        _check_size(f"its array {name!r}", shape, dtype, info.file_size)
+        _check_size(f"its array {name!r}", shape, dtype, info.file_size - start)
         if size > _MUCH and size > _TIGHTEST * info.compress_size:
             raise DataError(
                 f"its array {name!r} unpacks to {size >> 20} MiB, from {info.compress_size} bytes. "
@@ -186,7 +192,7 @@ def _header(file: Any, what: str) -> Header:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers as Python 2 wrote them
             shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
-    except (ValueError, KeyError, SyntaxError, TypeError) as err:
+    except _NO_HEADER as err:
         raise ValueError(f"{what} does not begin as an array does") from err
     if dtype.hasobject:
         raise DataError(
@@ -195,7 +201,7 @@ def _header(file: Any, what: str) -> Header:
         )
     if dtype.fields is not None or dtype.kind == "V":
         raise DataError(f"{what} holds rows of fields, {dtype!s:.80}; save each as its own array.")
-    return shape, dtype
+    return shape, dtype, file.tell()
 
 
 def _check_size(what: str, shape: tuple[int, ...], dtype: np.dtype, there: int) -> None:
