@@ -112,7 +112,7 @@ def test_a_missing_file_names_its_neighbours_and_a_folder_is_said_to_be_one(tmp_
 def test_a_small_file_of_astronomical_content_is_refused_at_once(write):
     levels = ["&a0 [x, x]"]
     levels += [f"&a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 30)]
-    with pytest.raises(ConfigError, match=r"`loss\.alpha`: expected a number") as caught:
+    with pytest.raises(ConfigError, match="it holds more than 100000 values") as caught:
         load_config(write(f"loss: {{alpha: [{', '.join(levels)}]}}"))
     assert len(str(caught.value)) < 300
 
