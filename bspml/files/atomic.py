@@ -11,12 +11,13 @@ that the user named; that one may be a link, such as `runs` to another disk.
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, BinaryIO
+from typing import BinaryIO
 
 from bspml.errors import RunError
 from bspml.files.opening import is_special, reason
@@ -97,7 +98,7 @@ def make_folder_in(parent: Path, name: str) -> Path:
 
 
 @contextlib.contextmanager
-def changed_in_place(path: Path, mode: str) -> Iterator[IO[bytes]]:
+def changed_in_place(path: Path, mode: str) -> Iterator[io.FileIO]:
     """Open a file that grows or shrinks where it is, which `atomic_write` would copy each time.
 
     Args:
@@ -112,7 +113,7 @@ def changed_in_place(path: Path, mode: str) -> Iterator[IO[bytes]]:
         OSError: it cannot be opened.
     """
     refuse_link(path)
-    with open(path, mode, buffering=0, opener=_without_following) as file:
+    with io.FileIO(path, mode, opener=_without_following) as file:
         if os.fstat(file.fileno()).st_nlink > 1:
             raise RunError(
                 f"{path}: has another name (a hard link), which would change with it. Put a copy "
@@ -121,7 +122,7 @@ def changed_in_place(path: Path, mode: str) -> Iterator[IO[bytes]]:
         yield file
 
 
-def _without_following(path: str, flags: int) -> int:
+def _without_following(path: str | os.PathLike[str], flags: int) -> int:
     return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
