@@ -15,6 +15,7 @@ A sentence is written where the fault is seen.  The places that most of them com
 | names of training methods and their hyper-parameters | `experiment/methods/registry.py` |
 | names of data sets, missing images and lists | `data/catalogue.py`, `data/completeness.py` |
 | files that cannot be opened or are damaged | `files/opening.py`; tables: `files/columns.py` |
+| arrays in files; links that nothing is written through | `files/arrays.py`; `files/atomic.py` |
 | checkpoints, and runs that do not fit them | `files/checkpoints.py`, `experiment/resuming.py` |
 | what the command line prints, and the exit code | `cli/exit_codes.py` |
 

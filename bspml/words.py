@@ -7,6 +7,9 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+# Characters: the name of a class is short.  An array of text is as wide as the longest in it.
+LONGEST_LABEL = 1000
+
 _SHOWS_AS_NONE = 0.0005
 _SHOWN = 5  # numbers of rows that a message lists
 

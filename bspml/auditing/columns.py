@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import IO, Any
+from io import BufferedIOBase
+from typing import Any
 
 import numpy as np
 import pandas as pd
+
+from bspml.errors import DataError
+from bspml.files.arrays import Archive, packed_texts, unpacked_texts
 
 KEPT_Q = 0.05  # labels with a q-value below it are called fitting
 ARRAYS = (
@@ -45,24 +49,29 @@ def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
         prefix: of the arrays' names: 'classes' or 'duplicates'.
         table: with text, numbers and bools.
     """
-    return {
-        f"{prefix}.{name}": values.to_numpy(None if values.dtype.kind in "iufb" else str)
-        for name, values in table.items()
-    }
+    arrays: dict[str, np.ndarray] = {}
+    for name, values in table.items():
+        key = f"{prefix}.{name}"
+        is_plain = values.dtype.kind in "iufb"
+        arrays |= {key: values.to_numpy()} if is_plain else packed_texts(key, values)
+    return arrays
 
 
-def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
+def read_arrays(file: BufferedIOBase) -> tuple[str, dict[str, Any]]:
     """Read the archive of an audit.
 
     Returns:
         The audit's identity, and {field of `AuditReport`: its array or table}.
 
     Raises:
-        ValueError: an array is missing, or not of N samples.  What `numpy.load` raises on damage
-            passes, too.
+        ValueError: an array is missing, or not of N samples; damage; so may whatever `Archive`
+            raises.
     """
-    with np.load(file, allow_pickle=False) as archive:
-        arrays = {name: archive[name] for name in archive.files}
+    try:
+        archive = Archive(file)
+        arrays = unpacked_texts({name: archive.read(name) for name in archive.names})
+    except DataError as err:
+        raise ValueError(str(err)) from err
     n = len(arrays.get("labels", ()))
     # An earlier audit has none of these: nothing is known of them.
     arrays = {name: np.full(n, np.nan) for name in _LATER_ARRAYS} | arrays

@@ -13,6 +13,7 @@ from bspml.auditing.judging import audit
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
+from bspml.files.arrays import text_objects
 from bspml.files.cells import plain_labels
 
 # What is known of a sample that was left out; of its labels, the given one.
@@ -58,7 +59,7 @@ def audit_decided(
         columns[name] = np.array(np.broadcast_to(rest, shape), kind)
         columns[name][kept] = values
     is_kept = np.where(carried.decided != "", ~carried.is_dropped, columns["weights"])
-    columns |= {"labels": labels, "names": np.array(names, dtype=str), "weights": is_kept * 1.0}
+    columns |= {"labels": labels, "names": text_objects(names), "weights": is_kept * 1.0}
     pairs = report.duplicates
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
     places[kept] = report.embedding_map

@@ -21,6 +21,7 @@ from bspml.auditing.page_data import page_data
 from bspml.auditing.photo_checks import photo_checks
 from bspml.auditing.pictures import PagePictures
 from bspml.errors import MissingDependencyError, RunError
+from bspml.files.arrays import packed_texts
 from bspml.files.atomic import Content
 from bspml.files.cells import protected_cell
 from bspml.files.opening import FAULTS, open_regular, reason
@@ -73,6 +74,7 @@ def save_report(
     check_folder(folder, report.labels, replacing)
     scalars = {name: getattr(report, name) for name in _SCALARS} | {"title": title}
     arrays = {name: getattr(report, name) for name in ARRAYS}
+    arrays |= packed_texts("names", report.names)
     arrays |= table_arrays("classes", report.classes)
     arrays |= table_arrays("duplicates", report.duplicates)
     arrays |= table_arrays("groups", report.groups)
@@ -81,7 +83,7 @@ def save_report(
     if report.photo_checks is not None:
         arrays |= table_arrays("photo_checks", report.photo_checks)
     if texts is not None:
-        arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
+        arrays |= packed_texts("texts", texts)
     if report.decided is not None:
         arrays["decided"] = report.decided
     fields = data.model_dump()

@@ -8,7 +8,6 @@ of: a process killed in between leaves a folder that is refused, never a mixture
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Mapping
@@ -18,10 +17,11 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import RunError, UserError
-from bspml.files.atomic import Content, atomic_write, is_leftover
+from bspml.files.atomic import Content, atomic_write, is_leftover, refuse_link
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
+from bspml.files.run.plain import parse_json
 
 MARK = "audit.json"
 CORRECTED = "labels-corrected.csv"
@@ -41,7 +41,7 @@ def _mark(folder: Path) -> dict[str, Any]:
     """Return the content of the mark file, {} without one."""
     try:
         with open_regular(folder / MARK, "the mark of an audit") as file:
-            content = json.loads(file.read().decode("utf-8", "surrogatepass"))
+            content = parse_json(file.read())
     except ValueError:  # a DataError among them
         return {}
     return content if isinstance(content, dict) and content.get("format") == _FORMAT else {}
@@ -121,6 +121,7 @@ def check_folder(folder: Path, labels: np.ndarray, replacing: bool = False) -> N
             f"{folder / names[0]}: exists already and is not an audit's; choose another folder."
         )
     for name in names:
+        refuse_link(folder / name)
         if is_special(folder / name) or (folder / name).is_dir():
             raise RunError(f"{folder / name}: is in the way of the file of that name; remove it.")
     if CORRECTED in names and not replacing and not _are_of(folder / CORRECTED, labels):

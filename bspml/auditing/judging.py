@@ -30,6 +30,7 @@ from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing, weights_by_class
 from bspml.errors import InputError
+from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.tensors.checks import (
     Labels,
@@ -151,7 +152,7 @@ def _check_names(names: Sequence[str] | None, n: int) -> np.ndarray:
             f"`names` must be one text per sample, {n}; got "
             f"{'a single text' if isinstance(names, str) else len(names)}."
         )
-    return np.array([str(name) for name in names], dtype=str)
+    return text_objects(names)
 
 
 def _check_not_empty(labels: Labels) -> None:

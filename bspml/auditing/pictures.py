@@ -15,7 +15,8 @@ import torch
 
 from bspml.data.images import read_image
 from bspml.errors import DataError, InputError
-from bspml.files.folders import is_inside
+from bspml.files.arrays import text_objects
+from bspml.files.folders import file_in, is_image_name
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -73,7 +74,7 @@ class PagePictures:
             hint = f"the first is {first!r}" if first else "the samples have no names"
             raise DataError(
                 f"{self.root}: none of the samples' names is a file in it; {hint}. Names are paths "
-                "relative to the folder of images."
+                "relative to the folder of images, and links out of it are not followed."
             )
 
     def __call__(self, sample_index: int) -> str | None:
@@ -97,7 +98,8 @@ class PagePictures:
             small = small_picture(path)
             if small is not None:
                 return self._embed(small, "JPEG")
-        return self._link(path)
+        # A page is read again only if its links lead to pictures.
+        return self._link(path) if is_image_name(path.name) else None
 
     @property
     def folder(self) -> str | None:
@@ -116,11 +118,7 @@ class PagePictures:
             return None
 
     def _file(self, sample_index: int) -> Path | None:
-        name = str(self.names[sample_index])
-        if self.root is None or not is_inside(name):
-            return None
-        path = self.root / name
-        return path if os.path.isfile(path) else None  # noqa: PTH113 - Path.is_file raises likewise
+        return None if self.root is None else file_in(self.root, str(self.names[sample_index]))
 
     def _embed(self, image: Any, kind: str) -> str:
         content = io.BytesIO()
@@ -142,7 +140,7 @@ def check_pictures(images: Any, names: Sequence[str] | None, n: int) -> None:
         InputError: pixels of another shape.
         DataError: no such folder, or none of the names is a file in it.
     """
-    PagePictures(images, np.array([""] * n if names is None else names, dtype=str), Path())
+    PagePictures(images, text_objects([""] * n if names is None else names), Path())
 
 
 def _from_pixels(pixels: torch.Tensor) -> Any:

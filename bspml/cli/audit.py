@@ -34,7 +34,8 @@ from bspml.data.labels.carried import CarriedDecisions, carry_over
 from bspml.data.labels.decision_words import note_on_new_classes
 from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
 from bspml.errors import InputError, MissingDependencyError
-from bspml.files.folders import is_inside
+from bspml.files.arrays import text_objects
+from bspml.files.folders import file_in
 from bspml.files.run.plain import to_json
 from bspml.tensors.checks import check_number, check_whole
 from bspml.words import counted
@@ -182,7 +183,7 @@ def _audit(
         # The page and the summary must say it too.
         report = replace(report, notes=(source.caution, *report.notes))
     if source.texts is not None:
-        report = replace(report, texts=np.array([str(text) for text in source.texts], dtype=str))
+        report = replace(report, texts=text_objects(source.texts))
     title = f"Audit of {_safe_line(Path(what).name)}"
     return report, save_report(report, folder, source.images, title=title, replacing=replacing)
 
@@ -191,9 +192,7 @@ def _hashes(source: AuditSource) -> tuple[PictureHashes | None, str]:
     """Hashes of the photos that lie in a folder, and what their absence means."""
     if not isinstance(source.images, str) or not source.names:
         return None, ""
-    files = [
-        Path(source.images) / name if is_inside(name) else None for name in map(str, source.names)
-    ]
+    files = [file_in(Path(source.images), str(name)) for name in source.names]
     try:
         return hash_pictures(files), ""
     except MissingDependencyError:

@@ -17,7 +17,10 @@ from bspml.cli.terminal import note
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.folder import read_folder
 from bspml.errors import DataError, InputError
+from bspml.files.arrays import Archive
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
+from bspml.files.folders import file_in
+from bspml.files.opening import FAULTS, open_regular
 from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
@@ -108,8 +111,8 @@ def _caution_inside(path: Path) -> str:
         return ""
     from bspml.experiment.embed import TRAINED_ON_THEM
 
-    with np.load(path, allow_pickle=False) as archive:  # it was read: it is sound
-        return TRAINED_ON_THEM if "trained_on" in archive.files else ""
+    with open_regular(path, "embeddings", faults=FAULTS) as file:
+        return TRAINED_ON_THEM if "trained_on" in Archive(file).names else ""
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -118,7 +121,7 @@ def _caution_inside(path: Path) -> str:
 def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Names and texts in a file; (None, None) if it has none and none were asked for."""
     path = options.what if options.names is None else options.names
-    columns = read_texts(path)
+    columns = read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS))
     names = next((columns[c] for c in NAME_COLUMNS if c in columns), None)
     texts = next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
     if options.names is None:
@@ -181,7 +184,11 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         num_workers=options.workers or 0, progress=False if options.hushed else None,
         say=None if options.hushed else note,
     )  # fmt: skip
-    return AuditSource(embeddings.to(device), labels, folder.paths, images=os.fspath(what))
+    images: str | None = os.fspath(what)
+    if not any(file_in(Path(what), path) for path in folder.paths or ()):
+        note(f"note: {what} holds links out of it only, which no page follows: it has no pictures")
+        images = None
+    return AuditSource(embeddings.to(device), labels, folder.paths, images=images)
 
 
 def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:

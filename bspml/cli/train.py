@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import shlex
 from pathlib import Path
 from typing import Any
@@ -70,7 +71,7 @@ def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:
 
 def _read_arguments(options: TrainOptions) -> Config | ClassificationConfig:
     arguments = options.config or []
-    files = [a for a in arguments if "=" not in a or Path(a).is_file()]
+    files = [a for a in arguments if "=" not in a or os.path.isfile(a)]  # noqa: PTH113  (long ones raise in Path)
     if len(files) > 1:
         raise ConfigError(
             f"one configuration file at most; got {', '.join(files)}. Settings are key=value."

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import DataError
+from bspml.files.cells import decimal_number
 from bspml.files.delimited import Row
 from bspml.files.opening import open_regular
 from bspml.words import counted
@@ -22,6 +23,8 @@ from bspml.words import counted
 _LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
 
 
+_LONGEST_PATH = 4096  # characters, on any system
+_LONGEST_LINE = 2 * _LONGEST_PATH
 _NAMED = 5  # entries of a folder that a message names
 
 
@@ -42,7 +45,7 @@ def read_rows(path: Path, columns: Sequence[str], skip: int = 0) -> list[Row]:
     filled = [(n, line) for n, line in enumerate(read_lines(path), 1) if line.strip()]
     for number, line in filled[skip:]:
         fields = tuple(line.strip().split(None, len(columns) - 1))
-        if len(fields) != len(columns):
+        if len(fields) != len(columns) or len(line) > _LONGEST_LINE:
             raise DataError(
                 f"{path}, line {number}: expected {' '.join(columns)}; got {line.strip()[:80]!r}. "
                 "Unpack the file again."
@@ -81,7 +84,7 @@ def column(
     Raises:
         DataError: a field that is no such number; names the line.
     """
-    parse = _whole if kind is int else kind
+    parse = _whole if kind is int else _decimal if kind is float else kind
     values = []
     for fields, line in rows:
         try:
@@ -97,23 +100,31 @@ def column(
 def _whole(text: str) -> int:
     """An integer that an array can hold."""
     value = int(text)
-    if abs(value) >= 2**62:
-        raise ValueError("too large")
+    if abs(value) >= 2**62 or decimal_number(text) is None:  # int takes 1_0 and other scripts
+        raise ValueError("too large, or no plain number")
     return value
 
 
-def refuse_repeats(paths: Sequence[str], source: Path) -> None:
+def _decimal(text: str) -> float:
+    number = decimal_number(text)
+    if number is None:
+        raise ValueError("no plain number")
+    return number
+
+
+def refuse_repeats(paths: Sequence[str], source: Path, remedy: str = "Get the file again.") -> None:
     """Raise a DataError if an image is listed twice: it would find itself.
 
     Args:
         paths: of all images of one list.
         source: the list.
+        remedy: what to do about it, a sentence.
     """
     twice = [path for path, count in Counter(paths).items() if count > 1]
     if twice:
         raise DataError(
             f"{source}: lists {counted(len(twice), 'image')} more than once, such as "
-            f"{twice[0][:120]}. Get the file again."
+            f"{twice[0][:120]}. {remedy}"
         )
 
 
@@ -135,7 +146,7 @@ def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
     for fields, line in rows:
         text = fields[at].replace("\\", "/")
         relative = "/".join(part for part in text.split("/") if part not in ("", "."))
-        if _LEAVES.match(text) or not relative:
+        if _LEAVES.match(text) or not relative or len(text) > _LONGEST_PATH:
             raise DataError(
                 f"{path}, line {line}: {fields[at][:120]!r} is not a path inside the data set's "
                 "folder; nothing outside it is read. Correct the line."

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from bspml.errors import DataError
+from bspml.files.folders import IMAGE_SUFFIXES, is_image_name
 from bspml.files.opening import open_regular
 
-SUFFIXES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
+SUFFIXES = IMAGE_SUFFIXES
 
 _ORIENTATION = 0x0112  # EXIF's tag
 
@@ -34,7 +35,7 @@ def find_images(root: Path) -> list[str]:
         images += [
             (relative / name).as_posix()
             for name in files
-            if not name.startswith(".") and name.lower().endswith(SUFFIXES)
+            if not name.startswith(".") and is_image_name(name)
         ]
     return sorted(images)
 

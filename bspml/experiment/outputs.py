@@ -24,7 +24,7 @@ from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Outputs, Workplace
 from bspml.experiment.words import versions
-from bspml.files.atomic import atomic_write
+from bspml.files.atomic import atomic_write, make_folder_in
 from bspml.files.run import (
     SUSPECT_BELOW,
     RunFolder,
@@ -117,7 +117,7 @@ def write_outputs(
     """
     folder, records = place.folder, place.log.read()
     if figures:
-        _make_folder(folder.figures)
+        _make_figures(folder)
         save_figure(curves(records, data.noise_rate), folder.figures / "curves.png")
     tables: dict[str, str] = {}
     for method, quality in qualities.items():
@@ -148,11 +148,13 @@ def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:
     return {**values, "value": selected.value, **by}
 
 
-def _make_folder(path: Path) -> None:
+def _make_figures(folder: RunFolder) -> None:
     try:
-        path.mkdir(exist_ok=True)
+        make_folder_in(folder.path, folder.figures.name)
+    except RunError:
+        raise
     except OSError as err:
-        raise RunError(f"{path}: cannot be made ({err.strerror or err}).") from err
+        raise RunError(f"{folder.figures}: cannot be made ({err.strerror or err}).") from err
 
 
 def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> None:

@@ -225,8 +225,10 @@ def run_folder(
 
     Raises:
         BusyRunError: another process is training this run.
-        RunError: the folder is used.
+        RunError: the folder is used, or something in that of an old run is a link.
     """
+    if resume:
+        folder.refuse_links()
     with folder.locked():
         if not resume:
             folder.refuse_if_used()

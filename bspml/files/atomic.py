@@ -2,15 +2,20 @@
 
 A run can be killed, and a disk can fill up, in the middle of any write.  Every file of a run is
 therefore written beside its final name first and moved over it in one step.
+
+Folders travel, and a link in one of them may point at any file of whoever goes on with it.  A
+symbolic link is therefore never written through, neither as a file nor as a folder below the one
+that the user named; that one may be a link, such as `runs` to another disk.
 """
 
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +30,7 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
 
     The bytes go to a hidden file in the same folder, reach the disk (fsync), and replace `path`
     in one step.  When anything fails, Ctrl-C included, the hidden file is removed and `path` stays
-    as it was.  A symbolic link at `path` is followed: the file that it names is replaced.
+    as it was.
 
     Args:
         path: the file to write; its folder must exist.
@@ -36,15 +41,15 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
 
     Raises:
         RunError: the file cannot be written (no folder, no permission, disk full), or `path` is a
-            pipe or a device, which a file must not replace; names `path`.
+            link, a pipe or a device, which a file must not replace; names `path`.
     """
     path = Path(path)
     if is_special(path):
         raise RunError(f"{path}: is a pipe or a device; nothing was written. Name a file.")
-    target = Path(os.path.realpath(path))
+    refuse_link(path)
     # Not tempfile: its files are private (0600), and a run folder is there to be shared.
     # A short name, so that a target near the file system's limit of 255 bytes still works.
-    temporary = target.parent / f".{secrets.token_hex(8)}.tmp"
+    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     guard: _Guard | None = None
     try:
         with temporary.open("xb") as file:
@@ -52,7 +57,7 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
             _fill(guard, content)
             file.flush()
             os.fsync(file.fileno())
-        temporary.replace(target)
+        temporary.replace(path)  # of a link made meanwhile, the link
     except OSError as err:
         raise _cannot_write(path, err) from err
     except Exception as err:
@@ -62,8 +67,63 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
         raise
     finally:
         temporary.unlink(missing_ok=True)
-    _sync_folder(target.parent)
+    _sync_folder(path.parent)
     return path
+
+
+def refuse_link(path: str | os.PathLike[str]) -> None:
+    """Raise a RunError if `path` is a symbolic link, to whatever it may lead."""
+    if os.path.islink(path):  # noqa: PTH114  (Path.is_symlink raises on long names)
+        raise RunError(
+            f"{path}: is a symbolic link, and bspml never writes through one. Remove it, or name "
+            "what it points to."
+        )
+
+
+def make_folder_in(parent: Path, name: str) -> Path:
+    """Make a folder below one that the user named, unless it is there.
+
+    Args:
+        parent: is there.
+        name: of the folder in it.
+
+    Raises:
+        RunError: a link has that name.
+        OSError: it cannot be made.
+    """
+    folder = parent / name
+    refuse_link(folder)
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+@contextlib.contextmanager
+def changed_in_place(path: Path, mode: str) -> Iterator[io.FileIO]:
+    """Open a file that grows or shrinks where it is, which `atomic_write` would copy each time.
+
+    Args:
+        path: the file.
+        mode: as of `open`, for bytes.
+
+    Yields:
+        The file, unbuffered: a failed write must not be tried again when it closes.
+
+    Raises:
+        RunError: it is a link, of either kind: another name would change with this one.
+        OSError: it cannot be opened.
+    """
+    refuse_link(path)
+    with io.FileIO(path, mode, opener=_without_following) as file:
+        if os.fstat(file.fileno()).st_nlink > 1:
+            raise RunError(
+                f"{path}: has another name (a hard link), which would change with it. Put a copy "
+                "in its place."
+            )
+        yield file
+
+
+def _without_following(path: str | os.PathLike[str], flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
 
 
 def is_leftover(path: Path) -> bool:

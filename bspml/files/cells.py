@@ -101,6 +101,22 @@ def whole_number(cell: str) -> int | None:
     return int(bare) if len(bare) <= _MOST_DIGITS and _INTEGER.fullmatch(bare) else None
 
 
+def decimal_number(cell: str) -> float | None:
+    """Return the number in a cell, spaces around it aside; None if there is none.
+
+    A number is digits 0 to 9, perhaps with a sign, a point and an exponent; or nan or inf, which
+    programs write.  1_0 and the digits of other scripts, which Python takes too, are text.
+
+    Example:
+        >>> [decimal_number(cell) for cell in (" -.5 ", "1e3", "1_0", "\u0661", "1,5", "")]
+        [-0.5, 1000.0, None, None, None, None]
+    """
+    try:
+        return float(cell) if cell.isascii() and "_" not in cell else None
+    except ValueError:
+        return None
+
+
 def fitting_integers(numbers: Sequence[Any]) -> np.ndarray | None:
     """Return (N,) int64, uint64 if only that holds all of `numbers`, None if neither does."""
     low, high = min(numbers, default=0), max(numbers, default=0)

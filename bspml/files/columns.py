@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import DataError
-from bspml.files.cells import bare_cell, empty_rows, integers, whole_number
-from bspml.words import some_of
+from bspml.files.cells import bare_cell, decimal_number, empty_rows, integers, whole_number
+from bspml.words import LONGEST_LABEL, some_of
 
 INDEX = "index"
 # Of the first that is there.
@@ -135,8 +135,17 @@ def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
 
 
 def check_texts(labels: Sequence[str]) -> None:
-    """Raise a DataError if a label is empty or holds NUL; names the row, counted from 1."""
+    """Raise a DataError if a label is empty, too long for one, or holds NUL.
+
+    It names the row, counted from 1.
+    """
     empty = empty_rows(labels)
+    long = next((row for row, label in enumerate(labels) if len(label) > LONGEST_LABEL), None)
+    if long is not None:
+        raise DataError(
+            f"row {long + 1} has a label of {len(labels[long])} characters; the name of a class "
+            f"has at most {LONGEST_LABEL}. Is it another column that holds the labels?"
+        )
     if empty:
         raise DataError(f"row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
     if any("\0" in label for label in labels):
@@ -154,12 +163,27 @@ def _check_numbers(cells: Sequence[str]) -> None:
 
 
 def is_number(cell: str) -> bool:
-    """Return whether Python reads it as a float."""
-    try:
-        float(cell)
-    except ValueError:
-        return False
-    return True
+    """Return whether `decimal_number` reads it."""
+    return decimal_number(cell) is not None
+
+
+def numbers_in(cells: Sequence[str], name: str) -> list[float]:
+    """Read N numbers as `decimal_number` does.
+
+    Args:
+        cells: of a column.
+        name: of the column, for messages.
+
+    Raises:
+        DataError: a cell holds none; names its row, counted from 1.
+    """
+    numbers = [decimal_number(cell) for cell in cells]
+    bad = next((row for row, number in enumerate(numbers) if number is None), None)
+    if bad is not None:
+        raise DataError(
+            f"a cell is not a number: column {name!r} has {cells[bad][:40]!r} in row {bad + 1}."
+        )
+    return [number for number in numbers if number is not None]
 
 
 def as_floats(table: np.ndarray) -> np.ndarray:

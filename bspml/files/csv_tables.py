@@ -19,6 +19,7 @@ from bspml.files.columns import (
     is_number,
     label_place,
     labels_in,
+    numbers_in,
     row_order,
 )
 from bspml.files.delimited import read_rows
@@ -95,13 +96,26 @@ def label_column(rows: Rows) -> np.ndarray:
     return labels_in([row[column] for row in rows[1:]])[order]
 
 
-def text_columns(rows: Rows) -> dict[str, list[str]]:
-    """Return {name of a column: its N cells}."""
+def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """Return {name of a column: its N cells}, no cells where it is not wanted.
+
+    Args:
+        rows: of a table, the header first.
+        wanted: names of columns.
+
+    Raises:
+        DataError: a wanted column is there twice.
+    """
     if not rows:
         return {}
     names, cells = column_names(rows[0]), rows[1:]
     cells = [cells[i] for i in _order(names, cells)]
-    return {name: [bare_cell(row[i]) for row in cells] for i, name in enumerate(names)}
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for name in wanted:
+        place = find_column(names, (name,))
+        if place is not None:
+            columns[name] = [bare_cell(row[place]) for row in cells]
+    return columns
 
 
 def numeric_columns(rows: Rows) -> np.ndarray:
@@ -121,12 +135,8 @@ def numeric_columns(rows: Rows) -> np.ndarray:
             "names of columns, or a sample? Name the columns d0, d1, ..., or remove the row."
         )
     try:
-        table = np.array([[float(row[i]) for i in keep] for row in cells], dtype=np.float64)
-    except ValueError as err:
-        i = next(i for i in keep if not all(is_number(row[i]) for row in cells))
-        cell = next(row[i] for row in cells if not is_number(row[i]))
-        raise DataError(
-            f"a cell is not a number: column {names[i]!r} has {cell[:40]!r}. Remove the column, or "
-            "correct it."
-        ) from err
-    return as_floats(table)[order]
+        columns = [numbers_in([row[i] for row in cells], names[i]) for i in keep]
+    except DataError as err:
+        raise DataError(f"{err} Remove the column, or correct it.") from err
+    table = np.array(columns, dtype=np.float64).reshape(len(keep), len(cells)).T
+    return as_floats(np.ascontiguousarray(table)[order])

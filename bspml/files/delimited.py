@@ -20,6 +20,8 @@ from bspml.files.columns import column_names, find_column
 from bspml.files.opening import FAULTS, open_regular
 from bspml.words import counted
 
+_LONGEST = 2**31 - 1  # characters of a field: what is written is read again, however long
+
 
 class Row(NamedTuple):
     """The fields of one row, and the line on which it ends, counted from 1, for messages."""
@@ -53,10 +55,14 @@ def read_rows(file: io.BufferedIOBase, delimiter: str = ",") -> Iterator[Row]:
         >>> list(read_rows(io.BytesIO(b'label,weight\\n"a,b",1\\n')))[1]
         Row(fields=('a,b', '1'), line=2)
     """
-    with io.TextIOWrapper(file, "utf-8-sig", "surrogatepass", newline="") as text:  # type: ignore[type-var]
-        reader = csv.reader(text, delimiter=delimiter, strict=True)
-        for fields in reader:
-            yield Row(tuple(fields), reader.line_num)
+    limit = csv.field_size_limit(_LONGEST)  # of the whole process, so it is put back
+    try:
+        with io.TextIOWrapper(file, "utf-8-sig", "surrogatepass", newline="") as text:  # type: ignore[type-var]
+            reader = csv.reader(text, delimiter=delimiter, strict=True)
+            for fields in reader:
+                yield Row(tuple(fields), reader.line_num)
+    finally:
+        csv.field_size_limit(limit)
 
 
 def read_table(

@@ -1,7 +1,6 @@
 """Folders that change as a whole: filled out of sight first, then moved into place.
 
-What is in the way is replaced or refused, never followed: a symbolic link in a folder is not
-written through.
+What is in the way is replaced or refused, never followed; of links see `bspml.files.atomic`.
 """
 
 from __future__ import annotations
@@ -14,8 +13,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bspml.errors import RunError
-from bspml.files.atomic import Content, atomic_write
+from bspml.files.atomic import Content, atomic_write, refuse_link
 from bspml.files.opening import reason
+
+IMAGE_SUFFIXES = (
+    *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"),
+)
 
 
 def is_inside(name: str) -> bool:
@@ -26,6 +29,36 @@ def is_inside(name: str) -> bool:
         (True, False, False, False)
     """
     return bool(name) and not Path(name).is_absolute() and ".." not in Path(name).parts
+
+
+def leads_out(folder: Path, name: str) -> bool:
+    """Return whether links in a folder lead from a name in it to somewhere outside.
+
+    Args:
+        folder: may be a link itself.
+        name: for which `is_inside` holds.
+    """
+    return not os.path.realpath(folder / name).startswith(
+        os.path.join(os.path.realpath(folder), "")  # noqa: PTH118  (ends in a separator)
+    )
+
+
+def file_in(folder: Path, name: str) -> Path | None:
+    """Return the file of a name in a folder; None for no file, or one behind a link that leaves.
+
+    Args:
+        folder: where the names start from.
+        name: from a list that anybody may have written.
+    """
+    path = folder / name
+    # Not Path.is_file, which raises on odd names.
+    is_there = is_inside(name) and os.path.isfile(path)  # noqa: PTH113
+    return path if is_there and not leads_out(folder, name) else None
+
+
+def is_image_name(name: str) -> bool:
+    """Return whether a name ends as those of image files do, in whatever case."""
+    return name.lower().endswith(IMAGE_SUFFIXES)
 
 
 @contextlib.contextmanager
@@ -50,15 +83,19 @@ def write_files(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
     """Write files that belong together: all of them are on the disk before one takes its place.
 
     Args:
-        folder: made if it is not there; files of these names in it are replaced.
+        folder: made if it is not there, below one that the user named; files of these names in it
+            are replaced.
         contents: {file name: its content}.
 
     Returns:
         The files.
 
     Raises:
-        RunError: something cannot be written; nothing was replaced, unless it is in the way.
+        RunError: something cannot be written, or is a link; nothing was replaced, unless it is in
+            the way.
     """
+    for path in (folder, *(folder / name for name in contents)):
+        refuse_link(path)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with aside(folder) as place:

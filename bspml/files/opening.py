@@ -6,6 +6,7 @@ import contextlib
 import csv
 import io
 import os
+import re
 import stat
 import struct
 import tokenize
@@ -21,6 +22,7 @@ FAULTS = (
     *(ValueError, TypeError, AttributeError, EOFError, KeyError, OverflowError, RuntimeError),
     *(SyntaxError, zipfile.BadZipFile, zlib.error, struct.error, tokenize.TokenError, csv.Error),
 )
+_UNSAFE = re.compile("weights_only|allow_pickle|unsafe|trust", re.IGNORECASE)
 _LONGEST = 200  # characters of somebody else's message
 
 
@@ -101,9 +103,15 @@ def is_special(path: str | os.PathLike[str]) -> bool:
 def reason(err: BaseException) -> str:
     """Return the system's words for `err`, or the first line of its own, or its kind.
 
+    Other libraries' advice to open a file unsafely is not passed on.
+
     Example:
         >>> reason(OSError(13, "Permission denied", "a.csv")), reason(EOFError())
         ('Permission denied', 'EOFError')
+        >>> reason(ValueError("Set weights_only=False if you trust the file."))
+        'it holds more than arrays, numbers and text, which could run code'
     """
     text = getattr(err, "strerror", None) or str(err).strip()
+    if _UNSAFE.search(text):
+        return "it holds more than arrays, numbers and text, which could run code"
     return text.splitlines()[0][:_LONGEST] if text else type(err).__name__

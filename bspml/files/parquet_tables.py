@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import csv
+import io
+from collections.abc import Sequence
 from io import BufferedIOBase
 from typing import Any
 
@@ -19,13 +22,42 @@ from bspml.files.columns import (
     row_order,
 )
 
+_MANY, _TIGHTEST = 2**24, 50  # cells, and cells a byte above that
+
+
+def check_declared(file: BufferedIOBase) -> None:
+    """Refuse a few kilobytes that declare more rows than memory holds: equal ones pack to nothing.
+
+    Raises:
+        DataError: they do, or there are two columns of one name, which pandas cannot tell apart.
+    """
+    import pyarrow.parquet as pq
+
+    size = file.seek(0, io.SEEK_END)
+    parquet = pq.ParquetFile(file)
+    table, names = parquet.metadata, parquet.schema_arrow.names
+    for name in names if len(set(names)) < len(names) else ():
+        find_column(names, (name,))
+    cells = table.num_rows * table.num_columns
+    if cells > _MANY and cells > _TIGHTEST * size:
+        raise DataError(
+            f"says that it holds {table.num_rows} rows of {table.num_columns} columns, in {size} "
+            "bytes. If that is right, give it as .csv."
+        )
+    file.seek(0)
+
 
 def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     """The frame, its rows in the order of a column or an index called `index`, and its names."""
     import pandas as pd
 
+    check_declared(file)
     frame = pd.read_parquet(file)
-    if frame.index.name is not None:
+    if any(name is not None for name in frame.index.names):
+        index = column_names(name for name in frame.index.names if name is not None)
+        twice = sorted(set(index) & set(column_names(frame.columns)))
+        if twice:
+            raise DataError(f"has 2 columns `{twice[0]}`, one of them as its index; keep one.")
         frame = frame.reset_index()
     names = column_names(frame.columns)
     column = find_column(names, (INDEX,))
@@ -65,8 +97,42 @@ def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
     return table.astype(np.float32) if single else as_floats(table)
 
 
-def parquet_texts(file: BufferedIOBase) -> dict[str, list[str]]:
-    """Read {name of a column: its N texts}."""
+def parquet_texts(file: BufferedIOBase, wanted: Sequence[str]) -> dict[str, list[str]]:
+    """Read {name of a column: its N cells}, no cells where it is not wanted.
+
+    The cells are those of the CSV file of the same table: '' where nothing is known.
+
+    Args:
+        file: open for reading bytes.
+        wanted: names of columns.
+
+    Raises:
+        DataError: a wanted column is there twice, or holds lists.
+    """
     frame, names = _frame(file)
-    columns = {name: frame.iloc[:, i] for i, name in enumerate(names)}
-    return {n: c.astype(str).tolist() for n, c in columns.items() if c.dtype.kind in "OT"}
+    columns: dict[str, list[str]] = {name: [] for name in names}
+    for name in wanted:
+        place = find_column(names, (name,))
+        if place is not None:
+            columns[name] = _cells(frame.iloc[:, place], name)
+    return columns
+
+
+def _cells(values: Any, name: str) -> list[str]:
+    """A column as `DataFrame.to_csv` writes it; text needs none of its quotes."""
+    kind = getattr(values.dtype, "categories", values).dtype.kind
+    if kind not in "OTU":
+        text = io.StringIO(values.to_csv(index=False, header=False), newline="")
+        return [row[0] for row in csv.reader(text)]
+    absent = values.isna().tolist()
+    return [
+        "" if missing else _text(value, name)
+        for value, missing in zip(values.tolist(), absent, strict=True)
+    ]
+
+
+def _text(value: Any, name: str) -> str:
+    if isinstance(value, list | tuple | dict | set | np.ndarray):
+        raise DataError(f"its column `{name}` holds lists or tables; expected one text a row.")
+    # Some writers do not say that their bytes are text.
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else str(value)

@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import DataError, InputError
+from bspml.files.arrays import Archive, read_array, texts_of
 from bspml.files.cells import plain_labels, protected_cell
 from bspml.files.columns import (
     EMBEDDING_NAMES,
@@ -65,8 +66,8 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
     return _read_by_suffix(
         path,
         {
-            ".npy": lambda file: _array_labels(_npy(file)),
-            ".npz": lambda file: _array_labels(_npz(file, LABEL_COLUMNS, ndim=1)),
+            ".npy": lambda file: _array_labels(read_array(file)),
+            ".npz": lambda file: _array_labels(_npz_labels(Archive(file))),
             ".csv": lambda file: label_column(csv_rows(file)),
             ".tsv": lambda file: label_column(csv_rows(file, "\t")),
             ".txt": text_labels,
@@ -100,8 +101,8 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
     array = _read_by_suffix(
         path,
         {
-            ".npy": _npy,
-            ".npz": lambda file: _npz(file, EMBEDDING_NAMES, ndim=2),
+            ".npy": read_array,
+            ".npz": lambda file: _npz_embeddings(Archive(file)),
             ".csv": lambda file: numeric_columns(csv_rows(file)),
             ".tsv": lambda file: numeric_columns(csv_rows(file, "\t")),
             ".parquet": parquet_embeddings,
@@ -126,22 +127,28 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
     return array
 
 
-def read_texts(path: str | os.PathLike[str]) -> dict[str, list[str]]:
-    """Read {column: N texts} of a .txt (one a line, `name`), .csv, .tsv, .npz or .parquet file.
+def read_texts(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str, list[str]]:
+    """Read columns as N texts of a .txt (one a line, `name`), .csv, .tsv, .npz or .parquet file.
 
-    Column names in lower case; in a .npz, a final s is left out (names, paths).  {} for a kind of
-    file that holds no text.
+    Args:
+        path: the file.
+        wanted: names of columns in lower case; in a .npz a final s may follow (names, paths).
+
+    Returns:
+        {column: N texts}, and {column: []} of those not wanted; {} for a kind of file that holds
+        no text.
 
     Raises:
-        DataError: missing, unreadable, or damaged; names the file.
+        DataError: missing, unreadable, or damaged, or a wanted column that is there twice or holds
+            no text; names the file.
     """
     readers: dict[str, Reader] = {
         ".npy": lambda file: {},
-        ".npz": _npz_texts,
-        ".csv": lambda file: text_columns(csv_rows(file)),
-        ".tsv": lambda file: text_columns(csv_rows(file, "\t")),
+        ".npz": lambda file: _npz_texts(Archive(file), wanted),
+        ".csv": lambda file: text_columns(csv_rows(file), wanted),
+        ".tsv": lambda file: text_columns(csv_rows(file, "\t"), wanted),
         ".txt": lambda file: {"name": lines(file)},
-        ".parquet": parquet_texts,
+        ".parquet": lambda file: parquet_texts(file, wanted),
     }
     return _read_by_suffix(path, readers, "names")
 
@@ -152,7 +159,7 @@ def read_names(path: str | os.PathLike[str]) -> list[str] | None:
     Raises:
         DataError: as `read_texts`.
     """
-    columns = read_texts(path)
+    columns = read_texts(path, NAME_COLUMNS)
     return next((columns[name] for name in NAME_COLUMNS if name in columns), None)
 
 
@@ -217,48 +224,58 @@ def _read_by_suffix(path: str | os.PathLike[str], readers: Mapping[str, Reader],
     return array
 
 
-# --- arrays ---------------------------------------------------------------------------------------
+# --- archives -------------------------------------------------------------------------------------
 
 
-def _npy(file: BufferedIOBase) -> np.ndarray:
-    array = np.load(file, allow_pickle=False)
-    if not isinstance(array, np.ndarray):
-        raise DataError("is an archive of arrays; name it .npz.")
-    return array
+def _npz_embeddings(archive: Archive) -> np.ndarray:
+    return archive.read(archive.find(EMBEDDING_NAMES) or _only(archive, EMBEDDING_NAMES[0], 2))
 
 
-def _npz(file: BufferedIOBase, names: Sequence[str], ndim: int) -> np.ndarray:
-    with _archive(file) as archive:
-        for name in names:
-            if name in archive.files:
-                check_uncontested(name, archive.files)
-                return _member(archive, name)
-        fitting = [name for name in archive.files if _member(archive, name).ndim == ndim]
-        if len(fitting) == 1:
-            return _member(archive, fitting[0])
-        raise DataError(f"expected an array named {names[0]!r}; it has {', '.join(archive.files)}.")
+def _npz_labels(archive: Archive) -> np.ndarray:
+    name = archive.find(LABEL_COLUMNS)
+    if name is None:
+        return archive.read(_only(archive, LABEL_COLUMNS[0], 1))
+    check_uncontested(name.lower(), [other.lower() for other in archive.names])
+    _check_rows(archive, name, _samples(archive))
+    return archive.read(name)
 
 
-def _archive(file: BufferedIOBase) -> Any:
-    archive = np.load(file, allow_pickle=False)
-    if isinstance(archive, np.ndarray):
-        raise DataError("is a single array; name it .npy.")
-    return archive
+def _only(archive: Archive, name: str, ndim: int) -> str:
+    """The only array of so many dimensions."""
+    fitting = [other for other in archive.names if len(archive.shape(other)) == ndim]
+    if len(fitting) != 1:
+        raise DataError(f"expected an array named {name!r}; it has {', '.join(archive.names)}.")
+    return fitting[0]
 
 
-def _member(archive: Any, name: str) -> np.ndarray:
-    member = archive[name]
-    if not isinstance(member, np.ndarray):  # numpy hands other files out as bytes
-        raise DataError(f"its member {name!r} is not an array.")
-    return member
+def _samples(archive: Archive) -> int | None:
+    """The number of rows of the embeddings, where there are any."""
+    name = archive.find(EMBEDDING_NAMES)
+    shape = () if name is None else archive.shape(name)
+    return shape[0] if len(shape) > 1 else None
 
 
-def _npz_texts(file: BufferedIOBase) -> dict[str, list[str]]:
-    with _archive(file) as archive:
-        files = [name for name in archive.files if name not in EMBEDDING_NAMES]
-        members = {name: _member(archive, name) for name in files}
-    return {
-        name.lower().removesuffix("s"): array.astype(str).tolist()
-        for name, array in members.items()
-        if array.ndim == 1
-    }
+def _check_rows(archive: Archive, name: str, n: int | None) -> None:
+    """Refuse a column of another length by its header, before gigabytes are built of it."""
+    shape = archive.shape(name)
+    if n is not None and shape[:1] != (n,):
+        raise DataError(f"its array {name!r} is {shape}; expected one entry for each of {n} rows.")
+
+
+def _npz_texts(archive: Archive, wanted: Sequence[str]) -> dict[str, list[str]]:
+    columns: dict[str, list[str]] = {}
+    n = _samples(archive)
+    for name in archive.names:
+        column = name.lower() if name.lower() in wanted else name.lower().removesuffix("s")
+        if column not in wanted:
+            columns.setdefault(column, [])
+            continue
+        if column in columns:
+            raise DataError(f"has two arrays that can be its `{column}`; keep one.")
+        _check_rows(archive, name, n)
+        if len(archive.shape(name)) != 1:
+            raise DataError(
+                f"its array {name!r} must have one entry a row, (N,); got {archive.shape(name)}."
+            )
+        n, columns[column] = archive.shape(name)[0], texts_of(archive.read(name))
+    return columns

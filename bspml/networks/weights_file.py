@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from bspml.errors import DataError, MissingDependencyError, import_optional
-from bspml.files.opening import open_regular
+from bspml.files.opening import open_regular, reason
 
 _WRAPPERS = ("state_dict", "model")  # keys under which training scripts keep the state dict
 _PARALLEL = "module."  # what torch's DataParallel puts before every name
@@ -59,9 +59,9 @@ def _read_tensors(path: Path) -> Any:
         except MissingDependencyError:
             raise
         except Exception as err:  # damaged bytes can lead the unpickler into any error at all
-            reason = f"{type(err).__name__}: {' '.join(str(err).split())[:200]}"
             raise DataError(
-                f"`weights`: {path} is damaged, or holds more than tensors ({reason}). "
+                f"`weights`: {path} is damaged, or holds more than tensors ({type(err).__name__}: "
+                f"{reason(err)}). "
                 "Save `model.state_dict()` with torch.save."
             ) from err
 

@@ -31,6 +31,7 @@ from pydantic import (
 )
 
 from bspml.errors import RunError
+from bspml.files.folders import is_image_name
 from bspml.files.run import EpochRecord, read_json, write_json
 
 _BINS = 40  # of the p-value histogram
@@ -382,4 +383,11 @@ def load_page(path: str | os.PathLike[str], audit: str | None = None) -> PageDat
             f"{path}: is not a saved page; expected a JSON object with title and sentence and at "
             f"most {', '.join(sorted(fields))}. Run the audit again."
         )
-    return check_record(PageData, values, path)
+    page = check_record(PageData, values, path)
+    for sample_index, image in page.pictures().items():
+        if not image.startswith("data:") and not is_image_name(image):
+            raise RunError(
+                f"{path}: the image of sample {sample_index} is {image!r:.80}, no file of a "
+                "picture. Was the file edited? Make it again."
+            )
+    return page

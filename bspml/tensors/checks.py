@@ -16,7 +16,10 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
-from bspml.words import some_of as some_of  # readers without torch take it from there
+from bspml.words import (  # readers without torch take it from there
+    LONGEST_LABEL,
+    some_of as some_of,
+)
 
 FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)  # dtypes that compute
 
@@ -183,6 +186,8 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         array = integral(array, name)
     if array.dtype.kind not in "iubU":
         raise InputError(f"`{name}` must be integers or strings; got dtype {array.dtype}.")
+    if array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_LABEL:
+        _check_widths(np.char.str_len(array).tolist(), name)
     classes, codes = np.unique(array, return_inverse=True)
     return Labels(torch.from_numpy(codes.reshape(-1).astype(np.int64)), classes)
 
@@ -221,6 +226,7 @@ def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
     if kinds and all(issubclass(kind, str) for kind in kinds):
         if any("\0" in v for v in values):
             raise InputError(f"`{name}` must not hold the character NUL: numpy's text ends there.")
+        _check_widths([len(value) for value in values], name)
         return array.astype(str)
     if not all(
         issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds
@@ -237,6 +243,15 @@ def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
         raise InputError(
             f"`{name}` must fit 64 bits, with sign; got a number of {bits}. Pass it as strings."
         ) from err
+
+
+def _check_widths(lengths: list[int], name: str) -> None:
+    if max(lengths, default=0) > LONGEST_LABEL:
+        row = next(row for row, length in enumerate(lengths) if length > LONGEST_LABEL)
+        raise InputError(
+            f"`{name}` must be names of classes, of at most {LONGEST_LABEL} characters; got "
+            f"{lengths[row]} at row {row}. Are these texts?"
+        )
 
 
 def integral(values: np.ndarray, name: str) -> np.ndarray:

@@ -104,6 +104,11 @@ def test_corrected_labels_of_somebody_or_of_other_data_are_not_lost(two, tmp_pat
     assert AuditReport.load(tmp_path / "a").labels.tolist() == first.labels.tolist()
 
 
+def test_a_mark_nested_deeply_marks_nothing(tmp_path):
+    (tmp_path / "audit.json").write_text("[" * 100_000)
+    assert not folder.is_audit_folder(tmp_path)
+
+
 @pytest.mark.parametrize("place", ["x" * 300, "a\0b", "", "file/below"])
 def test_a_folder_that_cannot_be_is_refused(hostile_report, tmp_path, monkeypatch, place):
     monkeypatch.chdir(tmp_path)
@@ -111,6 +116,18 @@ def test_a_folder_that_cannot_be_is_refused(hostile_report, tmp_path, monkeypatc
     with pytest.raises(RunError, match=r"cannot be made|is empty"):
         hostile_report.save(place)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("name", ["report.html", "audit.json", "labels-corrected.csv"])
+def test_a_link_in_the_folder_is_refused_before_anything_changes(hostile_report, tmp_path, name):
+    hostile_report.save(tmp_path)
+    (tmp_path / "victim").write_bytes((tmp_path / "audit.json").read_bytes())
+    (tmp_path / name).unlink(missing_ok=True)
+    (tmp_path / name).symlink_to("victim")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    with pytest.raises(RunError, match=f"{name}: is a symbolic link"):
+        hostile_report.save(tmp_path)
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["report.html", "audit.csv", "page.json"])

@@ -9,6 +9,7 @@ from PIL import Image
 
 from bspml.auditing import pictures
 from bspml.auditing.pictures import PagePictures
+from bspml.errors import DataError
 
 
 def opened(uri):
@@ -35,6 +36,25 @@ def test_only_files_inside_the_folder_are_shown(tmp_path):
     assert shown(8) == "../images/broken.png"  # not readable as a picture here: a link to it
 
 
+def test_links_are_followed_inside_the_folder_only(tmp_path):
+    inside, far = tmp_path / "images", tmp_path / "far"
+    inside.mkdir()
+    far.mkdir()
+    Image.new("L", (4, 4)).save(inside / "a.png")
+    Image.new("L", (4, 4)).save(far / "b.png")
+    (inside / "in.png").symlink_to("a.png")
+    (inside / "out.png").symlink_to("../far/b.png")
+    (inside / "folder").symlink_to(far)
+    (inside / "notes.txt").write_text("no picture")
+    (tmp_path / "link").symlink_to(inside)
+    names = np.array(["in.png", "out.png", "folder/b.png", "notes.txt"])
+    for root in (inside, tmp_path / "link"):  # the folder that the user names may be a link
+        shown = PagePictures(root, names, tmp_path)
+        assert [(shown(i) or "")[:5] for i in range(4)] == ["data:", "", "", ""]
+    with pytest.raises(DataError, match="none of the samples' names is a file in it"):
+        PagePictures(inside, names[1:3], tmp_path)
+
+
 def test_a_heavy_page_links_to_the_rest(tmp_path, monkeypatch):
     for name in ("a.png", "b.png"):
         Image.new("L", (10, 10)).save(tmp_path / name)
@@ -55,9 +75,9 @@ def test_a_picture_damaged_anywhere_is_a_link_at_worst(tmp_path, kind, place):
     Image.new("RGB", (16, 16), (9, 99, 9)).save(whole, kind)
     damaged = bytearray(whole.getvalue())
     damaged[place : place + 4] = b"\xf8\xf3\x89\x85"
-    (tmp_path / "a").write_bytes(damaged)
-    shown = PagePictures(tmp_path, np.array(["a"]), tmp_path)(0)
-    assert shown == "a" or shown.startswith("data:image/jpeg")
+    (tmp_path / "a.png").write_bytes(damaged)
+    shown = PagePictures(tmp_path, np.array(["a.png"]), tmp_path)(0)
+    assert shown == "a.png" or shown.startswith("data:image/jpeg")
 
 
 def test_a_picture_that_stops_early_is_a_link(tmp_path):

@@ -61,6 +61,11 @@ def test_paths_that_leave_the_folder_are_refused(tmp_path, path):
         safe_paths([Row(("1", "a.jpg"), 3), Row(("2", path), 7)], 1, tmp_path / "l.txt")
 
 
+def test_a_path_is_no_longer_than_systems_take(tmp_path):
+    with pytest.raises(DataError, match=r"line 1: 'a{119}.* is not a path inside"):
+        safe_paths([Row(("a" * 4097,), 1)], 0, tmp_path)
+
+
 def test_other_paths_are_kept_with_forward_slashes(tmp_path):
     for given, kept in (
         ("a/b.jpg", "a/b.jpg"),
@@ -69,6 +74,13 @@ def test_other_paths_are_kept_with_forward_slashes(tmp_path):
         ("..a/b..", "..a/b.."),
     ):
         assert safe_paths([Row((given,), 1)], 0, tmp_path) == (kept,)
+
+
+@pytest.mark.parametrize("text", ["1_0", "\u0661", "５"])
+def test_numbers_are_of_plain_digits(tmp_path, text):
+    for kind in (int, float):
+        with pytest.raises(DataError, match=f"line 2: x must be a.* number; got '{text}'"):
+            column([Row((text,), 2)], 0, tmp_path, "x", kind)
 
 
 def test_numbers_name_their_line(tmp_path):

@@ -89,6 +89,15 @@ def test_damage_inside_shows_when_everything_is_decoded(tmp_path):
     assert report.problems[0].files == ("a.png",)
 
 
+def test_an_image_listed_twice_in_a_table_is_told(tmp_path):
+    image_at(tmp_path / "a.png")
+    for split in ("train", "test"):
+        rows = ["a.png,a,train", f"a.png,a,{split}", "b.png,b,test"]
+        write_lines(tmp_path / "labels.csv", ["path,label,split", *rows])
+        (problem,) = check_dataset("table", tmp_path).problems
+        assert "lists 1 image more than once, such as a.png" in problem.sentence
+
+
 def test_a_box_that_leaves_its_image_is_noted(birds):
     base, names = birds
     lines = (base / "bounding_boxes.txt").read_text().splitlines()

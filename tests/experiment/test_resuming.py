@@ -193,6 +193,15 @@ def test_a_new_run_writes_its_configuration_and_is_locked(folder):
     assert not folder.lock.exists()
 
 
+def test_a_received_run_with_a_link_in_it_does_not_go_on(folder, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    folder.weights.symlink_to(victim)
+    with pytest.raises(RunError, match=r"weights\.csv: is a symbolic link"):
+        run_folder(folder, Config(), METHODS, resume=True).__enter__()
+    assert (victim.read_text(), folder.lock.exists()) == ("mine", False)
+
+
 @pytest.mark.parametrize("saved", [False, True])
 def test_a_mistake_discards_a_folder_without_a_checkpoint(folder, saved):
     def train():

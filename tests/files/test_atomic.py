@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write
+from bspml.files.atomic import atomic_write, changed_in_place, make_folder_in
 
 # Python ignores SIGXFSZ, so the limit shows as OSError(EFBIG), like a full disk's ENOSPC.
 _FULL_DISK = """
@@ -90,16 +90,46 @@ def test_a_missing_folder_is_a_run_error(tmp_path):
         atomic_write(tmp_path / "none" / "a", b"")
 
 
-def test_a_link_is_followed_and_the_longest_name_works(tmp_path):
-    (tmp_path / "far").mkdir()
-    target = tmp_path / "far" / "a"
-    target.write_bytes(b"old")
-    link = tmp_path / "link"
-    link.symlink_to(target)
-    atomic_write(link, b"new")
-    assert link.is_symlink()
-    assert target.read_bytes() == b"new"
+def test_the_longest_name_works(tmp_path):
     assert atomic_write(tmp_path / ("n" * 255), b"").exists()
+
+
+def test_nothing_is_written_through_a_link(tmp_path):
+    (tmp_path / "far").mkdir()
+    victim = tmp_path / "far" / "a"
+    victim.write_bytes(b"old")
+    links = {"file": victim, "dangling": tmp_path / "far" / "b", "folder": tmp_path / "far"}
+    for name, place in links.items():
+        (tmp_path / name).symlink_to(place)
+    (tmp_path / "hard").hardlink_to(victim)
+    refused = r"{}: is a symbolic link, and bspml never writes through one. Remove it, or name what"
+    for name in links:
+        with pytest.raises(RunError, match=refused.format(name)):
+            atomic_write(tmp_path / name, b"new")
+        with pytest.raises(RunError, match=refused.format(name)):
+            make_folder_in(tmp_path, name)
+        for mode in ("a+b", "r+b"):
+            with pytest.raises(RunError, match=refused.format(name)):
+                changed_in_place(tmp_path / name, mode).__enter__()
+    with pytest.raises(RunError, match=r"hard: has another name \(a hard link\), which would"):
+        changed_in_place(tmp_path / "hard", "a+b").__enter__()
+    assert names(tmp_path / "far") == ["a"]
+    atomic_write(tmp_path / "hard", b"new")  # takes the place of one name
+    assert victim.read_bytes() == b"old"
+    # The folder that the user names may be a link.
+    assert atomic_write(tmp_path / "folder" / "c", b"new").read_bytes() == b"new"
+
+
+def test_a_link_made_in_the_middle_of_a_write_is_replaced(tmp_path):
+    (tmp_path / "victim").write_bytes(b"old")
+
+    def attack(file):
+        (tmp_path / "a").symlink_to("victim")
+        file.write(b"new")
+
+    atomic_write(tmp_path / "a", attack)
+    assert not (tmp_path / "a").is_symlink()
+    assert (tmp_path / "victim").read_bytes() == b"old"
 
 
 def test_the_file_is_as_readable_as_any_other(tmp_path):

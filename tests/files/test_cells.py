@@ -4,7 +4,14 @@ import numpy as np
 import pytest
 from hypothesis import given, strategies as st
 
-from bspml.files.cells import bare_cell, integers, parse_labels, plain_labels, protected_cell
+from bspml.files.cells import (
+    bare_cell,
+    decimal_number,
+    integers,
+    parse_labels,
+    plain_labels,
+    protected_cell,
+)
 
 
 @given(st.text(alphabet="'=+-@ \t017.,eEnaif", max_size=6))
@@ -38,6 +45,19 @@ def test_whole_numbers_are_int64_or_uint64_and_longer_ones_text():
     assert integers([str(-(2**63) - 1)]) is None
     assert integers(["9" * 5000]) is None
     assert parse_labels(["1", "'2"]).tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "number"),
+    [
+        ("5", 5), (" 5\t", 5), ("+5", 5), ("-.5", -0.5), ("5.", 5), ("1e3", 1000), ("1E-2", 0.01),
+        ("007", 7), ("inf", np.inf), ("1e999", np.inf), ("1_0", None), ("\u0661", None),
+        ("５", None), ("1,5", None), ("0x1f", None), ("1e", None), ("", None), ("5 5", None),
+        ("--5", None), ("5\0", None), ("\xa05", None), ("½", None), ("1e1_0", None),
+    ],
+)  # fmt: skip
+def test_a_number_is_written_as_programs_write_it(cell, number):
+    assert decimal_number(cell) == number
 
 
 @pytest.mark.parametrize("text", ["\ufeff5", "\xa05", "\x1c5", "5\x85", "\u180e7", "٣", ".5 m"])

@@ -21,6 +21,13 @@ def test_files_replace_those_of_their_names_and_links_are_not_followed(tmp_path)
     folder = tmp_path / "to"
     folder.mkdir()
     (folder / "a").symlink_to(tmp_path / "precious")
+    with pytest.raises(RunError, match="a: is a symbolic link"):
+        write_files(folder, {"b": b"2", "a": "1"})
+    assert not (folder / "b").exists()
+    (folder / "a").unlink()
+    (tmp_path / "to-tool").symlink_to(folder)
+    with pytest.raises(RunError, match="to-tool: is a symbolic link"):
+        write_files(tmp_path / "to-tool", {"b": b"2"})
     (folder / "other").write_text("stays")
     assert [path.name for path in write_files(folder, {"a": "1", "b": b"2"})] == ["a", "b"]
     assert {path.name: path.read_text() for path in folder.iterdir()} == {

@@ -1,5 +1,6 @@
 """Labels and embeddings from files: every format round-trips, every fault has its sentence."""
 
+import csv
 import os
 import zipfile
 
@@ -9,7 +10,8 @@ import pytest
 import torch
 
 from bspml.errors import DataError
-from bspml.files.tables import read_embeddings, read_labels, read_texts, write_labels
+from bspml.files import parquet_tables
+from bspml.files.tables import read_embeddings, read_labels, read_names, write_labels
 
 WORDS = np.array(["cat", "dog", "a,b", "x\ny", "ñ"])
 NUMBERS = np.array([3, -7, 10**15, 0, 3])
@@ -93,8 +95,10 @@ def test_damaged_files_of_labels_are_named(tmp_path, name, content, message):
 
 def test_object_arrays_are_never_unpickled(tmp_path):
     np.save(tmp_path / "y.npy", np.array([{"a": 1}], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match="cannot be read"):
-        read_labels(tmp_path / "y.npy")
+    np.savez(tmp_path / "y.npz", labels=pd.Series(["a", "b"]).to_numpy())  # pandas' text
+    for name in ("y.npy", "y.npz"):
+        with pytest.raises(DataError, match=rf"{name}: its array.* holds Python objects, .*astype"):
+            read_labels(tmp_path / name)
 
 
 def test_missing_files_folders_and_text_embeddings_are_named(tmp_path):
@@ -159,7 +163,7 @@ def _zip(path, *names, method=zipfile.ZIP_STORED, damage=None):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (None, "its member 'labels' is not an array"),
+        (None, "its array 'labels' does not begin as an array does"),
         ((0, 1), "cannot be read as a .npz file .*encrypted"),
         ((2, 97), "cannot be read as a .npz file .*compression"),
     ],
@@ -167,6 +171,31 @@ def _zip(path, *names, method=zipfile.ZIP_STORED, damage=None):
 def test_archives_of_something_else_are_one_line(tmp_path, damage, message):
     with pytest.raises(DataError, match=message):
         read_labels(_zip(tmp_path / "y.npz", "labels", damage=damage))
+
+
+def test_a_parquet_file_of_a_few_bytes_does_not_unpack_to_millions_of_rows(tmp_path, monkeypatch):
+    monkeypatch.setattr(parquet_tables, "_MANY", 1000)
+    pd.DataFrame({"label": ["a"] * 10**6}).to_parquet(tmp_path / "y.parquet")
+    with pytest.raises(DataError, match="says that it holds 1000000 rows of 1 columns, in"):
+        read_labels(tmp_path / "y.parquet")
+    with pytest.raises(DataError, match="says that it holds 1000000 rows"):
+        read_names(tmp_path / "y.parquet")
+
+
+def test_a_label_is_the_name_of_a_class_and_no_text(tmp_path):
+    for suffix in (".npy", ".npz", ".parquet", ".csv", ".txt"):
+        long = write(tmp_path / f"y{suffix}", np.array(["a", "b", "c" * 1000, "d", "e"]))
+        assert len(read_labels(long)[2]) == 1000
+        write(long, np.array(["a", "b", "c" * 1001, "d", "e"]))
+        with pytest.raises(DataError, match=r"1001.* at most 1000|at most 1000 .*1001 at row 2"):
+            read_labels(long)
+
+
+def test_a_cell_of_any_length_is_read(tmp_path):
+    limit = csv.field_size_limit()
+    pd.DataFrame({"name": ["a", "b" * 200_000], "label": [1, 2]}).to_csv(tmp_path / "t.csv")
+    assert len(read_names(tmp_path / "t.csv")[1]) == 200_000
+    assert csv.field_size_limit() == limit
 
 
 def test_an_array_larger_than_memory_is_one_line(tmp_path):
@@ -283,11 +312,11 @@ def test_integer_labels_are_int64(tmp_path, dtype):
     assert read_labels(tmp_path / "y.npy").tolist() == large.tolist()
 
 
-@pytest.mark.parametrize("read", [read_labels, read_embeddings, read_texts])
+@pytest.mark.parametrize("read", [read_labels, read_embeddings, read_names])
 def test_an_array_named_like_an_archive_is_one_line(tmp_path, read):
     np.save(tmp_path / "y.npy", np.zeros((2, 2)))
     (tmp_path / "y.npy").rename(tmp_path / "y.npz")
-    with pytest.raises(DataError, match=r"y\.npz: is a single array; name it \.npy"):
+    with pytest.raises(DataError, match=r"y\.npz: is a single array.*; name it \.npy"):
         read(tmp_path / "y.npz")
     with pytest.raises(DataError, match=r"the name of the file of .* is empty"):
         read("")

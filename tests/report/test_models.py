@@ -96,6 +96,19 @@ def test_the_histogram_counts_judged_labels_and_its_level_is_the_wrong_ones_shar
     assert histogram.null_level == pytest.approx(0.5 * 3 / 40)
 
 
+@pytest.mark.parametrize("image", ["../../etc/passwd", "/etc/passwd", "a.png/../b", "c"])
+def test_an_image_that_is_no_picture_is_refused(tmp_path, image):
+    for change in (
+        {"suspects": [SUSPECT | {"image": image}]},
+        {"duplicates": [PAIR | {"image_b": image}]},
+    ):
+        path = write_json(tmp_path / "page.json", PAGE | change)
+        with pytest.raises(RunError, match=r"the image of sample [02] is .*, no file of a picture"):
+            load_page(path)
+    for fine in ("data:image/png;base64,AA", "../photos/a.JPG"):
+        load_page(write_json(path, PAGE | {"suspects": [SUSPECT | {"image": fine}]}))
+
+
 @pytest.mark.parametrize("content", ["[]", '{"title": "t"}', '{"title":"","sentence":"","x":1}'])
 def test_another_file_is_not_taken_for_a_page(tmp_path, content):
     (tmp_path / "page.json").write_text(content)

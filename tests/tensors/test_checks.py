@@ -95,6 +95,8 @@ def test_arrays_are_not_copied():
         ([10**6000, 1], "must fit 64 bits"),
         (np.array([10**30, 1], dtype=object), "must fit 64 bits"),
         (["a", "a\0"], "must not hold the character NUL"),
+        (["a", "b" * 1001], "of at most 1000 characters; got 1001 at row 1. Are these texts?"),
+        (np.array(["a", "b" * 1001]), "of at most 1000 characters; got 1001 at row 1"),
         (np.ma.masked_array([1, 2], [False, True]), "has masked entries"),
         ([[1], [1, 2]], "one label per sample"),
         ([1, [2]], "one label per sample"),

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.auditing.report import AuditReport
-from bspml.files.folders import is_inside
+from bspml.files.folders import is_inside, leads_out
 
 # What XML 1.0 cannot hold, not even escaped; lone surrogates are among it.
 _NO_TEXT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -78,7 +78,8 @@ def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
         report.q_values,
     )
     values = (float(column[i]) for column in columns)
-    shown = folder if is_inside(name) else None
+    is_shown = folder is not None and is_inside(name) and not leads_out(folder, name)
+    shown = folder if is_shown else None
     return Suspect(
         index=i,
         name=name,

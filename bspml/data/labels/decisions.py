@@ -34,6 +34,7 @@ from bspml.files.cells import (
 from bspml.files.columns import column_names, is_number, labels_in, row_order
 from bspml.files.delimited import TableRow, read_rows, read_table, write_table
 from bspml.files.opening import FAULTS, open_regular
+from bspml.words import LONGEST_LABEL
 
 DECISIONS = ("right", "wrong", "unsure")
 _NEEDED = ("index", "decision")
@@ -132,6 +133,11 @@ def _parse_row(line: TableRow) -> Decision:
     label, new_label, name = (bare_cell(row.get(key, "")) for key in ("label", "new_label", "name"))
     if "\0" in label + new_label:
         raise DataError(f"{where}: a label holds the character NUL, which no label can hold.")
+    if len(new_label) > LONGEST_LABEL:
+        raise DataError(
+            f"{where}: the new label has {len(new_label)} characters; the name of a class has at "
+            f"most {LONGEST_LABEL}."
+        )
     if not new_label.strip():
         new_label = ""
     if new_label and verdict != "wrong" and new_label.strip() != label.strip():

@@ -116,9 +116,9 @@ def _read_numbers(path: Path) -> _Numbers:
         rows = list(read_rows(io.BytesIO(content)))
     numbers: _Numbers = {}
     for cells, line in rows:
-        if not cells or (line == 1 and not cells[-1].strip().isdecimal()):
+        if not cells or (line == 1 and not _is_number(cells[-1])):
             continue  # blank, or a header
-        if len(cells) < 2 or not cells[-1].strip().isdecimal():
+        if len(cells) < 2 or not _is_number(cells[-1]):
             text = ",".join(cells)
             raise DataError(f"{path}, line {line}: expected path,label; got {text!r:.120}.")
         if len(cells[-1].strip()) > _DIGITS:
@@ -130,6 +130,10 @@ def _read_numbers(path: Path) -> _Numbers:
     if not numbers:
         raise DataError(f"{path}: holds no rows.")
     return numbers
+
+
+def _is_number(cell: str) -> bool:
+    return cell.isascii() and cell.strip().isdecimal()
 
 
 def _last_two(path: str) -> str:

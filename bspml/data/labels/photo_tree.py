@@ -22,7 +22,7 @@ from bspml.data.retrieval import NAMES as SPLITS
 from bspml.errors import DataError, InputError, RunError
 from bspml.files.cells import protected_cell
 from bspml.files.delimited import write_table
-from bspml.files.folders import check_new_folder, is_inside, new_folder
+from bspml.files.folders import check_new_folder, file_in, new_folder
 from bspml.files.opening import open_regular, reason
 from bspml.words import counted
 
@@ -73,17 +73,13 @@ def check_photos(photos: Path, names: Sequence[str] | np.ndarray | None, folder:
         )
     if names is None or len(names) == 0:
         raise InputError("--copy-to finds the photos by their names, and these data have none.")
-    missing = [name for name in map(str, names) if not _is_photo(photos, name)]
+    missing = [name for name in map(str, names) if file_in(photos, name) is None]
     if missing:
         raise DataError(
             f"{photos}: {counted(len(missing), 'sample is', 'samples are')} no file in it, the "
             f"first is {missing[0]!r}; nothing was copied. Name the folder that the names start "
-            "from."
+            "from; links out of it are not followed."
         )
-
-
-def _is_photo(photos: Path, name: str) -> bool:
-    return is_inside(name) and os.path.isfile(photos / name)  # noqa: PTH113 - it raises on NUL
 
 
 def copy_photos(

@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 from torch import Tensor
 
 from bspml.errors import DataError, InputError
+from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.checks import encode_labels
@@ -150,10 +151,12 @@ def load(path: str | os.PathLike[str]) -> NoisyLabels:
     """
     missing = "no such file of noisy labels."
     with open_regular(path, "noisy labels", missing=missing, faults=FAULTS) as file:
-        with np.load(file, allow_pickle=False) as archive:
-            content = {name: archive[name] for name in archive.files if name != "transition_matrix"}
         try:
+            archive = Archive(file)
+            content = {n: archive.read(n) for n in archive.names if n != "transition_matrix"}
             return _checked_content(content)
+        except DataError as err:
+            raise DataError(f"{path}: {err}") from err
         except KeyError as err:
             raise DataError(
                 f"{path}: is not a file of `NoisyLabels.save`: it lacks {err}."

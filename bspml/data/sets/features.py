@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import numpy as np
 import torch
 
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
@@ -81,8 +80,4 @@ def _label_file(path: Path) -> Path:
 
 
 def _splits(path: Path) -> list[str] | None:
-    if path.suffix.lower() == ".npz":
-        with np.load(path, allow_pickle=False) as archive:  # `_read_split` has read it: it is sound
-            name = next((n for n in ("splits", "split") if n in archive.files), None)
-            return None if name is None else archive[name].astype(str).tolist()
-    return read_texts(path).get("split")
+    return read_texts(path, ("split",)).get("split")

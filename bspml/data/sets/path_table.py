@@ -5,7 +5,10 @@ Columns, by name, in any order and case; others are passed over:
 - `path` (or image, file, filename), relative to the table's folder;
 - `label` (or labels, class_name, class, target, y), in that order of preference;
 - `split`: train, test, query or gallery; without it the first half of the classes trains;
-- boxes: `x1, y1, x2, y2`, or `bbox_x, bbox_y, bbox_w, bbox_h`, in pixels of the image.
+- boxes: `x1, y1, x2, y2`, or `bbox_x, bbox_y, bbox_w, bbox_h`, in pixels of the image; numbers as
+  `bspml.files.cells.decimal_number` reads them.
+
+A parquet table says what the CSV file of the same frame says.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.data.annotations import Row, holding, safe_paths
+from bspml.data.annotations import Row, holding, refuse_repeats, safe_paths
 from bspml.data.retrieval import (
     COMBINATIONS,
     NAMES,
@@ -25,7 +28,8 @@ from bspml.data.retrieval import (
     half_of_classes,
 )
 from bspml.errors import DataError
-from bspml.files.columns import LABEL_COLUMNS, check_texts
+from bspml.files.cells import empty_rows
+from bspml.files.columns import LABEL_COLUMNS, check_texts, numbers_in
 from bspml.files.tables import read_texts
 
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder with --root."
@@ -52,24 +56,33 @@ def read_path_table(
         content: what the images show, see `bspml.data.transforms.standard_view`.
 
     Raises:
-        DataError: no such table or columns, an empty label, an unknown split, a path that leaves
-            the table's folder.
+        DataError: no such table or columns, or one of them twice; an empty label or path, an
+            unknown split, a path that leaves the table's folder, an image listed twice.
     """
     path = _table(Path(root))
-    columns = read_texts(path)
-    column = _column(columns, PATH_COLUMNS, path, "paths")
     candidates = LABEL_COLUMNS if label_column is None else (label_column.lower(),)
+    wanted = (*PATH_COLUMNS, *candidates, split_column.lower(), *_CORNERS, *_SIZES)
+    columns = read_texts(path, wanted)
+    column = _column(columns, PATH_COLUMNS, path, "paths")
+    pathless = empty_rows(column)
+    if pathless:
+        raise DataError(f"{path}: row {pathless[0] + 1} has no path ({len(pathless)} such rows).")
     labels = _column(columns, candidates, path, "labels")
     try:
         check_texts(labels)
     except DataError as err:
         raise DataError(f"{path}: {err}") from err
+    paths = safe_paths([Row((text,), line) for line, text in enumerate(column, 2)], 0, path)
+    boxes = _boxes(columns, path)
+    # An image may show several things; the same one twice would find itself.
+    shown = paths if boxes is None else [f"{p} {b}" for p, b in zip(paths, boxes, strict=True)]
+    refuse_repeats(shown, path, "Keep one row of each.")
     everything = RetrievalSplit(
         "train",
         np.array(labels, dtype=str),
         root=path.parent,
-        paths=safe_paths([Row((text,), line) for line, text in enumerate(column, 2)], 0, path),
-        boxes=_boxes(columns, path),
+        paths=paths,
+        boxes=boxes,
         content=content,
     )
     splits = columns.get(split_column.lower())
@@ -96,14 +109,18 @@ def by_split(
         trains = half_of_classes(everything.labels)
         parts = {"train": trains, "test": ~trains}
     else:
-        split_names = np.array([text.strip().lower() for text in splits], dtype=str)
-        strangers = sorted(set(split_names.tolist()) - set(NAMES))
+        split_names = [text.strip().lower() for text in splits]
+        strangers = sorted(set(split_names) - set(NAMES))
         if strangers:
             raise DataError(
-                f"{path}: the split must be one of {', '.join(NAMES)}; got {strangers[0]!r} in "
-                f"{int((split_names == strangers[0]).sum())} rows. Rename it or remove these rows."
+                f"{path}: the split must be one of {', '.join(NAMES)}; got {strangers[0][:40]!r} "
+                f"in {split_names.count(strangers[0])} rows. Rename it or remove these rows."
             )
-        parts = {name: split_names == name for name in NAMES if (split_names == name).any()}
+        parts = {
+            name: np.array([split == name for split in split_names])
+            for name in NAMES
+            if name in split_names
+        }
     names = [name for name, rows in parts.items() if rows.any()]
     if names not in COMBINATIONS:
         raise DataError(
@@ -136,9 +153,12 @@ def _boxes(columns: dict[str, list[str]], path: Path) -> np.ndarray | None:
     if names is None:
         return None
     try:
-        boxes = np.array([[float(cell) for cell in columns[name]] for name in names]).T
-    except ValueError as err:
-        raise DataError(f"{path}: a box holds something that is no number ({err}).") from err
+        boxes = np.array([numbers_in(columns[name], name) for name in names]).T
+    except DataError as err:
+        raise DataError(f"{path}: {err} A box is four numbers.") from err
+    odd = np.flatnonzero(~np.isfinite(boxes).all(axis=1)).tolist()
+    if odd:
+        raise DataError(f"{path}: row {odd[0] + 1} has no box ({len(odd)} such rows): nan or inf.")
     if names is _SIZES:
         boxes[:, 2:] += boxes[:, :2]
     return np.ascontiguousarray(boxes)

@@ -22,10 +22,12 @@ from bspml.experiment.config.messages import describe, shown, unknown_key, valid
 from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
 from bspml.files.opening import open_regular
+from bspml.files.run.plain import check_nesting
 from bspml.words import did_you_mean
 
 COMMAND_LINE = "command line"
 METRIC_LEARNING = "metric-learning"  # the task of a file that names none
+_MOST = 100_000  # values in a config
 _MAX_BYTES = 1 << 20  # a config of more than 1 MiB is some other file
 
 Experiment = TypeVar("Experiment", bound=BaseModel)
@@ -212,7 +214,9 @@ def parse_yaml(text: str, source: str) -> Any:
         [1, 5e-06, 'yes']
     """
     try:
-        return YAML(typ="safe", pure=True).load(text)
+        value = YAML(typ="safe", pure=True).load(text)
+        check_nesting(value, _MOST)  # anchors and aliases can grow a line to terabytes
+        return value
     except RecursionError:
         raise ConfigError(f"{source}: is nested too deeply to be a config") from None
     except YAMLError as err:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import io
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
+from bspml.files.atomic import changed_in_place
 from bspml.files.opening import open_regular, reason
-from bspml.files.run.plain import to_json
+from bspml.files.run.plain import parse_json, to_json
 
 _LARGEST = 1e300
 Number = float | int  # spelt out: the checker used in tests does not take 1 for a float
@@ -95,10 +95,7 @@ class EpochRecord:
             ValueError: not a JSON object, without a method and an epoch, or with a value of
                 another kind than its field's.
         """
-        try:
-            values = json.loads(line)
-        except RecursionError:
-            raise ValueError("nested too deeply") from None
+        values = parse_json(line)
         if not isinstance(values, dict):
             raise ValueError("not a JSON object")
         names = {f.name for f in dataclasses.fields(cls)}
@@ -157,8 +154,7 @@ class RecordLog:
         """
         line = record.to_line().encode("utf-8", "surrogatepass") + b"\n"
         try:
-            # Unbuffered: a failed write must not be tried again when the file closes.
-            with self.path.open("a+b", buffering=0) as file:
+            with changed_in_place(self.path, "a+b") as file:
                 end = self._drop_torn_line(file)
                 try:
                     _write_all(file.fileno(), line)
@@ -166,6 +162,8 @@ class RecordLog:
                 except OSError:
                     os.ftruncate(file.fileno(), end)
                     raise
+        except RunError:
+            raise
         except OSError as err:
             raise RunError(
                 f"{self.path}: cannot be written ({reason(err)}); the records before "
@@ -203,9 +201,11 @@ class RecordLog:
         lines = self._whole_lines()
         if self.path.exists():
             try:
-                with self.path.open("r+b") as file:
+                with changed_in_place(self.path, "r+b") as file:
                     file.truncate(sum(len(line) + 1 for line in lines[:keep]))
                     os.fsync(file.fileno())
+            except RunError:
+                raise
             except OSError as err:
                 raise RunError(
                     f"{self.path}: cannot be written ({reason(err)}). Give yourself write "

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -11,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write, is_leftover
+from bspml.files.atomic import atomic_write, is_leftover, make_folder_in, refuse_link
 from bspml.files.opening import open_regular, reason
 from bspml.files.run.lock import exclusive
-from bspml.files.run.plain import to_json
+from bspml.files.run.plain import parse_json, to_json
 
 
 @dataclass(frozen=True)
@@ -44,7 +43,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             folder = cls(path, made)
             folder.refuse_if_used()
-            folder.figures.mkdir(exist_ok=True)
+            make_folder_in(path, folder.figures.name)
         except RunError:  # an OSError itself
             raise
         except (FileExistsError, NotADirectoryError) as err:
@@ -89,6 +88,14 @@ class RunFolder:
                     f"run by --resume {self.path}, or give the new one a name of its own, such as "
                     f"name={_free_name(self.path)}, or another folder by --output."
                 )
+
+    def refuse_links(self) -> None:
+        """Raise a RunError if something in the folder is a symbolic link: a run makes none.
+
+        Training would stop at the first that it had to write through, perhaps after hours.
+        """
+        for path in (*self.path.glob("*"), *self.figures.glob("*")):
+            refuse_link(path)
 
     def locked(self) -> AbstractContextManager[None]:
         """Keep other processes from training in this folder while a block runs.
@@ -197,7 +204,7 @@ def read_json(path: str | os.PathLike[str]) -> Any:
     with open_regular(path, "a JSON file", RunError) as file:
         content = file.read()
     try:
-        return json.loads(content.decode("utf-8", "surrogatepass"))
+        return parse_json(content)
     except ValueError as err:
         raise RunError(f"{path}: is not JSON ({err}).") from err
 

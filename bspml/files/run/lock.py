@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bspml.errors import BusyRunError, RunError
+from bspml.files.atomic import refuse_link
 from bspml.files.opening import reason
 
 try:
@@ -27,7 +28,7 @@ def exclusive(path: Path) -> Iterator[None]:
 
     Raises:
         BusyRunError: another process holds it.
-        RunError: the file cannot be made.
+        RunError: the file cannot be made, or is a link.
     """
     if fcntl is None:
         yield
@@ -44,8 +45,9 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def _take(path: Path) -> int:
+    refuse_link(path)
     try:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
     except OSError as err:
         raise RunError(
             f"{path}: cannot be written ({reason(err)}). Give yourself write permission "

@@ -16,8 +16,9 @@ import numpy as np
 
 from bspml.errors import DataError, InputError, RunError
 from bspml.files.cells import bare_cell, label_cells, parse_labels, protected_cell
-from bspml.files.columns import row_order
+from bspml.files.columns import numbers_in, row_order
 from bspml.files.delimited import TableRow, read_table, write_table
+from bspml.words import LONGEST_LABEL
 
 # A label is suspected of being wrong where its sample weighs less.
 SUSPECT_BELOW = 0.5
@@ -147,7 +148,7 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
 def _parse_row(row: TableRow) -> dict[str, Any]:
     cells: dict[str, Any] = dict(row.cells)
     try:
-        cells["weight"] = float(cells["weight"])
+        (cells["weight"],) = numbers_in([cells["weight"]], "weight")
         for name in _TRUTHS:
             if name in cells:
                 cells[name] = {"0": False, "1": True}[cells[name].strip()]
@@ -155,6 +156,11 @@ def _parse_row(row: TableRow) -> dict[str, Any]:
         raise RunError(
             f"{row.where}: expected a weight, and {' and '.join(_TRUTHS)} as 0 or 1; got {err}."
         ) from err
+    for name in ("label", "true_label", "current_label"):
+        if len(bare_cell(row.cells.get(name, ""))) > LONGEST_LABEL:
+            raise RunError(
+                f"{row.where}: `{name}` is longer than {LONGEST_LABEL} characters, as no label is."
+            )
     if not 0 <= cells["weight"] <= 1:
         raise RunError(f"{row.where}: a weight is in [0, 1]; got {row.cells['weight']}.")
     return cells

@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from bspml.files.atomic import atomic_write
+from bspml.files.arrays import Archive
+from bspml.files.atomic import atomic_write, refuse_link
 from bspml.files.opening import open_regular, reason
 
 PART = 512  # pictures; what a stopped extraction may lose
@@ -58,7 +59,9 @@ class FeatureStore:
         """
         features = np.empty((len(positions), 0), _FLOAT)
         known = np.zeros(len(positions), dtype=bool)
-        for file in sorted(self.folder.glob("*.npz")):
+        # Behind a link are files of somebody else's: none is ours, and none is removed.
+        is_link = self.folder.is_symlink() or self.folder.parent.is_symlink()
+        for file in () if is_link else sorted(self.folder.glob("*.npz")):
             found = self._read_file(file, positions.keys(), features.shape[1])
             if found is None:
                 continue
@@ -78,7 +81,9 @@ class FeatureStore:
         return None if found is None or found[0] != keys else found[1]
 
     def prepare(self) -> None:
-        """Make the folder; OSError if it cannot be written."""
+        """Make the folder; OSError if it cannot be written, or is a link."""
+        for folder in (self.folder.parent, self.folder):
+            refuse_link(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
 
     def add(self, keys: list[bytes], features: np.ndarray) -> None:
@@ -109,16 +114,14 @@ class FeatureStore:
         `width` is the F of other files, 0 if there is none yet.
         """
         try:
-            with (
-                open_regular(file, "features") as opened,
-                np.load(opened, allow_pickle=False) as archive,
-            ):
-                if str(archive["identity"]) != self._words:
+            with open_regular(file, "features") as opened:
+                archive = Archive(opened)
+                if str(archive.read("identity")) != self._words:
                     raise ValueError("the features are of something else")
-                keys: list[bytes] = archive["keys"].tolist()
+                keys: list[bytes] = archive.read("keys").tolist()
                 if not any(key in wanted for key in keys):
                     return None
-                values = archive["features"]
+                values = archive.read("features")
             rows = (len(keys), width or values.shape[-1])
             if values.shape != rows or values.dtype != _FLOAT:
                 raise ValueError(f"it holds {values.shape} of {values.dtype}")

@@ -133,6 +133,14 @@ def test_links_among_the_photos_are_copied_and_nothing_is_written_through_them(p
     assert (photos / "b/5.png").read_bytes() != b"changed"
 
 
+def test_a_link_out_of_the_photos_is_not_copied(photos, tmp_path):
+    (tmp_path / "secret.png").write_bytes(b"secret")
+    (photos / "a/1.png").unlink()
+    (photos / "a/1.png").symlink_to(tmp_path / "secret.png")
+    with pytest.raises(DataError, match=r"1 sample is no file in it, .*; links out of it are not"):
+        copy_photos(corrected(GIVEN, NAMES), GIVEN, photos, tmp_path / "new")
+
+
 def test_mistakes_are_found_before_anything_is_copied(photos, tmp_path, monkeypatch):
     (tmp_path / "full").mkdir()
     (tmp_path / "full/x").write_text("mine")

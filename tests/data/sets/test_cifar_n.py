@@ -1,6 +1,7 @@
 """CIFAR-N's label files: both formats, both spellings, the order checked, and no code run."""
 
 import pickle
+import zipfile
 
 import numpy as np
 import pytest
@@ -277,8 +278,17 @@ def test_a_truncated_file(tmp_path, suffix):
             cifar_n(path, "worse")
 
 
-def test_a_pickle_by_another_name_is_not_opened(tmp_path):
+def test_a_pickle_by_another_name_is_not_opened_and_nobody_advises_it(tmp_path):
     (tmp_path / "x.npy").write_bytes(pickle.dumps(Bomb(tmp_path / "ran")))
-    with pytest.raises(DataError, match="cannot be read"):
-        cifar_n(tmp_path / "x.npy")
+    torch.save({"worse_label": Bomb(tmp_path / "ran")}, tmp_path / "x.pt")
+    with zipfile.ZipFile(tmp_path / "y.pt", "w") as archive:
+        archive.writestr("x/data.pkl", pickle.dumps(Bomb(tmp_path / "ran"), protocol=2))
+        archive.writestr("x/version", "3")
+    header = b"\x93NUMPY\x02\x00" + (2**20).to_bytes(4, "little") + b" " * 2**20
+    (tmp_path / "long.npy").write_bytes(header)
+    for name in ("x.npy", "x.pt", "y.pt", "long.npy"):
+        with pytest.raises(DataError, match="cannot be read") as caught:
+            cifar_n(tmp_path / name)
+        advice = ("weights_only", "allow_pickle", "unsafe", "trust", "safe_globals")
+        assert not [word for word in advice if word in str(caught.value)]
     assert not (tmp_path / "ran").exists()

@@ -63,6 +63,51 @@ def test_query_and_gallery(tmp_path):
     assert len(read_features(tmp_path).gallery) == 4
 
 
+@pytest.mark.parametrize(
+    ("splits", "message"),
+    [
+        (np.array(["train", "train", "test", "test"], dtype=object), "holds Python objects"),
+        (np.array([["train"], ["train"], ["test"], ["test"]]), r"one entry a row, .*\(4, 1\)"),
+        (np.array("train"), r"is \(\); expected one entry for each of 4 rows"),
+        (np.full(20_000_000, True), r"is \(20000000,\); expected one entry for each of 4 rows"),
+        (np.zeros(4, [("a", "i4")]), "holds rows of fields"),
+        (np.arange(4), "the split must be one of"),
+    ],
+)
+def test_splits_of_another_kind_are_refused(tmp_path, splits, message):
+    np.savez_compressed(tmp_path / "f.npz", embeddings=X, labels=Y, splits=splits)
+    with pytest.raises(DataError, match=message):
+        read_features(tmp_path / "f.npz")
+
+
+def test_two_arrays_for_one_thing_are_refused_and_capitals_do_not_count(tmp_path):
+    split = np.array(["train", "train", "test", "test"])
+    np.savez(tmp_path / "f.npz", Embeddings=X, LABELS=Y, Splits=split)
+    assert len(read_features(tmp_path / "f.npz").train) == 2
+    twins = {
+        "split": ({"split": split, "splits": split}, "two arrays that can be its `split`"),
+        "label": ({"Labels": Y}, "2 columns `labels`"),
+        "names": ({"names": np.zeros(4, [("a", "i4")])}, ""),
+    }
+    for name, (more, message) in twins.items():
+        np.savez(tmp_path / "f.npz", embeddings=X, labels=Y, **more)
+        if name == "names":  # not needed, and so passed over
+            assert read_features(tmp_path / "f.npz").train.given_names is None
+            continue
+        with pytest.raises(DataError, match=message):
+            read_features(tmp_path / "f.npz")
+
+
+def test_a_flipped_bit_is_one_line(tmp_path):
+    split = np.array(["train", "train", "test", "test"])
+    np.savez(tmp_path / "f.npz", embeddings=X, labels=Y, splits=split)
+    whole = bytearray((tmp_path / "f.npz").read_bytes())
+    whole[bytes(whole).index("test".encode("utf-32-le"))] ^= 1
+    (tmp_path / "f.npz").write_bytes(bytes(whole))
+    with pytest.raises(DataError, match=r"f\.npz: cannot be read as a \.npz file .*CRC"):
+        read_features(tmp_path / "f.npz")
+
+
 def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DataError, match="has features of no split"):
         read_features(tmp_path)
@@ -71,7 +116,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
     with pytest.raises(DataError, match=r"features of different lengths, \[2, 3\]"):
         read_features(tmp_path)
     np.savez(tmp_path / "test.npz", embeddings=X, labels=Y[:3])
-    with pytest.raises(DataError, match=r"test\.npz: has 4 features, but 3 labels"):
+    with pytest.raises(DataError, match=r"its array 'labels' is \(3,\); .* each of 4 rows"):
         read_features(tmp_path)
     np.savez(tmp_path / "test.npz", embeddings=np.where(X == 7, np.nan, X), labels=Y)
     with pytest.raises(DataError, match=r"test\.npz: .*rows 2 hold NaN or infinity"):

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from bspml.errors import RunError
+from bspml.files import atomic
 from bspml.files.run import EpochRecord, RecordLog
 from bspml.files.run.plain import to_json
 
@@ -141,14 +142,23 @@ def test_a_pipe_or_a_file_that_cannot_be_written_is_a_run_error(tmp_path, log, m
         RecordLog(tmp_path / "pipe").read()
     log.append(records(1)[0])
 
-    def denied(path, mode, **_options):
-        if mode == "rb":
-            return open(path, mode)  # noqa: PTH123  (what is replaced here)
+    def denied(path, flags):
         raise PermissionError(13, "Permission denied")
 
-    monkeypatch.setattr(type(log.path), "open", denied)
+    monkeypatch.setattr(atomic, "_without_following", denied)
     with pytest.raises(RunError, match=r"cannot be written \(Permission denied\)"):
         log.truncate(0)
+
+
+def test_records_are_neither_added_nor_cut_through_a_link(tmp_path, log):
+    log.append(records(1)[0])
+    content = log.path.read_bytes()
+    link = RecordLog(tmp_path / "link.jsonl")
+    link.path.symlink_to(log.path)
+    for change in (lambda: link.append(records(1)[0]), lambda: link.truncate(0)):
+        with pytest.raises(RunError, match=r"link\.jsonl: is a symbolic link"):
+            change()
+    assert log.path.read_bytes() == content
 
 
 def test_keys_of_another_version_are_kept_as_extra(log):

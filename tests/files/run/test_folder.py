@@ -20,6 +20,24 @@ def test_an_empty_folder_will_do(tmp_path):
     assert RunFolder.create(tmp_path).path == tmp_path
 
 
+def test_the_folder_may_be_a_link_and_nothing_in_it(tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "run").symlink_to("disk")
+    folder = RunFolder.create(tmp_path / "run")
+    folder.refuse_links()
+    for path in (folder.weights, folder.figures / "curves.png", folder.figures):
+        if path == folder.figures:
+            path.rmdir()
+        path.symlink_to(tmp_path / "victim")
+        with pytest.raises(RunError, match=f"{path.name}: is a symbolic link"):
+            folder.refuse_links()
+        if path != folder.figures:
+            path.unlink()
+    with pytest.raises(RunError, match="not empty"):
+        RunFolder.create(tmp_path / "run")
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_folder_in_use_names_resume_and_a_free_name(tmp_path):
     RunFolder.create(tmp_path / "a").config.write_text("{}")
     (tmp_path / "a-2").mkdir()
@@ -99,6 +117,15 @@ def test_what_a_kill_left_half_written_is_removed_and_nothing_else(tmp_path):
     (folder.path / ".mine.tmp").write_bytes(b"kept")
     assert folder.remove_leftovers() == 2
     assert sorted(p.name for p in folder.path.iterdir()) == [".mine.tmp", "config.yaml", "figures"]
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[" * 200 + "]" * 200, '{"a":' * 100_000])
+def test_json_is_never_nested_deeply(tmp_path, content):
+    (tmp_path / "a.json").write_text(content)
+    with pytest.raises(RunError, match=r"a\.json: is not JSON \(it is nested too deeply\)"):
+        read_json(tmp_path / "a.json")
+    (tmp_path / "a.json").write_text("[" * 50 + "]" * 50)
+    assert read_json(tmp_path / "a.json")
 
 
 def test_the_summary_marks_the_end_of_a_run(tmp_path):

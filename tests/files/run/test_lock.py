@@ -62,6 +62,13 @@ def test_a_killed_process_lets_go_although_its_worker_lives_on(tmp_path):
         process.stdout.close()
 
 
+def test_no_lock_is_taken_through_a_link(tmp_path):
+    (tmp_path / ".lock").symlink_to(tmp_path / "victim")
+    with pytest.raises(RunError, match=r"\.lock: is a symbolic link"):
+        RunFolder(tmp_path).locked().__enter__()
+    assert not (tmp_path / "victim").exists()
+
+
 def test_a_folder_that_cannot_be_written_is_a_run_error(tmp_path):
     with pytest.raises(RunError, match=r"\.lock: cannot be written"):
         RunFolder(tmp_path / "none").locked().__enter__()

@@ -5,6 +5,7 @@ import zipfile
 import numpy as np
 import pytest
 
+from bspml.errors import RunError
 from bspml.networks.feature_cache.store import FeatureStore
 
 N, F = 6, 5
@@ -55,6 +56,17 @@ def test_another_identity_is_another_folder(tmp_path, features):
     other.prepare()
     (other.folder / file.name).write_bytes(file.read_bytes())  # moved by hand
     assert not read(other, [0])[1].any()
+
+
+def test_behind_a_link_nothing_is_read_removed_or_written(tmp_path, features):
+    (tmp_path / "far").mkdir()
+    (tmp_path / "far/mine.npz").write_bytes(b"no features")
+    store = store_at(tmp_path)
+    store.folder.symlink_to("far")
+    assert not read(store, [0])[1].any()
+    with pytest.raises(RunError, match="is a symbolic link"):
+        store.prepare()
+    assert [path.name for path in (tmp_path / "far").iterdir()] == ["mine.npz"]
 
 
 def test_two_who_make_the_same_write_the_same_file(tmp_path, features):
