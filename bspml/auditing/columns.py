@@ -51,6 +51,21 @@ def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
     }
 
 
+def index_array(index: pd.Index | None) -> np.ndarray | None:
+    """Return an index as an array for an archive; None where it is of another kind, or there is
+    none.
+
+    Args:
+        index: of an audit's samples.
+    """
+    if index is None or isinstance(index, pd.MultiIndex):
+        return None
+    if index.dtype.kind in "iu":
+        return index.to_numpy()
+    is_text = all(isinstance(entry, str) for entry in index)
+    return np.array(index, dtype=str) if is_text else None
+
+
 def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
     """Read the archive of an audit.
 
@@ -71,7 +86,9 @@ def read_arrays(file: IO[bytes]) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"it lacks `{absent_names[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     fields |= {name: arrays.get(name) for name in ("texts", "decided", "embedding_map")}
-    _check_shapes(fields)
+    _check_shapes(fields | {"index": arrays.get("index")})
+    if "index" in arrays:
+        fields["index"] = pd.Index(column(arrays["index"]))
     for prefix, needed in _TABLES.items():
         of_table = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
         if not of_table and prefix in _LATER:
