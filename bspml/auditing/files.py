@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,7 +46,7 @@ def save_report(
     report: AuditReport,
     folder: Path,
     images: Any = None,
-    texts: Sequence[str] | None = None,
+    texts: Any = None,
     title: str | None = None,
     replacing: bool = False,
 ) -> list[Path]:
@@ -67,6 +67,8 @@ def save_report(
     title = title or report.title or "Audit of labels"
     if texts is None and report.texts is not None:
         texts = report.texts.tolist()
+    elif texts is not None:
+        texts = [str(text) for text in texts]
     if isinstance(images, str | os.PathLike):
         files = PagePictures(images, report.names, folder).files()
         with contextlib.suppress(MissingDependencyError):  # the page says what is missing
@@ -86,7 +88,7 @@ def save_report(
     if report.photo_checks is not None:
         arrays |= table_arrays("photo_checks", report.photo_checks)
     if texts is not None:
-        arrays["texts"] = np.array([str(text) for text in texts], dtype=str)
+        arrays["texts"] = np.array(texts, dtype=str)
     if report.decided is not None:
         arrays["decided"] = report.decided
     fields = data.model_dump()

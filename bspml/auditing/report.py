@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -324,7 +324,7 @@ class AuditReport:
         self,
         folder: str | os.PathLike[str],
         images: Any = None,
-        texts: Sequence[str] | None = None,
+        texts: Any = None,
         title: str | None = None,
     ) -> list[Path]:
         """Write audit.csv and .parquet (`table`), classes.csv, duplicates.csv, summary.json, the
