@@ -20,8 +20,6 @@ samples prove little, so `same_distance`, D relative to its median over all clas
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,8 +27,9 @@ import numpy as np
 import torch
 from scipy.linalg import eigh
 
-from bspml.auditing.neighbours import groups, row_digest
+from bspml.auditing.neighbours import groups
 from bspml.shapes import Float, Tensor
+from bspml.tensors.copies import row_keys as _row_keys
 
 TWO_SCORE = 0.5
 SAME_P = 0.02
@@ -43,11 +42,6 @@ _SMALLEST_HALF = 0.1
 _SIMULATIONS = 30
 _EXCHANGES = 399
 _LARGEST = 128  # samples of a class looked at; more tell little more
-# Of a projection of size 600, so one is 1.5e-4 of a row's length; irrational, as rows of whole
-# numbers would be left without a fraction.
-_PERIODS = 8 * math.sqrt(2)
-_GOLDEN = 0.6180339887498949  # its multiples spread evenly over [0, 1)
-_BLOCK = 4096
 _LARGE = 64  # samples of a class
 _SIMULATED_VALUES = 1 << 21  # held at a time
 
@@ -114,25 +108,6 @@ def examine_classes(
         same_p=p,
         looks_like=_mutual(is_same, nearest, distance),
     )
-
-
-def _row_keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
-    """Return (N,) keys in [0, 1) to draw and order samples by, from rows and seed alone.
-
-    The fractional part of a random projection: without relation to where a row lies, and yet
-    hardly moved by a rounding of it.  Exact, as rows are multiples of 2^-24 and the projection's
-    weights whole, so neither place nor block matters.  Equal rows are told apart by their number.
-    """
-    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
-    projection = torch.from_numpy(weights).double()
-    places = torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
-    counts: Counter[bytes] = Counter()
-    number = np.empty(len(rows))
-    for i, row in enumerate(rows.numpy()):
-        content = row_digest(row)
-        number[i] = counts[content]
-        counts[content] += 1
-    return (_PERIODS * places + _GOLDEN * number) % 1
 
 
 class _Draws:

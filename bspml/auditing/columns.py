@@ -57,6 +57,20 @@ def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:
     return arrays
 
 
+def index_arrays(index: pd.Index | None) -> dict[str, np.ndarray]:
+    """Return an index as arrays for an archive; {} where it is of another kind, or there is none.
+
+    Args:
+        index: of an audit's samples.
+    """
+    if index is None or isinstance(index, pd.MultiIndex):
+        return {}
+    if index.dtype.kind in "iu":
+        return {"index": index.to_numpy()}
+    is_text = all(isinstance(entry, str) for entry in index)
+    return packed_texts("index", index) if is_text else {}
+
+
 def read_arrays(file: BufferedIOBase) -> tuple[str, dict[str, Any]]:
     """Read the archive of an audit.
 
@@ -80,7 +94,9 @@ def read_arrays(file: BufferedIOBase) -> tuple[str, dict[str, Any]]:
         raise ValueError(f"it lacks `{absent_names[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
     fields |= {name: arrays.get(name) for name in ("texts", "decided", "embedding_map")}
-    _check_shapes(fields)
+    _check_shapes(fields | {"index": arrays.get("index")})
+    if "index" in arrays:
+        fields["index"] = pd.Index(column(arrays["index"]))
     for prefix, needed in _TABLES.items():
         of_table = {n.partition(".")[2]: a for n, a in arrays.items() if n.startswith(f"{prefix}.")}
         if not of_table and prefix in _LATER:

@@ -44,9 +44,9 @@ from scipy.stats import beta
 from bspml.auditing.bursts import find_bursts
 from bspml.auditing.copy_groups import first_in_group
 from bspml.auditing.nearest import Nearest, among_groups
-from bspml.auditing.neighbours import row_digest
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.shapes import Float, Tensor
+from bspml.tensors.copies import first_copies, row_digests
 
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
 
@@ -112,12 +112,7 @@ def find_duplicates(
 
 def _first_copies(rows: Tensor) -> np.ndarray:
     """For each sample the first one with the same row, -1 for rows of norm 0."""
-    first_of: dict[bytes, int] = {}
-    array = rows.numpy()
-    first = np.full(len(rows), -1, np.int64)
-    for i in np.flatnonzero((array != 0).any(1)).tolist():
-        first[i] = first_of.setdefault(row_digest(array[i]), i)
-    return first
+    return np.where((rows != 0).any(1).numpy(), first_copies(row_digests(rows)), -1)
 
 
 def _near_pairs(

@@ -6,7 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bspml.auditing.columns import ARRAYS, column, read_arrays, table_arrays
+from bspml.auditing.columns import ARRAYS, column, index_arrays, read_arrays, table_arrays
 from bspml.auditing.confusion_table import confusion_table
 from bspml.auditing.folder import MARK, check_folder, check_identity, complete_mark, write_together
 from bspml.auditing.page_data import page_data
@@ -27,6 +27,7 @@ from bspml.files.cells import protected_cell
 from bspml.files.opening import FAULTS, open_regular, reason
 from bspml.files.run.plain import to_json
 from bspml.report.models import load_page
+from bspml.tensors.row_index import check_same_rows
 
 if TYPE_CHECKING:
     from bspml.auditing.report import AuditReport
@@ -46,7 +47,7 @@ def save_report(
     report: AuditReport,
     folder: Path,
     images: Any = None,
-    texts: Sequence[str] | None = None,
+    texts: Any = None,
     title: str | None = None,
     replacing: bool = False,
 ) -> list[Path]:
@@ -63,9 +64,12 @@ def save_report(
     Raises:
         RunError: see `AuditReport.save`.
     """
+    check_same_rows(("the audited data", report.index), texts=texts)
     title = title or report.title or "Audit of labels"
     if texts is None and report.texts is not None:
         texts = report.texts.tolist()
+    elif texts is not None:
+        texts = [str(text) for text in texts]
     if isinstance(images, str | os.PathLike):
         files = PagePictures(images, report.names, folder).files()
         with contextlib.suppress(MissingDependencyError):  # the page says what is missing
@@ -78,6 +82,7 @@ def save_report(
     arrays |= table_arrays("classes", report.classes)
     arrays |= table_arrays("duplicates", report.duplicates)
     arrays |= table_arrays("groups", report.groups)
+    arrays |= index_arrays(report.index)
     if report.embedding_map is not None:
         arrays["embedding_map"] = report.embedding_map
     if report.photo_checks is not None:
@@ -88,7 +93,7 @@ def save_report(
         arrays["decided"] = report.decided
     fields = data.model_dump()
     identity = _identity(arrays, {"scalars": scalars, "page": fields})
-    table = report.table()
+    table = report.table().reset_index(drop=True)  # files have the column, not the index
     contents: dict[str, Content] = {
         "audit.npz": lambda file: np.savez_compressed(file, audit=np.array(identity), **arrays),
         "audit.csv": _as_csv(table),

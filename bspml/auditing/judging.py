@@ -12,13 +12,13 @@ labels are left out of the statistics and counted as wrong, but for each label's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
+from bspml.auditing.class_shares import weights_by_class
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
 from bspml.auditing.distinct import Distinct, groups_table
@@ -28,7 +28,7 @@ from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.nearest import nearest_rows
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
-from bspml.auditing.report import AuditReport, fits_nothing, weights_by_class
+from bspml.auditing.report import AuditReport, fits_nothing
 from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
@@ -40,6 +40,7 @@ from bspml.tensors.checks import (
     encode_labels,
     some_of,
 )
+from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 FLAGGED_ABOVE = 0.5  # probability of being wrong
@@ -48,7 +49,7 @@ FLAGGED_ABOVE = 0.5  # probability of being wrong
 def audit(
     embeddings: Any,
     labels: Any,
-    names: Sequence[str] | None = None,
+    names: Any = None,
     a: float = 10.0,
     seed: int = 0,
     *,
@@ -68,8 +69,8 @@ def audit(
     Args:
         embeddings: (N, D) of images, texts, sounds, anything; rows are normalised here.
         labels: (N,) integers or text, none of it empty, at least two classes.  Booleans become 0
-            and 1.
-        names: N texts to recognise the samples by, such as file names.
+            and 1.  Pandas objects must have one index, which `AuditReport.table` has, too.
+        names: N texts, or None, to recognise the samples by, such as file names.
         a: inverse temperature of the soft means, in [0.001, 40]; see
             `bspml.statistics.contrastive`.
         seed: of the simulations behind the class flags; nothing else is random.
@@ -83,14 +84,16 @@ def audit(
         `AuditReport`.
 
     Raises:
-        InputError: wrong shapes or values, empty labels, or fewer than two classes.
+        InputError: wrong shapes or values, other pandas indices, empty labels, or fewer than two
+            classes.
 
     Example:
         >>> x = np.repeat(np.eye(4), 8, 0) + 0.2 * np.random.default_rng(0).normal(size=(32, 4))
         >>> report = audit(x, ["b", *"aaaaaaa", *"bbbbbbbb", *"cccccccc", *"dddddddd"])
-        >>> report.table()["index"][0].item(), report.suggested_labels[0].item()
+        >>> report.table()["index"].iloc[0].item(), report.suggested_labels[0].item()
         (0, 'a')
     """
+    index = check_same_rows(embeddings=embeddings, labels=labels, names=names)
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
@@ -141,10 +144,11 @@ def audit(
         groups=groups_table(duplicates, codes, classes),
         embedding_map=embedding_map(rows, map_method),
         map_method=map_method,
+        index=index,
     )
 
 
-def _check_names(names: Sequence[str] | None, n: int) -> np.ndarray:
+def _check_names(names: Any, n: int) -> np.ndarray:
     if names is None:
         return np.full(n, "")
     if isinstance(names, str) or len(names) != n:

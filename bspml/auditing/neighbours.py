@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import no_type_check
 
 import numba
@@ -24,11 +23,6 @@ def groups(codes: np.ndarray) -> dict[int, np.ndarray]:
     distinct, starts = np.unique(codes[order], return_index=True)
     parts = np.split(order, starts[1:])
     return {int(c): rows for c, rows in zip(distinct, parts, strict=True) if c >= 0}
-
-
-def row_digest(row: np.ndarray) -> bytes:
-    """Return a hash of a row of float32, the same for equal rows: -0 counts as 0."""
-    return hashlib.blake2b((row + np.float32(0)).tobytes(), digest_size=16).digest()
 
 
 def nearest_in_class(

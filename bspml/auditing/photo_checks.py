@@ -16,6 +16,7 @@ import pandas as pd
 
 from bspml.auditing.columns import column
 from bspml.auditing.pictures import small_picture
+from bspml.data.images import upright_size
 from bspml.errors import import_optional
 
 # cleanvision's name of each check -> what it finds, in words.
@@ -60,7 +61,7 @@ def photo_checks(files: Mapping[int, Path]) -> pd.DataFrame:
         if small is None:
             return Image.new("RGB", (1, 1))
         with Image.open(files[i]) as stored:
-            sizes[i] = stored.size
+            sizes[i] = upright_size(stored)
         return small
 
     looks = _issues(imagelab, [*files], look, _BY_LOOK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from bspml.auditing.class_shares import flagged_by_class
 from bspml.auditing.columns import KEPT_Q, column
 from bspml.auditing.files import load_fields, save_report
 from bspml.auditing.folder import named_folder
@@ -91,6 +92,7 @@ class AuditReport:
         photo_checks: a row per photo and problem: index, problem, score; None where photos were not
             checked.
         pictures: {sample: data URI or path} of the page the report was loaded with.
+        index: the pandas index of the data given, or None; files keep whole numbers and text.
 
     Example:
         >>> import tempfile, bspml
@@ -137,6 +139,7 @@ class AuditReport:
     map_method: str = field(default="pca", repr=False)
     photo_checks: pd.DataFrame | None = field(default=None, repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
+    index: pd.Index | None = field(default=None, repr=False)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -252,9 +255,19 @@ class AuditReport:
         )
 
     def table(self) -> pd.DataFrame:
-        """Return all samples by suspicion, a row each; neighbours are indices between spaces."""
+        """Return all samples by suspicion, a row each; neighbours are indices between spaces.
+
+        Its index is that of the data the audit was given, else the sample's number: joined to
+        these data, every sample gets its own verdict.
+
+        Example:
+            >>> import bspml
+            >>> report = bspml.audit(np.eye(2)[[0, 1, 0, 1]], pd.Series(list("abab"), list("wxyz")))
+            >>> report.table()["index"]["z"].item()
+            3
+        """
         order = self.order()
-        return pd.DataFrame(
+        table = pd.DataFrame(
             {
                 "index": order,
                 "name": column(self.names[order]),
@@ -275,6 +288,7 @@ class AuditReport:
                 "other_neighbours": _listed(self.other_neighbours[order]),
             }
         )
+        return table.set_axis(pd.Index(order) if self.index is None else self.index[order])
 
     def summary(self) -> dict[str, Any]:
         """Return the main figures, ready for JSON, named as the page words them."""
@@ -310,7 +324,7 @@ class AuditReport:
         self,
         folder: str | os.PathLike[str],
         images: Any = None,
-        texts: Sequence[str] | None = None,
+        texts: Any = None,
         title: str | None = None,
     ) -> list[Path]:
         """Write audit.csv and .parquet (`table`), classes.csv, duplicates.csv, summary.json, the
@@ -350,46 +364,3 @@ class AuditReport:
 
 def _listed(neighbours: np.ndarray) -> list[str]:
     return [" ".join(str(i) for i in row if i >= 0) for row in neighbours.tolist()]
-
-
-def flagged_by_class(report: AuditReport, weights: np.ndarray) -> pd.DataFrame:
-    """Return the table of classes with the weights' mean and share of zeros in it.
-
-    Args:
-        report: whose classes.
-        weights: (N,), 0 for flagged labels.
-    """
-    label = pd.Index(report.classes["label"].astype(str))
-    codes = label.get_indexer(np.asarray(report.labels).astype(str))
-    there = codes >= 0  # a decided label may be of no class that is left
-    flagged = (weights == 0) & ~report.is_decided
-    shares = weights_by_class(codes[there], weights[there], flagged[there], len(label))
-    known = report.classes["share_flagged"].notna()
-    return report.classes.assign(
-        mean_weight=shares["mean_weight"],
-        share_flagged=np.where(known, shares["share_flagged"], np.nan),
-    )
-
-
-def weights_by_class(
-    codes: np.ndarray, weights: np.ndarray, flagged: np.ndarray, num_classes: int
-) -> dict[str, np.ndarray]:
-    """Return the columns `support`, `mean_weight` and `share_flagged` of the table of classes.
-
-    Args:
-        codes: (N,) the row of each sample's class.
-        weights: (N,).
-        flagged: (N,) bool.
-        num_classes: C, each of at least one sample.
-
-    Example:
-        >>> one = np.array([True, False, False])
-        >>> weights_by_class(np.array([0, 0, 1]), 1.0 - one, one, 2)["share_flagged"]
-        array([0.5, 0. ])
-    """
-    support = np.bincount(codes, minlength=num_classes)
-    return {
-        "support": support,
-        "mean_weight": np.bincount(codes, weights, num_classes) / support,
-        "share_flagged": np.bincount(codes, flagged, num_classes) / support,
-    }

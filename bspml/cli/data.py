@@ -40,7 +40,8 @@ def _report_text(report: CheckReport, decode_all: bool) -> str:
         for split, (images, classes) in report.splits.items()
     ]
     lines += [f"problem: {problem.sentence}" for problem in report.problems]
-    lines += [f"note: {note}" for note in report.notes]
+    notes = (*report.notes, *(copies.sentence for copies in report.copies))
+    lines += [f"note: {note}" for note in notes]
     if report.ok:
         looked = "every image decodes" if decode_all else "every image opens and has its end"
         lines.append(f"{report.title} is complete{f': {looked}' if report.files_seen else ''}.")

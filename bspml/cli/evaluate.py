@@ -6,14 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from bspml.cli.labels import labels_of
 from bspml.cli.options import EvaluateOptions, flags_of
 from bspml.errors import InputError
-from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
+from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
 from bspml.experiment.words import in_lines, seen_and_used, versions
 from bspml.files.tables import read_embeddings
-
-_FILES_KS = (1, 2, 4, 8, 16, 32)
 
 
 def run_evaluate(options: EvaluateOptions) -> None:
@@ -23,7 +23,7 @@ def run_evaluate(options: EvaluateOptions) -> None:
     if Path(options.what).is_dir():
         metrics, conditions = _of_run(options, ks)
     else:
-        metrics, conditions = _of_files(options, _FILES_KS if ks is None else ks), {}
+        metrics, conditions = _of_files(options, KS if ks is None else ks), {}
     conditions["versions"] = versions()
     if options.json:
         print(json.dumps(metrics.as_dict() | conditions, allow_nan=False))
@@ -35,7 +35,7 @@ def _of_run(
     options: EvaluateOptions, ks: tuple[int, ...] | None
 ) -> tuple[RetrievalMetrics, dict[str, Any]]:
     """The metrics of a run's test split, and what the run has seen and used."""
-    ignored = flags_of(options, "labels", "gallery", "gallery_labels")
+    ignored = flags_of(options, "labels", "gallery", "gallery_labels", "query_in_gallery")
     if ignored:
         raise InputError(
             f"{options.what} is a run folder, which has its own test split: it does not go with "
@@ -46,21 +46,26 @@ def _of_run(
 
     run = load(options.what, options.method)
     test, searched = embed_test(run)
-    metrics = _evaluated(
-        options,
-        test.embeddings,
-        test.labels,
-        ks=run.config.evaluation.ks if ks is None else ks,  # as in the table of the training
-        gallery=None if searched is None else searched.embeddings,
-        gallery_labels=None if searched is None else searched.labels,
-    )
-    return metrics, dict(seen_and_used(run.config))
+    gallery = {
+        "gallery": None if searched is None else searched.embeddings,
+        "gallery_labels": None if searched is None else searched.labels,
+    }
+    # The K are those in the table of the training.
+    ks = run.config.evaluation.ks if ks is None else ks
+    metrics = _evaluated(options, test.embeddings, test.labels, ks=ks, **gallery)
+    conditions = dict(seen_and_used(run.config))
+    if test.seen is not None:
+        told = test.seen.without(metrics, test.embeddings, test.labels, **gallery)
+        conditions = {"trained_on": told, **conditions}
+    return metrics, conditions
 
 
 def _of_files(options: EvaluateOptions, ks: tuple[int, ...]) -> RetrievalMetrics:
     gallery = options.gallery
     if gallery is None and options.gallery_labels is not None:
         raise InputError("--gallery-labels are the labels of --gallery; give that too.")
+    if gallery is None and options.query_in_gallery:
+        raise InputError("--query-in-gallery is about --gallery; give that too.")
     # Embeddings first: what is wrong with their file is said of it, not of its labels.
     queries = read_embeddings(options.what)
     labels = labels_of(options.what, options.labels, "LABELS")
@@ -76,13 +81,33 @@ def _evaluated(
 ) -> RetrievalMetrics:
     """`evaluate`, whose messages about `ks` name the option of the command line."""
     try:
-        seed = options.seed or 0
-        return evaluate(embeddings, labels, seed=seed, device=options.device, **searched)
+        return evaluate(
+            embeddings,
+            labels,
+            seed=options.seed or 0,
+            device=options.device,
+            ignore=_parse_labels(options.ignore, labels),
+            query_in_gallery=options.query_in_gallery,
+            **searched,
+        )
     except InputError as err:
         text = str(err)
         if not text.startswith("`ks`"):
             raise
         raise InputError(text.replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")) from err
+
+
+def _parse_labels(text: str | None, labels: Any) -> list[Any]:
+    """Return the labels to ignore, of the kind that the others are."""
+    parts = [] if text is None else [part.strip() for part in text.split(",")]
+    if np.asarray(labels).dtype.kind not in "iu":
+        return parts
+    try:
+        return [int(part) for part in parts]
+    except ValueError:
+        raise InputError(
+            f"--ignore must be whole numbers, as the labels are; got {text!r}."
+        ) from None
 
 
 def _parse_ks(text: str) -> tuple[int, ...]:

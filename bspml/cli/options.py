@@ -70,6 +70,14 @@ class EvaluateOptions:
         str | None,
         typer.Option(help="The K of Recall@K; default: the run's own, of files 1,2,4,8,16,32."),
     ] = None
+    ignore: Annotated[
+        str | None,
+        typer.Option(help="Labels that count nowhere, with commas: their rows are left out."),
+    ] = None
+    query_in_gallery: Annotated[
+        bool,
+        typer.Option("--query-in-gallery", help="Leave each query's own row of the gallery out."),
+    ] = False
     method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml"
     seed: Seed = None
     device: Device = None

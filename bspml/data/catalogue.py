@@ -142,6 +142,7 @@ def load_retrieval(
     root: str | os.PathLike[str] | None = None,
     subset: bool = False,
     classes: str = "official",
+    ignore: Any = (),
     **options: Any,
 ) -> RetrievalData:
     """Load a data set of the catalogue, and refuse it where it is not complete.
@@ -153,6 +154,8 @@ def load_retrieval(
         subset: accept fewer images than published: those that are listed and on the disk.
         classes: "official": which classes train is the data set's; "half": the first half, by
             name, of the classes that are there, only with `subset`.
+        ignore: labels that count nowhere, such as ("-1",): their samples are left out of every
+            split.
         **options: of that data set: `layout` (cars196, cars98n), `image_size` (glyphs),
             `label_column`, `split_column` (table), `content` (folder, table).
 
@@ -171,7 +174,7 @@ def load_retrieval(
         raise InputError("`classes` 'half' is not the official split; it needs subset=True.")
     data = read_entry(entry, name, root, options)
     if subset:
-        return _regroup(present(data), classes, entry)
+        return _regroup(present(data).without(ignore), classes, entry)
     faults = count_faults(data, entry.counts)
     if faults:
         raise DataError(
@@ -186,7 +189,7 @@ def load_retrieval(
                 f"split are missing, the first is {missing[0]}. `bspml data check {name} --root "
                 f"{root}` lists what is wrong. {entry.source}"
             )
-    return data
+    return data.without(ignore)
 
 
 def catalogue_entry(name: str) -> Entry:

@@ -17,6 +17,7 @@ from bspml.data.catalogue import catalogue_entry, read_entry
 from bspml.data.completeness import count_faults, missing_paths
 from bspml.data.image_checks import Finding, look_at
 from bspml.data.retrieval import RetrievalData
+from bspml.data.split_copies import SplitCopies, split_copies
 from bspml.errors import DataError
 from bspml.words import counted
 
@@ -51,6 +52,7 @@ class CheckReport:
         notes: what is odd and no problem.
         source: where to get the data set.
         files_seen: image files that were opened; 0 for sets that are not read image by image.
+        copies: samples that are in two splits, or twice in a test; not looked for among damage.
     """
 
     name: str
@@ -61,6 +63,7 @@ class CheckReport:
     notes: tuple[str, ...]
     source: str
     files_seen: int = 0
+    copies: tuple[SplitCopies, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -81,6 +84,10 @@ class CheckReport:
                 for p in self.problems
             ],
             "notes": list(self.notes),
+            "copies": [
+                {"split": c.split, "source": c.source, "pairs": [list(pair) for pair in c.names]}
+                for c in self.copies
+            ],
             "source": self.source,
         }
 
@@ -137,6 +144,7 @@ def check_dataset(
     findings = _examine(data, missing, decode_all, progress)
     problems += _problems(findings, _where(data))
     notes += _notes(findings)
+    is_whole = not any(finding.fault for finding in findings)
     splits = {split.name: (len(split), len(split.classes)) for split in data.splits}
     return CheckReport(
         name=name,
@@ -147,6 +155,7 @@ def check_dataset(
         notes=tuple(notes),
         source=entry.source,
         files_seen=len(findings),
+        copies=split_copies(data) if is_whole else (),
     )
 
 

@@ -120,6 +120,12 @@ def turned(image: Any, orientation: int) -> Any:
     return image if turn is None else image.transpose(turn)
 
 
+def upright_size(image: Any) -> tuple[int, int]:
+    """Return width and height of a Pillow image as it is meant to stand, without decoding it."""
+    width, height = image.size
+    return (height, width) if orientation(image) >= 5 else (width, height)
+
+
 def inside(box: Sequence[float], size: tuple[int, int]) -> tuple[int, int, int, int] | None:
     """Return the part of a box that lies within its image.
 

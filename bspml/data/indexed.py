@@ -98,7 +98,8 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
         weights: the SampleWeights that the loss and the miner hold.
 
     Returns:
-        A function from the batch (x, y, i) to (x, y), y the labels trained under.
+        A function from the batch (x, y, i) to (x, y), y the labels trained under; its `weights`
+        are these, for who clears them after the step.
     """
 
     check_kind(weights, "weights", TakesBatch, "the SampleWeights that the loss holds")
@@ -108,7 +109,15 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
         weights.set_batch(index)
         return x, weights.relabelled(y, index)
 
+    getter.weights = weights  # type: ignore[attr-defined]
     return getter
+
+
+def clear_batch(getter: Any) -> None:
+    """Forget the rows that a `sample_index_getter` announced; any other getter announced none."""
+    forget = getattr(getattr(getter, "weights", None), "clear_batch", None)
+    if forget is not None:
+        forget()
 
 
 def drop_sample_index(batch: Any) -> tuple[Any, Any]:

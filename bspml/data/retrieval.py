@@ -320,6 +320,34 @@ class RetrievalData:
         splits = (self.train, self.test)
         return splits if self.gallery is None else (*splits, self.gallery)
 
+    def without(self, ignore: Any) -> RetrievalData:
+        """Return the data set without the samples of some labels, which a note counts.
+
+        Args:
+            ignore: labels, one or several; numbers are taken as text.
+
+        Raises:
+            DataError: a split has no sample left.
+        """
+        one = isinstance(ignore, str) or not hasattr(ignore, "__iter__")
+        names = [str(label) for label in ([ignore] if one else ignore)]
+        left_out = [np.isin(split.labels, names) for split in self.splits]
+        counts = [int(mask.sum()) for mask in left_out]
+        if not sum(counts):
+            return self
+        pairs = list(zip(self.splits, left_out, strict=True))
+        for split, mask in pairs:
+            if mask.all():
+                raise DataError(
+                    f"{split.root or self.name}: every sample of the {split.name} split has one of "
+                    f"the labels to ignore, {', '.join(names)}."
+                )
+        parts = [split.take(~mask) if mask.any() else split for split, mask in pairs]
+        note = f"Left out: {sum(counts):,} samples of the labels {', '.join(names)}."
+        gallery = parts[2] if len(parts) > 2 else None
+        notes = (*self.notes, note)
+        return replace(self, train=parts[0], test=parts[1], gallery=gallery, notes=notes)
+
 
 def half_of_classes(labels: np.ndarray) -> np.ndarray:
     """Return (N,) bool: the samples of the first half of the classes, sorted by name.

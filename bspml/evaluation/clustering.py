@@ -17,6 +17,7 @@ from sklearn.metrics import mutual_info_score, normalized_mutual_info_score
 
 from bspml.evaluation.neighbours import find_faiss
 from bspml.shapes import Float, Tensor
+from bspml.tensors.copies import row_keys
 
 _ITERATIONS = 20
 _BATCH = 64  # starting points between two passes over all rows
@@ -46,6 +47,9 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
     rows closer to it: the first suits overlapping classes, and the second never misses one of
     classes that lie further apart than they are wide.
 
+    Rows are taken in an order of their own, that of keys drawn from their content: in whatever
+    order they come, the draws of the start and so the clusters are the same.
+
     Lloyd runs in faiss if installed, else in scikit-learn, from the same start: up to rounding
     the same clusters.  Deterministic in (rows, clusters, seed); no global generator is used.
     With fewer distinct rows than clusters, there are only as many clusters as distinct rows.
@@ -61,7 +65,15 @@ def kmeans(rows: Float[Tensor, "N D"], clusters: int, seed: int = 0) -> tuple[np
     Returns:
         (cluster of each row (N,) int64, "faiss" or "sklearn").
     """
-    array = np.ascontiguousarray(rows.cpu().numpy(), dtype=np.float32)
+    order = np.argsort(row_keys(rows.cpu(), seed), kind="stable")
+    clustered = np.empty(len(order), dtype=np.int64)
+    clustered[order], library = _in_order(rows.cpu().numpy()[order], clusters, seed)
+    return clustered, library
+
+
+def _in_order(array: np.ndarray, clusters: int, seed: int) -> tuple[np.ndarray, str]:
+    """Cluster rows as `kmeans` does, drawing them in the order in which they stand."""
+    array = np.ascontiguousarray(array, dtype=np.float32)
     drawn_rows, drawn_cost = _plus_plus(array, clusters, seed)
     far_rows, far_cost = _farthest_first(array, clusters, int(drawn_rows[0]))
     start = array[far_rows if far_cost < drawn_cost else drawn_rows]

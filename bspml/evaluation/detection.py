@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from bspml.errors import InputError
 from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_number
+from bspml.tensors.row_index import check_same_rows
 
 
 @dataclass(frozen=True)
@@ -58,12 +60,39 @@ def noise_detection(
         ignore: (N,) bool, samples left out of every figure (outliers, untestable samples).
 
     Raises:
-        InputError: shapes differ, weights outside [0, 1] or NaN, or `is_noisy` not boolean.
+        InputError: shapes or pandas indices differ, weights outside [0, 1] or NaN, or `is_noisy`
+            not boolean.
+
+    Warns:
+        UserWarning: no sample is noisy, or none is clean: the figures about them are NaN.
 
     Example:
         >>> noise_detection([0.1, 0.9, 0.2, 0.8], [True, False, False, True]).precision
         0.5
     """
+    found = detected(sample_weights, is_noisy, threshold, ignore)
+    for kind, count, figures in (
+        ("noisy", found.num_noisy, "AUROC and recall"),
+        ("clean", found.num_samples - found.num_noisy, "AUROC and the rate of false alarms"),
+    ):
+        if not count:
+            warnings.warn(
+                f"`is_noisy` calls none of the {found.num_samples} samples {kind}, so {figures} "
+                "are NaN: there is nothing to tell apart.",
+                stacklevel=2,
+            )
+    return found
+
+
+def detected(
+    sample_weights: Any, is_noisy: Any, threshold: Any = SUSPECT_BELOW, ignore: Any = None
+) -> NoiseDetection:
+    """Do what `noise_detection` does, without its warnings: for those who print NaN as nothing.
+
+    Args:
+        sample_weights, is_noisy, threshold, ignore: as there.
+    """
+    check_same_rows(sample_weights=sample_weights, is_noisy=is_noisy, ignore=ignore)
     weights = _check_weights(sample_weights)
     noisy = _check_mask(is_noisy, "is_noisy", len(weights))
     threshold = check_number(threshold, "threshold", 0.0, 1.0)

@@ -1,11 +1,12 @@
 """Recall@K, MAP@R, R-precision from one neighbour search, NMI and AMI beside them.
 
 What is counted.  A query is compared with every gallery row but itself (without a gallery, the
-queries are the gallery, and the query is removed by its index: its duplicates stay).  A query
-whose label no other gallery row has cannot succeed: it is left out of every mean and counted in
-`num_excluded`.  Similarity is the inner product of L2-normalised rows; equal similarities are
-ordered by gallery index (see `neighbours`).  Labels should be the true ones: a recall on noisy
-labels measures agreement with the noise.
+queries are the gallery, and the query is removed by its index: its duplicates stay, and a warning
+names some).  Rows whose label is to be ignored count nowhere: not as queries, not as right or wrong
+neighbours, not in clusters.  A query whose label no other gallery row has cannot succeed: it is
+left out of every mean and counted in `num_excluded`.  Similarity is the inner product of
+L2-normalised rows; equal similarities are ordered by gallery index (see `neighbours`).  Labels
+should be the true ones: a recall on noisy labels measures agreement with the noise.
 """
 
 from __future__ import annotations
@@ -22,27 +23,15 @@ from bspml.errors import InputError
 from bspml.evaluation.clustering import ClusteringScores, clustering_scores, kmeans
 from bspml.evaluation.intervals import class_intervals
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
-from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
+from bspml.evaluation.search_task import CollapseWarning as CollapseWarning, SearchTask
+from bspml.evaluation.sides import check_ks, check_reach, flat
 from bspml.shapes import Float, Int, Tensor
-from bspml.tensors.checks import (
-    check_choice,
-    check_device,
-    check_embeddings,
-    check_whole,
-    encode_labels,
-    some_of,
-    zero_rows,
-)
-from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.tensors.checks import check_choice, check_whole
 from bspml.words import interval_in_words
 
-# Mean squared distance to the mean direction, below which similarities differ by about 1e-6:
-# the order of the neighbours is then mostly float32 rounding.
-_COLLAPSE = 1e-6
+KS = (1, 2, 4, 8, 16, 32)  # of Recall@K, where nobody chose them; known by identity
 
-
-class CollapseWarning(UserWarning):
-    """All embeddings point the same way; what is retrieved is an accident."""
+ONE_CLASS = "ONE CLASS: whatever is found is right, so 100 % means nothing"
 
 
 @dataclass(frozen=True)
@@ -64,6 +53,9 @@ class RetrievalMetrics:
         collapsed: all rows point (nearly) the same way.
         recall_at_1_low, recall_at_1_high, map_at_r_low, map_at_r_high: 95 % intervals, by drawing
             the classes anew (see `intervals`); NaN for one class.
+        num_ignored: rows whose label counts nowhere, queries and gallery.
+        num_copies: of one set of rows, and with `query_in_gallery`, how many of the gallery are
+            copies of earlier ones; else how many queries have a copy in the gallery.
         zero_rows, gallery_zero_rows: rows of norm 0; their similarities are all 0.
         clustered: the rows that NMI and AMI are about, "query" or "query+gallery"; "" if left out.
         backend, clusterer: the libraries that searched and clustered.
@@ -85,6 +77,8 @@ class RetrievalMetrics:
     recall_at_1_high: float = math.nan
     map_at_r_low: float = math.nan
     map_at_r_high: float = math.nan
+    num_ignored: int = 0
+    num_copies: int = 0
     zero_rows: tuple[int, ...] = ()
     gallery_zero_rows: tuple[int, ...] = ()
     clustered: str = ""
@@ -118,6 +112,12 @@ class RetrievalMetrics:
             f"{self.num_queries} queries, {self.num_gallery} gallery rows, {self.num_excluded} "
             "queries left out (no other sample of their class)"
         )
+        if self.num_ignored:
+            lines.append(f"{self.num_ignored} rows left out (ignored labels)")
+        if self.num_copies:
+            lines.append(f"{self.num_copies} rows find an exact copy of themselves")
+        if self.chance_recall_at_1 == 1:
+            lines.append(ONE_CLASS)
         if precision:
             lines.append("in brackets: 95 % intervals over the test classes, drawn anew")
         if self.collapsed:
@@ -128,7 +128,7 @@ class RetrievalMetrics:
 def evaluate(
     embeddings: Any,
     labels: Any,
-    ks: Any = (1, 2, 4, 8, 16, 32),
+    ks: Any = KS,
     gallery: Any = None,
     gallery_labels: Any = None,
     backend: str = "auto",
@@ -137,6 +137,8 @@ def evaluate(
     cluster: str = "query",
     device: Any = None,
     block_size: Any = None,
+    ignore: Any = (),
+    query_in_gallery: bool = False,
 ) -> RetrievalMetrics:
     """Measure retrieval (and clustering) of `embeddings` against `labels`.
 
@@ -150,8 +152,8 @@ def evaluate(
 
     Args:
         embeddings: queries (N, D), any floating type; normalised here.
-        labels: (N,) of the queries: integers or strings.
-        ks: the K of Recall@K.
+        labels: (N,) of the queries: integers or strings.  Pandas objects must have one index.
+        ks: the K of Recall@K.  Of the default, those beyond the gallery are left out, and said.
         gallery: (R, D) to search in; None searches the queries, each without itself.
         gallery_labels: (R,), the same kind as `labels`.
         backend: "auto", "faiss" (CPU) or "torch"; the same numbers.
@@ -161,17 +163,24 @@ def evaluate(
             into as many clusters as there are classes among them.
         device: where torch computes; None: where `embeddings` lie.
         block_size: queries at a time; None fits the memory named above.
+        ignore: labels that count nowhere, such as (-1,): their rows are left out of both sides.
+        query_in_gallery: the queries are rows of `gallery`, too, and each is compared with all but
+            its own: the row that is its exact copy (equal once normalised) under the same label.
+            Of several copies the n-th such query takes the n-th, and the others stay.  Without a
+            gallery it is so anyway.
 
     Returns:
         `RetrievalMetrics`.
 
     Raises:
-        InputError: NaN or infinite rows (named), wrong shapes, a K beyond the gallery, or no query
-            with a match.
+        InputError: NaN or infinite rows (named), wrong shapes, other pandas indices, a chosen K
+            beyond the gallery, a query that is not in the gallery, or no query with a match.
         MissingDependencyError: backend "faiss" without faiss.
 
     Warns:
         CollapseWarning: all rows point the same way; Recall@1 is then no better than chance.
+        UserWarning: rows that are exact copies of others, or, with a gallery, queries that are in
+            it; one class only; rows of norm 0; a default K that does not fit.
 
     Example:
         >>> points = [[1.0, 0.0], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
@@ -183,31 +192,36 @@ def evaluate(
     seed = check_whole(seed, "seed", low=0)
     if block_size is not None:
         block_size = check_whole(block_size, "block_size")
-    ks = check_ks(ks)
-    sides = _prepare_sides(
-        embeddings, labels, gallery, gallery_labels, "cpu" if backend == "faiss" else device
+    by_default, ks = ks is KS, check_ks(ks)
+    place = "cpu" if backend == "faiss" else device
+    task = SearchTask.of(
+        embeddings, labels, gallery, gallery_labels, place, ignore, query_in_gallery
     )
-    chosen = choose_backend(backend, sides.queries.device)
-    check_reach(ks, sides.available, sides.alone, "rows")
-    matches = sides.matches()
+    chosen = choose_backend(backend, task.queries.rows.device)
+    ks = check_reach(ks, task.available, task.own is not None, "rows", by_default)
+    matches = task.matches()
     answerable = (matches > 0).nonzero()[:, 0]
     if not len(answerable):
         raise InputError(
             f"`labels`: none of the {len(matches)} queries has a match in the gallery (no other "
             "row with its label), so nothing can be retrieved. Are these the right labels?"
         )
-    collapsed = _warn_of_degenerate_rows(sides)
+    collapsed = task.warn_of_collapse()
+    task.warn_of_zero_rows()
+    copies = 0 if collapsed else task.warn_of_copies()
     relevant = matches[answerable]
     first, average_precision, precision = _search(
-        sides, answerable, relevant, max(ks), chosen, block_size
+        task, answerable, relevant, max(ks), chosen, block_size
     )
     by_query = torch.stack([(first < 1).double(), average_precision], 1)
-    recall_interval, map_interval = class_intervals(by_query, sides.codes[answerable], seed)
+    recall_interval, map_interval = class_intervals(by_query, task.queries.codes[answerable], seed)
+    chance = float(relevant.double().mean()) / task.available
+    if chance == 1:
+        warnings.warn(f"`labels`: {ONE_CLASS}.", stacklevel=2)
     scores, clusterer = ClusteringScores(math.nan, math.nan, math.nan), ""
     clustered = ""
     if clustering:
-        clustered = "query" if sides.alone else cluster
-        points, classes = sides.to_cluster(cluster)
+        points, classes, clustered = task.to_cluster(cluster)
         clusters, clusterer = kmeans(points, len(np.unique(classes)), seed)
         scores = clustering_scores(classes, clusters)
     return RetrievalMetrics(
@@ -217,109 +231,28 @@ def evaluate(
         nmi=scores.nmi,
         ami=scores.ami,
         nmi_chance=scores.nmi_chance,
-        chance_recall_at_1=float(relevant.double().mean()) / sides.available,
+        chance_recall_at_1=chance,
         num_queries=len(answerable),
         num_excluded=len(matches) - len(answerable),
-        num_gallery=len(sides.gallery),
-        num_classes=len(sides.codes.unique()),
+        num_gallery=len(task.gallery.rows),
+        num_classes=len(task.queries.codes.unique()),
         collapsed=collapsed,
         recall_at_1_low=recall_interval[0],
         recall_at_1_high=recall_interval[1],
         map_at_r_low=map_interval[0],
         map_at_r_high=map_interval[1],
-        zero_rows=sides.zero,
-        gallery_zero_rows=sides.gallery_zero,
+        num_ignored=task.num_ignored,
+        num_copies=copies,
+        zero_rows=task.queries.zero,
+        gallery_zero_rows=() if task.alone else task.gallery.zero,
         clustered=clustered,
         backend=chosen,
         clusterer=clusterer,
     )
 
 
-@dataclass(frozen=True, eq=False)
-class _Sides:
-    """Checked queries and gallery: unit rows, codes over the union of the labels, zero rows."""
-
-    queries: Float[Tensor, "N D"]
-    codes: Int[Tensor, " N"]
-    zero: tuple[int, ...]
-    gallery: Float[Tensor, "R D"]
-    gallery_codes: Int[Tensor, " R"]
-    gallery_zero: tuple[int, ...]
-    alone: bool  # the gallery is the queries
-
-    @property
-    def available(self) -> int:
-        """Gallery rows that a query is compared with."""
-        return len(self.gallery) - int(self.alone)
-
-    def matches(self) -> Int[Tensor, " N"]:
-        """Count the gallery rows of each query's label, without the query itself."""
-        sizes = torch.bincount(self.gallery_codes, minlength=int(self.codes.max()) + 1)
-        return sizes[self.codes] - int(self.alone)
-
-    def to_cluster(self, side: str) -> tuple[Tensor, np.ndarray]:
-        """Return the rows for k-means and their classes."""
-        if side == "query" or self.alone:
-            return self.queries, self.codes.numpy()
-        codes = torch.cat([self.codes, self.gallery_codes])
-        return torch.cat([self.queries, self.gallery]), codes.numpy()
-
-
-def _prepare_sides(
-    embeddings: Any, labels: Any, gallery: Any, gallery_labels: Any, device: Any
-) -> _Sides:
-    queries, zero = _prepare_rows(embeddings, "embeddings", device)
-    if gallery is None and gallery_labels is None:
-        codes = encode_labels(labels, len(queries)).codes
-        return _Sides(queries, codes, zero, queries, codes, (), alone=True)
-    if gallery is None or gallery_labels is None:
-        raise InputError("`gallery` and `gallery_labels` come together; got only one of them.")
-    rows, rows_zero = _prepare_rows(gallery, "gallery", queries.device)
-    check_columns(queries, rows)
-    codes, rows_codes = encode_jointly(labels, len(queries), gallery_labels, len(rows))
-    return _Sides(queries, codes, zero, rows, rows_codes, rows_zero, alone=False)
-
-
-def _prepare_rows(values: Any, name: str, device: Any) -> tuple[Tensor, tuple[int, ...]]:
-    """Return checked rows of norm 1, and which had norm 0."""
-    with torch.no_grad():
-        checked = check_embeddings(values, name).detach()
-        if not len(checked):
-            raise InputError(f"`{name}` must have at least one row; got {tuple(checked.shape)}.")
-        device = checked.device if device is None else check_device(device)
-        if device.type == "mps":  # no float64 there
-            device = torch.device("cpu")
-        zero = tuple(zero_rows(checked).tolist())
-        return grid_unit_rows(checked.to(device)), zero
-
-
-def _warn_of_degenerate_rows(sides: _Sides) -> bool:
-    """Warn of zero rows and of a collapse; return whether there is one."""
-    blocks = (sides.queries,) if sides.alone else (sides.queries, sides.gallery)
-    n = sum(len(block) for block in blocks)
-    mean = torch.stack([block.sum(0, dtype=torch.float64) for block in blocks]).sum(0) / n
-    norms = [torch.linalg.vector_norm(block, dtype=torch.float64) for block in blocks]
-    # mean squared distance to the mean = mean square - square of the mean
-    spread = torch.stack(norms).square().sum() / n - mean.square().sum()
-    collapsed = bool(spread < _COLLAPSE)
-    if collapsed:
-        warnings.warn(
-            "the embeddings have collapsed: all rows point the same way, so neighbours are chosen "
-            "by index and Recall@1 is at chance. Look at the learning rate and the loss.",
-            CollapseWarning,
-            stacklevel=3,
-        )
-    for name, zero in (("embeddings", sides.zero), ("gallery", sides.gallery_zero)):
-        if zero:
-            warnings.warn(
-                f"`{name}` has rows of norm 0: {some_of(zero)}; their similarities are all 0.",
-                stacklevel=3,
-            )
-    return collapsed
-
-
 def _search(
-    sides: _Sides,
+    task: SearchTask,
     answerable: Int[Tensor, " Q"],
     relevant: Int[Tensor, " Q"],
     k: int,
@@ -334,12 +267,13 @@ def _search(
     q = len(answerable)
     first = torch.empty(q, dtype=torch.int64)
     average_precision, precision = torch.empty(2, q, dtype=torch.float64)
-    rows = answerable.to(sides.queries.device)
-    queries = sides.queries if q == len(sides.queries) else sides.queries[rows]
-    own = rows if sides.alone else None
+    rows, gallery = task.queries.rows, task.gallery.rows
+    codes = task.queries.codes[answerable]
+    queries = rows if q == len(rows) else rows[answerable.to(rows.device)]
+    own = None if task.own is None else task.own[answerable].to(rows.device)
     ranks = torch.arange(1, k + 1)
-    for part, neighbours in ranked_neighbours(queries, sides.gallery, k, own, backend, block_size):
-        hit = sides.gallery_codes[neighbours] == sides.codes[answerable[part], None]  # (b, k)
+    for part, neighbours in ranked_neighbours(queries, gallery, k, own, backend, block_size):
+        hit = task.gallery.codes[neighbours] == codes[part, None]  # (b, k)
         within = hit & (ranks <= relevant[part, None])
         # argmax of a row without a hit is 0: such a row gets the rank k, which no K reaches.
         first[part] = torch.where(hit.any(1), hit.byte().argmax(1), k)

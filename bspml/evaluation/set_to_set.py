@@ -9,7 +9,7 @@ embeddings, and a query is not compared with the sets that the same camera took 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,24 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours
-from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
+from bspml.evaluation.sides import (
+    check_columns,
+    check_ks,
+    check_reach,
+    encode_jointly,
+    flat,
+    is_ignored,
+    own_gallery_rows,
+    warn_of_copies,
+    warn_of_found_queries,
+)
 from bspml.shapes import Bool, Float, Int, Tensor
-from bspml.tensors.checks import check_embeddings, encode_labels, normalize_rows
+from bspml.tensors.checks import Labels, check_embeddings, encode_labels, normalize_rows
+from bspml.tensors.copies import row_digests
+from bspml.tensors.row_index import check_same_columns, check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
+
+KS = (1, 5, 10, 20)  # of CMC@K, where nobody chose them; known by identity
 
 
 @dataclass(frozen=True)
@@ -39,6 +53,8 @@ class SetMetrics:
         num_gallery: sets that are searched.
         num_ignored: pairs of a query and a set left out as the same class before the same camera.
         num_frames: frames averaged, of queries and gallery.
+        num_ignored_frames: frames left out, as their label counts nowhere.
+        num_copies: sets that are exact copies: of earlier ones, or queries that the gallery has.
         zero_sets: positions of query sets whose average is 0; their similarities are all 0.
     """
 
@@ -50,6 +66,8 @@ class SetMetrics:
     num_gallery: int
     num_ignored: int
     num_frames: int
+    num_ignored_frames: int = 0
+    num_copies: int = 0
     zero_sets: tuple[int, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,6 +96,7 @@ class FrameSets:
         set_ids: (S,) which set it is, sorted.
         cameras: (S,) the camera of each set, or None.
         sizes: (S,) frames of each set.
+        num_ignored: frames left out for their label.
     """
 
     means: Float[Tensor, "S D"]
@@ -85,6 +104,12 @@ class FrameSets:
     set_ids: np.ndarray
     cameras: np.ndarray | None
     sizes: Int[Tensor, " S"]
+    num_ignored: int
+
+    def digests(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the digests of the sets whose average is not 0, and their ids."""
+        points = (self.means != 0).any(1).numpy()
+        return row_digests(grid_unit_rows(self.means))[points], self.set_ids[points]
 
 
 def evaluate_sets(
@@ -92,12 +117,14 @@ def evaluate_sets(
     labels: Any,
     set_ids: Any,
     cameras: Any = None,
-    ks: Any = (1, 5, 10, 20),
+    ks: Any = KS,
     gallery: Any = None,
     gallery_labels: Any = None,
     gallery_set_ids: Any = None,
     gallery_cameras: Any = None,
     normalize_frames: bool = False,
+    ignore: Any = (),
+    query_in_gallery: bool = False,
 ) -> SetMetrics:
     """Rank the sets of the gallery for every set of the queries.
 
@@ -114,16 +141,24 @@ def evaluate_sets(
         set_ids: (F,) which set a frame belongs to: integers or strings.
         cameras: (F,) which camera took it, the same throughout a set; None compares every set
             with every other.  With a gallery, both sides need them.
-        ks: the K of CMC@K, at most the sets of the gallery.
+        ks: the K of CMC@K.  Of the default, those beyond the gallery are left out, and said.
         gallery, gallery_labels, gallery_set_ids, gallery_cameras: the same of the sets to search
             in.  Set ids of the two sides are unrelated.  Distractors are sets with a label that
             no query has.
         normalize_frames: scale each frame to norm 1 before averaging; otherwise a longer embedding
             counts more in its set's average, as the paper has it.
+        ignore: labels that count nowhere, such as (-1,): their frames are left out of both sides.
+        query_in_gallery: the queries are sets of the gallery, too, and each is compared with all
+            but its own, as in `bspml.evaluate`: the one of exactly the same average and label.
 
     Raises:
-        InputError: NaN or infinite rows, shapes that do not fit, a set with two labels or cameras,
-            a K beyond the gallery, or no query with a match.
+        InputError: NaN or infinite rows, shapes that do not fit, other pandas indices, a set with
+            two labels or cameras, a chosen K beyond the gallery, a query that is not in it, or no
+            query with a match.
+
+    Warns:
+        UserWarning: sets that are exact copies of others, or, with a gallery, queries that are in
+            it; an average of 0; a default K that does not fit.
 
     Example:
         >>> frames = [[1.0, 0.0], [0.8, 0.6], [0.6, 0.8], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
@@ -131,7 +166,9 @@ def evaluate_sets(
         >>> found.cmc_at_k[1], round(found.mean_average_precision, 3)
         (0.6, 0.683)
     """
-    queries = group_frames(embeddings, labels, set_ids, cameras, normalize_frames)
+    by_default, ks = ks is KS, check_ks(ks)
+    check_same_columns(embeddings=embeddings, gallery=gallery)
+    queries = group_frames(embeddings, labels, set_ids, cameras, normalize_frames, ignore=ignore)
     alone = gallery is None
     if alone:
         for name, value in (
@@ -144,18 +181,53 @@ def evaluate_sets(
         searched = queries
     else:
         searched = group_frames(
-            gallery, gallery_labels, gallery_set_ids, gallery_cameras, normalize_frames, "gallery_"
+            *(gallery, gallery_labels, gallery_set_ids, gallery_cameras),
+            normalize_frames,
+            "gallery_",
+            ignore,
         )
     _check_sides(queries, searched)
-    ks = check_ks(ks)
-    check_reach(ks, len(searched.means) - int(alone), alone, "sets")
     same_class = _equal(queries.classes, searched.classes, "labels")
     ignored = torch.zeros_like(same_class)
     if queries.cameras is not None and searched.cameras is not None:
         ignored = same_class & _equal(queries.cameras, searched.cameras, "cameras")
+    own = None
     if alone:
-        ignored.fill_diagonal_(True)
-    return _set_metrics(queries, searched, same_class, ignored, ks, alone)
+        own = torch.arange(len(queries.means))
+    elif query_in_gallery:
+        own = _own_sets(queries, searched)
+    available = len(searched.means) - (own is not None)
+    ks = check_reach(ks, available, own is not None, "sets", by_default)
+    digests, ids = searched.digests()
+    copies = 0
+    if own is not None:
+        ignored[torch.arange(len(own)), own] = True
+    if len(np.unique(digests)) <= len(np.unique(searched.classes)):
+        pass  # sets that are no more than their class, as those of a perfect embedding
+    elif own is not None:
+        copies = warn_of_copies(digests, ids, "embeddings" if alone else "gallery", "sets")
+    else:
+        ours, our_ids = queries.digests()
+        copies = warn_of_found_queries(ours, digests, (our_ids, ids), "sets")
+    metrics = _set_metrics(queries, searched, same_class, ignored, ks)
+    frames, left_out = int(queries.sizes.sum()), queries.num_ignored
+    if not alone:
+        frames, left_out = frames + int(searched.sizes.sum()), left_out + searched.num_ignored
+    return replace(
+        metrics,
+        num_ignored=metrics.num_ignored - (0 if own is None else len(own)),
+        num_frames=frames,
+        num_ignored_frames=left_out,
+        num_copies=copies,
+    )
+
+
+def _own_sets(queries: FrameSets, searched: FrameSets) -> Int[Tensor, " Q"]:
+    """Return the set of the gallery that each query is."""
+    count = len(queries.means)
+    codes = encode_jointly(queries.classes, count, searched.classes, len(searched.means))
+    digests = [row_digests(grid_unit_rows(side.means)) for side in (queries, searched)]
+    return own_gallery_rows(digests[0], codes[0], digests[1], codes[1], np.arange(count), "sets")
 
 
 def group_frames(
@@ -165,51 +237,77 @@ def group_frames(
     cameras: Any = None,
     normalize_frames: bool = False,
     prefix: str = "",
+    ignore: Any = (),
 ) -> FrameSets:
     """Average the frames of each set.
 
     Args:
         embeddings, labels, set_ids, cameras, normalize_frames: as for `evaluate_sets`.
         prefix: of the argument names in messages.
+        ignore: labels whose frames are left out.
 
     Raises:
         InputError: as for `evaluate_sets`.
     """
     name = prefix.rstrip("_") or "embeddings"
+    named = {"labels": labels, "set_ids": set_ids, "cameras": cameras}
+    check_same_rows(**{name: embeddings}, **{prefix + key: value for key, value in named.items()})
     frames = check_embeddings(embeddings, name).detach().double()
     if len(frames) == 0:
         raise InputError(f"`{name}` must have at least one row; got {tuple(frames.shape)}.")
-    sets = encode_labels(set_ids, len(frames), f"{prefix}set_ids")
+    known = {
+        key: encode_labels(value, len(frames), prefix + key)
+        for key, value in named.items()
+        if key != "cameras" or value is not None
+    }
+    ignored = is_ignored(known["labels"], ignore)
+    numbers = np.flatnonzero(~ignored)
+    if not len(numbers):
+        raise InputError(f"`ignore` names the labels of all rows of `{name}`; none would be left.")
+    if len(numbers) < len(frames):
+        frames = frames[torch.from_numpy(numbers).to(frames.device)]
+        known = {key: _taken(encoded, numbers) for key, encoded in known.items()}
+    sets = known["set_ids"]
     codes = sets.codes.to(frames.device)
     if normalize_frames:
         frames = normalize_rows(frames)
     sizes = torch.bincount(sets.codes, minlength=len(sets.classes))
     sums = frames.new_zeros(len(sizes), frames.shape[1]).index_add_(0, codes, frames)
     first = np.unique(sets.codes.numpy(), return_index=True)[1]  # (S,) the first frame of each
-    classes = _of_sets(labels, f"{prefix}labels", sets.codes, first, sets.classes)
-    of_cameras = None
-    if cameras is not None:
-        of_cameras = _of_sets(cameras, f"{prefix}cameras", sets.codes, first, sets.classes)
+    of_sets = {
+        key: _of_sets(encoded, prefix + key, sets, first, numbers)
+        for key, encoded in known.items()
+        if key != "set_ids"
+    }
     return FrameSets(
-        (sums / sizes.to(sums)[:, None]).cpu(), classes, sets.classes, of_cameras, sizes
+        means=(sums / sizes.to(sums)[:, None]).cpu(),
+        classes=of_sets["labels"],
+        set_ids=sets.classes,
+        cameras=of_sets.get("cameras"),
+        sizes=sizes,
+        num_ignored=int(ignored.sum()),
     )
 
 
+def _taken(encoded: Labels, rows: np.ndarray) -> Labels:
+    """Return some of the labels; classes of none of them are gone."""
+    return encode_labels(encoded.classes[encoded.codes.numpy()[rows]])
+
+
 def _of_sets(
-    values: Any, name: str, codes: Int[Tensor, " F"], first: np.ndarray, set_ids: np.ndarray
+    encoded: Labels, name: str, sets: Labels, first: np.ndarray, numbers: np.ndarray
 ) -> np.ndarray:
     """Return the one value of each set, or refuse a set with several, naming it."""
-    encoded = encode_labels(values, len(codes), name)
-    own = encoded.codes.numpy()
+    own, set_ids = encoded.codes.numpy(), sets.classes
     per_set = own[first]
-    off = per_set[codes.numpy()] != own
+    off = per_set[sets.codes.numpy()] != own
     if off.any():
         row = int(np.flatnonzero(off)[0])
-        at = int(codes[row])
+        at = int(sets.codes[row])
         raise InputError(
             f"`{name}` must be one for all frames of a set; set {set_ids[at]!s} has "
-            f"{encoded.classes[per_set[at]]!s} and {encoded.classes[own[row]]!s} (frame {row}). "
-            "Give each of them a set of its own."
+            f"{encoded.classes[per_set[at]]!s} and {encoded.classes[own[row]]!s} (frame "
+            f"{numbers[row]}). Give each of them a set of its own."
         )
     return encoded.classes[per_set]
 
@@ -235,7 +333,6 @@ def _set_metrics(
     same_class: Bool[Tensor, "Q G"],
     ignored: Bool[Tensor, "Q G"],
     ks: tuple[int, ...],
-    alone: bool,
 ) -> SetMetrics:
     matches = (same_class & ~ignored).sum(1)
     answerable = (matches > 0).nonzero()[:, 0]
@@ -274,7 +371,7 @@ def _set_metrics(
         num_queries=len(answerable),
         num_excluded=len(matches) - len(answerable),
         num_gallery=len(gallery),
-        num_ignored=int(ignored.sum()) - (len(ignored) if alone else 0),
-        num_frames=int(queries.sizes.sum()) + (0 if alone else int(searched.sizes.sum())),
+        num_ignored=int(ignored.sum()),
+        num_frames=0,
         zero_sets=tuple(zero),
     )

@@ -1,8 +1,13 @@
-"""Check what the two sides of a search, queries and gallery, must agree on: K and labels."""
+"""Check what the two sides of a search, queries and gallery, must agree on: K, labels and rows.
+
+Copies.  Rows are copies if they are equal after normalisation.  A copy is the nearest neighbour of
+its source, so that a query whose copy is searched finds it and says nothing about the embedding.
+"""
 
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import numpy as np
@@ -10,7 +15,9 @@ import torch
 
 from bspml.errors import InputError
 from bspml.shapes import Float, Int, Tensor
-from bspml.tensors.checks import check_whole, encode_labels
+from bspml.tensors.checks import Labels, check_whole, encode_labels
+from bspml.tensors.copies import first_copies, own_rows
+from bspml.words import some_of
 
 
 def flat(metrics: Any, at: str) -> dict[str, Any]:
@@ -49,31 +56,165 @@ def check_columns(queries: Float[Tensor, "N D"], gallery: Float[Tensor, "R E"]) 
 
 def check_ks(ks: Any) -> tuple[int, ...]:
     """Return the K, one or several, as ascending numbers, or refuse them."""
-    values = (ks,) if isinstance(ks, (int, np.integer)) else ks
+    try:
+        values = (ks,) if isinstance(ks, (int, np.integer)) else list(ks)
+    except TypeError as err:
+        raise InputError(
+            f"`ks` must be whole numbers, the K of Recall@K; got {ks!r:.40}. Use ks=(1, 10)."
+        ) from err
     checked = sorted({check_whole(k, "ks") for k in values})
     if not checked:
         raise InputError("`ks` must name at least one K; got none. Use ks=(1,).")
     return tuple(checked)
 
 
-def check_reach(ks: tuple[int, ...], available: int, alone: bool, of: str) -> None:
-    """Refuse a K beyond what a query is compared with.
+def check_reach(
+    ks: tuple[int, ...], available: int, alone: bool, of: str, by_default: bool = False
+) -> tuple[int, ...]:
+    """Return the K, of which none is beyond what a query is compared with.
 
     Args:
         ks: from `check_ks`.
         available: how many a query is compared with.
-        alone: the gallery is the queries, each without itself.
+        alone: the gallery has the query itself, which is left out.
         of: what the gallery has, in the plural, for the message.
+        by_default: nobody chose these: a warning names those that do not fit, which are left out.
 
     Raises:
-        InputError: the largest K is above `available`.
+        InputError: a K that was chosen, or every K, is above `available`.
     """
-    if ks[-1] > available:
-        less = " (the query itself not counted)" if alone else ""
-        raise InputError(
-            f"`ks` asks for the {ks[-1]} nearest, but the gallery has {available} {of}{less}. "
-            f"Use ks up to {available}."
+    fitting = tuple(k for k in ks if k <= available)
+    if fitting == ks:
+        return ks
+    less = " (the query itself not counted)" if alone else ""
+    if by_default and fitting:
+        left_out = ", ".join(str(k) for k in ks[len(fitting) :])
+        warnings.warn(
+            f"of the usual `ks`, {left_out} are left out: the gallery has {available} {of}{less}.",
+            stacklevel=3,
         )
+        return fitting
+    raise InputError(
+        f"`ks` asks for the {ks[-1]} nearest, but the gallery has {available} {of}{less}. "
+        f"Use ks up to {available}."
+    )
+
+
+def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
+    """Return which samples have a label that is to count nowhere, (N,) bool.
+
+    Args:
+        labels: of N samples.
+        ignore: such labels, one or several, of the labels' kind; they need not occur.
+
+    Raises:
+        InputError: text among numbers, or the other way round.
+
+    Example:
+        >>> is_ignored(encode_labels([-1, 5, -1]), ignore=(-1,)).tolist()
+        [True, False, True]
+    """
+    one = isinstance(ignore, str) or not hasattr(ignore, "__iter__")
+    values = [ignore] if one else list(ignore)
+    if not values:
+        return np.zeros(len(labels.codes), dtype=bool)
+    unwanted = encode_labels(values, name="ignore").classes
+    if (unwanted.dtype.kind == "U") != (labels.classes.dtype.kind == "U"):
+        raise InputError(
+            f"`ignore` must be of the labels' kind, {labels.classes.dtype}; got {unwanted.dtype}: "
+            "no text equals a number. Convert it."
+        )
+    return np.isin(labels.classes, unwanted)[labels.codes.numpy()]
+
+
+def own_gallery_rows(
+    queries: np.ndarray,
+    codes: Tensor,
+    gallery: np.ndarray,
+    gallery_codes: Tensor,
+    numbers: np.ndarray,
+    of: str,
+) -> Int[Tensor, " N"]:
+    """Return the row of the gallery that each query is: its copy under the same label.
+
+    Args:
+        queries: (N,) digests, see `bspml.tensors.copies.row_digests`.
+        codes: (N,) labels.
+        gallery: (R,) digests.
+        gallery_codes: (R,) labels of the same coding.
+        numbers: (N,) what the caller calls the queries.
+        of: what the two have, in the plural, for the message.
+
+    Raises:
+        InputError: a query is not in the gallery.
+    """
+    keys = [
+        np.char.add(digests, own.cpu().numpy().astype("S20"))
+        for digests, own in ((queries, codes), (gallery, gallery_codes))
+    ]
+    rows = own_rows(*keys)
+    absent = np.flatnonzero(rows < 0)
+    if len(absent):
+        raise InputError(
+            f"`query_in_gallery` is true, but `gallery` has no copy under the same label of the "
+            f"query {of} {some_of(numbers[absent])} ({len(absent)} of {len(rows)}). Take both from "
+            "the same embeddings, or leave it false."
+        )
+    return torch.from_numpy(rows)
+
+
+def warn_of_copies(
+    digests: np.ndarray, numbers: np.ndarray, name: str, of: str, stacklevel: int = 3
+) -> int:
+    """Warn of rows that are copies of earlier ones, and return how many there are.
+
+    Args:
+        digests: (N,), see `bspml.tensors.copies.row_digests`.
+        numbers: (N,) what the caller calls these rows.
+        name: of the caller's argument.
+        of: what it has, in the plural.
+        stacklevel: whose line the warning names, 2 that of the caller.
+    """
+    first = first_copies(digests)
+    copies = np.flatnonzero(first != np.arange(len(first)))
+    if len(copies):
+        pairs = [f"{numbers[row]} of {numbers[first[row]]}" for row in copies[:2]]
+        warnings.warn(
+            f"`{name}`: {len(copies)} of {len(first)} {of} are exact copies of others ({of} "
+            f"{' and '.join(pairs)}), and a copy finds its source. If a sampler repeated them, as "
+            "DistributedSampler does to fill its last batch, drop them.",
+            stacklevel=stacklevel,
+        )
+    return len(copies)
+
+
+def warn_of_found_queries(
+    queries: np.ndarray,
+    gallery: np.ndarray,
+    numbers: tuple[np.ndarray, np.ndarray],
+    of: str,
+    stacklevel: int = 3,
+) -> int:
+    """Warn of queries whose copies are searched, and return how many there are.
+
+    Args:
+        queries: (N,) digests.
+        gallery: (R,) digests.
+        numbers: (N,) and (R,), what the caller calls these rows.
+        of: what both have, in the plural.
+        stacklevel: whose line the warning names, 2 that of the caller.
+    """
+    rows = own_rows(queries, gallery)
+    found = np.flatnonzero(rows >= 0)
+    if len(found):
+        pairs = [f"{numbers[0][row]} as {numbers[1][rows[row]]}" for row in found[:2]]
+        warnings.warn(
+            f"{len(found)} of {len(rows)} query {of} are in `gallery` too ({of} "
+            f"{' and '.join(pairs)}), where each finds itself. Leave every query's own one out "
+            "with `query_in_gallery=True`, or drop the copies.",
+            stacklevel=stacklevel,
+        )
+    return len(found)
 
 
 def encode_jointly(

@@ -17,9 +17,11 @@ from torch.utils.data import Dataset
 
 from bspml.data.labels.decisions import CorrectedLabels
 from bspml.data.retrieval import RetrievalSplit
+from bspml.data.split_copies import split_copies
 from bspml.errors import ConfigError
 from bspml.experiment.config import Config
 from bspml.experiment.labels import corrected_data, given_labels
+from bspml.experiment.seen import Seen
 from bspml.experiment.splits import hold_out, load_splits
 from bspml.files.checkpoints import fingerprint
 from bspml.networks.backbone import IMAGE_SIZE
@@ -61,6 +63,8 @@ class ExperimentData:
         decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
         test_names: what each test sample is called, or None.
+        seen: which test samples are copies of training samples; None: none is.
+        measured: a fingerprint of all that is evaluated on, the validation included.
         is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their
             label right nor another one.  None where the truth is not known.
     """
@@ -83,6 +87,8 @@ class ExperimentData:
     decided: CorrectedLabels | None = None
     notes: tuple[str, ...] = ()
     test_names: tuple[str, ...] | None = None
+    seen: Seen | None = None
+    measured: str | None = None
     is_outlier: np.ndarray | None = None
 
     @property
@@ -144,6 +150,9 @@ def load_data(config: Config) -> ExperimentData:
         train, test, gallery = *hold_out(config, train), None
     elif config.data.validation_classes > 0:
         train, validation = hold_out(config, train, config.data.validation_classes)
+    copies = split_copies(
+        replace(splits, train=train, test=replace(test, name="test"), gallery=gallery)
+    )
     corrected = corrected_data(config, replace(splits, train=train, test=test, gallery=gallery))
     if corrected is not None:
         train, test = corrected.data.train, corrected.data.test
@@ -151,6 +160,13 @@ def load_data(config: Config) -> ExperimentData:
     features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
     labelling = given_labels(config, train, features, corrected)
     codes = torch.from_numpy(np.unique(labelling.labels, return_inverse=True)[1].astype(np.int64))
+    evaluated = zip((test, gallery, validation), inputs[1:], strict=True)
+    measured = [
+        fingerprint(_fingerprint_source(split, side), split.labels)
+        for split, side in evaluated
+        if split is not None
+    ]
+    seen = Seen.of(copies, len(test), None if gallery is None else len(gallery))
     return ExperimentData(
         images=inputs[0],
         views=_views(config, train, inputs[0]),
@@ -168,8 +184,10 @@ def load_data(config: Config) -> ExperimentData:
         validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=labelling.decided,
-        notes=(*splits.notes, *labelling.notes),
+        notes=(*splits.notes, *labelling.notes, *(found.sentence for found in copies)),
         test_names=test.names,
+        seen=seen if len(seen) else None,
+        measured=" ".join(measured),
         is_outlier=labelling.is_outlier,
     )
 

@@ -16,6 +16,7 @@ from bspml.data.sets.folder import read_folder
 from bspml.errors import DataError, RunError, UserError
 from bspml.experiment.data import Inputs, image_content, image_shape, load_data
 from bspml.experiment.load import Run
+from bspml.experiment.seen import Seen
 from bspml.experiment.splits import split_features, training_files
 from bspml.files.tables import read_embeddings, read_labels, read_names
 
@@ -36,12 +37,14 @@ class Embedded(NamedTuple):
         labels: (N,) text, or None where there are none.
         names: N names.
         trained_on: whether the network was trained on some of these samples.
+        seen: of the run's own test, which samples are copies of training samples; None: none is.
     """
 
     embeddings: Tensor
     labels: np.ndarray | None
     names: list[str]
     trained_on: bool
+    seen: Seen | None = None
 
 
 def embed_named(run: Run, what: str) -> Embedded:
@@ -78,6 +81,7 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
     """
     data = load_data(run.config)
     queries = _embedded(run, "test", data.test_images, data.test_labels, data.test_names)
+    queries = queries._replace(seen=data.seen)
     if data.gallery_images is None or data.gallery_labels is None:
         return queries, None
     return queries, _embedded(run, "gallery", data.gallery_images, data.gallery_labels)

@@ -93,7 +93,8 @@ class Experiment(ABC, Generic[Run]):
 
     Args:
         config: the experiment.
-        data: what it trains and measures on; has a `fingerprint` and a `noise_rate`.
+        data: what it trains and measures on; has a `fingerprint` of what is learned, a
+            `noise_rate`, and maybe a fingerprint of what is `measured`.
 
     Attributes:
         methods: names of what is trained, in order.
@@ -252,8 +253,15 @@ class MethodRun(ABC):
         self.observers.on_round(trainer, done)
 
     def _save(self) -> None:
-        state = method_state(self.method, self.trainer.state_dict(), self.config, len(self.log))
+        records, measured = len(self.log), _measured(self.data)
+        trainer = self.trainer.state_dict()
+        state = method_state(self.method, trainer, self.config, records, measured)
         checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
+
+
+def _measured(data: Any) -> str | None:
+    """Return the fingerprint of what is evaluated on, where the data have one."""
+    return getattr(data, "measured", None)
 
 
 def train_experiment(
@@ -302,8 +310,9 @@ def _train(experiment: Experiment, place: Workplace, resume: bool) -> Sequence[M
     config, methods = experiment.config, experiment.methods
     states: dict[str, State] = {}
     if resume:
-        fingerprint, check = experiment.data.fingerprint, experiment.check_length
-        states = from_main(lambda: load_states(folder, methods, config, fingerprint, check))
+        data, check = experiment.data, experiment.check_length
+        prints = data.fingerprint, check, _measured(data)
+        states = from_main(lambda: load_states(folder, methods, config, *prints))
     runs = experiment.start(place, states)
     for run in runs:
         if run.method in states:

@@ -45,7 +45,9 @@ _KINDS = {"method": str, "trainer": dict, "records": int, "threads": int, "confi
 _LEAST = {"records": 0, "threads": 1}
 
 
-def method_state(method: str, trainer: State, config: BaseModel, records: int) -> State:
+def method_state(
+    method: str, trainer: State, config: BaseModel, records: int, measured: str | None = None
+) -> State:
     """Return what a checkpoint of one method holds, torch's number of threads included.
 
     Sums on a CPU are split by threads, so that a run goes on with as many.
@@ -55,12 +57,14 @@ def method_state(method: str, trainer: State, config: BaseModel, records: int) -
         trainer: state of its trainer.
         config: the run's, of any task.
         records: lines in the log so far, of every method.
+        measured: fingerprint of what is evaluated on, or None.
     """
     return {
         "method": method,
         "losses": _LOSSES,
         "trainer": trainer,
         "records": records,
+        "measured": measured,
         "threads": torch.get_num_threads(),
         "config": config.model_dump(mode="json"),
     }
@@ -248,6 +252,7 @@ def load_states(
     config: BaseModel,
     fingerprint: str,
     check: Callable[[Mapping[str, Any], RunFolder], None],
+    measured: str | None = None,
 ) -> dict[str, State]:
     """Read the state of every method that has a checkpoint, of this configuration and these data.
 
@@ -257,10 +262,11 @@ def load_states(
         config: of the folder now.
         fingerprint: of the data.
         check: looks at each checkpoint's configuration, too, after `check_unchanged`.
+        measured: fingerprint of what is evaluated on; None leaves that check out.
 
     Raises:
         ConfigError: the folder's configuration was cut, or is not that of a checkpoint.
-        CheckpointError: a checkpoint is damaged, or of other data.
+        CheckpointError: a checkpoint is damaged, of other data, or evaluated on others.
     """
     folder.remove_leftovers()
     saved_methods = [method for method in methods if has_checkpoint(folder, method)]
@@ -277,6 +283,13 @@ def load_states(
                 "version that began it, or start anew."
             )
         load_method(folder, method, fingerprint)
+        before = state.get("measured")  # not before it was kept
+        if None not in (before, measured) and before != measured:
+            raise CheckpointError(
+                f"{folder.checkpoint(method)}: was evaluated on other test samples or labels than "
+                "those that are there now, so that its records would mix two tests. Put the first "
+                "ones back, or start a new run."
+            )
     return states
 
 

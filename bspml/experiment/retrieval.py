@@ -259,21 +259,19 @@ class RetrievalRun(MethodRun):
     def _evaluate(self, last: bool) -> dict[str, Any]:
         """Measure the test classes and those held out; fields of an `EpochRecord`."""
         settings, data = self.config.evaluation, self.data
-        gallery = None if data.gallery_images is None else self._embed(data.gallery_images)
-        test = self._scores(
-            self._embed(data.test_images),
-            data.test_labels,
-            settings.ks,
-            gallery=gallery,
-            gallery_labels=data.gallery_labels,
-            clustering=last and settings.clustering,
-            seed=self.config.seed,
-        )
+        searched = None if data.gallery_images is None else self._embed(data.gallery_images)
+        gallery = {"gallery": searched, "gallery_labels": data.gallery_labels}
+        queries, labels = self._embed(data.test_images), data.test_labels
+        options = {"clustering": last and settings.clustering, "seed": self.config.seed}
+        test = self._scores(queries, labels, settings.ks, **gallery, **options)
         ends = ("recall_at_1_low", "recall_at_1_high", "map_at_r_low", "map_at_r_high")
         names = ("map_at_r", "r_precision", "nmi", "ami", *ends)
         fields = {name: getattr(test, name) for name in names}
         fields["recall_at_k"] = test.recall_at_k
         fields["notes"] = ("all embeddings point the same way",) if test.collapsed else ()
+        if last and data.seen is not None:
+            seen = data.seen
+            fields["notes"] += (from_main(lambda: seen.without(test, queries, labels, **gallery)),)
         if data.validation_images is not None:
             fields["extra"] = {"validation": self._validate()}  # where `select_epochs` looks
         return fields

@@ -28,7 +28,9 @@ def read_data(config: Config) -> RetrievalData:
         options["image_size"] = settings.image_size
     try:
         return load_retrieval(
-            settings.name, settings.root, settings.incomplete, settings.classes, **options
+            *(settings.name, settings.root, settings.incomplete, settings.classes),
+            ignore=settings.ignore,
+            **options,
         )
     except InputError as err:
         raise ConfigError(f"`data`: {err}") from None

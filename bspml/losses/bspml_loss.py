@@ -167,7 +167,9 @@ class BSPMLLoss(BaseMetricLossFunction):
         self.reset_stats()
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
         batch_weights = look_up(
-            self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index
+            *(self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index),
+            labels=labels,
+            ref_labels=ref_labels,
         )
         self._compare_labels(batch.labels, batch_weights.sample_index)
         if batch.within:
@@ -217,7 +219,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             ref_labels: (R,).
         """
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
-        batch_weights = look_up(self.weights, batch.embeddings, batch.other_rows)
+        known = {"labels": labels, "ref_labels": ref_labels}
+        batch_weights = look_up(self.weights, batch.embeddings, batch.other_rows, **known)
         return self.element_losses(batch, indices_tuple, batch_weights)
 
     def element_losses(

@@ -136,7 +136,9 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
         self._check_fits(batch.embeddings)
-        batch_weights = look_up(self._weight_table(), batch.embeddings, None, sample_index)
+        batch_weights = look_up(
+            self._weight_table(), batch.embeddings, None, sample_index, labels=labels
+        )
         queued, anchors = self._queue_split(enqueue_mask, len(embeddings), batch.embeddings.device)
         order = torch.arange(len(embeddings), device=batch.embeddings.device)
         if not self.joint_batches:

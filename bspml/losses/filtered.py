@@ -105,7 +105,7 @@ class FilteredLoss(ModuleWithRecords):
             raise InputError("`ref_emb` is not filtered; pass the batch alone.")
         index = None
         if self.weights is not None:
-            index = self.weights.index_for_batch(len(embeddings), sample_index)
+            index = self.weights.index_for_batch(len(embeddings), sample_index, labels)
         named = {"sample_index": index} if self._names_rows else {}
         keep = self.sample_filter(embeddings, labels, **named)
         self.num_kept = int(keep.sum())

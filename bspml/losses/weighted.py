@@ -140,7 +140,11 @@ class Weighted(pml_losses.BaseMetricLossFunction):
             # Row i is one sample on both sides.
             ref_sample_index = sample_index if ref_sample_index is None else ref_sample_index
         ref_rows = None if foreign is None else len(foreign)
-        known = look_up(self.weights, embeddings, ref_rows, sample_index, ref_sample_index)
+        known = look_up(
+            *(self.weights, embeddings, ref_rows, sample_index, ref_sample_index),
+            labels=labels,
+            ref_labels=ref_labels,
+        )
         codes = None if labels is None else torch.as_tensor(labels, device=embeddings.device)
         ref_codes = codes
         if ref_labels is not labels and ref_labels is not None:

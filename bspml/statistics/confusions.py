@@ -39,6 +39,7 @@ from bspml.statistics.tail_count import cluster_variance
 from bspml.tensors.checks import Labels, check_embeddings
 from bspml.tensors.precision import full_precision
 from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import unit_rows
 
 _TYPICAL, _BROAD = 0.5, 0.25  # u of the two readings
@@ -88,6 +89,7 @@ def plausible_confusions(
     Raises:
         InputError: `embeddings` and `stats` are not of the same number of samples.
     """
+    check_same_rows(embeddings=embeddings, sample_weights=sample_weights)
     embeddings = check_embeddings(embeddings)
     if len(embeddings) != len(stats.codes):
         raise InputError(

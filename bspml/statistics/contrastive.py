@@ -38,6 +38,7 @@ from bspml.tensors.checks import (
 )
 from bspml.tensors.precision import float64_device, full_precision
 from bspml.tensors.row_checks import check_reference_weights, check_rows
+from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import unit_rows
 
 # exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of
@@ -143,6 +144,7 @@ class JudgingTask(NamedTuple):
         Raises:
             InputError, SampleIndexError: an argument that does not fit.
         """
+        check_same_rows(embeddings=embeddings, labels=labels, sample_weights=sample_weights)
         embeddings = float64_device(check_embeddings(embeddings))
         n = len(embeddings)
         encoded = encode_labels(labels, n=n)

@@ -36,6 +36,7 @@ from bspml.shapes import Bool, Float, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.tail_count import TAIL, TailCount
 from bspml.tensors.checks import check_number
+from bspml.tensors.unit_rows import unit_rows
 from bspml.words import counted, noise_sentence
 
 PI_CAP = 0.95  # the rate used in q-values
@@ -145,6 +146,22 @@ def why_unjudgeable(stats: ContrastiveStatistics) -> str:
     apart = max(own.max(), occupied[-1]) - min(own.min(), occupied[0]) if len(occupied) else 0
     # Two neighbouring bins may be one place, where one ends and the other begins.
     return ALIKE if apart <= max(1, _ONE_PLACE / 4 * len(stats.null)) else ""
+
+
+def all_in_one_place(embeddings: Float[Tensor, "N D"]) -> bool:
+    """Return whether embeddings have collapsed: `ALIKE` is what to say then.
+
+    Their mean squared distance to the mean direction is what similarities differ by, half of it.
+
+    Args:
+        embeddings: (N, D) floats.
+
+    Example:
+        >>> all_in_one_place(torch.eye(4)), all_in_one_place(torch.ones(4, 4))
+        (False, True)
+    """
+    rows = unit_rows(embeddings).double()
+    return bool(rows.square().sum(1).mean() - rows.mean(0).square().sum() < _ONE_PLACE / 4)
 
 
 def no_estimate(n: int, reason: str) -> NoiseEstimate:

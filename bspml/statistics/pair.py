@@ -33,6 +33,7 @@ from bspml.tensors.checks import (
 )
 from bspml.tensors.precision import float64_device, full_precision
 from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import unit_rows
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
@@ -99,6 +100,7 @@ class PairTask(NamedTuple):
         Raises:
             InputError: an argument that does not fit.
         """
+        check_same_rows(embeddings=embeddings, labels=labels, sample_weights=sample_weights)
         embeddings = float64_device(check_embeddings(embeddings))
         codes = encode_labels(labels, len(embeddings)).codes
         alpha = check_number(alpha, "alpha", 0, open_low=True)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 from torch.optim.swa_utils import AveragedModel
 
+from bspml.data.indexed import clear_batch
 from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import InputError
@@ -243,6 +244,7 @@ class AlternatingTrainer:
                 total = trainer.losses["total_loss"]
                 loss = self.loss_reader.add(total, self.round + 1, self.step + 1)
                 trainer.end_of_iteration_hook(trainer)
+                clear_batch(trainer.data_and_label_getter)
                 self.lr = float(next(iter(trainer.optimizers.values())).param_groups[0]["lr"])
                 trainer.step_lr_schedulers(end_of_epoch=False)
                 self.step, self.steps = self.step + 1, self.steps + 1

@@ -37,6 +37,8 @@ def look_up(
     ref_rows: int | None,
     sample_index: Any = None,
     ref_sample_index: Any = None,
+    labels: Any = None,
+    ref_labels: Any = None,
 ) -> BatchWeights:
     """Return weights and indices of a batch and of its references, on the device of `like`, and in
     its dtype but for half precision.
@@ -48,10 +50,12 @@ def look_up(
         sample_index: (B,), or None for what `weights.set_batch` announced.
         ref_sample_index: (R,), or None: the references then weigh 1, unless the batch comes from
             `weights.set_batch` and that named them too.
+        labels: (B,) of the batch; announced rows must have them.
+        ref_labels: (R,) likewise.
 
     Raises:
-        InputError: the number of indices is not the number of rows, or `ref_sample_index` came
-            without references.
+        InputError: the number of indices is not the number of rows, rows announced for another
+            batch, or `ref_sample_index` came without references.
         SampleIndexError: unknown or out-of-range indices.
     """
     if ref_rows is None and ref_sample_index is not None:
@@ -62,16 +66,18 @@ def look_up(
             ref_sample_index=_index_only(ref_sample_index, ref_rows, "ref_sample_index", like),
         )
     from_batch = sample_index is None
-    index = weights.index_for_batch(len(like), sample_index)
+    index = weights.index_for_batch(len(like), sample_index, labels)
     anchors = _like(weights.weights[index], like)
     index = to_device(index, like.device)
     if ref_rows is None:
         return BatchWeights(anchors, anchors, index, None)
-    if ref_sample_index is None and from_batch:
-        ref_sample_index = weights.ref_batch_index
-    if ref_sample_index is None:
+    if ref_sample_index is not None:
+        ref_index = weights.rows_of(ref_sample_index, ref_rows, "ref_sample_index")
+    elif from_batch and weights.ref_batch_index is not None:
+        announced = weights.ref_batch_index
+        ref_index = weights.announced(announced, ref_rows, ref_labels, "ref_sample_index")
+    else:
         return BatchWeights(anchors, None, index, None)
-    ref_index = weights.rows_of(ref_sample_index, ref_rows, "ref_sample_index")
     references = _like(weights.weights[ref_index], like)
     return BatchWeights(anchors, references, index, to_device(ref_index, like.device))
 

@@ -33,6 +33,7 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_number, encode_labels, some_of
+from bspml.tensors.row_index import check_same_rows
 from bspml.weights.class_order import ClassSorted, sort_by_class
 from bspml.weights.first_order import FirstOrder
 
@@ -86,6 +87,7 @@ class WeightProblem:
     def __init__(
         self, xi_pos: Any, xi_neg: Any, labels: Any, age: float | int, balance: float | int = 1.0
     ) -> None:
+        check_same_rows(xi_pos=xi_pos, xi_neg=xi_neg, labels=labels)
         self.xi_pos = _check_vector(xi_pos, "xi_pos")
         self.xi_neg = _check_vector(xi_neg, "xi_neg", len(self.xi_pos))
         if len(self.xi_pos) == 0:

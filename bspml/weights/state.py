@@ -7,21 +7,22 @@ the weights with it.
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
-from bspml.errors import CheckpointError, InputError, SampleIndexError
+from bspml.errors import CheckpointError, InputError
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import as_numbers, encode_labels, some_of
-from bspml.tensors.row_checks import check_sample_index
+from bspml.tensors.row_index import check_same_rows, index_of
+from bspml.weights.batch_rows import BatchRows
 
 _BOX_TOLERANCE = 1e-9  # rounding a solver may leave outside [0, 1]
 
 
-class SampleWeights(nn.Module):
+class SampleWeights(BatchRows):
     """One weight in [0, 1] per sample of the training set, all 1 at the start.
 
     The paper's w [Zhang 2023].  `weights[sample_index]` looks rows up; `update` replaces the
@@ -38,6 +39,7 @@ class SampleWeights(nn.Module):
             curriculum has repaired it (`relabel`).
         fixed: (N,) bool buffer, the weights that `fix` decided and nothing else changes.
         classes: (C,) array of the distinct labels, sorted.
+        labels_index: what pandas index the labels had, None without one, for `check_same_rows`.
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
         ref_batch_index: (R,) int64 likewise, for reference rows.
 
@@ -53,14 +55,12 @@ class SampleWeights(nn.Module):
         (0.375, 0.375)
     """
 
-    weights: Tensor
-    codes: Tensor
-    current_codes: Tensor
     fixed: Tensor
 
     def __init__(self, labels: Any) -> None:
         super().__init__()
         encoded = encode_labels(labels)
+        self.labels_index = ("the labels of the weights", index_of(labels))
         if len(encoded.codes) == 0:
             raise InputError("`labels` must have at least one entry; got none.")
         self.classes = encoded.classes
@@ -68,9 +68,6 @@ class SampleWeights(nn.Module):
         self.register_buffer("codes", encoded.codes)
         self.register_buffer("current_codes", encoded.codes.clone())
         self.register_buffer("fixed", torch.zeros(len(encoded.codes), dtype=torch.bool))
-        self._any_repaired = False  # known without looking, which would wait for the device
-        self.batch_index: Tensor | None = None
-        self.ref_batch_index: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.weights)
@@ -91,75 +88,9 @@ class SampleWeights(nn.Module):
         rows = self.rows_of(index.reshape(-1) if index.ndim == 0 else index)
         return self.weights[rows].reshape(index.shape)
 
-    def rows_of(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
-        """Return checked data-set rows, (B,) int64 on the table's device.
-
-        Args:
-            index: (B,) integers in [0, N).
-            rows: B, where it is known.
-            name: the caller's argument, for messages.
-        """
-        return check_sample_index(index, len(self), rows, name, self.weights.device)
-
     def extra_repr(self) -> str:
         """Return sizes, for `print(loss)`."""
         return f"{len(self)} samples, {len(self.classes)} classes"
-
-    # ------------------------------------------------------------------ the batch's rows
-
-    def set_batch(self, sample_index: Any, ref_sample_index: Any = None) -> None:
-        """Announce which data-set rows the next loss and miner calls are about.
-
-        Holds until the next call.  With pytorch-metric-learning's DistributedLossWrapper the loss
-        sees the rows of all ranks, its own first: announce
-        `torch.cat([idx, pml_dist.all_gather(idx)])`, as `sample_index`, or as `ref_sample_index`
-        if the wrapper is `efficient=True`.
-
-        Args:
-            sample_index: (B,) integers in [0, N), one per row of the batch.
-            ref_sample_index: (R,) likewise for the rows of `ref_emb`, if there are any.
-
-        Raises:
-            InputError, SampleIndexError: not such indices; the previous batch then still holds.
-        """
-        index = check_sample_index(sample_index, len(self), None, "sample_index")
-        if ref_sample_index is not None:
-            ref_sample_index = check_sample_index(
-                ref_sample_index, len(self), None, "ref_sample_index"
-            )
-        self.batch_index, self.ref_batch_index = index, ref_sample_index
-
-    def index_for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
-        """Return the data-set rows of a batch: `sample_index` if given, else what `set_batch` said.
-
-        Args:
-            rows: B, how many there must be.
-            sample_index: (B,) integers in [0, N), or None.
-
-        Returns:
-            (B,) int64 with B = `rows`, on the table's device.
-
-        Raises:
-            SampleIndexError: neither is known, or an index lies outside [0, N).
-            InputError: not one integer per row.
-        """
-        if sample_index is None:
-            sample_index = self.batch_index
-        if sample_index is None:
-            raise SampleIndexError(
-                "the batch's sample indices are missing. Pass `sample_index=` (data-set rows, "
-                "(B,)) to the call, or announce them with `weights.set_batch(sample_index)`."
-            )
-        return self.rows_of(sample_index, rows)
-
-    def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
-        """Return the weights of a batch, (B,); raises as `index_for_batch` does.
-
-        Args:
-            rows: B, how many there must be.
-            sample_index: (B,) integers in [0, N), or None for what `set_batch` said.
-        """
-        return self.weights[self.index_for_batch(rows, sample_index)]
 
     # ------------------------------------------------------------------ given and current labels
 
@@ -167,6 +98,16 @@ class SampleWeights(nn.Module):
     def labels(self) -> np.ndarray:
         """Return the (N,) given labels."""
         return self.classes[self.codes.cpu().numpy()]
+
+    @property
+    def label_digest(self) -> str:
+        """Return a digest of the given labels and their order: what saved numbers belong to."""
+        digest = hashlib.blake2b(
+            "\0".join(map(str, self.classes.tolist())).encode("utf-8", "surrogatepass"),
+            digest_size=16,
+        )
+        digest.update(self.codes.cpu().numpy().tobytes())
+        return digest.hexdigest()
 
     @property
     def current_labels(self) -> np.ndarray:
@@ -199,6 +140,7 @@ class SampleWeights(nn.Module):
             >>> weights.labels.tolist(), weights.current_labels.tolist()
             (['a', 'a', 'b'], ['a', 'b', 'b'])
         """
+        check_same_rows(self.labels_index, codes=codes)
         new = as_numbers(codes, "codes", "integers, (N,)", "Pass positions in `classes`.")
         inside = new.shape == self.codes.shape and bool(
             ((new >= 0) & (new < len(self.classes))).all()
@@ -215,37 +157,6 @@ class SampleWeights(nn.Module):
         """Look whether any label is repaired, after others wrote the buffers."""
         self._any_repaired = bool(self.repaired.any())
 
-    def relabelled(self, labels: Any, sample_index: Any) -> Any:
-        """Return the labels of a batch with the repaired ones in their place.
-
-        Args:
-            labels: (B,) the given ones: positions in `classes`, or the classes themselves.
-            sample_index: (B,) data-set rows.
-
-        Raises:
-            InputError: labels of neither kind, where one of them has to be replaced.
-        """
-        if not self._any_repaired and self.codes.device.type != "cpu":
-            return labels  # looking would wait for the device
-        index = self.rows_of(sample_index)
-        given, current = self.codes[index], self.current_codes[index]
-        changed = given != current
-        if not bool(changed.any()):
-            return labels
-        found = torch.as_tensor(labels, device=index.device)
-        names = torch.arange(len(self.classes), device=index.device)
-        kinds = [names]
-        if self.classes.dtype.kind in "iu":
-            kinds.append(torch.as_tensor(self.classes.astype(np.int64), device=index.device))
-        for kind in kinds:
-            fits = (found == kind[given]) | (found == kind[current])
-            if bool(fits.all()):
-                return torch.where(changed, kind[current], found).to(found.dtype)
-        raise InputError(
-            "`labels` must be those that the weights were made of, or their positions in "
-            "`weights.classes`, for repaired ones to take their place."
-        )
-
     # ------------------------------------------------------------------ the whole table
 
     @torch.no_grad()
@@ -260,6 +171,7 @@ class SampleWeights(nn.Module):
         Raises:
             InputError: another shape, NaN, or a value outside; the weights are then unchanged.
         """
+        check_same_rows(self.labels_index, new=new)
         new = _in_unit_interval(new, "new", len(self), "sample").to(self.weights)
         self.weights.copy_(torch.where(self.fixed, self.weights, new))
 
@@ -286,6 +198,7 @@ class SampleWeights(nn.Module):
             >>> weights.weights.tolist()
             [0.5, 0.5, 0.0]
         """
+        check_same_rows(sample_index=sample_index, weights=weights)
         rows = self.rows_of(sample_index)
         values = _in_unit_interval(weights, "weights", len(rows), "row").to(self.weights)
         twice = rows.bincount(minlength=len(self)) > 1

@@ -3,6 +3,7 @@
 import json
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bspml
@@ -105,3 +106,41 @@ def test_chosen_flags_are_one_story_in_every_count(chosen_from, tmp_path):
 def test_impossible_choices_are_refused(chosen_from, choice, message):
     with pytest.raises(InputError, match=message):
         chosen_from[0].select(**choice)
+
+
+def test_a_table_joined_to_the_audited_data_gives_every_sample_its_own_verdict(tmp_path):
+    x, y = clouds(np.random.default_rng(0), 6, 8, 5, 0.3)
+    frame = pd.DataFrame(np.asarray(x), index=np.arange(len(y))[::-1] * 7 + 3)
+    labels = pd.Series(np.asarray(y), index=frame.index, name="given")
+    for index, report in (
+        (np.arange(len(y)), bspml.audit(x, y)),
+        (frame.index, bspml.audit(frame, labels)),
+        (frame.index, bspml.audit(frame, np.asarray(y))),
+    ):
+        report.save(tmp_path / str(index[0]))
+        for kept in (report, bspml.auditing.AuditReport.load(tmp_path / str(index[0]))):
+            joined = pd.DataFrame({"given": np.asarray(y)}, index=index).join(kept.table())
+            assert (joined["index"] == np.arange(len(y))).all()
+            assert (joined["given"] == joined["label"]).all()
+            assert (joined["wrong_probability"].to_numpy() == report.wrong_probability).all()
+            assert kept.order().tolist() == kept.table()["index"].tolist()
+        written = pd.read_csv(tmp_path / str(index[0]) / "audit.csv").set_index("index")["label"]
+        assert (written.sort_index().to_numpy() == y).all()
+    with pytest.raises(InputError, match=r"`texts`.* indices differ"):
+        report.save(tmp_path / "texts", texts=labels.astype(str).sort_index())
+
+
+@pytest.mark.parametrize(
+    "index", [pd.Index(list("dcba")), pd.MultiIndex.from_product([list("ab"), list("xy")]), None]
+)
+def test_an_index_of_text_is_kept_in_files_and_others_leave_numbers(index, tmp_path):
+    given = pd.DataFrame(np.eye(2)[[0, 1, 0, 1]], index=index)
+    report = bspml.audit(given, list("abab"))
+    report.save(tmp_path)
+    assert set(report.table().index) == set(given.index)
+    loaded = bspml.auditing.AuditReport.load(tmp_path).table()
+    assert (
+        set(loaded.index) == set("abcd")
+        if index is not None and index.nlevels == 1
+        else {0, 1, 2, 3}
+    )

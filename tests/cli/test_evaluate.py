@@ -65,3 +65,32 @@ def test_evaluate_finds_the_labels_inside_the_file(capsys, points):
     gallery = ["--gallery", points / "both.npz"]
     code, out, _ = run(capsys, "evaluate", points / "both.npz", *gallery, "--ks", "1", "--json")
     assert (code, json.loads(out)["recall_at_1"]) == (0, 1.0)
+
+
+def test_evaluate_says_what_does_not_match(capsys, points):
+    files = [points / "e.npy", points / "y.csv", "--ks", "1"]
+    gallery = ["--gallery", files[0], "--gallery-labels", files[1]]
+    code, alone, err = run(capsys, "evaluate", *files)
+    assert (code, err) == (0, "")
+    code, _, err = run(capsys, "evaluate", *files, *gallery)
+    assert (code, "30 of 30 query rows are in `gallery` too" in err) == (0, True)
+    code, out, err = run(capsys, "evaluate", *files, *gallery, "--query-in-gallery")
+    assert (code, err, out.splitlines()[0]) == (0, "", alone.splitlines()[0])
+    code, _, err = run(capsys, "evaluate", *files, "--query-in-gallery")
+    assert (code, "--query-in-gallery is about --gallery" in err) == (2, True)
+
+
+def test_evaluate_leaves_labels_out_and_calls_one_class_by_its_name(capsys, tmp_path):
+    x = np.random.default_rng(0).normal(size=(20, 4))
+    np.save(tmp_path / "e.npy", x)
+    np.save(tmp_path / "y.npy", np.repeat([-1, 5], 10))
+    files = [tmp_path / "e.npy", tmp_path / "y.npy"]
+    code, out, err = run(capsys, "evaluate", *files, "--ignore", "-1")
+    assert code == 0
+    assert "10 queries" in out
+    assert "10 rows left out (ignored labels)" in out
+    assert "ONE CLASS" in out
+    assert "ONE CLASS: whatever is found is right, so 100 % means nothing" in err
+    assert "16, 32 are left out" in err
+    code, _, err = run(capsys, "evaluate", *files, "--ignore", "cat")
+    assert (code, "--ignore must be whole numbers" in err) == (2, True)

@@ -1,14 +1,16 @@
 """Noise detection by low weight: hand-worked cases, pairwise oracle, messages."""
 
 import math
+import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
 from bspml.errors import InputError
-from bspml.evaluation.detection import noise_detection
+from bspml.evaluation.detection import detected, noise_detection
 
 
 def test_hand_worked_case():
@@ -110,3 +112,28 @@ def test_of_no_samples_every_share_is_unknown():
     assert (found.num_samples, found.num_noisy, found.num_flagged) == (0, 0, 0)
     assert math.isnan(found.auroc)
     assert math.isnan(found.false_alarm_rate)
+
+
+def test_where_there_is_nothing_to_tell_apart_a_warning_says_which_figures_are_nan():
+    with pytest.warns(
+        UserWarning, match="none of the 2 samples noisy, so AUROC and recall are NaN"
+    ):
+        found = noise_detection([0.1, 0.9], [False, False])
+    assert math.isnan(found.auroc)
+    assert math.isnan(found.recall)
+    with pytest.warns(UserWarning, match="none of the 1 samples clean"):
+        noise_detection([0.1, 0.9], [True, False], ignore=[False, True])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        noise_detection([0.1, 0.9], [True, False])
+        detected([0.1, 0.9], [False, False])
+
+
+def test_pandas_objects_of_other_rows_are_refused():
+    flags = pd.Series([True, False, False], index=[2, 0, 1])
+    weights = pd.Series([0.1, 0.9, 0.8], index=[2, 0, 1])
+    assert noise_detection(weights, flags).auroc == 1
+    with pytest.raises(InputError, match="indices differ"):
+        noise_detection(weights, flags.sort_index())
+    with pytest.raises(InputError, match=r"`ignore`.*indices differ"):
+        noise_detection(weights, flags, ignore=flags.sort_index())

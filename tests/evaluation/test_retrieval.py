@@ -6,6 +6,7 @@ import sys
 import warnings
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -223,13 +224,142 @@ def test_lone_labels_are_excluded_and_counted():
         evaluate(x, range(6), ks=[1])
 
 
-def test_k_beyond_the_gallery_is_refused_with_the_numbers():
-    x, y = randn(20, 4), torch.arange(20) % 4
+def test_a_chosen_k_beyond_the_gallery_is_refused_with_the_numbers():
+    x, y, ks = randn(20, 4), torch.arange(20) % 4, (1, 2, 4, 8, 16, 32)
     with pytest.raises(InputError, match=r"32 nearest, but the gallery has 19 rows \(the query"):
-        evaluate(x, y)
+        evaluate(x, y, ks)
     with pytest.raises(InputError, match=r"32 nearest, but the gallery has 20 rows\. Use ks up"):
-        evaluate(x, y, gallery=x, gallery_labels=y)
+        evaluate(x, y, ks, gallery=randn(20, 4, seed=1), gallery_labels=y)
     assert evaluate(x, y, ks=[19], clustering=False).recall_at_k[19] == 1
+
+
+def test_of_the_default_k_those_that_fit_are_taken_and_the_others_named():
+    x, y = randn(20, 4), torch.arange(20) % 4
+    with pytest.warns(UserWarning, match=r"usual `ks`, 32 are left out: the gallery has 19 rows"):
+        assert list(evaluate(x, y, clustering=False).recall_at_k) == [1, 2, 4, 8, 16]
+    with pytest.warns(UserWarning, match="2, 4, 8, 16, 32 are left out"):
+        assert list(evaluate(x[:2], [3, 3], clustering=False).recall_at_k) == [1]
+
+
+@pytest.mark.parametrize("ks", [None, 1.5, [None], "1", {"a": 1}, object()])
+def test_ks_that_are_no_whole_numbers_are_refused(ks):
+    with pytest.raises(InputError, match="`ks`"):
+        evaluate(np.eye(4), [0, 0, 1, 1], ks=ks)
+
+
+# --- rows that do not match -----------------------------------------------------------------------
+
+
+def test_pandas_rows_of_another_order_are_refused_on_either_side():
+    y = pd.Series(np.repeat(np.arange(10), 10))
+    x = pd.DataFrame(np.eye(10)[y] + 0.01 * randn(100, 10).numpy())
+    mixed = x.sample(frac=1, random_state=0)
+    with pytest.raises(InputError, match=r"`embeddings` and `labels`.* indices differ"):
+        evaluate(mixed, y, (1,), clustering=False)
+    with pytest.raises(InputError, match=r"`gallery` and `gallery_labels`.* indices differ"):
+        evaluate(x, y, (1,), gallery=mixed, gallery_labels=y, clustering=False)
+    assert evaluate(mixed, y.loc[mixed.index], (1,), clustering=False).recall_at_k[1] == 1
+    assert evaluate(x, y.to_numpy(), (1,), clustering=False).recall_at_k[1] == 1
+
+
+def test_repeated_rows_are_counted_and_two_of_them_named():
+    x, y = randn(10, 4), torch.arange(10) // 2
+    again = torch.cat([torch.arange(10), torch.tensor([0, 1, 4])])
+    with pytest.warns(UserWarning, match=r"3 of 13 rows .* \(rows 10 of 0 and 11 of 1\).*Distrib"):
+        found = evaluate(x[again], y[again], (1,), clustering=False)
+    assert found.num_copies == 3
+    assert "3 rows find an exact copy" in found.table()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert evaluate(x, y, (1,), clustering=False).num_copies == 0
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_queries_in_the_gallery_are_warned_of_and_can_be_left_out(backend):
+    y = torch.arange(300) % 7
+    x = randn(300, 6) + randn(7, 6, seed=1)[y]
+    options: dict = {"ks": (1, 5), "gallery": x, "gallery_labels": y, "clustering": False}
+    options["backend"] = backend
+    with pytest.warns(
+        UserWarning, match=r"100 of 100 query rows are in `gallery`.*rows 0 as 0 and"
+    ):
+        assert evaluate(x[:100], y[:100], **options).recall_at_k[1] == 1
+    rows = torch.randperm(300, generator=torch.Generator().manual_seed(0))[:100]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = evaluate(x[rows], y[rows], query_in_gallery=True, **options)
+    hits = torch.stack([y[evaluated(x, int(row))] == y[row] for row in rows])
+    assert found.recall_at_k[1] == pytest.approx(float(hits[:, 0].double().mean()))
+    assert found.recall_at_k[5] == pytest.approx(float(hits[:, :5].any(1).double().mean()))
+    # All of them: the search of the gallery in itself.
+    whole = evaluate(x, y, query_in_gallery=True, **options)
+    alone = evaluate(x, y, ks=(1, 5), clustering=False, backend=backend)
+    assert whole.as_dict() == alone.as_dict()
+
+
+def evaluated(x, row):
+    """Rows by similarity to one, without it."""
+    unit = torch.nn.functional.normalize(x)
+    order = torch.argsort(unit @ unit[row], descending=True)
+    return order[order != row]
+
+
+def test_the_own_row_is_the_copy_under_the_same_label_and_other_copies_stay():
+    x = torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0], [0.6, 0.8]])
+    options: dict = {"ks": (1,), "gallery": x, "clustering": False, "query_in_gallery": True}
+    with pytest.warns(UserWarning, match="1 of 4 rows are exact copies"):
+        found = evaluate(2 * x[[1]], ["a"], gallery_labels=["b", "a", "b", "a"], **options)
+    assert found.recall_at_k[1] == 0  # row 0, a copy under another label, is the nearest
+    with pytest.warns(UserWarning, match="exact copies"):
+        found = evaluate(x[[0, 1]], [0, 0], gallery_labels=[0, 0, 1, 1], **options)
+    assert found.recall_at_k[1] == 1  # each finds the other
+    with pytest.raises(InputError, match=r"no copy .* of the query rows 1 \(1 of 2\)"):
+        evaluate(x[[0, 3]] + torch.tensor([[0.0], [1.0]]), [0, 1], gallery_labels=[0, 0, 1, 1],
+                 **options)  # fmt: skip
+
+
+def test_ignored_labels_count_nowhere():
+    x = torch.tensor([[1.0, 0.1], [1.0, 0.0], [0.9, 0.0], [0.8, 0.6], [0.0, 0.0]])
+    y = [-1, 0, 0, -1, -1]
+    with pytest.warns(UserWarning, match="ONE CLASS"):
+        found = evaluate(x, y, (1,), ignore=(-1,))
+    assert (found.num_queries, found.num_gallery, found.num_ignored) == (2, 2, 3)
+    assert found.zero_rows == ()
+    with pytest.warns(UserWarning, match="norm 0"):  # named as the caller's rows are
+        assert evaluate(x, [0, 0, -1, 1, 1], (1,), ignore=-1).zero_rows == (4,)
+    z, labels = randn(40, 5), np.arange(40) % 6
+    kept = labels > 1
+    options: dict = {"gallery": z.flip(0), "gallery_labels": labels[::-1].copy()}
+    part: dict = {"gallery": z[kept].flip(0), "gallery_labels": labels[kept][::-1].copy()}
+    with pytest.warns(UserWarning, match="in `gallery` too"):
+        whole = evaluate(z, labels, (1, 3), ignore=[0, 1], **options)
+    with pytest.warns(UserWarning, match="in `gallery` too"):
+        expected = evaluate(z[kept], labels[kept], (1, 3), **part)
+    assert whole.as_dict() == expected.as_dict() | {"num_ignored": 28}
+    text = evaluate(z, labels.astype(str), (1, 3), ignore="0")
+    assert text.num_ignored == 7
+    with pytest.raises(InputError, match="`ignore` must be of the labels' kind"):
+        evaluate(z, labels.astype(str), (1,), ignore=(0,))
+    with pytest.raises(InputError, match="none would be left"):
+        evaluate(x, [-1] * 5, (1,), ignore=(-1,))
+
+
+def test_of_one_class_a_hundred_per_cent_means_nothing():
+    with pytest.warns(UserWarning, match="ONE CLASS: whatever is found is right"):
+        found = evaluate(randn(6, 3), ["a"] * 6, (1,))
+    assert "ONE CLASS" in found.table()
+    others = randn(6, 3, seed=1)
+    searched = evaluate(randn(3, 3), ["a"] * 3, (1,), others, ["a", "b"] * 3, clustering=False)
+    assert "ONE CLASS" not in searched.table()
+
+
+def test_nmi_does_not_depend_on_the_order_of_rows():
+    x, y = randn(12, 4), np.repeat(np.arange(4), 3)
+    found = set()
+    for seed in range(12):
+        order = np.random.default_rng(seed).permutation(12)
+        found.add(evaluate(x[order], y[order], (1,)).nmi)
+    assert len(found) == 1
 
 
 def test_one_neighbour_of_a_search_in_itself_is_another_row():

@@ -4,6 +4,7 @@ import json
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, strategies as st
@@ -247,3 +248,52 @@ FRAMES = {"embeddings": torch.eye(4), "labels": list("aabb"), "set_ids": [0, 1, 
 def test_wrong_input_is_refused(change, message):
     with pytest.raises(InputError, match=message):
         evaluate_sets(**{**FRAMES, **change})
+
+
+def test_sets_behave_as_rows_do_where_each_is_one_frame():
+    x, y = randn(40, 5), np.arange(40) % 6
+    ids, whole = np.arange(40), {"ks": (1, 3)}
+    gallery = {"gallery": x, "gallery_labels": y}
+    options = {"query_in_gallery": True, "ignore": (-1, 5), "clustering": False}
+    expected = evaluate(x[:20], y[:20], **whole, **gallery, **options)
+    del options["clustering"]
+    found = evaluate_sets(
+        x[:20], y[:20], ids[:20], **whole, **gallery, gallery_set_ids=ids[::-1].copy(), **options
+    )
+    assert found.cmc_at_k == expected.recall_at_k
+    assert found.num_ignored == 0
+    assert found.num_ignored_frames == expected.num_ignored == 9
+    with pytest.warns(UserWarning, match=r"20 of 20 query sets are in `gallery` too \(sets 0 as 0"):
+        copies = evaluate_sets(
+            x[:20], y[:20], ids[:20], **whole, **gallery, gallery_set_ids=ids
+        ).num_copies
+    assert copies == 20
+    shifted = np.where(ids[:20] == 2, 3, y[:20])
+    with pytest.raises(InputError, match="no copy under the same label of the query sets 2"):
+        evaluate_sets(
+            *(x[:20], shifted, ids[:20]), **whole, **gallery, gallery_set_ids=ids, **options
+        )
+
+
+def test_repeated_sets_and_rows_of_another_order_are_told():
+    x, y = randn(10, 4), np.arange(10) // 2
+    again = np.append(np.arange(10), [0, 1])
+    ids = np.arange(12)
+    with pytest.warns(UserWarning, match=r"2 of 12 sets .* \(sets 10 of 0 and 11 of 1\)"):
+        evaluate_sets(x[again], y[again], ids, ks=1)
+    with pytest.warns(UserWarning, match="10, 20 are left out: the gallery has 9 sets"):
+        assert list(evaluate_sets(x, y, ids[:10]).cmc_at_k) == [1, 5]
+    frames, labels = pd.DataFrame(x.numpy()), pd.Series(y)
+    with pytest.raises(InputError, match=r"`set_ids`.* indices differ"):
+        evaluate_sets(frames, labels, pd.Series(ids[:10])[::-1], ks=1)
+    with pytest.raises(InputError, match=r"`gallery_labels`.* indices differ"):
+        evaluate_sets(x, y, ids[:10], None, 1, frames, labels[::-1], pd.Series(ids[:10]))
+
+
+def test_frames_of_ignored_labels_leave_their_sets():
+    x = torch.tensor([[1.0, 0], [1, 0.2], [0, 9], [0, 1], [0.1, 1], [1, 0.1]])
+    found = evaluate_sets(x, [0, 0, -1, 1, 1, 0], [0, 0, 0, 1, 2, 3], ks=1, ignore=(-1,))
+    assert found.cmc_at_k[1] == 1
+    assert (found.num_queries, found.num_frames, found.num_ignored_frames) == (4, 5, 1)
+    with pytest.raises(InputError, match=r"set 1 has 1 and 0 \(frame 5\)"):
+        evaluate_sets(x, [0, 0, -1, 1, 1, 0], [0, 0, 0, 1, 2, 1], ks=1, ignore=(-1,))

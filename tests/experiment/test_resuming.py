@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bspml.errors import CheckpointError, ConfigError, InputError, RunError
-from bspml.experiment.config import Config, load_config
+from bspml.experiment.config import Config, dump_config, load_config
 from bspml.experiment.resuming import (
     check_ranks_agree,
     check_unchanged,
@@ -284,3 +284,19 @@ def test_more_threads_than_this_machine_has_are_cut_and_said():
     set_threads(None, True, {"bspml": {"threads": 10**6}}, said.append)
     assert torch.get_num_threads() < 10**6
     assert said[0].startswith("bspml: saved with 1000000 threads, goes on with the ")
+
+
+def test_other_test_samples_are_refused_and_older_checkpoints_have_no_word_on_them(folder):
+    config = Config()
+    folder.config.write_text(dump_config(config))
+
+    def resumed(measured):
+        return load_states(folder, ["bspml"], config, "f", lambda saved, folder: None, measured)
+
+    save(folder, measured="then")
+    assert resumed("then")["bspml"]["measured"] == "then"
+    assert "bspml" in resumed(None)
+    with pytest.raises(CheckpointError, match=r"bspml.*: was evaluated on other test samples"):
+        resumed("now")
+    save(folder, measured=None)
+    assert "bspml" in resumed("now")

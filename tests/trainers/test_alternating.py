@@ -401,6 +401,7 @@ def test_a_round_goes_on_where_the_weights_keep_too_few_classes_for_a_batch():
     assert len(records) == 2
     assert "of 3 classes, fewer than the 6 classes of a batch" in records[0].notes[0]
     assert len(weights.codes[torch.cat(visited)].unique()) == CLASSES
+    assert weights.batch_index is None  # the last step's rows have had their day
 
 
 def test_too_few_classes_in_a_half_never_lets_the_other_half_in():

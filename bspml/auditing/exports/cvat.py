@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bspml.auditing.exports.suspects import SCORES, Suspect, plain_text
+from bspml.data.images import upright_size
 from bspml.files.cells import protected_cell
 from bspml.files.opening import open_regular
 
@@ -99,7 +100,7 @@ def _size(photo: Path | None) -> tuple[int, ...]:
         return ()
     try:
         with open_regular(photo, "an image") as file, Image.open(file) as image:
-            return image.size
+            return upright_size(image)
     except Exception:  # decoders raise what they like on damage; the tag stands without a size
         return ()
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.tensors.checks import check_number, normalize_rows
+from bspml.tensors.row_index import check_same_rows
 
 
 def instance_dependent(
@@ -38,6 +39,7 @@ def instance_dependent(
         ['a', 'a', 'b', 'b', 'b']
     """
     temperature = check_number(temperature, "temperature", 0.0, open_low=True)
+    check_same_rows(labels=labels, embeddings=embeddings)
     task = NoiseTask.of(labels, rate, seed)
     margin, nearest = margins(task.check_rows(embeddings), task.codes)
     # The count largest of weight + Gumbel noise: weighted sampling without replacement.

@@ -11,6 +11,7 @@ from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
 from bspml.tensors.checks import as_numbers, some_of
+from bspml.tensors.row_index import check_class_order
 
 # For each class to confuse: its code, the wrong codes, their probabilities, the share gone wrong.
 _Plan = list[tuple[int, np.ndarray, np.ndarray, float]]
@@ -80,6 +81,7 @@ def asymmetric(
     if mapping is not None:
         plan = _plan_of_mapping(mapping, task.classes)
     else:
+        check_class_order(transition, "transition", task.classes)
         plan = _plan_of_transition(transition, task.num_classes)
     rows, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for c, targets, probabilities, share in plan:

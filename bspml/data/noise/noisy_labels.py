@@ -18,6 +18,7 @@ from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.checks import encode_labels
+from bspml.tensors.row_index import check_same_rows
 
 _LARGEST_MATRIX = 4_096  # classes whose (C, C) transition matrix is written out: 134 MB
 
@@ -114,6 +115,7 @@ def from_labels(labels: Any, true_labels: Any) -> NoisyLabels:
         >>> from_labels(["cat", "dog", "dog"], ["cat", "cat", "dog"]).rate
         0.3333333333333333
     """
+    check_same_rows(labels=labels, true_labels=true_labels)
     true = encode_labels(true_labels, name="true_labels")
     noisy = encode_labels(labels, name="labels")
     if len(noisy.codes) != len(true.codes) or len(true.codes) == 0:

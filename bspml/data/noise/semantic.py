@@ -14,6 +14,7 @@ from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
 from bspml.tensors.checks import as_numbers, check_whole, some_of
+from bspml.tensors.row_index import check_class_order
 
 _MostSimilar = Callable[[int], np.ndarray]
 
@@ -61,6 +62,7 @@ def semantic(
     """
     task = NoiseTask.of(labels, rate, seed)
     among = check_whole(among, "among")
+    check_class_order(similarity, "similarity", task.classes)
     if similarity is None:
         most_similar = _by_names(task.classes, among)
     else:

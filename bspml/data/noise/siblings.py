@@ -11,6 +11,7 @@ from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
 from bspml.tensors.checks import check_choice, encode_labels
+from bspml.tensors.row_index import check_class_order
 
 
 def sibling_flip(
@@ -102,6 +103,7 @@ def _families(groups: Any, classes: np.ndarray) -> list[np.ndarray]:
     """The codes of the classes of each group, rising, each group at least two."""
     if isinstance(groups, Mapping):
         groups = [_group_of(label, groups) for label in classes.tolist()]
+    check_class_order(groups, "groups", classes)
     try:
         encoded = encode_labels(groups, name="groups")
     except InputError as err:

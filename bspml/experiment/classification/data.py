@@ -7,6 +7,7 @@ keeps the labels it drew.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -52,6 +53,11 @@ class TaskData:
     test_targets: Tensor
     held_out: str
     fingerprint: str
+
+    @cached_property
+    def measured(self) -> str:
+        """A fingerprint of what is evaluated on."""
+        return fingerprint(self.test_images, self.test_targets)
 
     @property
     def num_outputs(self) -> int:

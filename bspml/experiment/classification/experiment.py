@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from bspml.errors import ConfigError
-from bspml.evaluation.detection import noise_detection
+from bspml.evaluation.detection import detected
 from bspml.experiment.classification.data import TaskData
 from bspml.experiment.classification.losses import SampleLoss
 from bspml.experiment.classification.networks import make_network
@@ -213,7 +213,7 @@ class ClassificationRun(MethodRun):
         loss = self.trainer.loss
         trust = loss.weights(outputs.to(self.device), data.targets.to(self.device))[1].cpu()
         if not bool((trust == trust[0]).all()):  # a loss that doubts nobody detects nothing
-            detection = noise_detection(trust, data.is_noisy).as_dict()
+            detection = detected(trust, data.is_noisy).as_dict()
             fields |= {
                 "kept": float((trust >= SUSPECT_BELOW).float().mean()),
                 "detection_auroc": detection["auroc"],

@@ -27,6 +27,8 @@ class DataConfig(Section):
     layout: str | None = None  # of cars196, cars98n: which annotation files; null: those there are
     label_column: str | None = None  # table: null: the usual names
     split_column: str | None = None
+    # Labels that count nowhere: their samples are left out of every split.
+    ignore: Annotated[tuple[str | int, ...], Field(strict=False)] = ()
     content: Literal["photo", "tile", "character"] | None = None  # folder, table: what images show
     # Pixels, square; null: 24 for glyphs, 28 for characters, 32 for tiles, 224 for photographs.
     image_size: Annotated[int, Field(ge=8, le=1024)] | None = None

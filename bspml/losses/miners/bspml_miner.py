@@ -110,7 +110,9 @@ class BSPMLMiner(BaseMiner):
             batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
             table = self.weights if self.skip_zero else None
             known = look_up(
-                table, batch.embeddings, batch.other_rows, sample_index, ref_sample_index
+                *(table, batch.embeddings, batch.other_rows, sample_index, ref_sample_index),
+                labels=labels,
+                ref_labels=ref_labels,
             )
             matrix = similarity_matrix(batch.embeddings, batch.other_emb, self.distance)
             pairs = MinedPairs.of(*self.mine_masks(batch, known, matrix))

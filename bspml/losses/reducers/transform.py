@@ -217,7 +217,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         known = call.known
         if known is None and self.sample_weights is not None:
             rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
-            known = look_up(self.sample_weights, embeddings, *rows)
+            known = look_up(self.sample_weights, embeddings, *rows, labels=labels)
         return [self._term(n, i, embeddings, labels, known, call) for n, i in present.items()]
 
     def _is_data(self, name: str, info: dict[str, Any]) -> bool:

@@ -13,6 +13,7 @@ from torch import nn
 from torch.utils.data import Subset
 from tqdm import tqdm
 
+from bspml.data.picture_keys import picture_keys
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.glyphs import cache_dir
 from bspml.data.transforms import standard_view
@@ -20,7 +21,7 @@ from bspml.errors import DataError, InputError, RunError
 from bspml.files.opening import reason
 from bspml.networks import embed, feature_network
 from bspml.networks.backbone import IMAGE_SIZE
-from bspml.networks.feature_cache.identity import FeatureSource, identity_of, picture_keys
+from bspml.networks.feature_cache.identity import FeatureSource, identity_of
 from bspml.networks.feature_cache.store import PART, FeatureStore
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_device, check_whole

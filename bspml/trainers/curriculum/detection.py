@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from bspml.errors import InputError
-from bspml.evaluation.detection import NoiseDetection, noise_detection
+from bspml.evaluation.detection import NoiseDetection, detected
 from bspml.shapes import Bool, Float, Tensor
 from bspml.tensors.checks import as_numbers
 
@@ -52,12 +52,12 @@ class Truth:
         return fields
 
     def _wrong(self, ranks: Tensor, unknown: Tensor) -> NoiseDetection:
-        return noise_detection(ranks, self.is_noisy, ignore=self.is_outlier | unknown)
+        return detected(ranks, self.is_noisy, ignore=self.is_outlier | unknown)
 
     def _outliers(self, ranks: Tensor, unknown: Tensor) -> NoiseDetection:
         # Against right labels: wrong ones of a known class are left out.
         ignored = (self.is_noisy & ~self.is_outlier) | unknown
-        return noise_detection(ranks, self.is_outlier, ignore=ignored)
+        return detected(ranks, self.is_outlier, ignore=ignored)
 
 
 def _mask(values: Any, name: str, n: int) -> Bool[Tensor, " N"]:

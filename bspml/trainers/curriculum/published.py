@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import time
+import warnings
 from typing import Any
 
 from torch import Tensor
 
 from bspml.distributed.main_rank import solved_once
+from bspml.statistics.noise_rate import ALIKE, all_in_one_place
 from bspml.statistics.pair import PairStatistics
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import PaperSettings
@@ -55,6 +57,10 @@ class PublishedUpdate:
         weighted = current if self.settings.statistics == "weighted" else None
         stats = self.search.pair_statistics(embeddings, codes, self.settings, weighted)
         solving = time.perf_counter()
+        if all_in_one_place(embeddings):
+            warnings.warn(
+                f"{ALIKE} The weights of this update say nothing about the labels.", stacklevel=3
+            )
         fields = solved_once(self, lambda: self._solve(stats, codes, current))
         fields["seconds_statistics"] = solving - start
         fields["seconds_solve"] = time.perf_counter() - solving

@@ -10,6 +10,7 @@ from bspml.errors import CheckpointError, InputError
 from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings
+from bspml.tensors.row_index import check_same_rows
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.detection import Truth
 from bspml.trainers.curriculum.old_names import OldNames
@@ -115,6 +116,7 @@ class SelfPacedCurriculum(OldNames):
                 "`is_outlier` says which of the noisy are outliers; got it without `is_noisy`. "
                 "Pass both."
             )
+        check_same_rows(weights.labels_index, is_noisy=is_noisy, is_outlier=is_outlier)
         self.weights, self.preset, self.rounds = weights, preset, 0
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
@@ -168,6 +170,7 @@ class SelfPacedCurriculum(OldNames):
         Raises:
             InputError: another number of rows than weights, or NaN; the weights stay as they were.
         """
+        check_same_rows(self.weights.labels_index, embeddings=embeddings)
         embeddings = check_embeddings(embeddings)
         if len(embeddings) != len(self.weights):
             raise InputError(
@@ -203,14 +206,31 @@ class SelfPacedCurriculum(OldNames):
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything but the weights themselves, which `SampleWeights` saves."""
-        return {"preset": self.preset, "rounds": self.rounds, "update": self._update.state_dict()}
+        return {
+            "preset": self.preset,
+            "labels": self.weights.label_digest,
+            "rounds": self.rounds,
+            "update": self._update.state_dict(),
+        }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned; the state of another preset is refused."""
+        """Take over what `state_dict` returned.
+
+        Raises:
+            CheckpointError: the state of another preset, or of other labels or another order of
+                them; nothing is changed then.
+        """
         if state.get("preset") != self.preset:
             raise CheckpointError(
                 f"the state was saved with preset={state.get('preset')!r}; this curriculum has "
                 f"preset={self.preset!r}. Resume with the configuration of the run."
+            )
+        own = self.weights.label_digest
+        if state.get("labels", own) != own:  # not before it was kept
+            raise CheckpointError(
+                f"the curriculum was saved for other labels, or for these in another order, than "
+                f"the {len(self.weights)} of these weights: its numbers are about other rows. "
+                "Resume with the labels of the run."
             )
         self._update.load_state_dict(state["update"])
         self.rounds = int(state["rounds"])

@@ -6,6 +6,7 @@ import json
 import xml.etree.ElementTree as ET
 
 import pytest
+from PIL import Image
 
 from bspml.auditing.exports.cvat import cvat_files
 from bspml.auditing.exports.suspects import Suspect, class_names, find_suspects
@@ -62,3 +63,12 @@ def test_an_unreadable_photo_has_no_size_and_no_suspects_are_no_images(tmp_path)
     (image,) = ET.fromstring(files["annotations.xml"]).findall("image")
     assert dict(image.attrib) == {"id": "0", "name": "1.jpg"}
     assert ET.fromstring(cvat_files([], ["7"])["annotations.xml"]).findall("image") == []
+
+
+def test_the_size_of_a_photo_is_that_of_the_upright_one(tmp_path):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    Image.new("RGB", (40, 20)).save(tmp_path / "1.jpg", exif=exif)
+    turned = Suspect(1, "1.jpg", "7", "8", {}, photo=tmp_path / "1.jpg")
+    (image,) = ET.fromstring(cvat_files([turned], ["7"])["annotations.xml"]).findall("image")
+    assert (image.get("width"), image.get("height")) == ("20", "40")

@@ -3,6 +3,7 @@
 import inspect
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -102,3 +103,40 @@ def test_the_keywords_make_the_section_and_no_ceiling_is_infinity():
 def test_outliers_without_the_truth_are_refused():
     with pytest.raises(InputError, match="got it without `is_noisy`"):
         bspml.SelfPacedCurriculum(bspml.SampleWeights([0, 1]), is_outlier=[True, False])
+
+
+@pytest.mark.parametrize("options", [{}, {"preset": "paper", "age": 1.0}])
+def test_the_state_of_other_labels_or_another_order_is_refused(options):
+    y = np.repeat(np.arange(10), 4)
+    x = np.eye(10)[y] + 0.2 * np.random.default_rng(0).normal(size=(40, 10))
+    saved = bspml.SelfPacedCurriculum(bspml.SampleWeights(y), **options)
+    saved.update(x)
+    state = saved.state_dict()
+    bspml.SelfPacedCurriculum(bspml.SampleWeights(y), **options).load_state_dict(state)
+    older = {key: value for key, value in state.items() if key != "labels"}
+    bspml.SelfPacedCurriculum(bspml.SampleWeights(y), **options).load_state_dict(older)
+    for labels in (
+        y[::-1].copy(),
+        np.roll(y, 1),
+        y + 1,
+        y[:36],
+        y.astype(str).astype(object) + "x",
+    ):
+        other = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options)
+        before = other.state_dict()
+        with pytest.raises(CheckpointError, match=r"other labels, or for these in another order"):
+            other.load_state_dict(state)
+        assert str(other.state_dict()) == str(before)
+    # What a label is called as text or number is one name.
+    bspml.SelfPacedCurriculum(bspml.SampleWeights(y.astype(str)), **options).load_state_dict(state)
+
+
+def test_collapsed_embeddings_are_told_by_either_preset_as_the_audit_tells_them():
+    y = np.repeat(np.arange(8), 5)
+    x = np.random.default_rng(0).normal(size=(40, 6)) + (97 + y)[:, None] * np.arange(6)
+    words = "the embeddings fit all labels alike, as if they were all in one place"
+    assert words in bspml.audit(x, y).sentence
+    with pytest.raises(InputError, match=words):
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(y)).update(x)
+    with pytest.warns(UserWarning, match=words):
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(y), preset="paper", age=1.0).update(x)

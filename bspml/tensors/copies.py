@@ -1,0 +1,98 @@
+"""Equal rows, and an order of rows by content: in time that grows like N, not like N x N."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections import Counter
+
+import numpy as np
+import torch
+
+from bspml.shapes import Float, Tensor
+
+# Of a projection of size 600, so one is 1.5e-4 of a row's length; irrational, as rows of whole
+# numbers would be left without a fraction.
+_PERIODS = 8 * math.sqrt(2)
+_GOLDEN = 0.6180339887498949  # its multiples spread evenly over [0, 1)
+_BLOCK = 4096
+
+
+def row_digests(rows: Float[Tensor, "N D"]) -> np.ndarray:
+    """Return a digest of each row, equal for equal rows: -0 counts as 0.
+
+    Args:
+        rows: (N, D) of one dtype; `bspml.tensors.unit_rows.grid_unit_rows` for rows of equal
+            direction to be equal.
+
+    Returns:
+        (N,) texts of 32 bytes.
+    """
+    array = rows.detach().cpu().numpy()
+    return np.array([row_digest(row) for row in array], dtype="S32")
+
+
+def row_digest(row: np.ndarray) -> bytes:
+    """Return the digest of one row of floats."""
+    return hashlib.blake2b((row + row.dtype.type(0)).tobytes(), digest_size=16).hexdigest().encode()
+
+
+def first_copies(digests: np.ndarray) -> np.ndarray:
+    """Return for each row the first one that is equal to it, (N,) int64; at most itself.
+
+    Example:
+        >>> first_copies(np.array(["a", "b", "a"])).tolist()
+        [0, 1, 0]
+    """
+    _, first, place = np.unique(digests, return_index=True, return_inverse=True)
+    return first[place.reshape(-1)]
+
+
+def own_rows(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
+    """Return the gallery row that each query itself is, -1 where there is none.
+
+    The n-th query of some digest is the n-th row of that digest, so that further copies in the
+    gallery stay other samples; where the queries have more of them than the gallery, the last.
+
+    Args:
+        queries: (Q,) digests.
+        gallery: (R,) digests.
+
+    Returns:
+        (Q,) int64.
+
+    Example:
+        >>> own_rows(np.array(["b", "a", "b", "c"]), np.array(["a", "b", "b", "b"])).tolist()
+        [1, 0, 2, -1]
+    """
+    order = np.argsort(gallery, kind="stable")
+    start, end = (np.searchsorted(gallery[order], queries, side=side) for side in ("left", "right"))
+    by_query = np.argsort(queries, kind="stable")
+    turn = np.empty(len(queries), np.int64)  # how many equal queries came before
+    turn[by_query] = np.arange(len(queries)) - np.searchsorted(queries[by_query], queries[by_query])
+    rows, found = np.full(len(queries), -1, np.int64), end > start
+    rows[found] = order[np.minimum(start + turn, end - 1)[found]]
+    return rows
+
+
+def row_keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
+    """Return (N,) keys in [0, 1) to draw and order samples by, from rows and seed alone.
+
+    Args:
+        rows: (N, D) float32 from `bspml.tensors.unit_rows.grid_unit_rows`.
+        seed: of the projection.
+
+    The fractional part of a random projection: without relation to where a row lies, and yet
+    hardly moved by a rounding of it.  Exact, as rows are multiples of 2^-24 and the projection's
+    weights whole, so neither place nor block matters.  Equal rows are told apart by their number.
+    """
+    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
+    projection = torch.from_numpy(weights).double()
+    places = torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
+    counts: Counter[bytes] = Counter()
+    number = np.empty(len(rows))
+    for i, row in enumerate(rows.numpy()):
+        content = row_digest(row)
+        number[i] = counts[content]
+        counts[content] += 1
+    return (_PERIODS * places + _GOLDEN * number) % 1

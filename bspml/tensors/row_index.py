@@ -1,0 +1,122 @@
+"""Row-wise arguments that carry a pandas index: rows of another index are other rows.
+
+The one rule of the package: arrays, tensors and lists go by position; pandas objects that meet
+must have the same index in the same order.  Nothing is aligned behind the caller's back.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from bspml.errors import InputError
+
+
+def index_of(value: Any) -> Any | None:
+    """Return the index of a pandas Series or DataFrame; None for anything else."""
+    pandas = sys.modules.get("pandas")  # who has an object of it has imported it
+    if pandas is None or not isinstance(value, pandas.Series | pandas.DataFrame):
+        return None
+    return value.index
+
+
+def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> Any | None:
+    """Refuse pandas objects whose indices differ; return the index that they share.
+
+    Args:
+        known: what an index met earlier belongs to, and that index or None.
+        **values: row-wise arguments by the caller's names, of any kind.
+
+    Returns:
+        The index, or None where no argument has one.
+
+    Raises:
+        InputError: as many rows under another index, or in another order.  Other numbers of rows
+            are for the caller to refuse.
+
+    Example:
+        >>> import pandas
+        >>> labels = pandas.Series(["a", "b"], index=[7, 3])
+        >>> check_same_rows(embeddings=[[1.0], [2.0]], labels=labels).tolist()
+        [7, 3]
+    """
+    indices = [(f"`{name}`", index_of(value)) for name, value in values.items()]
+    found = [pair for pair in ([known] if known else []) + indices if pair[1] is not None]
+    for name, index in found[1:]:
+        first_name, first = found[0]
+        if len(index) == len(first) and not index.equals(first):
+            raise InputError(_sentence(first_name, first, name, index))
+    return found[0][1] if found else None
+
+
+def _is_frame(value: Any) -> bool:
+    return index_of(value) is not None and hasattr(value, "columns")
+
+
+def check_same_columns(**values: Any) -> None:
+    """Refuse two DataFrames that have the same columns in another order.
+
+    Args:
+        **values: two arguments by the caller's names, of any kind.
+
+    Raises:
+        InputError: as said; other names of columns are nobody's business.
+    """
+    found = {name: list(v.columns) for name, v in values.items() if _is_frame(v)}
+    if len(found) < 2:
+        return
+    (first_name, first), (name, columns) = found.items()
+    if first != columns and len(first) == len(columns) and set(first) == set(columns):
+        raise InputError(
+            f"`{first_name}` and `{name}` must have their columns in the same order; got "
+            f"{_shown(first[0])} first in the one and {_shown(columns[0])} in the other. "
+            f"Pass `{name}[{first_name}.columns]`."
+        )
+
+
+def check_class_order(value: Any, name: str, classes: np.ndarray) -> None:
+    """Refuse a pandas object of one row (or column) a class whose index names another order.
+
+    Args:
+        value: a Series, a DataFrame, or anything else, which goes by position.
+        name: the caller's argument.
+        classes: (C,) sorted.
+
+    Raises:
+        InputError: an index or columns that are neither 0..C-1 nor the classes in their order.
+    """
+    if index_of(value) is None:
+        return
+    for entries in map(list, value.axes):
+        plain = entries == list(range(len(entries)))
+        if not plain and len(entries) == len(classes) and entries != classes.tolist():
+            raise InputError(
+                f"`{name}` goes by class in sorted order, but its index has "
+                f"{_shown(entries[0])} where {_shown(classes[0])} is first. Bring it into the "
+                f"order of the classes with `.loc[]`, or pass `.to_numpy()`."
+            )
+
+
+def _sentence(first_name: str, first: Any, name: str, index: Any) -> str:
+    ours, theirs = list(first), list(index)
+    off = [row for row in range(len(ours)) if ours[row] != theirs[row]] or [0]
+    if set(ours) == set(theirs):
+        how = f"in order only. Bring one into the other's order (`.loc[{_bare(first_name)}.index]`)"
+    else:
+        how = "in what they name. Choose the same rows of both by `.loc[]`"
+    return (
+        f"{first_name} and {name} must have the same pandas index, row by row; the indices differ "
+        f"at {len(off)} of {len(ours)} rows, first at position {off[0]} "
+        f"({_shown(ours[off[0]])} and {_shown(theirs[off[0]])}), {how}; or, if the rows go by "
+        "position, pass both after `.reset_index(drop=True)`."
+    )
+
+
+def _bare(name: str) -> str:
+    return name.strip("`") if name.startswith("`") else "labels"
+
+
+def _shown(entry: Any) -> str:
+    return repr(entry.item() if isinstance(entry, np.generic) else entry)[:40]

@@ -1,0 +1,194 @@
+"""Which data-set rows a batch has, and whether they are the batch's: the labels must be theirs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from bspml.errors import InputError, SampleIndexError
+from bspml.shapes import Tensor
+from bspml.tensors.row_checks import check_sample_index
+
+
+class BatchRows(nn.Module):
+    """What `SampleWeights` knows of the batch at hand.
+
+    Attributes:
+        weights: (N,) float32 buffer.
+        codes: (N,) int64 buffer, the given class of each sample.
+        current_codes: (N,) int64 buffer, the class it is trained under.
+        classes: (C,) array of the distinct labels, sorted.
+        batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
+        ref_batch_index: (R,) int64 likewise, for reference rows.
+    """
+
+    weights: Tensor
+    codes: Tensor
+    current_codes: Tensor
+    classes: np.ndarray
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._any_repaired = False  # known without looking, which would wait for the device
+        self.batch_index: Tensor | None = None
+        self.ref_batch_index: Tensor | None = None
+        self._compared: list[tuple[Tensor, int]] = []
+
+    def rows_of(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
+        """Return checked data-set rows, (B,) int64 on the table's device.
+
+        Args:
+            index: (B,) integers in [0, N).
+            rows: B, where it is known.
+            name: the caller's argument, for messages.
+        """
+        return check_sample_index(index, len(self.weights), rows, name, self.weights.device)
+
+    def set_batch(self, sample_index: Any, ref_sample_index: Any = None) -> None:
+        """Announce which data-set rows the next loss and miner calls are about.
+
+        Holds until the next call or `clear_batch`.  Losses and miners that are given labels refuse
+        a batch whose labels are not those of the announced rows, so that after a forgotten call no
+        sample is weighed by a stranger's weight.
+
+        With pytorch-metric-learning's DistributedLossWrapper the loss sees the rows of all ranks,
+        its own first: announce
+        `torch.cat([idx, pml_dist.all_gather(idx)])`, as `sample_index`, or as `ref_sample_index`
+        if the wrapper is `efficient=True`.
+
+        Args:
+            sample_index: (B,) integers in [0, N), one per row of the batch.
+            ref_sample_index: (R,) likewise for the rows of `ref_emb`, if there are any.
+
+        Raises:
+            InputError, SampleIndexError: not such indices; the previous batch then still holds.
+        """
+        index = check_sample_index(sample_index, len(self.weights), None, "sample_index")
+        if ref_sample_index is not None:
+            ref_sample_index = check_sample_index(
+                ref_sample_index, len(self.weights), None, "ref_sample_index"
+            )
+        self.batch_index, self.ref_batch_index = index, ref_sample_index
+        self._compared = []
+
+    def clear_batch(self) -> None:
+        """Forget what `set_batch` announced, as trainers do after the step: it has had its day."""
+        self.batch_index = self.ref_batch_index = None
+        self._compared = []
+
+    def index_for_batch(self, rows: int, sample_index: Any = None, labels: Any = None) -> Tensor:
+        """Return the data-set rows of a batch: `sample_index` if given, else what `set_batch` said.
+
+        Args:
+            rows: B, how many there must be.
+            sample_index: (B,) integers in [0, N), or None.
+            labels: (B,) of the batch, if known: announced rows must have these.
+
+        Returns:
+            (B,) int64 with B = `rows`, on the table's device.
+
+        Raises:
+            SampleIndexError: neither is known, or an index lies outside [0, N).
+            InputError: not one integer per row, or rows announced for another batch.
+        """
+        if sample_index is not None:
+            return self.rows_of(sample_index, rows)
+        if self.batch_index is None:
+            raise SampleIndexError(
+                "the batch's sample indices are missing. Pass `sample_index=` (data-set rows, "
+                "(B,)) to the call, or announce them with `weights.set_batch(sample_index)`."
+            )
+        return self.announced(self.batch_index, rows, labels)
+
+    def announced(
+        self, index: Tensor, rows: int, labels: Any, name: str = "sample_index"
+    ) -> Tensor:
+        """Return announced data-set rows, or refuse them where they are not this batch's.
+
+        On an accelerator, labels that come first after the announcement are not looked at, which
+        would make every step wait; other labels than those under one announcement are.
+
+        Args:
+            index: `batch_index` or `ref_batch_index`.
+            rows: B, how many there must be.
+            labels: (B,) of the batch, or None where they are not known.
+            name: of the argument that announced them, for messages.
+
+        Raises:
+            InputError: another number of rows, or of other labels.
+        """
+        index = self.rows_of(index, rows, name)
+        # A table of one class, or of a class for every sample, was made without classes in mind.
+        if labels is None or len(self.classes) in (1, len(self.weights)):
+            return index
+        labels = torch.as_tensor(labels)
+        if labels.shape != (rows,):  # for the loss to refuse
+            return index
+        if {labels.device.type, self.codes.device.type} != {"cpu"}:
+            version = 0 if labels.is_inference() else labels._version
+            is_first = not self._compared
+            if is_first or any(labels is seen and version == v for seen, v in self._compared):
+                self._compared = self._compared or [(labels, version)]
+                return index
+            self._compared.append((labels, version))
+        off = self._best_kind(labels.to(index.device), index)[1].nonzero()[:, 0]
+        if len(off):
+            expected = self.classes[int(self.current_codes[index[off[0]]])]
+            raise InputError(
+                f"the rows announced with `weights.set_batch` are not this batch's: their labels "
+                f"differ at {len(off)} of {rows} rows, first at row {int(off[0])} (data-set row "
+                f"{int(index[off[0]])} is of {expected!s}, the batch says {labels[off[0]].item()})"
+                ". Announce every batch, or pass `sample_index=`; batches have the labels that the "
+                "weights were made of, or their positions in `weights.classes`."
+            )
+        return index
+
+    def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
+        """Return the weights of a batch, (B,); raises as `index_for_batch` does.
+
+        Args:
+            rows: B, how many there must be.
+            sample_index: (B,) integers in [0, N), or None for what `set_batch` said.
+        """
+        return self.weights[self.index_for_batch(rows, sample_index)]
+
+    def relabelled(self, labels: Any, sample_index: Any) -> Any:
+        """Return the labels of a batch with the repaired ones in their place.
+
+        Args:
+            labels: (B,) the given ones: positions in `classes`, or the classes themselves.
+            sample_index: (B,) data-set rows.
+
+        Raises:
+            InputError: labels of neither kind, where one of them has to be replaced.
+        """
+        if not self._any_repaired and self.codes.device.type != "cpu":
+            return labels  # looking would wait for the device
+        index = self.rows_of(sample_index)
+        changed = self.codes[index] != self.current_codes[index]
+        if not bool(changed.any()):
+            return labels
+        found = torch.as_tensor(labels, device=index.device)
+        kind, off = self._best_kind(found, index)
+        if bool(off.any()):
+            raise InputError(
+                "`labels` must be those that the weights were made of, or their positions in "
+                "`weights.classes`, for repaired ones to take their place."
+            )
+        return torch.where(changed, kind[self.current_codes[index]], found).to(found.dtype)
+
+    def _best_kind(self, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (C,) what the labels of a batch call the classes, and (B,) where they do not.
+
+        They are positions in `classes`, or the classes themselves, of the labels given to these
+        rows or of those that have taken their place.
+        """
+        kinds = [torch.arange(len(self.classes), device=index.device)]
+        if self.classes.dtype.kind in "iub":
+            kinds.append(torch.as_tensor(self.classes.astype(np.int64), device=index.device))
+        given, current = self.codes[index], self.current_codes[index]
+        fits = [(kind, (labels != kind[given]) & (labels != kind[current])) for kind in kinds]
+        return min(fits, key=lambda pair: int(pair[1].sum()))

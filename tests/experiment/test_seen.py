@@ -1,0 +1,40 @@
+"""The metrics with and without the test samples that training saw."""
+
+import numpy as np
+import torch
+
+from bspml.data.split_copies import SplitCopies
+from bspml.evaluation import evaluate
+from bspml.experiment.seen import Seen
+from helpers.draws import randn
+
+
+def copies(split, source, rows):
+    return SplitCopies(split, source, np.array(rows), np.zeros(len(rows), int), ())
+
+
+def test_the_sentence_has_both_metrics():
+    x, y = randn(60, 4), np.arange(60) // 6
+    x[:10] = torch.nn.functional.one_hot(torch.arange(10) // 6, 4) + 0.01 * randn(10, 4, seed=1)
+    seen = Seen.of([copies("test", "train", range(10)), copies("test", "test", [20])], 60, None)
+    assert len(seen) == 10
+    whole, rest = (evaluate(x[k:], y[k:], (1,), clustering=False) for k in (0, 10))
+    assert seen.without(whole, x, y) == (
+        f"without the 10 samples that training saw: Recall@1 {100 * rest.recall_at_k[1]:.2f} % "
+        f"(with them {100 * whole.recall_at_k[1]:.2f} %), MAP@R {100 * rest.map_at_r:.2f} % "
+        f"({100 * whole.map_at_r:.2f} %)"
+    )
+
+
+def test_queries_and_gallery_lose_what_was_seen():
+    x, y = randn(20, 4), np.arange(20) % 4
+    seen = Seen.of([copies("query", "train", [0]), copies("gallery", "train", [1, 2])], 8, 12)
+    assert len(seen) == 3
+    options = {"gallery": x[8:], "gallery_labels": y[8:]}
+    whole = evaluate(x[:8], y[:8], (1,), clustering=False, **options)
+    kept = np.delete(np.arange(12), [1, 2]) + 8
+    rest = evaluate(x[1:8], y[1:8], (1,), x[kept], y[kept], clustering=False)
+    said = seen.without(whole, x[:8], y[:8], **options)
+    assert f"the 3 samples that training saw: Recall@1 {100 * rest.recall_at_k[1]:.2f} %" in said
+    everyone = Seen(np.ones(8, bool), np.zeros(12, bool))
+    assert everyone.without(whole, x[:8], y[:8], **options).endswith("nothing is left to evaluate")

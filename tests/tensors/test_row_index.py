@@ -1,0 +1,92 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+import bspml
+from bspml.errors import InputError
+from bspml.tensors.row_index import check_class_order, check_same_columns, check_same_rows
+
+LABELS = pd.Series([0, 1, 0, 1], index=[5, 6, 7, 8])
+
+
+def test_equal_indices_and_things_without_one_go_together():
+    rows = pd.DataFrame(np.eye(4), index=[5, 6, 7, 8])
+    assert check_same_rows(embeddings=rows, labels=LABELS).equals(LABELS.index)
+    assert check_same_rows(embeddings=np.eye(4), labels=LABELS).equals(LABELS.index)
+    assert check_same_rows(embeddings=rows, labels=LABELS.to_numpy(), names=None) is not None
+    assert check_same_rows(embeddings=np.eye(4), labels=[0, 1, 0, 1]) is None
+    # A list has a method of this name, and an Index of labels has no index of its own.
+    assert (
+        check_same_rows(embeddings=pd.DataFrame(np.eye(4)), labels=pd.Index(["a", "b", "c", "d"]))
+        is not None
+    )
+    ranged = pd.Series([0, 1], index=pd.RangeIndex(2)), pd.Series([0, 1], index=[0, 1])
+    check_same_rows(embeddings=ranged[0], labels=ranged[1])
+
+
+def test_the_same_indices_in_another_order_are_refused_with_the_remedy():
+    rows = pd.DataFrame(np.eye(4), index=[5, 7, 6, 8])
+    with pytest.raises(InputError, match=r"indices differ at 2 of 4 rows, first at position 1 \(7 and 6\)") as err:  # fmt: skip  # noqa: E501
+        check_same_rows(embeddings=rows, labels=LABELS)
+    assert ".loc[embeddings.index]" in str(err.value)
+    assert ".reset_index(drop=True)" in str(err.value)
+
+
+def test_other_indices_are_refused_and_other_lengths_left_to_the_caller():
+    with pytest.raises(InputError, match="in what they name"):
+        check_same_rows(embeddings=pd.DataFrame(np.eye(4)), labels=LABELS)
+    check_same_rows(embeddings=pd.DataFrame(np.eye(3)), labels=LABELS)
+    two_levels = pd.MultiIndex.from_tuples([("a", 1), ("a", 2), ("b", 1), ("b", 2)])
+    with pytest.raises(InputError, match=r"\('a', 1\)"):
+        check_same_rows(embeddings=pd.DataFrame(np.eye(4), index=two_levels), labels=LABELS)
+
+
+def test_an_index_known_from_before_counts():
+    known = ("the labels of the weights", LABELS.index)
+    with pytest.raises(InputError, match=r"the labels of the weights and `embeddings`"):
+        check_same_rows(known, embeddings=pd.DataFrame(np.eye(4), index=[8, 7, 6, 5]))
+    assert check_same_rows(("nothing", None), embeddings=np.eye(4)) is None
+
+
+CLASSES = np.array(["a", "b"])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pd.Series([1, 0]), pd.Series([1, 0], list("ab")), pd.DataFrame(np.eye(2)), {"b": 1}, [1, 0]],
+)
+def test_what_goes_by_class_in_sorted_order_passes(value):
+    check_class_order(value, "groups", CLASSES)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [pd.Series([1, 0], list("ba")), pd.DataFrame(np.eye(2), columns=list("ba"), index=list("ab"))],
+)
+def test_classes_in_another_order_are_refused(value):
+    with pytest.raises(InputError, match=r"`groups` goes by class .* 'b' where 'a' is first"):
+        check_class_order(value, "groups", CLASSES)
+
+
+def test_noise_by_class_refuses_another_order():
+    labels = ["a", "b", "c", "d"] * 3
+    mixed = list("dcba")
+    matrix = pd.DataFrame(np.eye(4)[::-1].copy(), index=mixed, columns=mixed)
+    for call in (
+        lambda: bspml.noise.sibling_flip(labels, 0.5, pd.Series([0, 0, 1, 1], index=mixed)),
+        lambda: bspml.noise.semantic(labels, 0.5, similarity=matrix),
+        lambda: bspml.noise.asymmetric(labels, transition=matrix),
+    ):
+        with pytest.raises(InputError, match="order of the classes"):
+            call()
+
+
+def test_columns_of_another_order_are_refused_and_other_names_are_not():
+    frame = pd.DataFrame(np.eye(3), columns=list("abc"))
+    check_same_columns(embeddings=frame, gallery=frame)
+    check_same_columns(embeddings=frame, gallery=np.eye(3))
+    check_same_columns(embeddings=frame, gallery=frame.set_axis(list("xyz"), axis=1))
+    with pytest.raises(InputError, match=r"'a' first in the one and 'c'.*gallery\[embeddings\.col"):
+        check_same_columns(embeddings=frame, gallery=frame[["c", "a", "b"]])
+    with pytest.raises(InputError, match="columns in the same order"):
+        bspml.evaluate(frame, [0, 0, 1], 1, frame[["c", "a", "b"]], [0, 0, 1])

@@ -1,0 +1,93 @@
+"""Announced rows are the batch's, or refused: by every loss, miner and memory that reads them."""
+
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml_losses
+
+import bspml
+from bspml.errors import InputError, SampleIndexError
+from bspml.losses.filtered import FilteredLoss
+from helpers.draws import randn
+
+Y = torch.arange(40) // 4
+NAMES = [f"class {c}" for c in Y.tolist()]
+
+
+class KeepAll(torch.nn.Module):
+    def forward(self, embeddings, labels):
+        return torch.ones(len(embeddings), dtype=torch.bool)
+
+
+def consumers(weights):
+    memory = bspml.CrossBatchMemory(bspml.BSPMLLoss(weights), 3, 64)
+    return {
+        "loss": bspml.BSPMLLoss(weights),
+        "inner loss": lambda e, y: bspml.BSPMLLoss(weights).compute_loss(e, y, None, e, y),
+        "miner": bspml.BSPMLMiner(weights),
+        "weighted": bspml.Weighted(pml_losses.ContrastiveLoss(), weights),
+        "reducer": bspml.SuperLoss(pml_losses.ContrastiveLoss(), sample_weights=weights),
+        "memory": memory,
+        "filtered": FilteredLoss(bspml.BSPMLLoss(), KeepAll(), weights=weights),
+    }
+
+
+@pytest.mark.parametrize("name", consumers(bspml.SampleWeights(Y)))
+def test_rows_that_outlive_their_batch_are_refused(name):
+    weights = bspml.SampleWeights(Y)
+    call = consumers(weights)[name]
+    emb = randn(8, 3)
+    weights.set_batch(range(8))
+    call(emb, Y[:8])
+    # The next batch, of the same sizes and grouping, and nobody announced it.
+    with pytest.raises(InputError, match=r"set_batch.* differ at 8 of 8 rows, first at row 0"):
+        call(emb, Y[8:16])
+    weights.clear_batch()
+    with pytest.raises(SampleIndexError, match="set_batch"):
+        call(emb, Y[8:16])
+    weights.set_batch(range(8, 16))
+    call(emb, Y[8:16])
+
+
+def test_labels_are_the_given_ones_or_their_positions_and_repaired_ones_count():
+    weights = bspml.SampleWeights(Y * 10 + 7)
+    weights.set_batch([3, 4, 39])
+    for labels in (torch.tensor([0, 1, 9]), torch.tensor([7, 17, 97]), [7.0, 17.0, 97.0]):
+        assert weights.index_for_batch(3, labels=labels).tolist() == [3, 4, 39]
+    with pytest.raises(InputError, match=r"1 of 3 rows, .* 2 .*row 39 is of 97, .*says 87"):
+        weights.index_for_batch(3, labels=torch.tensor([7, 17, 87]))
+    codes = weights.codes.clone()
+    codes[39] = 2
+    weights.relabel(codes)
+    for last in (9, 2):
+        weights.index_for_batch(3, labels=torch.tensor([0, 1, last]))
+    named = bspml.SampleWeights(NAMES)
+    named.set_batch([0, 39])
+    named.index_for_batch(2, labels=torch.tensor([0, 9]))
+    with pytest.raises(InputError, match="is of class 9, the batch says 1"):
+        named.index_for_batch(2, labels=torch.tensor([0, 1]))
+
+
+def test_announced_references_have_their_own_labels():
+    weights = bspml.SampleWeights(Y)
+    loss, emb = bspml.BSPMLLoss(weights), randn(4, 3)
+    weights.set_batch(range(4), ref_sample_index=range(4, 12))
+    loss(emb, Y[:4], None, randn(8, 3), Y[4:12])
+    with pytest.raises(InputError, match="differ at 8 of 8 rows"):
+        loss(emb, Y[:4], None, randn(8, 3), Y[12:20])
+
+
+def test_on_an_accelerator_only_other_labels_under_one_announcement_are_looked_at():
+    weights = bspml.SampleWeights(Y)
+    labels = torch.tensor([5, 5], device="meta")  # whoever looked would raise
+    weights.set_batch([0, 1])
+    for _ in range(2):  # the miner's call, the loss's
+        weights.announced(weights.batch_index, 2, labels)
+    with pytest.raises((NotImplementedError, RuntimeError)):
+        weights.announced(weights.batch_index, 2, labels.clone())
+
+
+@pytest.mark.parametrize("labels", [[0] * 8, list(range(8))])
+def test_tables_without_classes_are_not_compared(labels):
+    weights = bspml.SampleWeights(labels)
+    weights.set_batch(range(8))
+    bspml.BSPMLLoss(weights)(randn(8, 3), Y[8:16])
