@@ -27,6 +27,7 @@ from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.patience import Patience
 from bspml.trainers.round_record import Observer, RoundRecord
+from bspml.trainers.row_choice import choose_rows
 from bspml.trainers.schedules import Schedule
 from bspml.trainers.scheduling import Scheduling
 from bspml.trainers.state import check_trainer_state, faults_named
@@ -210,7 +211,7 @@ class AlternatingTrainer:
     def _theta_step(self, target: int) -> None:
         """Run line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
-        self._choose_rows()
+        self.notes = choose_rows(self.sampler, self.curriculum)
         if self.scheduling is not None:
             rounds = None if self.curriculum is None else self.curriculum.rounds_to_reset
             to_reset = None if rounds is None else rounds * len(self.sampler)
@@ -249,22 +250,6 @@ class AlternatingTrainer:
         if self.embeddings == "fresh" or self.curriculum is None or self.curriculum.may_reset:
             return nullcontext()
         return self.collected.collecting(self.trainer.models["embedder"], self.curriculum.weights)
-
-    def _choose_rows(self) -> None:
-        """Restrict the sampler to the curriculum's rows, as far as they fill its batches."""
-        self.notes = ()
-        rows = None if self.curriculum is None else self.curriculum.training_rows()
-        if self.curriculum is not None and rows is not None:
-            classes = len(self.curriculum.weights.current_codes.cpu()[rows].unique())
-            batch_classes = self.sampler.classes_per_batch
-            if classes < batch_classes:
-                self.notes = (
-                    f"the weights keep {int(rows.sum())} rows of {classes} classes, fewer than the "
-                    f"{batch_classes} classes of a batch; rows of weight 0 were sampled too",
-                )
-                rows = self.curriculum.allowed_rows()
-        weights = None if self.curriculum is None else self.curriculum.weights
-        self.sampler.set_rows(rows, None if weights is None else weights.current_codes)
 
     def _start_loader(self, steps: int) -> None:
         """Open the loader at `self.step`; generators go back where the checkpoint found them.
