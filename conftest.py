@@ -1,6 +1,7 @@
 """Under pytest, beartype checks every shape and type annotation of bspml at run time."""
 
 import gc
+import importlib.util
 import os
 import sys
 import types
@@ -28,6 +29,17 @@ torch.set_num_threads(1)
 gc.set_threshold(50_000, 20, 50)
 # Rendered data sets stay out of the home folder.
 os.environ["BSPML_CACHE"] = str(Path(__file__).parent / ".pytest_cache" / "bspml")
+
+# Their modules cannot be imported without the packages that they are about.
+collect_ignore = [
+    f"bspml/integrations/{module}.py"
+    for module, package in {
+        "huggingface": "transformers",
+        "sentence_transformers": "sentence_transformers",
+        "transformers_trainer": "transformers",
+    }.items()
+    if importlib.util.find_spec(package) is None
+]
 
 # A deadline per example would time the machine, not the code; the same examples every time.
 hypothesis.settings.register_profile("bspml", deadline=None, derandomize=True)

@@ -27,7 +27,7 @@ from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.patience import Patience
 from bspml.trainers.round_record import Observer, RoundRecord
-from bspml.trainers.row_choice import choose_rows
+from bspml.trainers.rows import choose_rows
 from bspml.trainers.schedules import Schedule
 from bspml.trainers.scheduling import Scheduling
 from bspml.trainers.state import check_trainer_state, faults_named

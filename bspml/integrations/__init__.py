@@ -1,0 +1,1 @@
+"""Sample weights, noise rate and audit in the trainers of other libraries, by adding one object."""
