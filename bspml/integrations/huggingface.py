@@ -143,7 +143,8 @@ def _kept(outputs: Any, keep: Bool[Tensor, " B"]) -> Any:
     if isinstance(outputs, Tensor):
         return outputs[keep] if outputs.ndim and len(outputs) == len(keep) else outputs
     if isinstance(outputs, Mapping):
-        return type(outputs)({name: _kept(value, keep) for name, value in outputs.items()})
+        kind: Any = type(outputs)
+        return kind({name: _kept(value, keep) for name, value in outputs.items()})
     if isinstance(outputs, list | tuple):
-        return type(outputs)(_kept(value, keep) for value in outputs)
+        return tuple(_kept(value, keep) for value in outputs)
     return outputs

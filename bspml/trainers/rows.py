@@ -20,7 +20,8 @@ def choose_rows(sampler: PKSampler, curriculum: Any) -> tuple[str, ...]:
     if curriculum is None:
         sampler.set_rows(None)
         return ()
-    rows, codes, notes = curriculum.training_rows(), curriculum.weights.current_codes, ()
+    rows, codes = curriculum.training_rows(), curriculum.weights.current_codes
+    notes: tuple[str, ...] = ()
     if rows is not None:
         classes = len(codes.cpu()[rows].unique())
         if classes < sampler.classes_per_batch:

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.integrations
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
-from bspml.integrations.huggingface import CurriculumCallback  # noqa: E402
+from bspml.integrations.huggingface import CurriculumCallback, _kept  # noqa: E402
 
 TRUE = np.repeat(np.arange(6), 12)
 LABELS = np.where(np.arange(72) % 6 == 0, (TRUE + 1 + np.arange(72) // 6 % 5) % 6, TRUE)
@@ -110,7 +110,7 @@ def test_weight_zero_is_the_users_loss_without_the_row_and_a_pml_loss_takes_frac
     assert torch.isclose(batch_loss(trainer, callback, rows), expected)
     assert callback.weights.batch_index is None
     callback.weights.weights[rows] = 0
-    assert float(batch_loss(trainer, callback, rows)) == 0
+    assert float(batch_loss(trainer, callback, rows).detach()) == 0
     weights = bspml.SampleWeights(LABELS)
     weights.update(np.random.default_rng(0).random(72))
     trainer = trainer_of(tmp_path, compute_loss_func=None)
@@ -120,6 +120,19 @@ def test_weight_zero_is_the_users_loss_without_the_row_and_a_pml_loss_takes_frac
         embeddings[rows], labels[rows], sample_index=rows
     )
     assert torch.isclose(batch_loss(trainer, callback, rows), expected)
+
+
+def test_rows_are_taken_out_of_whatever_a_model_returns():
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    rows, keep = torch.arange(6.0).reshape(3, 2), torch.tensor([True, False, True])
+    outputs = BaseModelOutputWithPooling(last_hidden_state=rows[:, None], pooler_output=rows)
+    left = _kept(outputs, keep)
+    assert torch.equal(left.pooler_output, rows[keep])
+    assert left.last_hidden_state.shape == (2, 1, 2)
+    first, (second, number) = _kept((rows, [rows, 3]), keep)
+    assert torch.equal(first, second)
+    assert (len(first), number) == (2, 3)
 
 
 @pytest.mark.parametrize("kind", ["own loss", "pml loss"])
