@@ -63,6 +63,24 @@ class CurriculumCallback(TrainerCurriculum):
 
     Raises:
         InputError: a trainer, loss, curriculum or sampler that does not fit.
+
+    Example:
+        >>> import bspml, torch
+        >>> from pytorch_metric_learning.losses import TripletMarginLoss
+        >>> from transformers import Trainer, TrainingArguments
+        >>> class Embedder(torch.nn.Linear):
+        ...     def forward(self, x):
+        ...         return super().forward(x)
+        >>> labels = [0, 0, 0, 0, 1, 1, 1, 1]
+        >>> rows = [{"x": torch.randn(4), "labels": label} for label in labels]
+        >>> trainer = Trainer(
+        ...     Embedder(4, 2), TrainingArguments(remove_unused_columns=False), train_dataset=rows
+        ... )
+        >>> curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels))
+        >>> callback = CurriculumCallback(trainer, curriculum, loss=TripletMarginLoss())
+        >>> trainer.add_callback(callback)
+        >>> callback.embed().shape
+        torch.Size([8, 2])
     """
 
     def __init__(

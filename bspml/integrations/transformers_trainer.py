@@ -27,7 +27,7 @@ from bspml.files.columns import TEXT_COLUMNS
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool
-from bspml.tensors.checks import check_whole
+from bspml.tensors.checks import check_whole, encode_labels
 from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.rows import choose_rows
 from bspml.trainers.state import faults_named
@@ -113,6 +113,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
                     f"`{name}` must be of the {len(self.rows)} rows of `trainer.train_dataset`; "
                     f"got one of {rows}. Make both of the same data set."
                 )
+        self._check_labels()
         self.records: list[CurriculumRecord] = []
         self.loss: nn.Module | None = None  # whose own state is saved, too
         self._updated_at = 0
@@ -147,6 +148,21 @@ class TrainerCurriculum(transformers.TrainerCallback):
                 "of. Pass curriculum=SelfPacedCurriculum(SampleWeights(labels))."
             )
         return np.asarray(list(labels))
+
+    def _check_labels(self) -> None:
+        """Refuse a table of other labels: each sample would get the weight of a stranger."""
+        labels = self._column(_LABELS)
+        if labels is None:
+            return
+        both = torch.stack(
+            [encode_labels(np.asarray(list(labels))).codes, self.weights.codes.cpu()]
+        )
+        counts = {both.unique(dim=1).shape[1], *(len(codes.unique()) for codes in both)}
+        if len(counts) > 1:
+            raise InputError(
+                "`curriculum` has weights of other labels than the data set's column: they group "
+                "its rows otherwise. Make them of the labels that are trained on, in their order."
+            )
 
     def texts(self) -> list[str] | None:
         """Return the (N,) texts of the data set, or None where no column is named like them."""

@@ -186,6 +186,12 @@ def test_the_log_has_weights_and_losses_and_texts_of_weight_0_stay_away(tmp_path
     assert (LABELS != TRUE)[~kept].mean() > 0.7
 
 
+def test_weights_may_be_of_the_names_of_the_classes(tmp_path):
+    names = np.array(["b", "f", "a", "d", "e", "c"])[LABELS]
+    curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(names))
+    CurriculumCallback(trainer_of(static_model(), tmp_path), curriculum)
+
+
 def test_repaired_labels_take_the_place_of_the_given_ones(tmp_path):
     trainer = trainer_of(static_model(), tmp_path, num_train_epochs=1)
     weights = bspml.SampleWeights(LABELS)
@@ -217,6 +223,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     model = static_model()
     trainer = trainer_of(model, tmp_path)
     of_others = bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS[:60]))
+    shifted = bspml.SelfPacedCurriculum(bspml.SampleWeights(np.roll(LABELS, 1)))
     halves = bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS), warmup="cross-fit")
     unlabelled = copy.copy(trainer)
     unlabelled.train_dataset = trainer.train_dataset.remove_columns("label")
@@ -226,6 +233,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     for refused, arguments, message in (
         (torch.nn.Linear(1, 1), (), "must be a SentenceTransformerTrainer; got Linear"),
         (trainer, (of_others,), "`curriculum` must be of the 72 rows.*got one of 60"),
+        (trainer, (shifted,), "weights of other labels than the data set's column"),
         (trainer, (halves,), 'warmup="features"'),
         (trainer, (None, bspml.PKSampler(LABELS[:60], 2)), "`sampler` must be of the 72 rows"),
         (unlabelled, (), "no column `label` or `labels`"),

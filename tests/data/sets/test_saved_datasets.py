@@ -29,12 +29,11 @@ def library(tmp_path, monkeypatch):
     return pytest.importorskip("datasets")
 
 
-def of_images(library, rows=range(8), **columns):
-    features = library.Features(
-        {"image": library.Image(), "label": library.ClassLabel(names=CLASSES)}
-    )
-    images = [{"bytes": encoded(i), "path": None} for i in rows]
-    data = {"image": images, "label": [CODES[i] for i in rows]}
+def of_images(library, rows=range(8), columns=("image",), pictures=encoded):
+    kinds = dict.fromkeys(columns, library.Image())
+    features = library.Features({**kinds, "label": library.ClassLabel(names=CLASSES)})
+    images = [None if pictures(i) is None else {"bytes": pictures(i), "path": None} for i in rows]
+    data = {**dict.fromkeys(columns, images), "label": [CODES[i] for i in rows]}
     return library.Dataset.from_dict(data, features=features)
 
 
@@ -103,13 +102,11 @@ def test_saved_features_train_a_head(library, tmp_path):
 @needs_datasets
 def test_what_cannot_be_read_is_named(library, tmp_path):
     rows = of_images(library)
-    with_two = rows.add_column("other", rows["image"][:], feature=library.Image())
-    blank = rows.select([0]).to_dict() | {"image": [None]}
     cases = {
         "unlabelled": (rows.remove_columns("label"), "no column of labels.*columns are image"),
         "pictureless": (rows.remove_columns("image"), "no column of images .image, img."),
-        "two": (with_two, "several columns of images, image, other"),
-        "blank": (library.Dataset.from_dict(blank, features=rows.features), "row 0 has no image"),
+        "two": (of_images(library, columns=("image", "other")), "columns of images, image, other"),
+        "blank": (of_images(library, pictures=lambda i: None), "row 0 has no image"),
     }
     for name, (saved, message) in cases.items():
         saved.save_to_disk(tmp_path / name)
