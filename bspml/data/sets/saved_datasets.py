@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -27,10 +25,10 @@ import torch
 
 from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.glyphs import cache_dir
 from bspml.data.sets.path_table import by_split
-from bspml.errors import DataError, import_optional
+from bspml.errors import DataError, RunError, import_optional
 from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts
+from bspml.files.folders import cache_dir, new_folder
 from bspml.words import some_of
 
 SOURCE = "Name the folder that `save_to_disk` wrote, or a .parquet file of images, with --root."
@@ -174,15 +172,12 @@ def _unpacked(rows: Any, column: str, path: Path, cache: Any) -> tuple[Path, tup
     folder = cache_dir(cache) / "datasets" / key.hexdigest()
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(dir=folder.parent))
         try:
-            _write_images(rows, column, made, path)
-            made.rename(folder)
-        except OSError:
+            with new_folder(folder) as made:
+                _write_images(rows, column, made, path)
+        except RunError:
             if not folder.is_dir():  # else another process was faster
                 raise
-        finally:
-            shutil.rmtree(made, ignore_errors=True)
     return folder, tuple(sorted(file.name for file in folder.iterdir()))
 
 
