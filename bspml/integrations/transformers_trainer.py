@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -184,15 +185,11 @@ class TrainerCurriculum(transformers.TrainerCallback):
             codes, classes, _SAMPLES_PER_CLASS, len(once), seed=int(self.trainer.args.seed)
         )
 
-    def _collated(self, items: list[dict[str, Any]]) -> dict[str, Any]:
-        index = torch.tensor([item.pop(INDEX) for item in items])
-        return {**self.trainer.data_collator(items), INDEX: index}
-
     def _loader(self, **options: Any) -> DataLoader:
         args = self.trainer.args
         return DataLoader(
             self.rows,
-            collate_fn=self._collated,
+            collate_fn=partial(_collated, self.trainer.data_collator),
             num_workers=args.dataloader_num_workers,
             prefetch_factor=args.dataloader_prefetch_factor,
             **options,
@@ -343,6 +340,12 @@ class TrainerCurriculum(transformers.TrainerCallback):
             self._updated_at = int(state["updated_at"])
             if self.loss is not None:
                 self.loss.load_state_dict(state["loss"])
+
+
+def _collated(collator: Any, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Collate items without their index, which the collator does not know, and add it again."""
+    index = torch.tensor([item.pop(INDEX) for item in items])
+    return {**collator(items), INDEX: index}
 
 
 def _check_dataset(dataset: Any) -> Any:

@@ -18,6 +18,7 @@ transformers = pytest.importorskip("transformers")
 pytest.importorskip("datasets")
 
 from bspml.integrations.huggingface import CurriculumCallback, _kept  # noqa: E402
+from bspml.integrations.transformers_trainer import _collated  # noqa: E402
 
 TRUE = np.repeat(np.arange(6), 12)
 LABELS = np.where(np.arange(72) % 6 == 0, (TRUE + 1 + np.arange(72) // 6 % 5) % 6, TRUE)
@@ -94,7 +95,7 @@ def batch_loss(trainer, callback, rows):
     """The trainer's loss of these rows, as in a step, in eval mode."""
     trainer.model.eval()
     trainer.current_gradient_accumulation_steps = 1
-    inputs = callback._collated(callback.rows.__getitems__(rows))
+    inputs = _collated(trainer.data_collator, callback.rows.__getitems__(rows))
     return trainer.compute_loss(trainer.model, inputs)
 
 
