@@ -21,10 +21,9 @@ from torch import Tensor, nn
 
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
+from bspml.integrations.announced_batch import kept_rows_of_batch, weighted_value
 from bspml.integrations.transformers_trainer import (
     TrainerCurriculum,
-    kept_rows_of_batch,
-    weighted_value,
 )
 from bspml.losses.weighted import Weighted
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
