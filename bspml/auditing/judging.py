@@ -57,6 +57,7 @@ def audit(
     backend: str = "auto",
     pictures: PictureHashes | None = None,
     map_method: str = "pca",
+    texts: Sequence[str] | None = None,
 ) -> AuditReport:
     """Judge every label by how well its sample's embedding fits the others of its class.
 
@@ -79,6 +80,8 @@ def audit(
         pictures: of `bspml.auditing.picture_hashes.hash_pictures`, to find altered copies of
             photos that the embeddings set apart.
         map_method: of the map on the page: "pca" or "umap", which needs `bspml[map]`.
+        texts: N texts that the embeddings are of, to be read on the page where a photo would be
+            seen.
 
     Returns:
         `AuditReport`.
@@ -100,7 +103,8 @@ def audit(
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     check_map_method(map_method)
-    name_array = _check_names(names, len(embeddings))
+    name_array = _check_texts(names, "names", len(embeddings))
+    text_array = None if texts is None else _check_texts(texts, "texts", len(embeddings))
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
@@ -145,18 +149,19 @@ def audit(
         embedding_map=embedding_map(rows, map_method),
         map_method=map_method,
         index=index,
+        texts=text_array,
     )
 
 
-def _check_names(names: Any, n: int) -> np.ndarray:
-    if names is None:
+def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
+    if texts is None:
         return np.full(n, "")
-    if isinstance(names, str) or len(names) != n:
+    if isinstance(texts, str) or len(texts) != n:
         raise InputError(
-            f"`names` must be one text per sample, {n}; got "
-            f"{'a single text' if isinstance(names, str) else len(names)}."
+            f"`{name}` must be one text per sample, {n}; got "
+            f"{'a single text' if isinstance(texts, str) else len(texts)}."
         )
-    return text_objects(names)
+    return text_objects(texts)
 
 
 def _check_not_empty(labels: Labels) -> None:

@@ -170,7 +170,7 @@ def data_check(
         str,
         typer.Argument(
             help="cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, cars98n, "
-            "food101n, folder, table or features."
+            "food101n, folder, table, huggingface or features."
         ),
     ],
     root: Annotated[

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,13 +121,10 @@ def _caution_inside(path: Path) -> str:
 
 def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """Names and texts in a file; (None, None) if it has none and none were asked for."""
-    path = options.what if options.names is None else options.names
-    columns = read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS))
-    names = next((columns[c] for c in NAME_COLUMNS if c in columns), None)
-    texts = next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
     if options.names is None:
-        fitting = [v if v is not None and len(v) == n else None for v in (names, texts)]
-        return fitting[0], fitting[1]
+        return _names_beside(options, n)
+    path = options.names
+    names, texts = _named_and_read(read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS)))
     if names is None and texts is None:
         raise DataError(
             f"{path}: has no names: expected a .txt file with one a line, or a .csv or .npz file "
@@ -138,6 +136,27 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
                 f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
             )
     return names, texts
+
+
+def _named_and_read(
+    columns: Mapping[str, Sequence[str]],
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """The column of names and the one of texts, None where there is none."""
+    names = next((columns[c] for c in NAME_COLUMNS if c in columns), None)
+    return names, next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
+
+
+def _names_beside(
+    options: AuditOptions, n: int
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Names and texts beside the embeddings, or else beside the labels."""
+    columns: dict[str, list[str]] = {}
+    labels = options.labels
+    if labels is not None and Path(labels).suffix.lower() != ".txt":  # whose lines are the labels
+        with contextlib.suppress(DataError):  # of an archive that holds other things, too
+            columns = read_texts(labels, (*NAME_COLUMNS, *TEXT_COLUMNS))
+    columns |= read_texts(options.what, (*NAME_COLUMNS, *TEXT_COLUMNS))
+    return _named_and_read({name: c for name, c in columns.items() if len(c) == n})
 
 
 # --- a run ----------------------------------------------------------------------------------------

@@ -31,6 +31,7 @@ from bspml.data.sets import (
     in_shop,
     omniglot,
     path_table,
+    saved_datasets,
     sop,
 )
 from bspml.errors import DataError, InputError
@@ -128,6 +129,9 @@ CATALOGUE: dict[str, Entry] = {
     "glyphs": Entry("glyphs", _glyphs, _OWN, {"train": (4_096, 256), "test": (4_112, 257)}),
     "folder": Entry("a folder of images", class_folders.read_class_folders, class_folders.SOURCE),
     "table": Entry("a table of images", path_table.read_path_table, path_table.SOURCE),
+    "huggingface": Entry(
+        "a Hugging Face data set", saved_datasets.read_saved_images, saved_datasets.SOURCE
+    ),
     "features": Entry("features", features.read_features, features.SOURCE),
 }
 # Other spellings of the same.
@@ -149,7 +153,7 @@ def load_retrieval(
 
     Args:
         name: cub, cars196, in-shop, sop, omniglot, cifar10, cifar100, glyphs, cars98n, food101n,
-            folder, table or features.
+            folder, table, huggingface or features.
         root: its folder (for glyphs the cache folder, or None).
         subset: accept fewer images than published: those that are listed and on the disk.
         classes: "official": which classes train is the data set's; "half": the first half, by
@@ -157,7 +161,8 @@ def load_retrieval(
         ignore: labels that count nowhere, such as ("-1",): their samples are left out of every
             split.
         **options: of that data set: `layout` (cars196, cars98n), `image_size` (glyphs),
-            `label_column`, `split_column` (table), `content` (folder, table).
+            `label_column` (table, huggingface), `split_column` (table), `content` (folder, table,
+            huggingface).
 
     Raises:
         InputError: another name or option.

@@ -7,7 +7,7 @@ taken out and announced to the sample weights.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import index as as_int
 from typing import Any, Protocol, SupportsIndex, runtime_checkable
 
@@ -42,19 +42,28 @@ class IndexedDataset(Dataset):
     then those of the whole set, like the weights'.
 
     Args:
-        dataset: sized and indexable, returning (x, y).
+        dataset: sized and indexable, returning (x, y); or dictionaries, as a Hugging Face data set
+            does.
         labels: (N,) integers to return instead of the data set's own, e.g. noisy ones.
+        x: of dictionaries: the column to return as x.
+        y: of dictionaries: the column of the labels; not needed where `labels` are given.
 
     Raises:
-        InputError: a data set without a length, or labels of another number or kind.
+        InputError: a data set without a length, labels of another number or kind, or columns that
+            are not there.
 
     Example:
         >>> ds = IndexedDataset([("a.jpg", 7), ("b.jpg", 9)], labels=[7, 8])
         >>> ds[1], ds[-1], len(ds)
         (('b.jpg', 8, 1), ('b.jpg', 8, 1), 2)
+        >>> rows = [{"image": "a.jpg", "label": 7}, {"image": "b.jpg", "label": 9}]
+        >>> IndexedDataset(rows, x="image", y="label")[1]
+        ('b.jpg', 9, 1)
     """
 
-    def __init__(self, dataset: Any, labels: Any = None) -> None:
+    def __init__(
+        self, dataset: Any, labels: Any = None, *, x: str | None = None, y: str | None = None
+    ) -> None:
         if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
             raise InputError(
                 "`dataset` must have a length and an index; "
@@ -62,6 +71,27 @@ class IndexedDataset(Dataset):
             )
         self.dataset = dataset
         self.labels = None if labels is None else _integer_labels(labels, len(dataset))
+        if y is not None and (x is None or labels is not None):
+            raise InputError(
+                "`y` names the column of the labels beside that of `x`; got it "
+                f"{'without `x`' if x is None else 'and `labels`'}. Pass the one that is meant."
+            )
+        self._columns = (x, y)
+        columns = getattr(dataset, "column_names", None)
+        if columns is not None:
+            self._check_columns(columns)
+
+    def _check_columns(self, there: Iterable[str]) -> None:
+        """Refuse a data set of dictionaries unless it has the columns that were named."""
+        x, y = self._columns
+        missing = [name for name in (x, y) if name is not None and name not in there]
+        if x is not None and not missing and (y is not None or self.labels is not None):
+            return
+        said = f"no column {missing[0]!r}" if missing else "columns, and x= and y= must name two"
+        raise InputError(
+            f"`dataset` has {said}; its columns are {', '.join(map(repr, there))}. Use "
+            'IndexedDataset(dataset, x="image", y="label") with the names of yours.'
+        )
 
     def __len__(self) -> int:
         return len(self.dataset)
@@ -76,15 +106,26 @@ class IndexedDataset(Dataset):
         if not -len(self) <= row < len(self):
             raise IndexError(f"index {row} is outside the {len(self)} samples of the data set")
         row %= len(self)
-        item = self.dataset[row]
-        if not isinstance(item, tuple | list) or len(item) != 2:
-            kind = f"{len(item)} values" if isinstance(item, tuple | list) else type(item).__name__
-            raise InputError(
-                f"`dataset` must return (x, y); got {kind} at index {row}. "
-                "Wrap the data set itself, once."
-            )
-        x, y = item
+        x, y = self._pair(self.dataset[row], row)
         return x, y if self.labels is None else int(self.labels[row]), row
+
+    def _pair(self, item: Any, row: int) -> Sequence[Any]:
+        if isinstance(item, Mapping):
+            self._check_columns(item)
+            x, y = self._columns
+            return item[x], None if y is None else item[y]
+        if self._columns[0] is None and isinstance(item, tuple | list) and len(item) == 2:
+            return item
+        kind = f"{len(item)} values" if isinstance(item, tuple | list) else type(item).__name__
+        if self._columns[0] is not None:
+            raise InputError(
+                f"`x` names a column, and `dataset` must return dictionaries; got {kind} at index "
+                f"{row}. Leave x= and y= out for a data set of (x, y)."
+            )
+        raise InputError(
+            f"`dataset` must return (x, y); got {kind} at index {row}. "
+            "Wrap the data set itself, once."
+        )
 
 
 def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]:

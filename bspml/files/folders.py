@@ -9,6 +9,7 @@ import contextlib
 import os
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -170,3 +171,21 @@ def new_folder(folder: Path) -> Iterator[Path]:
             f"{folder}: cannot be made ({reason(err)}); nothing is left of it. Free some space, or "
             "name another folder."
         ) from err
+
+
+def cache_dir(root: str | os.PathLike[str] | None = None) -> Path:
+    """Folder for what can be made again: `root`, or $BSPML_CACHE, or the platform's cache folder.
+
+    Returns:
+        The path; it need not exist yet.
+    """
+    if root is not None:
+        return Path(root)
+    if os.environ.get("BSPML_CACHE"):
+        return Path(os.environ["BSPML_CACHE"])
+    if os.environ.get("XDG_CACHE_HOME"):
+        return Path(os.environ["XDG_CACHE_HOME"]) / "bspml"
+    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
+        return Path(os.environ["LOCALAPPDATA"]) / "bspml" / "Cache"
+    home = Path("~").expanduser()
+    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "bspml"

@@ -6,7 +6,9 @@ import pytest
 import torch
 
 import bspml
+from bspml.auditing import AuditReport
 from bspml.errors import InputError
+from bspml.report.models import load_page
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.label_errors import judge_labels
@@ -262,3 +264,18 @@ def test_bad_arguments_are_refused_by_name(change, message):
     arguments = {"embeddings": np.eye(6), "labels": list("aabbab")} | change
     with pytest.raises(InputError, match=message):
         bspml.audit(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
+
+
+def test_texts_are_read_on_the_page_among_the_copies_too_and_must_fit(tmp_path):
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.eye(4), 8, 0) + 0.2 * rng.normal(size=(32, 4))
+    x[31] = x[30]
+    texts = [f"text {i}" for i in range(32)]
+    labels = np.repeat(list("abcd"), 8)
+    bspml.audit(x, labels, texts=texts).save(tmp_path)
+    (copies,) = load_page(tmp_path / "page.json").duplicates
+    assert {copies.text_a, copies.text_b} == {"text 30", "text 31"}
+    assert AuditReport.load(tmp_path).texts.tolist() == texts
+    for wrong, got in ((texts[:5], "5"), ("text", "a single text")):
+        with pytest.raises(InputError, match=f"`texts` must be one text per sample, 32; got {got}"):
+            bspml.audit(x, labels, texts=wrong)

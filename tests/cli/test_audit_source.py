@@ -119,6 +119,12 @@ def test_texts_come_with_the_names(case, tmp_path):
     source = read_source(AuditOptions("data.npz", names="names.csv"))
     assert source.names[3] == "3.png"
     assert source.texts[3] == "hello"
+    np.save("x.npy", x)
+    frame.assign(label=labels).to_csv("labelled.csv", index=False)
+    source = read_source(AuditOptions("x.npy", labels="labelled.csv"))
+    assert (source.names[3], source.texts[3]) == ("3.png", "hello")
+    Path("labels.txt").write_text("\n".join(map(str, labels)))
+    assert read_source(AuditOptions("x.npy", labels="labels.txt")).names is None
     with pytest.raises(InputError, match="is a folder of images: say what shall embed"):
         read_source(AuditOptions(str(tmp_path)))
 

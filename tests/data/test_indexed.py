@@ -51,6 +51,40 @@ def test_labels_that_do_not_fit_are_refused(base, labels):
         IndexedDataset(base, labels=labels)
 
 
+class Columns(list):
+    """Rows that say what columns they have, as Hugging Face's do."""
+
+    column_names = ("image", "label")
+
+
+ROWS = [{"image": f"{i}.jpg", "label": i % 2} for i in range(4)]
+
+
+@pytest.mark.parametrize("rows", [ROWS, Columns(ROWS)], ids=["dictionaries", "named columns"])
+def test_columns_of_a_data_set_of_dictionaries_are_named(rows):
+    assert IndexedDataset(rows, x="image", y="label")[-1] == ("3.jpg", 1, 3)
+    assert IndexedDataset(rows, labels=[5, 6, 7, 8], x="image")[1] == ("1.jpg", 6, 1)
+    for wrong, message in (
+        ({}, "columns, and x= and y= must name two; its columns are 'image', 'label'"),
+        ({"x": "image"}, "x= and y= must name two"),
+        ({"x": "picture", "y": "label"}, "no column 'picture'; its columns are 'image', 'label'"),
+        ({"x": "image", "y": "class"}, "no column 'class'"),
+    ):
+        with pytest.raises(InputError, match=message):
+            IndexedDataset(rows, **wrong)[0]
+
+
+def test_columns_of_a_data_set_without_any_are_refused(base):
+    with pytest.raises(InputError, match=r"`x` names a column.*got 2 values at index 0"):
+        IndexedDataset(base, x="image", y="label")[0]
+    for arguments, got in (
+        ({"y": "label"}, "without `x`"),
+        ({"x": "image", "y": "label", "labels": [0] * 6}, "and `labels`"),
+    ):
+        with pytest.raises(InputError, match=f"`y` names the column .*got it {got}"):
+            IndexedDataset(base, **arguments)
+
+
 def test_a_stream_is_refused():
     class Stream(IterableDataset):
         def __iter__(self):

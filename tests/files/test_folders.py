@@ -2,11 +2,12 @@
 
 import errno
 import os
+import sys
 
 import pytest
 
 from bspml.errors import RunError
-from bspml.files.folders import aside, check_new_folder, new_folder, write_files
+from bspml.files.folders import aside, cache_dir, check_new_folder, new_folder, write_files
 
 
 def test_what_is_aside_is_gone_at_the_end_whatever_happened(tmp_path):
@@ -100,3 +101,19 @@ def test_places_that_cannot_become_a_new_folder_are_refused(tmp_path, monkeypatc
     check_new_folder(tmp_path / "empty", "--copy-to")
     check_new_folder(tmp_path / "new", "--copy-to")
     assert not os.path.lexists("new")
+
+
+def test_the_cache_folder_is_root_then_bspml_cache_then_xdg(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    monkeypatch.delenv("BSPML_CACHE", raising=False)
+    assert cache_dir() == tmp_path / "xdg" / "bspml"
+    monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "ours"))
+    assert cache_dir() == tmp_path / "ours"
+    assert cache_dir(tmp_path / "root") == tmp_path / "root"
+    monkeypatch.delenv("BSPML_CACHE")
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert cache_dir() == tmp_path / "home" / ".cache" / "bspml"
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert cache_dir() == tmp_path / "home" / "Library" / "Caches" / "bspml"

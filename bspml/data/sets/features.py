@@ -7,7 +7,8 @@ Accepted under the name `features`:
 - one .parquet or .csv with columns `label`, `split` and the numbers, as `read_embeddings` reads it;
 - a folder with a file per split, train and test or train, query and gallery, each an .npz,
   .parquet or .csv as above without splits (what `bspml embed` writes), or `train.npy` beside
-  `train_labels.npy` (.csv, .txt).
+  `train_labels.npy` (.csv, .txt);
+- a Hugging Face data set that `save_to_disk` wrote, see `bspml.data.sets.saved_datasets`.
 
 Without splits in a single file, the first half of the classes trains.
 """
@@ -21,6 +22,7 @@ import torch
 
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split
+from bspml.data.sets.saved_datasets import is_saved, read_saved_features
 from bspml.errors import DataError
 from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
 
@@ -40,6 +42,8 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
         DataError: files missing or damaged, lengths that differ, NaN or infinity, an unknown split.
     """
     path = Path(root)
+    if is_saved(path):
+        return read_saved_features(path)
     if not path.is_dir():
         return by_split("features", _read_split(path, "train"), _splits(path), path)
     files = {name: file for name in NAMES if (file := _split_file(path, name)) is not None}

@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
-import sys
 import unicodedata
 from pathlib import Path
 from typing import Any
@@ -28,6 +27,7 @@ from torch.utils.data import Dataset
 
 from bspml.errors import DataError, InputError
 from bspml.files.atomic import atomic_write
+from bspml.files.folders import cache_dir
 from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice, check_whole
 
@@ -107,24 +107,6 @@ class Glyphs(Dataset[tuple[Tensor, int]]):
 
     def __getitem__(self, sample_index: int) -> tuple[Tensor, int]:
         return self.images[sample_index], int(self.labels[sample_index])
-
-
-def cache_dir(root: str | os.PathLike[str] | None = None) -> Path:
-    """Folder for what can be made again: `root`, or $BSPML_CACHE, or the platform's cache folder.
-
-    Returns:
-        The path; it need not exist yet.
-    """
-    if root is not None:
-        return Path(root)
-    if os.environ.get("BSPML_CACHE"):
-        return Path(os.environ["BSPML_CACHE"])
-    if os.environ.get("XDG_CACHE_HOME"):
-        return Path(os.environ["XDG_CACHE_HOME"]) / "bspml"
-    if sys.platform == "win32" and os.environ.get("LOCALAPPDATA"):
-        return Path(os.environ["LOCALAPPDATA"]) / "bspml" / "Cache"
-    home = Path("~").expanduser()
-    return home / ("Library/Caches" if sys.platform == "darwin" else ".cache") / "bspml"
 
 
 def _trains(points: np.ndarray) -> np.ndarray:

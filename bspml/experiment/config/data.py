@@ -25,11 +25,12 @@ class DataConfig(Section):
     incomplete: bool = False  # true: use what is there where files or classes are missing
     classes: Literal["official", "half"] = "official"  # half: train on the first half of them
     layout: str | None = None  # of cars196, cars98n: which annotation files; null: those there are
-    label_column: str | None = None  # table: null: the usual names
+    label_column: str | None = None  # table, huggingface: null: the usual names
     split_column: str | None = None
     # Labels that count nowhere: their samples are left out of every split.
     ignore: Annotated[tuple[str | int, ...], Field(strict=False)] = ()
-    content: Literal["photo", "tile", "character"] | None = None  # folder, table: what images show
+    # folder, table, huggingface: what images show
+    content: Literal["photo", "tile", "character"] | None = None
     # Pixels, square; null: 24 for glyphs, 28 for characters, 32 for tiles, 224 for photographs.
     image_size: Annotated[int, Field(ge=8, le=1024)] | None = None
     channels: Literal[1, 3] | None = None  # null: 1 for characters, else 3
@@ -69,7 +70,7 @@ class NoiseConfig(PlantedNoise):
 
     label_files = ("labels_file", "list_file")
 
-    # folder, table, features: none, unless it is asked for.
+    # folder, table, huggingface, features: none, unless it is asked for.
     kind: Annotated[str, one_of(*NOISE_KINDS)] = "symmetric"
     rate: Fraction = 0.3
     per_class: Annotated[bool, ReadBy("kind", _EVEN)] = False

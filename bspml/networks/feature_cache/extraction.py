@@ -15,9 +15,9 @@ from tqdm import tqdm
 
 from bspml.data.picture_keys import picture_keys
 from bspml.data.retrieval import RetrievalSplit
-from bspml.data.sets.glyphs import cache_dir
 from bspml.data.transforms import standard_view
 from bspml.errors import DataError, InputError, RunError
+from bspml.files.folders import cache_dir
 from bspml.files.opening import reason
 from bspml.networks import embed, feature_network
 from bspml.networks.backbone import IMAGE_SIZE

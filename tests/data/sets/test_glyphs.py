@@ -12,7 +12,7 @@ from matplotlib.textpath import TextPath
 from torch.utils.data import DataLoader
 
 from bspml.data.sets import glyphs as module
-from bspml.data.sets.glyphs import FACES, Glyphs, cache_dir
+from bspml.data.sets.glyphs import FACES, Glyphs
 from bspml.errors import DataError, InputError
 
 
@@ -224,22 +224,6 @@ def test_concurrent_first_uses_agree(root, tmp_path):
     expected = Glyphs("train", root, image_size=8).images
     assert all(torch.equal(images, expected) for images in found)
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_the_cache_folder_is_root_then_bspml_cache_then_xdg(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    monkeypatch.delenv("BSPML_CACHE", raising=False)
-    assert cache_dir() == tmp_path / "xdg" / "bspml"
-    monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "ours"))
-    assert cache_dir() == tmp_path / "ours"
-    assert cache_dir(tmp_path / "root") == tmp_path / "root"
-    monkeypatch.delenv("BSPML_CACHE")
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    monkeypatch.setattr(module.sys, "platform", "linux")
-    assert cache_dir() == tmp_path / "home" / ".cache" / "bspml"
-    monkeypatch.setattr(module.sys, "platform", "darwin")
-    assert cache_dir() == tmp_path / "home" / "Library" / "Caches" / "bspml"
 
 
 @pytest.mark.usefixtures("drawn_once")

@@ -1,0 +1,356 @@
+"""What the callbacks of Hugging Face's trainers share.
+
+    rows with their index -> PKSampler's batches -> collator -> a batch that has its index
+        -> announced to the sample weights -> the trainer's own loss, which looks them up
+
+and after each epoch: embed all samples, update the curriculum, choose the rows of the next epoch,
+which has as many steps as every other.  The state lies in the trainer's checkpoints.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from bspml.auditing import AuditReport, audit
+from bspml.data.sampler import PKSampler
+from bspml.errors import InputError, import_optional
+from bspml.files import checkpoints
+from bspml.files.columns import TEXT_COLUMNS
+from bspml.tensors.checks import check_whole, encode_labels
+from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.rows import choose_rows
+from bspml.trainers.state import faults_named
+from bspml.weights.state import SampleWeights
+
+_NEEDS = (
+    "the callbacks of Hugging Face's trainers need transformers: "
+    "`pip install 'bspml[huggingface]'`, or 'bspml[sentence-transformers]' for its trainer."
+)
+transformers: Any = import_optional("transformers", _NEEDS)
+
+INDEX = "sample_index"  # of a batch
+FILE = "bspml.pt"  # in a checkpoint's folder
+_LABELS = ("label", "labels")  # of a data set and of a batch
+_SAMPLES_PER_CLASS = 4
+
+
+class IndexedRows(Dataset):
+    """A data set of dictionaries whose items say which row they are, under `sample_index`.
+
+    Args:
+        dataset: sized and indexable, returning dictionaries.
+    """
+
+    def __init__(self, dataset: Any) -> None:
+        self.dataset = dataset
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, row: int) -> dict[str, Any]:
+        return {**self.dataset[row], INDEX: row}
+
+    def __getitems__(self, rows: list[int]) -> list[dict[str, Any]]:
+        """Return the items of a batch, read together where the data set can."""
+        together = getattr(self.dataset, "__getitems__", None)
+        items = [self.dataset[row] for row in rows] if together is None else together(rows)
+        return [{**item, INDEX: row} for item, row in zip(items, rows, strict=True)]
+
+
+class TrainerCurriculum(transformers.TrainerCallback):
+    """Give a Hugging Face trainer sample weights, by PK batches and a curriculum after each epoch.
+
+    The trainer's own loader, loss and `train` are wrapped, once, when this is made.  Every epoch
+    has the same number of steps, as many full batches as all usable rows fill, though the rows of
+    weight 0 are left out.
+
+    Args:
+        trainer: whose `train_dataset` has a length and dictionaries as items.
+        curriculum: of the same rows; by default `SelfPacedCurriculum(SampleWeights(labels))` with
+            the label column of the data set.
+        sampler: of the same rows, with a fixed `batches_per_epoch`; by default four samples of each
+            class in batches of at most `per_device_train_batch_size`.
+
+    Attributes:
+        weights: the `SampleWeights`.
+        records: the `CurriculumRecord` of each update of this process.
+
+    Raises:
+        InputError: a trainer, curriculum or sampler that does not fit.
+    """
+
+    def __init__(
+        self,
+        trainer: Any,
+        curriculum: SelfPacedCurriculum | FixedCurriculum | None = None,
+        sampler: PKSampler | None = None,
+    ) -> None:
+        self.trainer = trainer
+        self.rows = IndexedRows(_check_dataset(trainer.train_dataset))
+        self.curriculum = curriculum or SelfPacedCurriculum(SampleWeights(self._given_labels()))
+        self.weights = self.curriculum.weights
+        if self.curriculum.may_reset:
+            raise InputError(
+                '`curriculum` wants a fresh network after its warm-up (warmup="cross-fit"), which '
+                'the trainer cannot give. Use warmup="features": the model is pretrained.'
+            )
+        self.sampler = self._default_sampler() if sampler is None else sampler
+        of_sampler = self.sampler.drawn_from()["num_samples"]
+        for name, rows in (("curriculum", len(self.weights)), ("sampler", of_sampler)):
+            if rows != len(self.rows):
+                raise InputError(
+                    f"`{name}` must be of the {len(self.rows)} rows of `trainer.train_dataset`; "
+                    f"got one of {rows}. Make both of the same data set."
+                )
+        self._check_labels()
+        self.records: list[CurriculumRecord] = []
+        self.loss: nn.Module | None = None  # whose own state is saved, too
+        self._updated_at = 0
+        self._checkpoint: str | None = None
+        self._own_train, self._own_loss = trainer.train, trainer.compute_loss
+        trainer.train = self._train
+        trainer.compute_loss = self._compute_loss
+        trainer.get_train_dataloader = self._train_loader
+
+    def embed_batch(self, model: nn.Module, inputs: dict[str, Any]) -> Tensor:
+        """Return the (B, D) embeddings of a collated batch.
+
+        Args:
+            model: of the trainer, in eval mode.
+            inputs: on the model's device, without the index.
+        """
+        raise NotImplementedError
+
+    # -- data ------------------------------------------------------------------------------------
+
+    def _column(self, names: tuple[str, ...]) -> Any:
+        """Return the values of the data set's first column of these names, or None."""
+        columns = getattr(self.rows.dataset, "column_names", None) or ()
+        name = next((name for name in names if name in columns), None)
+        return None if name is None else self.rows.dataset[name]
+
+    def _given_labels(self) -> Any:
+        labels = self._column(_LABELS)
+        if labels is None:
+            raise InputError(
+                "`trainer.train_dataset` has no column `label` or `labels` to make sample weights "
+                "of. Pass curriculum=SelfPacedCurriculum(SampleWeights(labels))."
+            )
+        return np.asarray(list(labels))
+
+    def _check_labels(self) -> None:
+        """Refuse a table of other labels: each sample would get the weight of a stranger."""
+        labels = self._column(_LABELS)
+        if labels is None:
+            return
+        both = torch.stack(
+            [encode_labels(np.asarray(list(labels))).codes, self.weights.codes.cpu()]
+        )
+        counts = {both.unique(dim=1).shape[1], *(len(codes.unique()) for codes in both)}
+        if len(counts) > 1:
+            raise InputError(
+                "`curriculum` has weights of other labels than the data set's column: they group "
+                "its rows otherwise. Make them of the labels that are trained on, in their order."
+            )
+
+    def texts(self) -> list[str] | None:
+        """Return the (N,) texts of the data set, or None where no column is named like them."""
+        texts = self._column(TEXT_COLUMNS)
+        return None if texts is None else [str(text) for text in texts]
+
+    def _default_sampler(self) -> PKSampler:
+        batch = check_whole(self.trainer.args.train_batch_size, "per_device_train_batch_size")
+        codes = self.weights.codes.cpu()
+        classes = min(batch // _SAMPLES_PER_CLASS, len(codes.unique()))
+        if classes < 2:
+            raise InputError(
+                f"`per_device_train_batch_size` must be at least {2 * _SAMPLES_PER_CLASS}, for "
+                f"{_SAMPLES_PER_CLASS} samples of each of two classes; got {batch}. Raise it, or "
+                "pass a `sampler`."
+            )
+        once = PKSampler(codes, classes, _SAMPLES_PER_CLASS)
+        return PKSampler(
+            codes, classes, _SAMPLES_PER_CLASS, len(once), seed=int(self.trainer.args.seed)
+        )
+
+    def _loader(self, **options: Any) -> DataLoader:
+        args = self.trainer.args
+        return DataLoader(
+            self.rows,
+            collate_fn=partial(_collated, self.trainer.data_collator),
+            num_workers=args.dataloader_num_workers,
+            prefetch_factor=args.dataloader_prefetch_factor,
+            **options,
+        )
+
+    def _train_loader(self) -> Any:
+        args = self.trainer.args
+        loader = self._loader(
+            batch_sampler=self.sampler,
+            pin_memory=args.dataloader_pin_memory,
+            persistent_workers=args.dataloader_persistent_workers,
+        )
+        return self.trainer.accelerator.prepare(loader)
+
+    # -- steps -----------------------------------------------------------------------------------
+
+    def _compute_loss(
+        self,
+        model: nn.Module,
+        inputs: dict[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: Any = None,
+    ) -> Any:
+        """Announce the batch, put repaired labels in place, and let the trainer go on."""
+        index = inputs.pop(INDEX, None)  # an evaluation's batches have none
+        self.weights.batch_index = None
+        if index is not None:
+            self.weights.set_batch(index)
+            for key in set(_LABELS) & set(inputs):
+                inputs[key] = self.weights.relabelled(inputs[key], index)
+        try:
+            return self._own_loss(
+                model,
+                inputs,
+                return_outputs=return_outputs,
+                num_items_in_batch=num_items_in_batch,
+            )
+        finally:
+            self.weights.batch_index = None
+
+    @torch.no_grad()
+    def embed(self) -> Tensor:
+        """Return the (N, D) embeddings of the training set by the model as it is, eval mode."""
+        model, args = self.trainer.model, self.trainer.args
+        was_training = model.training
+        model.eval()
+        try:
+            # A generator of its own: opening a loader draws from torch's.
+            loader = self._loader(batch_size=args.eval_batch_size, generator=torch.Generator())
+            batches = []
+            for inputs in loader:
+                inputs.pop(INDEX)
+                inputs = {
+                    k: v.to(args.device) if isinstance(v, Tensor) else v for k, v in inputs.items()
+                }
+                batches.append(self.embed_batch(model, inputs).float())
+        finally:
+            model.train(was_training)
+        return torch.cat(batches)
+
+    def audit(self, **options: Any) -> AuditReport:
+        """Judge the labels by the model as it is: honest before training, when it has seen none.
+
+        Args:
+            options: of `bspml.audit`.
+        """
+        return audit(self.embed(), self.weights.labels, texts=self.texts(), **options)
+
+    # -- events of the trainer -------------------------------------------------------------------
+
+    def _train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
+        """Remember where the trainer resumes from: it tells no callback."""
+        checkpoint = resume_from_checkpoint
+        if checkpoint is True:
+            find = import_optional("transformers.trainer_utils", _NEEDS).get_last_checkpoint
+            checkpoint = find(self.trainer.args.output_dir)
+        self._checkpoint = checkpoint or None
+        return self._own_train(resume_from_checkpoint, *args, **kwargs)
+
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Load what was saved, or update once before the first step where that is wanted."""
+        self._steps = math.ceil(len(kwargs["train_dataloader"]) / args.gradient_accumulation_steps)
+        owed = self.curriculum.starts_with_update
+        if self._checkpoint is None:
+            self._updated_at = 0
+        else:
+            self.load_state_dict(checkpoints.load(Path(self._checkpoint) / FILE))
+            # Saved at the last step of an epoch, before its update.
+            owed = state.global_step % self._steps == 0 and self._updated_at < state.global_step
+        if owed:
+            self._update(state)
+        elif self._checkpoint is None:
+            self._choose_rows()
+
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Update the curriculum; where the training stops within an epoch, there is no round."""
+        if state.global_step % self._steps == 0 or not control.should_training_stop:
+            self._update(state)
+
+    def on_save(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Save weights, curriculum and rows into the checkpoint that was just written."""
+        if args.should_save:
+            folder = Path(args.output_dir) / f"checkpoint-{state.global_step}"
+            checkpoints.save(folder / FILE, self.state_dict())
+
+    def _update(self, state: Any) -> None:
+        record = self.curriculum.update(self.embed())
+        self._updated_at = int(state.global_step)
+        self.records.append(record)
+        self._choose_rows()
+        figures = {
+            "maw": record.maw,
+            "sdaw": record.sdaw,
+            "noise_rate": record.noise_rate,
+            "total_rate": record.total_rate,
+        }
+        control = self.trainer.control
+        wanted = control.should_log  # by the trainer for its own figures; logging ours resets it
+        self.trainer.log({name: value for name, value in figures.items() if value is not None})
+        control.should_log = wanted
+
+    def _choose_rows(self) -> None:
+        for note in choose_rows(self.sampler, self.curriculum):
+            warnings.warn(note, stacklevel=2)
+
+    # -- state -----------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, curriculum, rows, and what the loss learned."""
+        return {
+            "weights": self.weights.state_dict(),
+            "curriculum": self.curriculum.state_dict(),
+            "sampler": self.sampler.state_dict(position=0),  # the trainer skips what is done
+            "updated_at": self._updated_at,
+            "loss": None if self.loss is None else self.loss.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Take over what `state_dict` returned.
+
+        Raises:
+            CheckpointError: it is of other labels or rows, or of another curriculum.
+        """
+        with faults_named():
+            self.sampler.load_state_dict(state["sampler"])
+            self.weights.load_state_dict(state["weights"])
+            self.curriculum.load_state_dict(state["curriculum"])
+            self._updated_at = int(state["updated_at"])
+            if self.loss is not None:
+                self.loss.load_state_dict(state["loss"])
+
+
+def _collated(collator: Any, items: list[dict[str, Any]]) -> dict[str, Any]:
+    """Collate items without their index, which the collator does not know, and add it again."""
+    index = torch.tensor([item.pop(INDEX) for item in items])
+    return {**collator(items), INDEX: index}
+
+
+def _check_dataset(dataset: Any) -> Any:
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")) or isinstance(
+        dataset, dict
+    ):
+        raise InputError(
+            "`trainer.train_dataset` must be one data set with a length and an index; got "
+            f"{type(dataset).__name__}. A stream, or several sets, have no rows to weigh."
+        )
+    return dataset

@@ -1,0 +1,131 @@
+"""Hugging Face data sets on the disk, against what was put into them."""
+
+import io
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from bspml.data.catalogue import load_retrieval
+from bspml.errors import DataError, MissingDependencyError
+
+needs_datasets = pytest.mark.integrations
+CLASSES = ["bee", "fly", "ant", "owl"]
+CODES = [2, 0, 1, 3, 2, 0, 1, 3]
+
+
+def encoded(i, kind="PNG"):
+    content = io.BytesIO()
+    Image.new("RGB", (10 + i, 12), (20 * i, 0, 0)).save(content, kind)
+    return content.getvalue()
+
+
+@pytest.fixture
+def library(tmp_path, monkeypatch):
+    monkeypatch.setenv("BSPML_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    return pytest.importorskip("datasets")
+
+
+def of_images(library, rows=range(8), columns=("image",), pictures=encoded):
+    kinds = dict.fromkeys(columns, library.Image())
+    features = library.Features({**kinds, "label": library.ClassLabel(names=CLASSES)})
+    images = [None if pictures(i) is None else {"bytes": pictures(i), "path": None} for i in rows]
+    data = {**dict.fromkeys(columns, images), "label": [CODES[i] for i in rows]}
+    return library.Dataset.from_dict(data, features=features)
+
+
+@needs_datasets
+def test_saved_images_are_those_that_were_saved_and_are_unpacked_once(library, tmp_path):
+    of_images(library).save_to_disk(tmp_path / "saved")
+    data = load_retrieval("huggingface", tmp_path / "saved")
+    assert data.train.labels.tolist() == ["ant", "bee", "ant", "bee"]
+    assert data.test.labels.tolist() == ["fly", "owl", "fly", "owl"]
+    files = [data.train.root / path for path in data.train.paths]
+    assert [file.read_bytes() for file in files] == [encoded(i) for i in (0, 1, 4, 5)]
+    assert data.train.images(8)[1].shape == (3, 8, 8)
+    times = [file.stat().st_mtime_ns for file in files]
+    again = load_retrieval("huggingface", tmp_path / "saved")
+    assert [(again.train.root / path).stat().st_mtime_ns for path in again.train.paths] == times
+    assert [f.name for f in (tmp_path / "cache/datasets").iterdir()] == [data.train.root.name]
+
+
+@needs_datasets
+@pytest.mark.parametrize("struct", [False, True], ids=["bytes", "structs"])
+def test_a_parquet_file_of_image_bytes_is_such_a_data_set(library, tmp_path, struct):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    content = [encoded(i, "JPEG") for i in range(8)]
+    images = [{"bytes": c, "path": f"{i}.jpg"} for i, c in enumerate(content)]
+    columns = {
+        "img": images if struct else content,
+        "label": [CLASSES[code] for code in CODES],
+        "split": ["train", "test"] * 4,
+    }
+    parquet.write_table(pa.table(columns), tmp_path / "photos.parquet")
+    data = load_retrieval("huggingface", tmp_path / "photos.parquet")
+    assert data.train.labels.tolist() == ["ant", "fly", "ant", "fly"]
+    assert all(path.endswith(".jpg" if struct else ".png") for path in data.train.paths)
+    assert (data.test.root / data.test.paths[3]).read_bytes() == content[7]
+    assert data.train.images(8)[0].shape == (3, 8, 8)
+
+
+@needs_datasets
+def test_splits_are_kept_and_others_named(library, tmp_path):
+    splits = {"validation": [0], "test": [4, 5, 6], "train": [1, 2, 3]}
+    parts = {name: of_images(library, rows) for name, rows in splits.items()}
+    library.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    data = load_retrieval("huggingface", tmp_path / "saved")
+    assert data.train.labels.tolist() == ["bee", "fly", "owl"]
+    assert data.test.labels.tolist() == ["ant", "bee", "fly"]
+    assert "Left out of this data set: validation." in data.notes
+    assert any("share 2 of 3 classes" in note for note in data.notes)
+
+
+@needs_datasets
+def test_saved_features_train_a_head(library, tmp_path):
+    x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
+    rows = {"embeddings": x.tolist(), "label": CODES}
+    library.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    data = load_retrieval("features", tmp_path / "saved")
+    assert np.allclose(data.train.features.numpy(), x[[1, 2, 5, 6]])
+    assert data.test.labels.tolist() == ["2", "3", "2", "3"]
+    ragged = {"embeddings": [[1.0], [1.0, 2.0]], "label": [0, 1]}
+    library.Dataset.from_dict(ragged).save_to_disk(tmp_path / "ragged")
+    with pytest.raises(DataError, match="`embeddings`"):
+        load_retrieval("features", tmp_path / "ragged")
+
+
+@needs_datasets
+def test_what_cannot_be_read_is_named(library, tmp_path):
+    rows = of_images(library)
+    cases = {
+        "unlabelled": (rows.remove_columns("label"), "no column of labels.*columns are image"),
+        "pictureless": (rows.remove_columns("image"), "no column of images .image, img."),
+        "two": (of_images(library, columns=("image", "other")), "columns of images, image, other"),
+        "blank": (of_images(library, pictures=lambda i: None), "row 0 has no image"),
+    }
+    for name, (saved, message) in cases.items():
+        saved.save_to_disk(tmp_path / name)
+        with pytest.raises(DataError, match=message):
+            load_retrieval("huggingface", tmp_path / name)
+    assert not list(Path(tmp_path / "cache").rglob("*.png"))
+    rows.save_to_disk(tmp_path / "cut")
+    next((tmp_path / "cut").glob("*.arrow")).write_bytes(b"cut")
+    with pytest.raises(DataError, match="cut: cannot be read"):
+        load_retrieval("huggingface", tmp_path / "cut")
+    for root, message in (
+        (tmp_path, "no data set that `save_to_disk` wrote"),
+        (tmp_path / "nothing", "no such data set"),
+    ):
+        with pytest.raises(DataError, match=message):
+            load_retrieval("huggingface", root)
+
+
+def test_without_the_library_the_extra_is_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "datasets", None)
+    with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[huggingface\]'"):
+        load_retrieval("huggingface", tmp_path)

@@ -1,0 +1,37 @@
+"""Losses of an announced batch, without any of the libraries."""
+
+import pytest
+import torch
+from pytorch_metric_learning import losses
+
+import bspml
+from bspml.errors import InputError
+from bspml.integrations.announced_batch import kept_rows_of_batch, weighted_value
+
+LABELS = torch.tensor([0, 0, 1, 1, 0, 1])
+
+
+def test_rows_of_weight_0_leave_and_fractions_are_refused():
+    weights = bspml.SampleWeights(LABELS)
+    weights.update([1, 0, 1, 1, 0.5, 1])
+    assert kept_rows_of_batch(weights, 3) is None  # an evaluation, whatever its rows are
+    weights.set_batch([3, 1, 0])
+    assert kept_rows_of_batch(weights, 3).tolist() == [True, False, True]
+    weights.set_batch([3, 0])
+    assert kept_rows_of_batch(weights, 2) is None
+    weights.set_batch([3, 4])
+    with pytest.raises(InputError, match="weights 0 and 1 only"):
+        kept_rows_of_batch(weights, 2)
+
+
+@pytest.mark.parametrize("make", [losses.MultiSimilarityLoss, bspml.BSPMLLoss])
+def test_a_weighted_loss_is_the_plain_one_in_an_evaluation(make):
+    weights, embeddings = bspml.SampleWeights(LABELS), torch.eye(6) + 0.3
+    weights.update([1, 0, 0.5, 1, 1, 0.2])
+    loss = bspml.Weighted(make(), weights)
+    plain = weighted_value(loss, embeddings, LABELS)
+    assert torch.equal(plain, make()(embeddings, LABELS))
+    weights.set_batch(range(6))
+    value = weighted_value(loss, embeddings, LABELS)
+    assert torch.equal(value, loss(embeddings, LABELS, sample_index=range(6)))
+    assert not torch.isclose(value, plain)

@@ -1,0 +1,202 @@
+"""The callback for the plain Trainer of transformers."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from pytorch_metric_learning import losses as pml_losses
+from torch import nn
+
+import bspml
+from bspml.errors import CheckpointError, InputError
+from helpers.places import REPOSITORY
+from helpers.text_trainings import killed_at, of_log, same_states
+
+pytestmark = pytest.mark.integrations
+transformers = pytest.importorskip("transformers")
+pytest.importorskip("datasets")
+
+from bspml.integrations.huggingface import CurriculumCallback, _kept
+from bspml.integrations.transformers_trainer import _collated
+
+TRUE = np.repeat(np.arange(6), 12)
+LABELS = np.where(np.arange(72) % 6 == 0, (TRUE + 1 + np.arange(72) // 6 % 5) % 6, TRUE)
+FEATURES = np.random.default_rng(0).normal(size=(6, 8))[TRUE]
+FEATURES = (FEATURES + 0.2 * np.random.default_rng(1).normal(size=(72, 8))).astype(np.float32)
+ROWS = [{"x": x, "labels": int(y)} for x, y in zip(torch.from_numpy(FEATURES), LABELS, strict=True)]
+
+
+class Embedder(nn.Module):
+    """Returns a dictionary, with something that has no rows, and drops out."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Linear(8, 16), nn.Dropout(0.2), nn.Linear(16, 4))
+
+    def forward(self, x):
+        return {"embeddings": self.layers(x), "scale": torch.tensor(2.0)}
+
+
+def plain_loss(outputs, labels, num_items_in_batch=None):
+    return pml_losses.TripletMarginLoss()(outputs["embeddings"], labels) * outputs["scale"]
+
+
+def trainer_of(folder, kind=None, rows=ROWS, compute_loss_func=plain_loss, **options):
+    args = transformers.TrainingArguments(
+        output_dir=str(folder),
+        **{
+            "num_train_epochs": 2,
+            "per_device_train_batch_size": 16,
+            "learning_rate": 0.01,
+            "remove_unused_columns": False,
+            "report_to": "none",
+            "save_strategy": "no",
+            "disable_tqdm": True,
+            **options,
+        },
+    )
+    kind = transformers.Trainer if kind is None else kind
+    return kind(Embedder(), args, train_dataset=rows, compute_loss_func=compute_loss_func)
+
+
+def of_list():
+    return bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS))
+
+
+@pytest.mark.parametrize(("step", "saving"), [(6, 3), (4, 4)], ids=["mid-epoch", "epoch's end"])
+def test_a_killed_training_goes_on_bit_for_bit(tmp_path, step, saving):
+    def prepared(folder):
+        trainer = trainer_of(tmp_path / folder, save_strategy="steps", save_steps=saving)
+        callback = CurriculumCallback(trainer, of_list())
+        trainer.add_callback(callback)
+        return trainer, callback
+
+    whole, of_whole = prepared("whole")
+    whole.train()
+    assert whole.state.global_step == 2 * len(of_whole.sampler) == 8
+    killed_at(prepared("killed")[0], step)
+    resumed, of_resumed = prepared("killed")
+    resumed.train(resume_from_checkpoint=str(tmp_path / "killed" / f"checkpoint-{step}"))
+    assert same_states(whole.model, resumed.model)
+    assert torch.equal(of_whole.weights.weights, of_resumed.weights.weights)
+    assert of_log(resumed) == of_log(whole)
+    assert (LABELS != TRUE)[of_whole.weights.weights == 0].mean() > 0.7
+    others = trainer_of(tmp_path)
+    others.add_callback(
+        CurriculumCallback(others, bspml.SelfPacedCurriculum(bspml.SampleWeights(TRUE)))
+    )
+    with pytest.raises(CheckpointError, match="labels"):
+        others.train(resume_from_checkpoint=str(tmp_path / "killed" / f"checkpoint-{step}"))
+
+
+def batch_loss(trainer, callback, rows):
+    """The trainer's loss of these rows, as in a step, in eval mode."""
+    trainer.model.eval()
+    trainer.current_gradient_accumulation_steps = 1
+    inputs = _collated(trainer.data_collator, callback.rows.__getitems__(rows))
+    return trainer.compute_loss(trainer.model, inputs)
+
+
+def test_weight_zero_is_the_users_loss_without_the_row_and_a_pml_loss_takes_fractions(tmp_path):
+    rows = list(range(0, 72, 5))
+    trainer = trainer_of(tmp_path)
+    callback = CurriculumCallback(trainer, of_list())
+    callback.weights.weights[[rows[1], rows[4]]] = 0
+    left = [row for row in rows if row not in (rows[1], rows[4])]
+    outputs = trainer.model.eval()(torch.from_numpy(FEATURES))
+    embeddings, labels = outputs["embeddings"], torch.from_numpy(LABELS)
+    expected = plain_loss({**outputs, "embeddings": embeddings[left]}, labels[left])
+    assert torch.isclose(batch_loss(trainer, callback, rows), expected)
+    assert callback.weights.batch_index is None
+    callback.weights.weights[rows] = 0
+    assert float(batch_loss(trainer, callback, rows).detach()) == 0
+    weights = bspml.SampleWeights(LABELS)
+    weights.update(np.random.default_rng(0).random(72))
+    trainer = trainer_of(tmp_path, compute_loss_func=None)
+    fixed = bspml.trainers.FixedCurriculum(weights)
+    callback = CurriculumCallback(trainer, fixed, loss=pml_losses.MultiSimilarityLoss())
+    expected = bspml.Weighted(pml_losses.MultiSimilarityLoss(), weights)(
+        embeddings[rows], labels[rows], sample_index=rows
+    )
+    assert torch.isclose(batch_loss(trainer, callback, rows), expected)
+
+
+def test_rows_are_taken_out_of_whatever_a_model_returns():
+    from transformers.modeling_outputs import BaseModelOutputWithPooling
+
+    rows, keep = torch.arange(6.0).reshape(3, 2), torch.tensor([True, False, True])
+    outputs = BaseModelOutputWithPooling(last_hidden_state=rows[:, None], pooler_output=rows)
+    left = _kept(outputs, keep)
+    assert torch.equal(left.pooler_output, rows[keep])
+    assert left.last_hidden_state.shape == (2, 1, 2)
+    first, (second, number) = _kept((rows, [rows, 3]), keep)
+    assert torch.equal(first, second)
+    assert (len(first), number) == (2, 3)
+
+
+@pytest.mark.parametrize("kind", ["own loss", "pml loss"])
+def test_accumulated_gradients_are_those_of_the_mean_loss(tmp_path, kind):
+    class Own(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            labels = inputs.pop("labels")
+            return weighted(self.callback.embeddings_of(model(**inputs)), labels)
+
+    weights = bspml.SampleWeights(LABELS)
+    weighted = bspml.Weighted(pml_losses.MultiSimilarityLoss(), weights)
+    own = kind == "own loss"
+    trainer = trainer_of(
+        tmp_path, Own if own else None, compute_loss_func=None, gradient_accumulation_steps=2,
+        optim="sgd", max_grad_norm=0.0, lr_scheduler_type="constant", max_steps=1,
+    )  # fmt: skip
+    loss = None if own else pml_losses.MultiSimilarityLoss()
+    callback = CurriculumCallback(trainer, bspml.trainers.FixedCurriculum(weights), loss=loss)
+    trainer.callback = callback
+    trainer.add_callback(callback)
+    trainer.model.layers[1].p = 0.0
+    before = [p.detach().clone() for p in trainer.model.parameters()]
+    batches = list(callback.sampler)[:2]
+    callback.sampler.set_epoch(0)
+    total = sum(
+        pml_losses.MultiSimilarityLoss()(
+            trainer.model(torch.from_numpy(FEATURES[rows]))["embeddings"],
+            torch.from_numpy(LABELS[rows]),
+        )
+        for rows in batches
+    )
+    expected = torch.autograd.grad(total / 2, list(trainer.model.parameters()))
+    trainer.train()
+    for old, new, gradient in zip(before, trainer.model.parameters(), expected, strict=True):
+        assert torch.allclose((old - new) / 0.01, gradient, atol=1e-4)
+
+
+def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
+    class OfItsOwn(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(inputs["x"])["embeddings"].sum()
+
+    without = trainer_of(tmp_path, compute_loss_func=None)
+    with pytest.raises(InputError, match=r"where no weight can enter.*`compute_loss_func`"):
+        CurriculumCallback(without, of_list())
+    CurriculumCallback(trainer_of(tmp_path, OfItsOwn, compute_loss_func=None), of_list())
+    with pytest.raises(InputError, match="no column `label` or `labels`"):
+        CurriculumCallback(trainer_of(tmp_path))
+    with pytest.raises(InputError, match="Pass remove_unused_columns=False"):
+        CurriculumCallback(trainer_of(tmp_path, remove_unused_columns=True), of_list())
+    with pytest.raises(InputError, match="ProxyAnchorLoss has parameters"):
+        CurriculumCallback(trainer_of(tmp_path), of_list(), loss=pml_losses.ProxyAnchorLoss(6, 4))
+    callback = CurriculumCallback(trainer_of(tmp_path), of_list())
+    with pytest.raises(InputError, match=r"got dict of logits. Pass embeddings=lambda"):
+        callback.embeddings_of({"logits": torch.eye(2)})
+
+
+def test_the_example_runs_and_three_of_its_lines_are_ours(tmp_path, monkeypatch, capsys):
+    script = (REPOSITORY / "docs/examples/huggingface_trainer.py").read_text()
+    ours = [line for line in script.splitlines() if line.endswith("# added")]
+    assert len(ours) == 3
+    monkeypatch.chdir(tmp_path)
+    exec(compile(script, "example", "exec"), {"__name__": "example"})
+    found = re.search(r"(\d+) labels left out, (\d+) of the 20 wrong", capsys.readouterr().out)
+    assert int(found[2]) > 15
+    assert int(found[2]) > 0.7 * int(found[1])
