@@ -12,6 +12,7 @@ labels are left out of the statistics and counted as wrong, but for each label's
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
