@@ -6,8 +6,8 @@ weights as a table, figures, a page, and at the end a summary.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import math
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from bspml.data.indexed import IndexedDataset, sample_index_getter
-from bspml.distributed import computed_by_rows, from_main
+from bspml.distributed import from_main, is_main
 from bspml.errors import ConfigError, InputError
-from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
+from bspml.evaluation.selection import validation_value
 from bspml.experiment import methods
 from bspml.experiment.build import (
     is_automatic,
@@ -32,12 +32,15 @@ from bspml.experiment.build import (
     make_weights,
 )
 from bspml.experiment.config import Config
-from bspml.experiment.data import ExperimentData, Inputs
+from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Experiment, MethodRun, Outputs, Workplace
+from bspml.experiment.measuring import Measuring, rows_of
 from bspml.experiment.outputs import LabelQuality, write_outputs, write_page
+from bspml.experiment.untrained import first_network, untrained_fields, worse_than_untrained
 from bspml.experiment.words import opening_lines
-from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder
-from bspml.networks import embed
+from bspml.files.checkpoints import State
+from bspml.files.run import SUSPECT_BELOW, UNTRAINED, EpochRecord, RunFolder
+from bspml.tensors.checks import check_device
 from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
 from bspml.trainers.averaging import average_weights
 from bspml.trainers.curriculum import CurriculumRecord
@@ -79,6 +82,12 @@ class Retrieval(Experiment["RetrievalRun"]):
                 f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only "
                 f"{most} others. Use ks up to {most}."
             )
+        if config.training.patience is not None and data.validation_images is None:
+            raise ConfigError(
+                "`training.patience` waits for a better evaluation on held-out classes, and of "
+                "so few classes none are held out; ask for it by data.validation_classes=0.2, or "
+                "set training.patience to null."
+            )
         make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
         make_optimizer(config, make_network(config, data.width, pretrained))
         learning_losses = []
@@ -116,10 +125,11 @@ class Retrieval(Experiment["RetrievalRun"]):
                 "back, or start a new run."
             )
         first = saved["evaluation"]["ks"][0]
-        if self.config.training.patience is not None and ks[0] != first:
+        if self.data.validation_images is not None and ks[0] != first:
             raise ConfigError(
                 f"{folder.config}: `evaluation.ks` begins with {ks[0]}, but Recall@{first} is what "
-                "`training.patience` has waited for so far. Put that back, or start a new run."
+                "`training.patience` and the choice of the network have gone by so far. Put that "
+                "back, or start a new run."
             )
 
     def opening_lines(self) -> list[str]:
@@ -133,10 +143,33 @@ class Retrieval(Experiment["RetrievalRun"]):
             place: of the run.
             resumed: methods that will take the state of a checkpoint.
         """
+        device = check_device(self.config.device)
+        first = None
+        if not set(self.methods) <= set(resumed):
+            first = first_network(self.config, self.data, device)
         return [
-            RetrievalRun(method, self, place, pretrained=method not in resumed)
+            RetrievalRun(method, self, place, None if method in resumed else copy.deepcopy(first))
             for method in self.methods
         ]
+
+    def before_training(self, place: Workplace, runs: Sequence[RetrievalRun]) -> None:
+        """Measure the network before its first step, once for all methods.
+
+        Args:
+            place: of the run.
+            runs: every method, where it will go on.
+        """
+        fresh = [run for run in runs if run.trainer.steps == 0]
+        records = from_main(place.log.read)
+        if not fresh or (records and records[0].method != UNTRAINED):
+            return  # the latter is a run of an older version, which goes on without
+        features, first = untrained_fields(self.config, fresh[0].measuring, fresh[0].evaluated)
+        for run in fresh:
+            run.first = first
+        if is_main() and not records:  # in a run that goes on it stands already
+            record = EpochRecord(UNTRAINED, 0, steps=0, **features)
+            place.log.append(record)
+            place.narrator.record(record)
 
     def write_outputs(
         self, place: Workplace, runs: Sequence[RetrievalRun], figures: bool
@@ -151,7 +184,8 @@ class Retrieval(Experiment["RetrievalRun"]):
         judged = {run.method: run.label_quality() for run in runs}
         order = sorted(judged, key=lambda method: not is_automatic(method))  # those first
         qualities = {one: quality for one in order if (quality := judged[one]) is not None}
-        return write_outputs(self.config, self.data, place, qualities, figures)
+        kept = {run.method: run.kept_epoch for run in runs}
+        return write_outputs(self.config, self.data, place, qualities, kept, figures)
 
     def write_page(self, folder: RunFolder) -> None:
         """Write report.html."""
@@ -165,17 +199,25 @@ class RetrievalRun(MethodRun):
         method: its name.
         experiment: configuration and data.
         place: of the run.
-        pretrained: read the network's file of weights; False where a checkpoint is taken next.
+        network: that it starts with, on the device; None where a checkpoint is taken next.
+
+    Attributes:
+        first: fields of the record of `network`, measured before the first step, or None.
     """
 
     data: ExperimentData
+    first: Mapping[str, Any] | None = None
 
     def __init__(
-        self, method: str, experiment: Experiment, place: Workplace, pretrained: bool = True
+        self, method: str, experiment: Experiment, place: Workplace, network: nn.Module | None
     ) -> None:
         super().__init__(method, experiment, place)
-        network = make_network(self.config, self.data.width, pretrained)
+        if network is None:
+            network = make_network(self.config, self.data.width, pretrained=False)
         self.network = network.to(self.device)
+        self.measuring = Measuring(self.config, self.data, self.device)
+        self.first_validation: Mapping[str, float] = {}
+        self.is_last = False
         decay = self.config.training.ema
         self.average = None if decay is None else average_weights(self.network, decay)
         # What is measured, saved for use, and judges the labels.
@@ -214,7 +256,9 @@ class RetrievalRun(MethodRun):
         curriculum = make_curriculum(self.parts, config, self.data, self.weights)
         # What never saw a label judges first: the features themselves, not a new head on them.
         features = self.data.features if curriculum and curriculum.starts_with_update else None
-        patience = config.training.patience
+        patience = None
+        if self.data.validation_images is not None:
+            patience = Patience(config.training.patience, self._validation, self.evaluated)
         return AlternatingTrainer(
             trainer,
             sampler,
@@ -229,74 +273,66 @@ class RetrievalRun(MethodRun):
             # What changes no rate keeps no state, so that older checkpoints fit.
             schedule=None if config.schedule == Schedule() else config.schedule,
             averaged=self.average,
-            patience=None if patience is None else Patience(patience, self._validation),
+            patience=patience,
         )
 
-    def _embed(self, inputs: Any, network: nn.Module | None = None) -> Tensor:
-        size, workers = self.config.evaluation.batch_size, self.config.workers
-        model = self.evaluated if network is None else network
-
-        def compute(rows: slice) -> Tensor:
-            part = _rows_of(inputs, rows)
-            return embed(model, part, size, self.device, workers, output_device=home)
-
-        # On a CUDA device statistics and evaluation go on where the network computed; other
-        # accelerators lack the float64 that these sum in.
-        home = self.device if self.device.type == "cuda" else torch.device("cpu")
-        return computed_by_rows(len(inputs), compute, size, home)
-
     def _embed_training_set(self) -> Tensor:
-        return self._embed(self.data.images)
+        return self.measuring.embed(self.evaluated, self.data.images)
 
     def _embed_training_rows(self, rows: Tensor) -> Tensor:
         # These stand beside vectors of the steps, which the average did not compute.
-        return self._embed(_rows_of(self.data.images, rows.cpu()), self.network)
-
-    def _scores(self, queries: Tensor, labels: Any, ks: Any, **options: Any) -> RetrievalMetrics:
-        backend = self.config.evaluation.backend
-        return from_main(lambda: evaluate(queries, labels, ks=ks, backend=backend, **options))
+        return self.measuring.embed(self.network, rows_of(self.data.images, rows.cpu()))
 
     def _evaluate(self, last: bool) -> dict[str, Any]:
         """Measure the test classes and those held out; fields of an `EpochRecord`."""
-        settings, data = self.config.evaluation, self.data
-        gallery = None if data.gallery_images is None else self._embed(data.gallery_images)
-        test = self._scores(
-            self._embed(data.test_images),
-            data.test_labels,
-            settings.ks,
-            gallery=gallery,
-            gallery_labels=data.gallery_labels,
-            clustering=last and settings.clustering,
-            seed=self.config.seed,
-        )
-        ends = ("recall_at_1_low", "recall_at_1_high", "map_at_r_low", "map_at_r_high")
-        names = ("map_at_r", "r_precision", "nmi", "ami", *ends)
-        fields = {name: getattr(test, name) for name in names}
-        fields["recall_at_k"] = test.recall_at_k
-        fields["notes"] = ("all embeddings point the same way",) if test.collapsed else ()
-        if data.validation_images is not None:
-            fields["extra"] = {"validation": self._validate()}  # where `select_epochs` looks
-        return fields
-
-    def _validate(self) -> dict[str, float]:
-        """Measure what selects the epoch: {metric: value} on the held-out classes."""
-        labels = self.data.validation_labels
-        assert labels is not None
-        ks = [k for k in self.config.evaluation.ks if k < len(labels)] or [1]
-        metrics = self._scores(
-            self._embed(self.data.validation_images), labels, ks, clustering=False
-        )
-        recalls = {f"recall_at_{k}": value for k, value in metrics.recall_at_k.items()}
-        return recalls | {"map_at_r": metrics.map_at_r, "r_precision": metrics.r_precision}
+        clustering = last and self.config.evaluation.clustering
+        self.is_last = last
+        return self.measuring.evaluate(self.evaluated, clustering)
 
     def _validation(self, metrics: Mapping[str, Any]) -> float:
-        """Read from an evaluation what the patience waits for: as `select_epochs` selects."""
+        """Read from an evaluation what selects a network: as `select_epochs` selects."""
         key = f"recall_at_{self.config.evaluation.ks[0]}"
-        return metrics["extra"]["validation"].get(key, math.nan)
+        return validation_value(metrics["extra"]["validation"], key, self.first_validation)
+
+    def take(self, state: State) -> None:
+        """Go to where a checkpoint of this method was written.
+
+        Raises:
+            CheckpointError: it is no state of such a training; names the file.
+        """
+        super().take(state)
+        records = from_main(self.log.read)
+        firsts = [r for r in records if r.method == self.method and r.epoch == 0]
+        if firsts:  # of an older run there is none
+            self.first_validation = firsts[0].extra.get("validation") or {}
 
     def train(self) -> None:
-        """Train to the end, from wherever the trainer stands."""
+        """Train to the end, from wherever the trainer stands.
+
+        The network before the first step has a record, too: it is the first that may be selected.
+        """
+        if self.trainer.steps == 0 and self.first is not None:
+            if is_main():
+                self.log.append(EpochRecord(self.method, 0, steps=0, **self.first))
+            if self.trainer.patience is not None:
+                self.first_validation = self.first["extra"]["validation"]
+                self.trainer.patience.look(self.first)
         self.trainer.train(self.config.training.epochs)
+
+    @property
+    def kept_epoch(self) -> float | None:
+        """Return passes over the data after which the network that is kept was reached, None: the
+        last."""
+        return None if self.trainer.patience is None else self.trainer.patience.epoch
+
+    def kept_network(self) -> nn.Module:
+        """Return what the run leaves for use: the network of the selected epoch, or the last."""
+        patience = self.trainer.patience
+        if patience is None or patience.kept is None:
+            return self.evaluated
+        network = copy.deepcopy(self.evaluated)
+        network.load_state_dict(patience.kept)
+        return network
 
     def label_quality(self) -> LabelQuality | None:
         """Return what this method thinks of the training labels; None where it judges none.
@@ -316,7 +352,7 @@ class RetrievalRun(MethodRun):
             repairs = update.get("repair") is not None
             current = self.weights.current_codes.cpu() if repairs else None
             weights = _on_cpu(self.weights.weights)
-            return LabelQuality(weights, self.evaluated, p_values, rate, current=current)
+            return LabelQuality(weights, self.kept_network(), p_values, rate, current=current)
         trust = methods.sample_confidences(self.parts)
         if trust is None:
             return None
@@ -324,7 +360,7 @@ class RetrievalRun(MethodRun):
         if decided is not None:  # stands in the table, whatever the loss made of it
             rows = np.flatnonzero(decided.fixed)
             trust[rows] = torch.as_tensor(decided.weights[rows], dtype=trust.dtype)
-        return LabelQuality(trust, self.evaluated, sigma=methods.sigma(self.parts))
+        return LabelQuality(trust, self.kept_network(), sigma=methods.sigma(self.parts))
 
     def position(self) -> str:
         """Say at which round and step the training goes on."""
@@ -338,7 +374,7 @@ class RetrievalRun(MethodRun):
         """
         metrics, update = dict(done.metrics), done.curriculum
         notes, extra = (*done.notes, *metrics.pop("notes", ())), metrics.pop("extra", {})
-        extra = {"lr": done.lr, **extra}
+        extra = {"lr": done.lr, **({"temporary": True} if done.temporary else {}), **extra}
         fields: dict[str, Any] = {"maw": done.maw, "sdaw": done.sdaw}
         seconds = done.seconds_train + done.seconds_embed
         if update is not None:
@@ -352,7 +388,7 @@ class RetrievalRun(MethodRun):
                 fields["noise_rate_low"], fields["noise_rate_high"] = interval
             extra = {"curriculum": values, **extra}
             seconds += update.seconds_statistics + update.seconds_solve
-        return EpochRecord(
+        record = EpochRecord(
             method=self.method,
             epoch=done.epochs,
             steps=done.steps,
@@ -364,6 +400,19 @@ class RetrievalRun(MethodRun):
             **fields,
             **metrics,
         )
+        return self._compared(record) if self.is_last else record
+
+    def _compared(self, record: EpochRecord) -> EpochRecord:
+        """Put into the last record whether the network that is kept lost by its training."""
+        log = self.log.read()
+        untrained = next((r for r in log if r.method == UNTRAINED), None)
+        own = [r for r in log if r.method == self.method]
+        kept = next((r for r in own if r.epoch == self.kept_epoch), record)
+        words = None if untrained is None else worse_than_untrained(self.config, kept, untrained)
+        if words is None:
+            return record
+        extra = {**record.extra, "worse_than_untrained": words}
+        return dataclasses.replace(record, notes=(*record.notes, words), extra=extra)
 
 
 class _Pairs(torch.utils.data.Dataset):
@@ -387,11 +436,3 @@ class _Pairs(torch.utils.data.Dataset):
 def _on_cpu(numbers: Tensor) -> Tensor:
     """Return a float64 copy on the CPU."""
     return numbers.detach().cpu().double().clone()
-
-
-def _rows_of(inputs: Any, rows: slice | Tensor) -> Inputs:
-    """Return some rows of a tensor, or of a data set."""
-    if isinstance(inputs, Tensor):
-        return inputs[rows]
-    numbers = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
-    return torch.utils.data.Subset(inputs, numbers)
