@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from bspml.data.labels.decisions import CorrectedLabels
 from bspml.data.labels.own_labels import OwnLabels
-from bspml.data.retrieval import RetrievalSplit
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import ConfigError
 from bspml.experiment.config import Config
 from bspml.experiment.labels import GivenLabels, corrected_data, given_labels
@@ -147,7 +147,7 @@ def load_data(config: Config) -> ExperimentData:
     corrected = corrected_data(config, splits)
     if corrected is not None:
         test = corrected.data.test
-    train, labelling, validation = _training(config, splits.train, corrected)
+    train, labelling, validation = _training(config, splits, corrected)
     if config.data.validation:
         assert validation is not None
         test, gallery, validation = validation, None, None
@@ -180,7 +180,7 @@ def load_data(config: Config) -> ExperimentData:
 
 
 def _training(
-    config: Config, train: RetrievalSplit, own: OwnLabels | None
+    config: Config, splits: RetrievalData, own: OwnLabels | None
 ) -> tuple[RetrievalSplit, GivenLabels, RetrievalSplit | None]:
     """Return what trains, its labels, and what is held out of it, under the labels it is judged by.
 
@@ -190,19 +190,20 @@ def _training(
 
     Args:
         config: the experiment.
-        train: the whole training split, under its labels as read.
+        splits: as read.
         own: of `corrected_data`.
     """
+    train = splits.train
     whole = train if own is None else own.data.train
-    share = 0.25 if config.data.validation else config.validation_share
-    if config.data.validation_classes is None and share == config.validation_share > 0:
-        share *= len(train.classes) >= _FEW_CLASSES
+    share, note = 0.25 if config.data.validation else config.validation_share, None
+    if config.data.validation_classes is None and config.validation_share > 0:
+        note = _why_none_is_held_out(splits)
+        share = share if note is None else 0.0
     settings = config.noise
     files = (settings.labels_file, settings.list_file, settings.decisions_file)
     if share == 0:
         labelling = given_labels(config, whole, _features(whole), own)
-        if config.validation_share > 0:
-            note = f"fewer than {_FEW_CLASSES} classes train: none is held out to select an epoch"
+        if note is not None:
             labelling = replace(labelling, notes=(*labelling.notes, note))
         return whole, labelling, None
     if files == (None, None, None):
@@ -219,6 +220,15 @@ def _training(
         note = f"{words} left out of the held-out classes: the label is known to be wrong"
         labelling = replace(labelling, notes=(*labelling.notes, note))
     return rest, labelling, judges
+
+
+def _why_none_is_held_out(splits: RetrievalData) -> str | None:
+    """Say why classes are not held out unless that is asked for; None where they are."""
+    if len(splits.train.classes) < _FEW_CLASSES:
+        return f"fewer than {_FEW_CLASSES} classes train: none is held out to select an epoch"
+    if len(np.intersect1d(splits.train.classes, splits.test.classes)):
+        return "classes of the test train, too: none is held out to select an epoch"
+    return None
 
 
 def _features(split: RetrievalSplit) -> Tensor | None:

@@ -61,7 +61,7 @@ class Retrieval(Experiment[RetrievalRun]):
         if config.training.patience is not None and data.validation_images is None:
             raise ConfigError(
                 "`training.patience` waits for a better evaluation on held-out classes, and of "
-                "so few classes none are held out; ask for it by data.validation_classes=0.2, or "
+                "these none is held out by default; ask for it by data.validation_classes=0.2, or "
                 "set training.patience to null."
             )
         make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))

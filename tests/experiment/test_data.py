@@ -339,6 +339,23 @@ def test_held_out_classes_are_judged_by_the_labels_that_were_corrected(features,
     assert int(data.codes.max()) == 14  # codes are of the classes that train
 
 
+def test_nothing_is_held_out_unasked_of_few_classes_or_of_those_of_the_test(tmp_path):
+    file, rows = tmp_path / "f.npz", np.random.default_rng(0).random((48, 4))
+    labels = np.repeat([f"c{c}" for c in range(12)], 4)
+    settings = [*QUICK, "data.name=features", "network.name=mlp", f"data.root={file}"]
+    for splits, says in (
+        (["train", "train", "test", "test"] * 12, "classes of the test train, too: none is held"),
+        (["train"] * 36 + ["test"] * 12, "fewer than 10 classes train: none is held out"),
+    ):
+        np.savez(file, embeddings=rows, labels=labels, splits=splits)
+        data = load_data(load_config(None, settings))
+        assert data.validation_labels is None
+        assert any(note.startswith(says) for note in data.notes)
+    waiting = load_config(None, [*settings, "training.patience=2"])
+    with pytest.raises(ConfigError, match=r"`training\.patience` waits .* none is held out by def"):
+        check_experiment(waiting, data)
+
+
 def test_a_file_of_labels_holds_out_by_the_labels_it_gives(tmp_path):
     whole = load_data(load_config(None, ["data.subset=8", "noise.kind=none"]))
     held = np.unique(load_data(
