@@ -33,7 +33,7 @@ from bspml.errors import ConfigError, UserError
 from bspml.experiment.config.reading import parse_yaml
 from bspml.experiment.data import load_data
 from bspml.files.atomic import atomic_write
-from bspml.files.run import RunFolder
+from bspml.files.run import RecordLog, RunFolder
 from bspml.words import counted
 
 _TIMED_STEPS = 20  # of the short run that estimates a cell's time
@@ -258,11 +258,13 @@ def _timed(cell: Cell, device: str, threads: int) -> float | None:
             return None
         if cell.method == UNTRAINED:
             return outcome.seconds
-        record = json.loads((folder / cell.name / "records.jsonl").read_text().splitlines()[0])
+        records = RecordLog(folder / cell.name / "records.jsonl").read()
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    step = record["seconds"] / few["batches_per_epoch"]
-    rest = outcome.seconds - loading - record["seconds"]
+    # The first rounds that are recorded are those before the first step.
+    seconds = next(record.seconds for record in records if record.seconds is not None)
+    step = seconds / few["batches_per_epoch"]
+    rest = outcome.seconds - loading - seconds
     return loading + config.training.epochs * (steps * step + rest)
 
 

@@ -40,9 +40,9 @@ from bspml.experiment.config import Config
 from bspml.experiment.config.common import RunName, Seed, one_of
 from bspml.experiment.config.names import OWN_DATA
 from bspml.experiment.config.reading import config_from_mapping, read_tree, validated
+from bspml.files.run import UNTRAINED
 from bspml.trainers.settings import Fraction, Section
 
-UNTRAINED = "untrained"
 TABLES = ("table1", "table2", "varied", "choice")
 
 # What a result does not depend on, or by rounding only: it may change without a new run.

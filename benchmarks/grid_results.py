@@ -47,7 +47,7 @@ def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
     rows = []
     for cell in grid.cells:
         for record in _records(RunFolder(out / cell.name)):
-            if record.recall_at_k:
+            if record.recall_at_k and record.method == cell.method:
                 recall = record.recall_at_k.get(1)
                 rows.append(_identity(cell) | {"epoch": record.epoch, "recall_at_1": recall})
     return pd.DataFrame(rows)
@@ -104,7 +104,7 @@ def _row(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[str, Any]
     row, folder = _identity(cell), RunFolder(out / cell.name)
     if not folder.finished:
         return row | {"status": unfinished.get(cell.name, "missing")}
-    records = RecordLog(folder.records).read()
+    records = [r for r in RecordLog(folder.records).read() if r.method == cell.method]
     evaluated = [record for record in records if record.recall_at_k]
     last = records[-1]
     row |= {"status": "finished"} | _metrics(evaluated[-1])

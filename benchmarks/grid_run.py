@@ -12,25 +12,22 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import BrokenExecutor, ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 from grid_file import UNTRAINED, Cell
-from torch import Tensor
 
 from bspml.errors import BusyRunError, UserError
-from bspml.evaluation.retrieval import evaluate
 from bspml.experiment.config import Config, dump_config, load_config
 from bspml.experiment.data import ExperimentData, load_data
+from bspml.experiment.measuring import Measuring
 from bspml.experiment.run import run_experiment
+from bspml.experiment.untrained import first_network, untrained_network
 from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
-from bspml.networks import build_network, embed, feature_network
 from bspml.report.tables import final_results
 from bspml.tensors.checks import check_device
 
 TIMING = "cell.json"  # in a run folder: what the cell took, for estimates
-_SCRATCH = ("small-conv", "mlp")  # networks that know nothing before they are trained
 
 
 @dataclass(frozen=True)
@@ -175,44 +172,15 @@ def _evaluate_untrained(config: Config, path: Path) -> None:
 
 
 def _write_untrained(config: Config, data: ExperimentData, folder: RunFolder) -> None:
-    embeddings, words = _features(config, data, data.test_images)
-    gallery = None
-    if data.gallery_images is not None:
-        gallery = _features(config, data, data.gallery_images)[0]
-    found = evaluate(
-        embeddings,
-        data.test_labels,
-        ks=config.evaluation.ks,
-        gallery=gallery,
-        gallery_labels=data.gallery_labels,
-        backend=config.evaluation.backend,
-        clustering=config.evaluation.clustering,
-        seed=config.seed,
-    )
-    record = EpochRecord(
-        UNTRAINED, 0, recall_at_k=found.recall_at_k, map_at_r=found.map_at_r,
-        r_precision=found.r_precision, nmi=found.nmi, ami=found.ami, notes=(words,),
-    )  # fmt: skip
+    device = check_device(config.device)
+    network = first_network(config, data, device)
+    bare = untrained_network(config, data, network)
+    found = Measuring(config, data, device).evaluate(bare, config.evaluation.clustering)
+    known = bare is not network or config.network.weights is not None
+    found["notes"] = ("pretrained, untrained" if known else "random weights, untrained",)
+    record = EpochRecord(UNTRAINED, 0, **found)
     atomic_write(folder.config, dump_config(config))
     log = RecordLog(folder.records)
     log.truncate(0)
     log.append(record)
     write_json(folder.summary, {"name": config.name, "results": final_results([record])})
-
-
-def _features(config: Config, data: ExperimentData, images: Any) -> tuple[Tensor, str]:
-    """(N, F) of a split, and what they are."""
-    if isinstance(images, Tensor) and images.ndim == 2:
-        return images, "pretrained, untrained"
-    settings = config.network
-    if settings.name in _SCRATCH:
-        network = build_network(
-            settings.name, settings.embedding_size, in_channels=data.width,
-            weights=settings.weights, seed=config.seed,
-        )  # fmt: skip
-        words = "random weights, untrained" if settings.weights is None else "pretrained, untrained"
-    else:
-        network, words = feature_network(settings.name, settings.weights), "pretrained, untrained"
-    device = check_device(config.device)
-    found = embed(network.to(device), images, config.evaluation.batch_size, device, config.workers)
-    return found, words

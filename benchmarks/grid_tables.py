@@ -113,7 +113,9 @@ def _table1(own: pd.DataFrame) -> Table | None:
     printed = table_1(_published(own))
     recalls = [c for c in clean if re.fullmatch(r"recall_at_\d+", c) and clean[c].notna().any()]
     recalls.sort(key=lambda c: int(c.rpartition("_")[2]))
-    columns = {c: f"R@{c.rpartition('_')[2]}" for c in recalls} | {"nmi": "NMI"}
+    columns = {c: f"R@{c.rpartition('_')[2]}" for c in recalls}
+    columns |= {"map_at_r": "MAP@R"} if "map_at_r" in clean else {}
+    columns |= {"nmi": "NMI"}
     table = _start(clean, f"{_titled(clean)}: retrieval and clustering (%), labels as they are")
     table.head += list(columns.values())
     values: list[list[float]] = []

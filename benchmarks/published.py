@@ -114,7 +114,7 @@ def published_set(config: Config) -> str | None:
     split, or training classes held out.
     """
     data = config.data
-    held_out = data.validation or data.validation_classes > 0
+    held_out = data.validation or config.validation_share > 0
     whole = not (data.incomplete or held_out or data.subset or data.classes != "official")
     return data.name if whole and data.name in _COLUMNS else None
 

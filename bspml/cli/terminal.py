@@ -109,10 +109,13 @@ class Terminal:
 
     def record(self, record: EpochRecord) -> None:
         """Print the round's line."""
-        cells = [f"{record.method:>16}", f"epoch {record.epoch:5.2f}", f"loss {record.loss:6.3f}"]
+        loss = f"{'':11}" if record.loss is None else f"loss {record.loss:6.3f}"
+        cells = [f"{record.method:>16}", f"epoch {record.epoch:5.2f}", loss]
         if record.recall_at_k:
             k, recall = next(iter(record.recall_at_k.items()))
             cells.append(f"Recall@{k} {100 * (recall or 0):5.1f} %")
+        if record.map_at_r is not None:
+            cells.append(f"MAP@R {record.map_at_r:.3f}")
         if record.phase is not None:
             cells.append(f"MAW {record.maw:.3f}  SDAW {record.sdaw:.3f}")
             if record.noise_rate is not None:

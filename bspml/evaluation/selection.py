@@ -2,6 +2,9 @@
 
 Papers that print the best epoch have chosen it on the test classes: an oracle nobody has, and the
 larger the noisier the curve.  So the three are named apart everywhere.
+
+The untrained network, epoch 0, is a candidate like every other.  A network of a warm-up that the
+curriculum throws away afterwards is none: nobody could have it.
 """
 
 from __future__ import annotations
@@ -52,7 +55,9 @@ def select_epochs(
 ) -> dict[str, SelectedEpoch | None]:
     """Return the test metric at the last epoch, at its best one, and at the one validation selects.
 
-    Only epochs at which the metric was measured count; of equal ones the earliest is taken.
+    Only epochs at which the metric was measured count; of equal ones the earliest is taken.  The
+    best and the selected one are of networks that stay, and validation does not select one that
+    it finds below the untrained network in MAP@R, see `validation_value`.
 
     Args:
         records: of one method, in order, with the metrics on the test classes.
@@ -84,13 +89,15 @@ def select_epochs(
         )
     candidates = [(record, metric_of(record, metric)) for record in records]
     measurements = [(record, value) for record, value in candidates if value is not None]
+    last = measurements[-1:]
+    measurements = [pair for pair in measurements if not pair[0].is_temporary] or measurements
     if not measurements:
         raise InputError(
             f"`records`: none of {len(records)} holds `{metric}`. Was it evaluated, and for this K?"
         )
     best = max(measurements, key=lambda pair: pair[1])  # `max` takes the first of equal ones
     return {
-        "last": _selected("last", *measurements[-1]),
+        "last": _selected("last", *last[0]),
         "best": _selected("best", *best),
         "selected": _by_validation(measurements, metric, validation),
     }
@@ -101,7 +108,8 @@ def selection_columns(
 ) -> dict[str, float | None]:
     """Return columns of a results table, in %: each names how its epoch was chosen.
 
-    Without validation the table has two columns, not an empty third.
+    Beside each stands the MAP@R of that epoch, where it was measured.  Without validation nothing
+    stands for it, not even an empty column.
 
     Args:
         selected: what `select_epochs` returned.
@@ -116,11 +124,39 @@ def selection_columns(
     """
     _check_metric(metric)
     title = _TITLES.get(metric, f"Recall@{metric.rpartition('_')[2]}")
-    return {
-        f"{selection.chosen_by}: {title} %": round(100 * selection.value, 10)
-        for selection in selected.values()
-        if selection is not None
-    }
+    columns: dict[str, float | None] = {}
+    for selection in selected.values():
+        if selection is not None:
+            columns[f"{selection.chosen_by}: {title} %"] = round(100 * selection.value, 10)
+            if selection.record.map_at_r is not None and metric != "map_at_r":
+                columns[f"{selection.chosen_by}: MAP@R"] = selection.record.map_at_r
+    return columns
+
+
+def validation_value(
+    measured: Mapping[str, float | None], metric: str, untrained: Mapping[str, float | None]
+) -> float:
+    """Return what an epoch is selected by, NaN where it cannot be.
+
+    That is the metric on the validation classes; NaN where MAP@R there is below the untrained
+    network's: one metric must not be bought with the other.
+
+    Args:
+        measured: {metric: value} on the validation classes.
+        metric: that selects.
+        untrained: the same of the network before its first step; {} where it was not measured.
+
+    Example:
+        >>> trained, untrained = {"recall_at_1": 0.9, "map_at_r": 0.5}, {"map_at_r": 0.6}
+        >>> validation_value(trained, "recall_at_1", {}), validation_value(
+        ...     trained, "recall_at_1", untrained
+        ... )
+        (0.9, nan)
+    """
+    value, floor = measured.get(metric), untrained.get("map_at_r")
+    map_at_r = measured.get("map_at_r")
+    below = floor is not None and map_at_r is not None and map_at_r < floor
+    return math.nan if value is None or below else float(value)
 
 
 def metric_of(record: EpochRecord, metric: str) -> float | None:
@@ -156,8 +192,11 @@ def _validation_values(
     records: list[EpochRecord], metric: str, validation: Any
 ) -> dict[float, float]:
     """Return the validation as {epoch: value}, without epochs that were not measured."""
+    values: dict[float, float | None]
     if validation is None:
-        values = {r.epoch: (r.extra.get("validation") or {}).get(metric) for r in records}
+        held_out = {r.epoch: r.extra.get("validation") or {} for r in records}
+        first = held_out.get(0, {})
+        values = {e: validation_value(found, metric, first) for e, found in held_out.items()}
     elif isinstance(validation, Mapping):
         values = dict(validation)
     else:

@@ -69,6 +69,16 @@ def make_weights(method: str, data: ExperimentData) -> SampleWeights:
     return weights
 
 
+def embedding_size(config: Config, width: int) -> int:
+    """Return `network.embedding_size`, or the length of the features where that is null.
+
+    Args:
+        config: the experiment.
+        width: length of the features.
+    """
+    return config.network.embedding_size or width
+
+
 def make_network(config: Config, width: int, pretrained: bool = True) -> nn.Module:
     """Build the embedding network, from the configuration's seed or its file of weights.
 
@@ -82,7 +92,7 @@ def make_network(config: Config, width: int, pretrained: bool = True) -> nn.Modu
     options = {"hidden": settings.hidden} if settings.name == "mlp" else {}
     network = build_network(
         settings.name,
-        settings.embedding_size,
+        embedding_size(config, width),
         in_channels=width,
         weights=settings.weights if pretrained else None,
         seed=config.seed,
@@ -243,7 +253,7 @@ def make_method(
         return parts if CONFIGURED[name] is None else _under_curriculum(parts, config)
     context = MethodContext(
         num_classes=len(weights.classes),
-        embedding_size=config.network.embedding_size,
+        embedding_size=embedding_size(config, data.width),
         weights=weights,
         noise_rate=data.noise_rate,
         seed=config.seed,

@@ -16,15 +16,17 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from bspml.data.labels.decisions import CorrectedLabels
-from bspml.data.retrieval import RetrievalSplit
+from bspml.data.labels.own_labels import OwnLabels
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.split_copies import split_copies
 from bspml.errors import ConfigError
 from bspml.experiment.config import Config
-from bspml.experiment.labels import corrected_data, given_labels
+from bspml.experiment.labels import GivenLabels, corrected_data, given_labels
 from bspml.experiment.seen import Seen
 from bspml.experiment.splits import hold_out, load_splits
 from bspml.files.checkpoints import fingerprint
 from bspml.networks.backbone import IMAGE_SIZE
+from bspml.words import counted
 
 # Side of the images where the configuration leaves it open, and channels, by what they show.
 _SIZES = {"photo": IMAGE_SIZE, "tile": 32, "character": 28}
@@ -34,6 +36,7 @@ _CONTENTS = {
     **dict.fromkeys(("cifar10", "cifar100"), "tile"),
 }
 _IN_MEMORY = 2**30  # bytes of decoded pixels that are kept rather than decoded every epoch
+_FEW_CLASSES = 10  # of fewer, none are held out unless it is asked for
 _PICTURE = 96  # side of the pictures a page shows
 
 Inputs = Tensor | Dataset
@@ -58,7 +61,8 @@ class ExperimentData:
         width: channels of the images, or F.
         gallery_images, gallery_labels: what the queries are searched in, or None.
         validation_images, validation_labels: of training classes held out to select the epoch, or
-            None; labels as the data set has them, no noise is planted among them.
+            None; under the labels that are given after all corrections, without the samples whose
+            label is known to be wrong.
         split: the training split that `images` come from, for names and pictures.
         decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
@@ -145,20 +149,17 @@ def load_data(config: Config) -> ExperimentData:
         ConfigError: settings that do not go with this data set.
     """
     splits = load_splits(config)
-    train, test, gallery, validation = splits.train, splits.test, splits.gallery, None
-    if config.data.validation:
-        train, test, gallery = *hold_out(config, train), None
-    elif config.data.validation_classes > 0:
-        train, validation = hold_out(config, train, config.data.validation_classes)
-    copies = split_copies(
-        replace(splits, train=train, test=replace(test, name="test"), gallery=gallery)
-    )
-    corrected = corrected_data(config, replace(splits, train=train, test=test, gallery=gallery))
+    test, gallery = splits.test, splits.gallery
+    corrected = corrected_data(config, splits)
     if corrected is not None:
-        train, test = corrected.data.train, corrected.data.test
+        test = corrected.data.test
+    train, labelling, validation = _training(config, splits, corrected)
+    if config.data.validation:
+        assert validation is not None
+        test, gallery, validation = validation, None, None
+    measured_on = replace(test, name="test")
+    copies = split_copies(replace(splits, train=train, test=measured_on, gallery=gallery))
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
-    features = inputs[0] if isinstance(inputs[0], Tensor) and inputs[0].ndim == 2 else None
-    labelling = given_labels(config, train, features, corrected)
     codes = torch.from_numpy(np.unique(labelling.labels, return_inverse=True)[1].astype(np.int64))
     evaluated = zip((test, gallery, validation), inputs[1:], strict=True)
     measured = [
@@ -190,6 +191,65 @@ def load_data(config: Config) -> ExperimentData:
         measured=" ".join(measured),
         is_outlier=labelling.is_outlier,
     )
+
+
+# --- labels ---------------------------------------------------------------------------------------
+
+
+def _training(
+    config: Config, splits: RetrievalData, own: OwnLabels | None
+) -> tuple[RetrievalSplit, GivenLabels, RetrievalSplit | None]:
+    """Return what trains, its labels, and what is held out of it, under the labels it is judged by.
+
+    A file is about the rows of the whole training split, so its labels are put in first, and a
+    sample stands on the side of the class it is given.  Noise is planted among the classes that
+    train: it would carry their samples to the held-out ones otherwise.
+
+    Args:
+        config: the experiment.
+        splits: as read.
+        own: of `corrected_data`.
+    """
+    train = splits.train
+    whole = train if own is None else own.data.train
+    share, note = 0.25 if config.data.validation else config.validation_share, None
+    if config.data.validation_classes is None and config.validation_share > 0:
+        note = _why_none_is_held_out(splits)
+        share = share if note is None else 0.0
+    settings = config.noise
+    files = (settings.labels_file, settings.list_file, settings.decisions_file)
+    if share == 0:
+        labelling = given_labels(config, whole, _features(whole), own)
+        if note is not None:
+            labelling = replace(labelling, notes=(*labelling.notes, note))
+        return whole, labelling, None
+    if files == (None, None, None):
+        held = hold_out(config, whole.labels, share)
+        rest = whole.take(~held)
+        return rest, given_labels(config, rest, _features(rest), own), whole.take(held)
+    labelling = given_labels(config, whole, _features(whole), own)
+    held = hold_out(config, train.labels, share, labelling.labels)
+    judging, rest = held & labelling.judges, whole.take(~held)
+    judges = replace(whole.take(judging), labels=labelling.labels[judging])
+    labelling = labelling.taken(~held, rest.labels)
+    if len(judges) < held.sum():
+        words = counted(int(held.sum()) - len(judges), "sample is", "samples are")
+        note = f"{words} left out of the held-out classes: the label is known to be wrong"
+        labelling = replace(labelling, notes=(*labelling.notes, note))
+    return rest, labelling, judges
+
+
+def _why_none_is_held_out(splits: RetrievalData) -> str | None:
+    """Say why classes are not held out unless that is asked for; None where they are."""
+    if len(splits.train.classes) < _FEW_CLASSES:
+        return f"fewer than {_FEW_CLASSES} classes train: none is held out to select an epoch"
+    if len(np.intersect1d(splits.train.classes, splits.test.classes)):
+        return "classes of the test train, too: none is held out to select an epoch"
+    return None
+
+
+def _features(split: RetrievalSplit) -> Tensor | None:
+    return None if split.features is None else split.features.float()
 
 
 # --- inputs ---------------------------------------------------------------------------------------

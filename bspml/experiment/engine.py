@@ -157,6 +157,14 @@ class Experiment(ABC, Generic[Run]):
             resumed: methods that will take the state of a checkpoint.
         """
 
+    def before_training(self, place: Workplace, runs: Sequence[Run]) -> None:
+        """Measure what the training starts from, where there is something to measure.
+
+        Args:
+            place: of the run.
+            runs: every method, where it will go on.
+        """
+
     @abstractmethod
     def write_outputs(self, place: Workplace, runs: Sequence[Run], figures: bool) -> Outputs:
         """Write what a user looks at, and return what summary.json says of it.
@@ -322,6 +330,7 @@ def _train(experiment: Experiment, place: Workplace, resume: bool) -> Sequence[M
     for line in experiment.opening_lines():
         narrator.say(line)
     set_threads(config.threads, experiment.one_thread_is_faster, states, narrator.say)
+    experiment.before_training(place, runs)
     for run in runs:
         resumed = [f"{run.method}: resumed at {run.position()}"] if run.method in states else None
         for line in resumed or run.notes:

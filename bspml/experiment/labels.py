@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -58,6 +58,39 @@ class GivenLabels:
     is_outlier: np.ndarray | None
     decided: CorrectedLabels | None
     notes: tuple[str, ...]
+
+    def taken(self, rows: np.ndarray, true_labels: np.ndarray) -> GivenLabels:
+        """Return those of some samples.
+
+        Args:
+            rows: (N,) bool.
+            true_labels: (n,) labels of these samples as the data set has them.
+        """
+        labels, is_noisy, is_outlier, decided = self.labels[rows], None, None, self.decided
+        if self.is_noisy is not None:  # a class may be named by samples no more that stay away
+            is_noisy = self.is_noisy[rows]
+            is_outlier = is_noisy & ~np.isin(true_labels, labels)
+        if decided is not None:
+            names = decided.names
+            decided = CorrectedLabels(
+                decided.labels[rows],
+                decided.weights[rows],
+                decided.decisions[rows],
+                None if names is None else tuple(np.array(names, object)[rows]),
+            )
+        return replace(
+            self, labels=labels, is_noisy=is_noisy, is_outlier=is_outlier, decided=decided
+        )
+
+    @property
+    def judges(self) -> np.ndarray:
+        """(N,) bool, the samples that may stand in an evaluation: not those known to be wrong."""
+        judges = np.ones(len(self.labels), dtype=bool)
+        if self.decided is not None:
+            judges = ~((self.decided.decisions == "wrong") & (self.decided.weights == 0))
+        if self.is_noisy is None:
+            return judges
+        return judges & ~self.is_noisy
 
     @property
     def learned(self) -> np.ndarray:

@@ -19,8 +19,12 @@ from bspml.networks import embed
 from bspml.trainers.state import faults_named
 
 
-def _trunk(network: Mapping[str, Any]) -> Mapping[str, Tensor]:
-    """Return the weights that were evaluated: the average, where there is one."""
+def _trunk(trainer: Mapping[str, Any]) -> Mapping[str, Tensor]:
+    """Return the weights that are kept: of the selected epoch, or the last, averaged or not."""
+    kept = (trainer.get("patience") or {}).get("kept")
+    if kept is not None:
+        return kept
+    network = trainer["network"]
     if "averaged" not in network:
         return network["models"]["trunk"]
     average = network["averaged"]["trunk"]  # beside the number of steps in it
@@ -104,7 +108,7 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     state = saved["trainer"]
     try:
         with faults_named():
-            trunk = _trunk(state["network"])
+            trunk = _trunk(state)
             # The first weights are (outputs, channels or features, ...).
             width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
             model = make_network(config, width, pretrained=False)

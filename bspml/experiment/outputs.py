@@ -101,6 +101,7 @@ def write_outputs(
     data: ExperimentData,
     place: Workplace,
     qualities: Mapping[str, LabelQuality],
+    kept: Mapping[str, float | None],
     figures: bool = True,
 ) -> Outputs:
     """Write the tables of weights and the figures of a run.
@@ -110,6 +111,7 @@ def write_outputs(
         data: the run's.
         place: of the run, with the records of every method.
         qualities: of the methods that judge labels; the first gives the figures.
+        kept: {method: epoch of the network that is kept, None for the last}.
         figures: False leaves out what only people look at.
 
     Returns:
@@ -127,15 +129,17 @@ def write_outputs(
             _draw_weights(folder, data, quality)
             _write_suspects(config, data, folder, quality)
         tables[method] = file.name
-    results, epochs = final_results(records), {}
+    results, epochs = final_results(records, kept), {}
     metric = f"recall_at_{config.evaluation.ks[0]}"
-    for method, row in results.items():
+    for method in kept:
+        row = results[method]
         rounds = [record for record in records if record.method == method]
         # It may be NaN in all of them.
         is_measured = any(metric_of(record, metric) is not None for record in rounds)
         by_kind = select_epochs(rounds, metric) if is_measured else {}
-        # The last epoch is what the row is of.
-        others = {kind: epoch for kind, epoch in by_kind.items() if kind != "last"}
+        # Without a selection, the last epoch is what the row is of.
+        selected = by_kind.get("selected") is not None
+        others = {kind: epoch for kind, epoch in by_kind.items() if kind != "last" or selected}
         results[method] = row | selection_columns(others, metric)
         epochs[method] = {kind: _epoch(epoch, metric) for kind, epoch in by_kind.items() if epoch}
     return Outputs({"results": results, "epochs": epochs, "weights": tables}, versions())

@@ -181,7 +181,8 @@ def restore_records(
     for method in methods:
         state, file = states.get(method), folder.checkpoint(method)
         method_records = records if state is None else records[: state["records"]]
-        number = sum(record.method == method for record in method_records)
+        # Before the first step there is a record, but no round.
+        number = sum(record.method == method and record.steps != 0 for record in method_records)
         if state is None and number:
             raise CheckpointError(
                 f"{file}: is missing, but the records hold {number} rounds of {method}. Put the "

@@ -6,23 +6,14 @@ weights as a table, figures, a page, and at the end a summary.
 
 from __future__ import annotations
 
-import dataclasses
-import math
+import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import torch
-from torch import Tensor, nn
-
-from bspml.data.indexed import IndexedDataset, sample_index_getter
-from bspml.distributed import computed_by_rows, from_main
+from bspml.distributed import from_main, is_main
 from bspml.errors import ConfigError, InputError
-from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
-from bspml.experiment import methods
 from bspml.experiment.build import (
     is_automatic,
-    is_clean,
     make_curriculum,
     make_method,
     make_network,
@@ -32,29 +23,17 @@ from bspml.experiment.build import (
     make_weights,
 )
 from bspml.experiment.config import Config
-from bspml.experiment.data import ExperimentData, Inputs
-from bspml.experiment.engine import Experiment, MethodRun, Outputs, Workplace
-from bspml.experiment.outputs import LabelQuality, write_outputs, write_page
+from bspml.experiment.data import ExperimentData
+from bspml.experiment.engine import Experiment, Outputs, Workplace
+from bspml.experiment.outputs import write_outputs, write_page
+from bspml.experiment.retrieval_run import RetrievalRun
+from bspml.experiment.untrained import first_network, untrained_fields
 from bspml.experiment.words import opening_lines
-from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder
-from bspml.networks import embed
-from bspml.trainers.alternating import AlternatingTrainer, RoundRecord
-from bspml.trainers.averaging import average_weights
-from bspml.trainers.curriculum import CurriculumRecord
-from bspml.trainers.patience import Patience
-from bspml.trainers.schedules import Schedule
-from bspml.trainers.step import StepTrainer
+from bspml.files.run import UNTRAINED, EpochRecord, RunFolder
+from bspml.tensors.checks import check_device
 
 
-def _field_names(record: type) -> set[str]:
-    return {field.name for field in dataclasses.fields(record)}
-
-
-# What a weight update says under the same name as the records.
-_SAME = sorted(_field_names(EpochRecord) & _field_names(CurriculumRecord))
-
-
-class Retrieval(Experiment["RetrievalRun"]):
+class Retrieval(Experiment[RetrievalRun]):
     """Train every method of a `Config`.
 
     Args:
@@ -78,6 +57,12 @@ class Retrieval(Experiment["RetrievalRun"]):
             raise ConfigError(
                 f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only "
                 f"{most} others. Use ks up to {most}."
+            )
+        if config.training.patience is not None and data.validation_images is None:
+            raise ConfigError(
+                "`training.patience` waits for a better evaluation on held-out classes, and of "
+                "these none is held out by default; ask for it by data.validation_classes=0.2, or "
+                "set training.patience to null."
             )
         make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
         make_optimizer(config, make_network(config, data.width, pretrained))
@@ -116,10 +101,11 @@ class Retrieval(Experiment["RetrievalRun"]):
                 "back, or start a new run."
             )
         first = saved["evaluation"]["ks"][0]
-        if self.config.training.patience is not None and ks[0] != first:
+        if self.data.validation_images is not None and ks[0] != first:
             raise ConfigError(
                 f"{folder.config}: `evaluation.ks` begins with {ks[0]}, but Recall@{first} is what "
-                "`training.patience` has waited for so far. Put that back, or start a new run."
+                "`training.patience` and the choice of the network have gone by so far. Put that "
+                "back, or start a new run."
             )
 
     def opening_lines(self) -> list[str]:
@@ -133,10 +119,33 @@ class Retrieval(Experiment["RetrievalRun"]):
             place: of the run.
             resumed: methods that will take the state of a checkpoint.
         """
+        device = check_device(self.config.device)
+        first = None
+        if not set(self.methods) <= set(resumed):
+            first = first_network(self.config, self.data, device)
         return [
-            RetrievalRun(method, self, place, pretrained=method not in resumed)
+            RetrievalRun(method, self, place, None if method in resumed else copy.deepcopy(first))
             for method in self.methods
         ]
+
+    def before_training(self, place: Workplace, runs: Sequence[RetrievalRun]) -> None:
+        """Measure the network before its first step, once for all methods.
+
+        Args:
+            place: of the run.
+            runs: every method, where it will go on.
+        """
+        fresh = [run for run in runs if run.trainer.steps == 0]
+        records = from_main(place.log.read)
+        if not fresh or (records and records[0].method != UNTRAINED):
+            return  # the latter is a run of an older version, which goes on without
+        features, first = untrained_fields(self.config, fresh[0].measuring, fresh[0].evaluated)
+        for run in fresh:
+            run.first = first
+        if is_main() and not records:  # in a run that goes on it stands already
+            record = EpochRecord(UNTRAINED, 0, steps=0, **features)
+            place.log.append(record)
+            place.narrator.record(record)
 
     def write_outputs(
         self, place: Workplace, runs: Sequence[RetrievalRun], figures: bool
@@ -151,245 +160,9 @@ class Retrieval(Experiment["RetrievalRun"]):
         judged = {run.method: run.label_quality() for run in runs}
         order = sorted(judged, key=lambda method: not is_automatic(method))  # those first
         qualities = {one: quality for one in order if (quality := judged[one]) is not None}
-        return write_outputs(self.config, self.data, place, qualities, figures)
+        kept = {run.method: run.kept_epoch for run in runs}
+        return write_outputs(self.config, self.data, place, qualities, kept, figures)
 
     def write_page(self, folder: RunFolder) -> None:
         """Write report.html."""
         write_page(folder)
-
-
-class RetrievalRun(MethodRun):
-    """One method of a retrieval experiment in training.
-
-    Args:
-        method: its name.
-        experiment: configuration and data.
-        place: of the run.
-        pretrained: read the network's file of weights; False where a checkpoint is taken next.
-    """
-
-    data: ExperimentData
-
-    def __init__(
-        self, method: str, experiment: Experiment, place: Workplace, pretrained: bool = True
-    ) -> None:
-        super().__init__(method, experiment, place)
-        network = make_network(self.config, self.data.width, pretrained)
-        self.network = network.to(self.device)
-        decay = self.config.training.ema
-        self.average = None if decay is None else average_weights(self.network, decay)
-        # What is measured, saved for use, and judges the labels.
-        self.evaluated = self.network if self.average is None else self.average.module
-        self.weights = make_weights(method, self.data).to(self.device)
-        self.parts = make_method(method, self.config, self.data, self.weights)
-        self.notes = self.parts.notes
-        self.trainer = self._build_trainer()
-
-    def _build_trainer(self) -> AlternatingTrainer:
-        config = self.config
-        sampler = make_sampler(config, self.data.codes)
-        loss = self.parts.loss.to(self.device)
-        optimizers = {"trunk_optimizer": make_optimizer(config, self.network)}
-        if self.parts.loss_has_parameters:
-            factor = config.optimizer.loss_lr_factor or self.parts.loss_lr_factor
-            optimizers["metric_loss_optimizer"] = make_optimizer(config, loss, factor)
-        miner = self.parts.miner
-        trainer = StepTrainer(
-            models={"trunk": self.network},
-            optimizers=optimizers,
-            batch_size=sampler.batch_size,
-            loss_funcs={"metric_loss": loss},
-            mining_funcs={} if miner is None else {"tuple_miner": miner.to(self.device)},
-            dataset=IndexedDataset(_Pairs(self.data)),
-            data_device=self.device,
-            sampler=sampler,
-            dataloader_num_workers=config.workers,
-            data_and_label_getter=sample_index_getter(self.weights),
-            micro_batches=config.training.micro_batches,
-            precision=config.training.precision,
-            channels_last=config.training.channels_last,
-            prefetch=config.training.prefetch,
-            clip_norm=config.optimizer.clip_norm,
-        )
-        curriculum = make_curriculum(self.parts, config, self.data, self.weights)
-        # What never saw a label judges first: the features themselves, not a new head on them.
-        features = self.data.features if curriculum and curriculum.starts_with_update else None
-        patience = config.training.patience
-        return AlternatingTrainer(
-            trainer,
-            sampler,
-            curriculum,
-            self._embed_training_set,
-            evaluate=self._evaluate,
-            evaluate_every=config.evaluation.every,
-            embeddings=config.curriculum.embeddings,
-            embed_rows=self._embed_training_rows,
-            initial_embeddings=features,
-            observer=self,
-            # What changes no rate keeps no state, so that older checkpoints fit.
-            schedule=None if config.schedule == Schedule() else config.schedule,
-            averaged=self.average,
-            patience=None if patience is None else Patience(patience, self._validation),
-        )
-
-    def _embed(self, inputs: Any, network: nn.Module | None = None) -> Tensor:
-        size, workers = self.config.evaluation.batch_size, self.config.workers
-        model = self.evaluated if network is None else network
-
-        def compute(rows: slice) -> Tensor:
-            part = _rows_of(inputs, rows)
-            return embed(model, part, size, self.device, workers, output_device=home)
-
-        # On a CUDA device statistics and evaluation go on where the network computed; other
-        # accelerators lack the float64 that these sum in.
-        home = self.device if self.device.type == "cuda" else torch.device("cpu")
-        return computed_by_rows(len(inputs), compute, size, home)
-
-    def _embed_training_set(self) -> Tensor:
-        return self._embed(self.data.images)
-
-    def _embed_training_rows(self, rows: Tensor) -> Tensor:
-        # These stand beside vectors of the steps, which the average did not compute.
-        return self._embed(_rows_of(self.data.images, rows.cpu()), self.network)
-
-    def _scores(self, queries: Tensor, labels: Any, ks: Any, **options: Any) -> RetrievalMetrics:
-        backend = self.config.evaluation.backend
-        return from_main(lambda: evaluate(queries, labels, ks=ks, backend=backend, **options))
-
-    def _evaluate(self, last: bool) -> dict[str, Any]:
-        """Measure the test classes and those held out; fields of an `EpochRecord`."""
-        settings, data = self.config.evaluation, self.data
-        searched = None if data.gallery_images is None else self._embed(data.gallery_images)
-        gallery = {"gallery": searched, "gallery_labels": data.gallery_labels}
-        queries, labels = self._embed(data.test_images), data.test_labels
-        options = {"clustering": last and settings.clustering, "seed": self.config.seed}
-        test = self._scores(queries, labels, settings.ks, **gallery, **options)
-        ends = ("recall_at_1_low", "recall_at_1_high", "map_at_r_low", "map_at_r_high")
-        names = ("map_at_r", "r_precision", "nmi", "ami", *ends)
-        fields = {name: getattr(test, name) for name in names}
-        fields["recall_at_k"] = test.recall_at_k
-        fields["notes"] = ("all embeddings point the same way",) if test.collapsed else ()
-        if last and data.seen is not None:
-            seen = data.seen
-            fields["notes"] += (from_main(lambda: seen.without(test, queries, labels, **gallery)),)
-        if data.validation_images is not None:
-            fields["extra"] = {"validation": self._validate()}  # where `select_epochs` looks
-        return fields
-
-    def _validate(self) -> dict[str, float]:
-        """Measure what selects the epoch: {metric: value} on the held-out classes."""
-        labels = self.data.validation_labels
-        assert labels is not None
-        ks = [k for k in self.config.evaluation.ks if k < len(labels)] or [1]
-        metrics = self._scores(
-            self._embed(self.data.validation_images), labels, ks, clustering=False
-        )
-        recalls = {f"recall_at_{k}": value for k, value in metrics.recall_at_k.items()}
-        return recalls | {"map_at_r": metrics.map_at_r, "r_precision": metrics.r_precision}
-
-    def _validation(self, metrics: Mapping[str, Any]) -> float:
-        """Read from an evaluation what the patience waits for: as `select_epochs` selects."""
-        key = f"recall_at_{self.config.evaluation.ks[0]}"
-        return metrics["extra"]["validation"].get(key, math.nan)
-
-    def train(self) -> None:
-        """Train to the end, from wherever the trainer stands."""
-        self.trainer.train(self.config.training.epochs)
-
-    def label_quality(self) -> LabelQuality | None:
-        """Return what this method thinks of the training labels; None where it judges none.
-
-        A curriculum's are its table of weights.  PRISM's say whether the sample was kept the last
-        time it came; SuperLoss's are the confidences sigma of the last batch that met it, up to 1,
-        which is what a sample of average loss has.  Gradient rescaling and IMAE weigh by the
-        probability of the label, low ones and high ones less: no judgement.  Neither is
-        clean-only's, which was told.
-        """
-        if is_clean(self.method):
-            return None
-        if self.trainer.curriculum is not None:
-            update = self.trainer.curriculum.state_dict()["update"]
-            p_values, rate = update.get("p_values"), update.get("total_rate")
-            rate = update.get("noise_rate") if rate is None else rate
-            repairs = update.get("repair") is not None
-            current = self.weights.current_codes.cpu() if repairs else None
-            weights = _on_cpu(self.weights.weights)
-            return LabelQuality(weights, self.evaluated, p_values, rate, current=current)
-        trust = methods.sample_confidences(self.parts)
-        if trust is None:
-            return None
-        trust, decided = _on_cpu(trust), self.data.decided
-        if decided is not None:  # stands in the table, whatever the loss made of it
-            rows = np.flatnonzero(decided.fixed)
-            trust[rows] = torch.as_tensor(decided.weights[rows], dtype=trust.dtype)
-        return LabelQuality(trust, self.evaluated, sigma=methods.sigma(self.parts))
-
-    def position(self) -> str:
-        """Say at which round and step the training goes on."""
-        return f"round {self.trainer.round + 1}, step {self.trainer.step + 1}"
-
-    def epoch_record(self, done: RoundRecord) -> EpochRecord:
-        """Turn a round of `AlternatingTrainer` into a line of the records.
-
-        The one place where a round and its weight update become a record.  The update stands there
-        twice: under the names that tables read, and whole under `extra["curriculum"]`.
-        """
-        metrics, update = dict(done.metrics), done.curriculum
-        notes, extra = (*done.notes, *metrics.pop("notes", ())), metrics.pop("extra", {})
-        extra = {"lr": done.lr, **extra}
-        fields: dict[str, Any] = {"maw": done.maw, "sdaw": done.sdaw}
-        seconds = done.seconds_train + done.seconds_embed
-        if update is not None:
-            values = update.as_dict()
-            fields = {name: values[name] for name in _SAME}
-            if update.score_auroc is not None:  # finer than that of the weights
-                fields["detection_auroc"] = update.score_auroc
-            rate, interval = update.held
-            fields["noise_rate"] = rate
-            if interval is not None:
-                fields["noise_rate_low"], fields["noise_rate_high"] = interval
-            extra = {"curriculum": values, **extra}
-            seconds += update.seconds_statistics + update.seconds_solve
-        return EpochRecord(
-            method=self.method,
-            epoch=done.epochs,
-            steps=done.steps,
-            seconds=seconds,
-            loss=done.loss,
-            kept=float((self.weights.weights >= SUSPECT_BELOW).float().mean()),
-            notes=notes,
-            extra=extra,
-            **fields,
-            **metrics,
-        )
-
-
-class _Pairs(torch.utils.data.Dataset):
-    """(view, code) of the training set."""
-
-    def __init__(self, data: ExperimentData) -> None:
-        self.views, self.codes = data.views, data.codes
-
-    def set_epoch(self, epoch: int) -> None:
-        """Draw other random views in this epoch."""
-        if hasattr(self.views, "set_epoch"):
-            self.views.set_epoch(epoch)
-
-    def __len__(self) -> int:
-        return len(self.codes)
-
-    def __getitem__(self, sample_index: int) -> tuple[Tensor, int]:
-        return self.views[sample_index], int(self.codes[sample_index])
-
-
-def _on_cpu(numbers: Tensor) -> Tensor:
-    """Return a float64 copy on the CPU."""
-    return numbers.detach().cpu().double().clone()
-
-
-def _rows_of(inputs: Any, rows: slice | Tensor) -> Inputs:
-    """Return some rows of a tensor, or of a data set."""
-    if isinstance(inputs, Tensor):
-        return inputs[rows]
-    numbers = range(rows.start, rows.stop) if isinstance(rows, slice) else rows.tolist()
-    return torch.utils.data.Subset(inputs, numbers)

@@ -121,29 +121,31 @@ def held_out_classes(labels: np.ndarray, share: float = 0.25) -> np.ndarray:
 
 
 def hold_out(
-    config: Config, train: RetrievalSplit, share: float = 0.25
-) -> tuple[RetrievalSplit, RetrievalSplit]:
-    """Return the training split without the held-out classes, and these.
+    config: Config, labels: np.ndarray, share: float = 0.25, given: np.ndarray | None = None
+) -> np.ndarray:
+    """Return (N,) bool, the training samples of the held-out classes.
 
     Args:
         config: the experiment, for the message.
-        train: the whole training split.
+        labels: (N,) of the whole training split, as it was read: they choose the classes.
         share: of the classes, in [0, 1].
+        given: (N,) labels that say which samples are of these; None: `labels`.
 
     Raises:
         ConfigError: too few classes are left, or no held-out class has two samples.
     """
-    held_out = held_out_classes(train.labels, share)
-    left = len(np.unique(train.labels[~held_out]))
+    given = labels if given is None else given
+    held_out = np.isin(given, labels[held_out_classes(labels, share)])
+    left = len(np.unique(given[~held_out]))
     if left < 2:
         raise ConfigError(
-            f"`data`: {config.data.name} trains on {len(np.unique(train.labels))} classes, of "
-            f"which holding out {len(np.unique(train.labels[held_out]))} for validation leaves "
+            f"`data`: {config.data.name} trains on {len(np.unique(given))} classes, of "
+            f"which holding out {len(np.unique(given[held_out]))} for validation leaves "
             f"{left}; train on more classes, or hold none out."
         )
-    if np.unique(train.labels[held_out], return_counts=True)[1].max() < 2:
+    if np.unique(given[held_out], return_counts=True)[1].max(initial=0) < 2:
         raise ConfigError(
             "`data`: every class held out for validation has a single sample, so nothing can be "
             "found; hold more classes out, or none."
         )
-    return train.take(~held_out), train.take(held_out)
+    return held_out

@@ -34,6 +34,14 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
         Lines to stand under the one that names the experiment.
     """
     lines = [sides(data)]
+    if data.validation_labels is not None:
+        held, known = data.validation_labels, data.is_noisy is not None
+        classes, samples = _classes(len(np.unique(held))), counted(len(held), "sample")
+        labels = "right labels" if known else "labels as given, of which some may be wrong"
+        lines.append(
+            f"{classes} more ({samples}) held out of the training: they select the epoch whose "
+            f"network is kept, by their {labels}"
+        )
     if data.decided is not None and data.decided.decisions.any():
         lines.append(f"decided among the training samples: {counts_of_decisions(data.decided)}")
     if data.is_outlier is not None and data.is_outlier.any():
@@ -103,7 +111,7 @@ def seen_and_used(config: Config) -> dict[str, str]:
         backbone += f" on features of {data.features}"
     return {
         "test_transform": _test_transform(config),
-        "backbone": f"{backbone}, {network.embedding_size} numbers",
+        "backbone": f"{backbone}, {network.embedding_size or 'as many'} numbers",
     }
 
 

@@ -18,7 +18,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from bspml.errors import InputError
-from bspml.files.run import EpochRecord, WeightsTable
+from bspml.files.run import UNTRAINED, EpochRecord, WeightsTable
 from bspml.report.models import ClassRow, Histogram
 from bspml.report.saving import PAGE_STYLE, PAPER, PNG_STYLE, SERIES, own_style, plain_text
 
@@ -156,7 +156,9 @@ def _lines(
 
 
 def _by_method(records: Sequence[EpochRecord]) -> list[tuple[str, list[EpochRecord]]]:
-    methods = dict.fromkeys(record.method for record in records)
+    # The untrained features last, so that they take no method's colour.
+    names = dict.fromkeys(record.method for record in records)
+    methods = sorted(names, key=lambda name: name == UNTRAINED)
     return [(method, [r for r in records if r.method == method]) for method in methods]
 
 

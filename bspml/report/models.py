@@ -268,6 +268,7 @@ class PageData(_Record):
     Attributes:
         title: of the page.
         sentence: the noise rate in one sentence.
+        warnings: sentences under it, such as that a training made a network worse.
         facts: (name, value) pairs under it.
         histogram: of the p-values, or None.
         curves: records of a run by epoch, in order of time.
@@ -284,6 +285,7 @@ class PageData(_Record):
 
     title: StrictStr
     sentence: StrictStr
+    warnings: tuple[StrictStr, ...] = ()
     facts: tuple[tuple[StrictStr, StrictStr], ...] = ()
     histogram: Histogram | None = None
     curves: tuple[Curve, ...] = ()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -107,6 +107,7 @@ def run_page(folder: RunFolder) -> PageData:
     return PageData(
         title=f"Run {folder.path.resolve().name}",
         sentence=_sentence(records),
+        warnings=tuple(_warnings(records)),
         facts=tuple(_run_facts(records, summary, table)),
         histogram=page_suspects.histogram,
         curves=tuple(records),
@@ -158,6 +159,14 @@ def _sentence(records: Sequence[EpochRecord]) -> str:
     return noise_sentence(estimated.noise_rate, interval)
 
 
+def _warnings(records: Sequence[EpochRecord]) -> Iterator[str]:
+    """Yield what the last record of a method says of a training that did harm."""
+    for method, record in {record.method: record for record in records}.items():
+        words = record.extra.get("worse_than_untrained")
+        if isinstance(words, str):
+            yield f"{method}: {words}"
+
+
 def _run_facts(
     records: Sequence[EpochRecord], summary: dict[str, Any], table: WeightsTable | None
 ) -> list[tuple[str, str]]:
@@ -186,7 +195,11 @@ def _run_facts(
         method_records = [record for record in records if record.method == method]
         measured = [r for r in method_records if r.recall_at_k.get(1) is not None]
         if measured:
-            facts.append((f"Recall@1, {method}", _recall_in_words(measured[-1])))
+            chosen = _selected_epoch(summary, method)
+            kept = next((r for r in measured if r.epoch == chosen), measured[-1])
+            facts.append((f"Recall@1, {method}", _recall_in_words(kept)))
+            if kept.map_at_r is not None:
+                facts.append((f"MAP@R, {method}", f"{kept.map_at_r:.3f}"))
         facts += _chosen_epochs(summary, method)
     last = next((r for r in reversed(records) if r.phase is not None), None)
     if last is None:
@@ -212,6 +225,14 @@ def _recall_in_words(record: EpochRecord) -> str:
         return text
     words = interval_in_words(100 * low, 100 * high, 1)
     return f"{text}{words}, in brackets 95 % over the test classes"
+
+
+def _selected_epoch(summary: dict[str, Any], method: str) -> Any:
+    """Return the epoch whose network is kept; None: the last, or the summary does not say."""
+    try:
+        return summary["epochs"][method]["selected"]["epoch"]
+    except (KeyError, TypeError):
+        return None
 
 
 def _chosen_epochs(summary: dict[str, Any], method: str) -> list[tuple[str, str]]:

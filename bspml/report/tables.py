@@ -12,8 +12,12 @@ _LOW, _HIGH = " low", " high"  # after the name of a column: the ends of its int
 Results = dict[str, dict[str, float | None]]
 
 
-def final_results(records: Sequence[EpochRecord]) -> Results:
-    """Return the last evaluation and the last weights of each method: {method: {column: value}}.
+def final_results(
+    records: Sequence[EpochRecord], kept: Mapping[str, float | None] | None = None
+) -> Results:
+    """Return the evaluation and the last weights of each method: {method: {column: value}}.
+
+    The evaluation is that of the network that is kept: the last one, unless `kept` says otherwise.
 
     Columns: Recall@k in %, NMI, AMI, MAP@R, MAW, SDAW, AUROC (of the noise detection) and false
     alarms (share of the right labels that weigh below 0.5), both only where a method weighs samples
@@ -21,6 +25,10 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
     told from right labels; only where there are any) and the estimated noise rate, all as
     fractions, and seconds (over all rounds, evaluation left out).  None: not measured.  Where the
     95 % intervals over the test classes are known, their ends are columns, too: "MAP@R low".
+
+    Args:
+        records: of all methods, in order of time.
+        kept: {method: epoch of the network that is kept}; None, or no method: the last.
 
     Example:
         >>> records = [EpochRecord("bspml", e, recall_at_k={1: 0.4 * e}, maw=0.8) for e in (1, 2)]
@@ -34,7 +42,9 @@ def final_results(records: Sequence[EpochRecord]) -> Results:
     has_outliers = any(record.outlier_auroc is not None for record in records)
     for method in dict.fromkeys(record.method for record in records):
         method_records = [record for record in records if record.method == method]
-        evaluated = next((r for r in reversed(method_records) if r.recall_at_k), method_records[-1])
+        measured = [r for r in method_records if r.recall_at_k] or method_records[-1:]
+        epoch = (kept or {}).get(method)
+        evaluated = next((r for r in measured if r.epoch == epoch), measured[-1])
         row: dict[str, float | None] = {
             f"Recall@{k} %": None if recall is None else 100 * recall
             for k, recall in evaluated.recall_at_k.items()

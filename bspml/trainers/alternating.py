@@ -66,8 +66,8 @@ class AlternatingTrainer:
         averaged: the average of the trunk, as `average_weights(trunk)` makes it: takes in every
             step, is saved and starts afresh with the network.  Embed and evaluate with its
             `module` where the average is what counts.
-        patience: stops the training when evaluations bring no better value; those of networks
-            that will be thrown away do not count.
+        patience: stops the training when evaluations bring no better value, and keeps the best
+            network; those that will be thrown away do not count.
 
     The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
     clippers keep working.  Where the rows that the curriculum keeps are of fewer classes than a
@@ -291,16 +291,16 @@ class AlternatingTrainer:
                 "there two samples of each class, and pairs that the loss or its miner takes?",
             )
         self.loss_reader.restart()
-        update, seconds_embed, stays = None, 0.0, True
+        update, seconds_embed, temporary = None, 0.0, False
         if self.curriculum is not None:
             start = time.perf_counter()
             embeddings = self.collected.take(self.embed, self.embed_rows)
             if embeddings.is_cuda:  # the clock stops when the device has them
                 torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
-            stays = self.curriculum.rounds_to_reset is None
+            temporary = self.curriculum.rounds_to_reset is not None
             update = self.curriculum.update(embeddings)
-        metrics = self._evaluate(last, stays)
+        metrics = self._evaluate(last, temporary)
         if update is not None and update.reset_model:
             self.parts.restart_network()
         return RoundRecord(
@@ -316,18 +316,20 @@ class AlternatingTrainer:
             seconds_train=self.seconds_train,
             seconds_embed=seconds_embed,
             notes=self.notes,
+            temporary=temporary,
         )
 
-    def _evaluate(self, last: bool, stays: bool) -> dict[str, Any]:
+    def _evaluate(self, last: bool, temporary: bool) -> dict[str, Any]:
         """Evaluate where it is time to, once more as the last time where the patience ends."""
         if self.evaluate is None or not (last or self.round % self.evaluate_every == 0):
             return {}
         metrics, patience = self.evaluate(last), self.patience
-        if patience is None or not stays:
+        if patience is None or temporary:
             return metrics
-        patience.look(metrics)
+        patience.look(metrics, self.steps / self._full_round)
         if not patience.exhausted or last:
             return metrics
+        assert patience.evaluations is not None
         self.notes += (
             f"stopped early: no better than {patience.best:.4g} in "
             f"{counted(patience.evaluations, 'evaluation')} since",

@@ -1,4 +1,4 @@
-"""When to stop early: after so many evaluations in a row without a new best one."""
+"""When to stop early, and which network to keep: that of the best evaluation so far."""
 
 from __future__ import annotations
 
@@ -6,56 +6,81 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from torch import Tensor, nn
+
 from bspml.errors import CheckpointError
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole
 
 
 class Patience:
-    """Wait for a better value, so many evaluations long.
+    """Wait for a better value, so many evaluations long, and keep the network that had the best.
 
     The value must be measured on classes held out of the training, not on the test classes: when
     to stop is a choice like any other.
 
     Args:
-        evaluations: in a row without a new best value, after which the training stops.
+        evaluations: in a row without a new best value, after which the training stops; None never
+            stops it.
         value: reads it, larger being better, from what `evaluate` returned; NaN is never a best.
+        network: what is evaluated, whose state at the best value is to be kept; None keeps none.
 
     Attributes:
         best: value so far, -inf before the first.
         waited: evaluations since then.
+        epoch: passes over the data done at the best value, None before the first.
+        kept: state of `network` then, or None.
 
     Example:
         >>> patience = Patience(2, lambda metrics: metrics["recall"])
-        >>> for recall in (0.5, 0.6, 0.6, 0.55):
-        ...     patience.look({"recall": recall})
-        >>> patience.exhausted, patience.best
-        (True, 0.6)
+        >>> for epoch, recall in enumerate((0.5, 0.6, 0.6, 0.55)):
+        ...     patience.look({"recall": recall}, epoch)
+        >>> patience.exhausted, patience.best, patience.epoch
+        (True, 0.6, 1)
     """
 
-    def __init__(self, evaluations: int, value: Callable[[Mapping[str, Any]], float]) -> None:
-        self.evaluations = check_whole(evaluations, "evaluations")
+    def __init__(
+        self,
+        evaluations: int | None,
+        value: Callable[[Mapping[str, Any]], float],
+        network: nn.Module | None = None,
+    ) -> None:
+        self.evaluations = None if evaluations is None else check_whole(evaluations, "evaluations")
         reads = "a function that reads a number from what `evaluate` returned"
         check_kind(value, "value", Callable, reads)
-        self.value = value
+        self.value, self.network = value, network
         self.best, self.waited = -math.inf, 0
+        self.epoch: float | None = None
+        self.kept: dict[str, Tensor] | None = None
 
-    def look(self, metrics: Mapping[str, Any]) -> None:
-        """Take an evaluation into account."""
+    def look(self, metrics: Mapping[str, Any], epoch: float = 0) -> None:
+        """Take an evaluation into account.
+
+        Args:
+            metrics: what `evaluate` returned.
+            epoch: passes over the data done.
+        """
         value = float(self.value(metrics))
-        if value > self.best:
-            self.best, self.waited = value, 0
-        else:
+        if not value > self.best:
             self.waited += 1
+            return
+        self.best, self.waited, self.epoch = value, 0, epoch
+        if self.network is not None:
+            self.kept = {k: v.detach().clone() for k, v in self.network.state_dict().items()}
 
     @property
     def exhausted(self) -> bool:
         """Say whether it is time to stop."""
-        return self.waited >= self.evaluations
+        return self.evaluations is not None and self.waited >= self.evaluations
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what has been seen."""
-        return {"best": self.best, "waited": self.waited}
+        """Return what has been seen, and the network that is kept."""
+        return {
+            "best": self.best,
+            "waited": self.waited,
+            "epoch": self.epoch,
+            "kept": self.kept,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.
@@ -69,4 +94,14 @@ class Patience:
                 f"the checkpoint's patience must be a number and a count; got {best!r:.40} and "
                 f"{waited!r:.40}. Start the run anew."
             )
+        kept = state.get("kept")
+        if kept is not None and self.network is not None:
+            own = {name: value.shape for name, value in self.network.state_dict().items()}
+            if {name: value.shape for name, value in kept.items()} != own:
+                raise CheckpointError(
+                    "the checkpoint's best network is another one than this. Resume with the "
+                    "configuration of the run, or start it anew."
+                )
         self.best, self.waited = best, waited
+        # Neither was kept in the first versions: such a run ends with its last network.
+        self.epoch, self.kept = state.get("epoch"), kept

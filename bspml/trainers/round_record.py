@@ -25,6 +25,7 @@ class RoundRecord:
         seconds_train: time of the theta-step.
         seconds_embed: time to embed the training set.
         notes: sentences for the user, such as that a round had to sample rows of weight 0.
+        temporary: whether the network is one that the curriculum throws away, for a fresh one.
     """
 
     round: int
@@ -39,6 +40,7 @@ class RoundRecord:
     seconds_embed: float
     notes: tuple[str, ...] = ()
     lr: float | None = None
+    temporary: bool = False
 
     @property
     def noise_rate(self) -> float | None:

@@ -50,10 +50,11 @@ def assert_alike(folder, expected):
     assert [(r.epoch, r.steps, r.phase) for r in ours] == [
         (r.epoch, r.steps, r.phase) for r in theirs
     ]
+    assert [r.loss is None for r in ours] == [r.steps == 0 for r in ours]
     for a, b in zip(ours, theirs, strict=True):
-        assert a.loss == pytest.approx(b.loss, rel=LOSS)
+        assert a.loss == (b.loss and pytest.approx(b.loss, rel=LOSS))
         assert a.recall_at_k[1] == pytest.approx(b.recall_at_k[1], abs=RECALL)
-        assert a.noise_rate == pytest.approx(b.noise_rate, abs=1e-6)
+        assert a.noise_rate == (b.noise_rate and pytest.approx(b.noise_rate, abs=1e-6))
     weights = [read_weights(f.weights).weights for f in (folder, expected)]
     assert (abs(weights[0] - weights[1]) > 1e-3).mean() <= WEIGHT
 
@@ -66,7 +67,8 @@ def test_two_processes_give_the_result_of_one(alone, tmp_path):
     assert_alike(folder, alone)
     assert read_json(folder.summary)["results"]["bspml"]["noise rate"] > 0
     assert out.count("run folder:") == 1  # one table
-    assert len(re.findall(r"bspml +epoch +0\.", err)) == len(set(re.findall(r"epoch +0\.\d+", err)))
+    lines = re.findall(r"bspml +epoch +0\.\d+", err)
+    assert len(lines) == len(set(lines)) > 0
 
 
 def test_a_killed_rank_ends_the_run_and_one_process_goes_on(alone, tmp_path):

@@ -92,3 +92,29 @@ def test_the_table_says_how_each_epoch_was_chosen():
 def test_what_cannot_be_selected_is_refused(rows, options, message):
     with pytest.raises(InputError, match=message):
         select_epochs(rows, **options)
+
+
+def test_a_network_that_is_thrown_away_is_no_candidate_but_the_untrained_one_is():
+    curve = {0: 0.45, 1: 0.9, 2: 0.4}
+    rounds = [
+        EpochRecord("m", e, recall_at_k={1: r}, extra={"validation": {"recall_at_1": r}})
+        for e, r in curve.items()
+    ]
+    rounds[1].extra["temporary"] = True
+    assert epochs(select_epochs(rounds)) == {"last": 2, "best": 0, "selected": 0}
+    # Of a run that ended inside the warm-up there is nothing else.
+    assert select_epochs(rounds[1:2])["best"].epoch == 1
+
+
+def test_an_epoch_below_the_untrained_map_at_r_on_validation_is_not_selected():
+    measured = {0: (0.5, 0.4), 1: (0.9, 0.39), 2: (0.6, 0.4), 3: (0.6, 0.5)}
+    rounds = [
+        EpochRecord("m", e, recall_at_k={1: r}, map_at_r=m,
+                    extra={"validation": {"recall_at_1": r, "map_at_r": m}})
+        for e, (r, m) in measured.items()
+    ]  # fmt: skip
+    found = select_epochs(rounds)
+    assert epochs(found) == {"last": 3, "best": 1, "selected": 2}
+    columns = selection_columns(found)
+    assert columns["epoch selected on validation classes: MAP@R"] == 0.4
+    assert select_epochs(rounds[1:])["selected"].epoch == 1  # an older run knows no better

@@ -250,7 +250,7 @@ def test_features_judge_the_labels_before_the_head_sees_one(features, tmp_path):
     records = RecordLog(result.folder.records).read()
     assert records[-1].noise_rate == expected.held[0]
     assert read_json(result.folder.path / "suspects.json")["pictures"] == {}
-    assert bspml.load(result.folder.path).embed(data.features).shape == (240, 8)
+    assert bspml.load(result.folder.path).embed(data.features).shape == (len(data.codes), 8)
 
 
 @pytest.mark.parametrize("kind", ["pair-flip", "small-cluster", "open-set", "instance-dependent"])
@@ -309,6 +309,77 @@ def test_validation_holds_training_classes_out_and_leaves_the_test_alone(feature
     names = {f"c{c}" for c in range(20)}
     assert set(data.test_labels) < names
     assert set(data.labels) == names - set(data.test_labels)
+
+
+def test_held_out_classes_are_judged_by_the_labels_that_were_corrected(features, tmp_path):
+    settings = [*QUICK, "data.name=features", f"data.root={features}", "network.name=mlp"]
+    settings.append("data.validation_classes=0.25")
+    before = load_data(load_config(None, settings))
+    rows = np.flatnonzero(~np.isin(before.split.origin.labels[:240], before.labels))
+    (held, dropped), held_class = rows[:2].tolist(), before.validation_labels[0]
+    trained, gone = before.split.rows[[0, 1]].tolist()
+    given = before.split.origin.labels
+    (tmp_path / "d.csv").write_text(
+        "index,label,decision,new_label\n"
+        f"{held},{given[held]},wrong,{given[trained]}\n{dropped},{given[dropped]},wrong,\n"
+        f"{trained},{given[trained]},wrong,{held_class}\n{gone},{given[gone]},wrong,\n"
+    )
+    data = load_data(load_config(None, [*settings, f"noise.decisions_file={tmp_path / 'd.csv'}"]))
+    # The same classes are held out, and each sample stands on the side of its corrected label.
+    assert set(data.validation_labels) == set(before.validation_labels)
+    expected = {*before.split.rows.tolist(), held} - {trained}
+    assert set(data.split.rows.tolist()) == expected
+    assert len(data.validation_labels) == len(before.validation_labels) - 1  # + 1 - moved - dropped
+    place = data.split.rows.tolist()
+    assert data.labels[place.index(held)] == given[trained]
+    assert data.decided.decisions[place.index(gone)] == "wrong"
+    assert data.decided.weights[place.index(gone)] == 0
+    assert data.decided.fixed.sum() == 2
+    assert any("1 sample is left out of the held-out classes" in note for note in data.notes)
+    assert int(data.codes.max()) == 14  # codes are of the classes that train
+
+
+def test_nothing_is_held_out_unasked_of_few_classes_or_of_those_of_the_test(tmp_path):
+    file, rows = tmp_path / "f.npz", np.random.default_rng(0).random((48, 4))
+    labels = np.repeat([f"c{c}" for c in range(12)], 4)
+    settings = [*QUICK, "data.name=features", "network.name=mlp", f"data.root={file}"]
+    for splits, says in (
+        (["train", "train", "test", "test"] * 12, "classes of the test train, too: none is held"),
+        (["train"] * 36 + ["test"] * 12, "fewer than 10 classes train: none is held out"),
+    ):
+        np.savez(file, embeddings=rows, labels=labels, splits=splits)
+        data = load_data(load_config(None, settings))
+        assert data.validation_labels is None
+        assert any(note.startswith(says) for note in data.notes)
+    waiting = load_config(None, [*settings, "training.patience=2"])
+    with pytest.raises(ConfigError, match=r"`training\.patience` waits .* none is held out by def"):
+        check_experiment(waiting, data)
+
+
+def test_a_file_of_labels_holds_out_by_the_labels_it_gives(tmp_path):
+    whole = load_data(load_config(None, ["data.subset=8", "noise.kind=none"]))
+    held = np.unique(load_data(
+        load_config(None, ["data.subset=8", "noise.kind=none", "data.validation_classes=0.25"])
+    ).validation_labels)  # fmt: skip
+    labels = whole.labels.astype(object)
+    ours, others = (np.flatnonzero(np.isin(labels, held) == side) for side in (True, False))
+    names = np.unique(labels[others])
+    labels[ours[0]], labels[others[:2]] = names[0], held[0]  # one leaves them, two come
+    labels[others[-1]] = names[0]
+    (tmp_path / "l.txt").write_text("\n".join(labels))
+    settings = ["data.subset=8", f"noise.labels_file={tmp_path / 'l.txt'}"]
+    data = load_data(load_config(None, [*settings, "data.validation_classes=0.25"]))
+    # Those that came are known to be wrong: they neither train nor judge.
+    assert set(data.validation_labels) == set(held)
+    assert len(data.validation_labels) == len(ours) - 1
+    assert len(data.labels) == len(others) - 2 + 1
+    wrong = data.labels != data.true_labels
+    np.testing.assert_array_equal(data.is_noisy, wrong)
+    outlier = data.is_outlier & np.isin(data.true_labels, held)
+    assert (outlier.sum(), data.is_outlier.sum()) == (1, 1)  # its class is not among those trained
+    assert any("2 samples are left out of the held-out classes" in note for note in data.notes)
+    test = load_data(load_config(None, [*settings, "data.validation=true"]))
+    assert len(test.test_labels) == len(ours) - 1
 
 
 @pytest.mark.parametrize(

@@ -102,3 +102,10 @@ def test_an_interval_stands_behind_its_number_and_its_ends_are_kept():
     assert "0.310 (0.300–0.320)" in a
     assert "–" not in b
     assert "58.6 (57.1–60.2)" in format_table(results, markdown=True)
+
+
+def test_the_row_is_of_the_network_that_is_kept():
+    records = [EpochRecord("a", e, recall_at_k={1: r}) for e, r in ((0, 0.5), (1, 0.7), (2, 0.6))]
+    assert final_results(records, {"a": 1})["a"]["Recall@1 %"] == 70.0
+    assert final_results(records, {"a": None})["a"]["Recall@1 %"] == 60.0
+    assert final_results(records, {"a": 0})["a"]["Recall@1 %"] == 50.0

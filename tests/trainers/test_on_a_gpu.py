@@ -152,7 +152,7 @@ def test_a_checkpoint_of_a_gpu_loads_on_the_cpu_and_goes_on(tmp_path):
 
 
 def test_the_main_job_keeps_its_embeddings_on_the_device(tmp_path, monkeypatch):
-    import bspml.experiment.retrieval as module
+    import bspml.experiment.measuring as module
 
     seen, evaluate = [], module.evaluate
     monkeypatch.setattr(

@@ -3,6 +3,7 @@
 import math
 
 import pytest
+import torch
 
 from bspml.errors import CheckpointError, InputError
 from bspml.trainers.patience import Patience
@@ -48,3 +49,24 @@ def test_a_state_of_something_else_is_refused(best, waited):
 def test_no_evaluations_are_no_patience():
     with pytest.raises(InputError, match="`evaluations` must be a whole number of at least 1"):
         after([], evaluations=0)
+
+
+def test_it_keeps_the_network_of_the_best_value_and_goes_on_with_it():
+    network = torch.nn.Linear(1, 1)
+    patience = Patience(None, lambda metrics: metrics["value"], network)
+    for epoch, value in enumerate((0.2, 0.5, 0.4)):
+        torch.nn.init.constant_(network.weight, epoch)
+        patience.look({"value": value}, epoch)
+    assert (patience.epoch, patience.kept["weight"].item()) == (1, 1)
+    assert not patience.exhausted  # None never stops
+    other = Patience(None, patience.value, torch.nn.Linear(1, 1))
+    other.load_state_dict(patience.state_dict())
+    assert (other.epoch, other.kept["weight"].item()) == (1, 1)
+    with pytest.raises(CheckpointError, match="best network is another one than this"):
+        Patience(None, patience.value, torch.nn.Linear(2, 1)).load_state_dict(patience.state_dict())
+
+
+def test_a_state_from_before_a_network_was_kept_keeps_none():
+    patience = after([])
+    patience.load_state_dict({"best": 0.5, "waited": 1})
+    assert (patience.epoch, patience.kept) == (None, None)

@@ -8,7 +8,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from bspml.experiment.config.common import AtLeast2, FilePath, PlantedNoise, Seed, one_of
-from bspml.experiment.config.names import DATASETS, NOISE_KINDS, OWN_DATA, check_network
+from bspml.experiment.config.names import (
+    DATASETS,
+    NOISE_KINDS,
+    OWN_DATA,
+    USERS_DATA,
+    check_network,
+)
 from bspml.trainers.settings import Fraction, ReadBy, Section
 
 Backbone = Annotated[str, AfterValidator(partial(check_network, names=("efficientnet-lite0",)))]
@@ -42,11 +48,12 @@ class DataConfig(Section):
     subset: AtLeast2 | None = None  # classes kept of each split; null: all
     validation: bool = False  # true: evaluate on a quarter of the training classes, held out
     # Share of the training classes held out and evaluated beside the test: they select the epoch.
-    validation_classes: Annotated[float, Field(ge=0, le=0.5)] = 0.0
+    # null: a fifth of your own classes where the features are pretrained, else 0.
+    validation_classes: Annotated[float, Field(ge=0, le=0.5)] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> DataConfig:
-        if self.validation and self.validation_classes > 0:
+        if self.validation and self.validation_classes:
             raise ValueError(
                 "`validation` evaluates on held-out training classes in place of the test, "
                 "`validation_classes` beside it; set one to false, or to 0"
@@ -58,6 +65,11 @@ class DataConfig(Section):
         """Say whether these are labels as collected, such as the user's: the right ones are not
         known."""
         return self.name in OWN_DATA
+
+    @property
+    def is_users(self) -> bool:
+        """Say whether they are the user's own, not a set collected with wrong labels."""
+        return self.name in USERS_DATA
 
     @property
     def holds_features(self) -> bool:

@@ -7,7 +7,8 @@ from bspml.experiment.config.common import check_name
 # --- metric learning ------------------------------------------------------------------------------
 
 # The user's, and sets collected with mistakes: nobody knows which labels are right.
-OWN_DATA = ("folder", "table", "huggingface", "features", "cars98n", "food101n")
+USERS_DATA = ("folder", "table", "huggingface", "features")
+OWN_DATA = (*USERS_DATA, "cars98n", "food101n")
 DATASETS = (
     *("glyphs", "omniglot", "cub", "cars196", "in-shop", "sop", "cifar10", "cifar100"),
     *OWN_DATA,

@@ -43,6 +43,8 @@ from bspml.trainers.settings import (
 OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where methods are built
 
 NetworkName = Annotated[str, AfterValidator(partial(check_network, names=NETWORKS))]
+# Chosen on held-out training classes of CUB: ten times as much forgets what the features knew.
+_LR_ON_FEATURES = 1e-4
 _LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
 
 
@@ -50,13 +52,16 @@ class NetworkConfig(Section):
     """The embedding network, from scratch or from a file of weights."""
 
     name: NetworkName = "small-conv"
-    embedding_size: Width = 128
+    # null: as long as the features, of a linear layer on these, where it is the default.
+    embedding_size: Width | None = 128
     weights: FilePath | None = None  # state dict, from other data; null: from scratch
     freeze: bool = False  # train the last linear layer only
     freeze_batchnorm: bool = False  # keep the batch statistics of the file of weights
     pooling: Literal["avg", "gem"] | None = None  # of a backbone's last maps; null: its own
     # Width of a hidden layer; 0: one linear layer.
     hidden: Annotated[Whole, ReadBy("name", ("mlp",))] = 0
+    # What the last linear layer starts as; null: principal on features of a pretrained backbone.
+    head: Literal["random", "orthogonal", "principal"] | None = None
 
     @model_validator(mode="after")
     def _consistent(self) -> NetworkConfig:
@@ -69,11 +74,29 @@ class NetworkConfig(Section):
                     f"`{name}` is true, but `weights` is null: {why}; name a file of weights, or "
                     f"set `{name}` to false"
                 )
+        if self.embedding_size is None and (self.name != "mlp" or self.hidden > 0):
+            raise ValueError(
+                "`embedding_size` is null, as long as the features, which only a linear layer on "
+                "features of a file or of `data.features` can be (mlp, hidden 0); give a number"
+            )
+        if self.head not in (None, "random") and not self.starts_from_features:
+            raise ValueError(
+                f"`head` is {self.head}, but the last layer of this network is not one on features "
+                "of a pretrained backbone; set it to null"
+            )
         if self.pooling is not None and self.name in ("small-conv", "mlp"):
             raise ValueError(
                 f"`pooling` is {self.pooling}, but {self.name} has none to choose; set it to null"
             )
         return self
+
+    @property
+    def starts_from_features(self) -> bool:
+        """Say whether the network is a new linear layer on features that are worth something."""
+        if self.name == "mlp":
+            return self.hidden == 0
+        lite = self.name == "efficientnet-lite0"
+        return self.name != "small-conv" and (lite or self.weights is not None)
 
 
 class LossSettings(Scales):
@@ -227,6 +250,26 @@ class Config(Section):
         return (self.curriculum.warmup or natural) == "cross-fit"
 
     @property
+    def head(self) -> str:
+        """Return what the last layer starts as: `network.head`, or what it is where that is
+        null."""
+        natural = "principal" if self.network.starts_from_features else "random"
+        return self.network.head or natural
+
+    @property
+    def validation_share(self) -> float:
+        """Return the share of the training classes held out to select the epoch.
+
+        Where nothing is said: a fifth of the user's own classes where the features were pretrained,
+        which training can spoil, else none.
+        """
+        share = self.data.validation_classes
+        if share is None:
+            guarded = self.pretrained and self.data.is_users and not self.data.validation
+            return 0.2 if guarded else 0.0
+        return share
+
+    @property
     def pretrained(self) -> bool:
         """Say whether something judges the labels that was not trained on them."""
         lite = self.network.name == "efficientnet-lite0"
@@ -243,6 +286,23 @@ class Config(Section):
         if isinstance(settings, Mapping) and "kind" not in settings:
             filled["noise"] = {**settings, "kind": "none"}
         return filled
+
+    @model_validator(mode="before")
+    @classmethod
+    def _on_features(cls, tree: Any) -> Any:
+        """Start a linear layer as the features that it is on, and train it gently."""
+        if not isinstance(tree, Mapping) or _named(tree.get("network")) != "mlp":
+            return tree
+        network, optimizer = tree["network"], tree.get("optimizer", {})
+        if not (isinstance(network, Mapping) and isinstance(optimizer, Mapping)):
+            return tree
+        if network.get("hidden"):
+            return tree
+        return {
+            **tree,
+            "network": {"embedding_size": None, **network},
+            "optimizer": {"lr": _LR_ON_FEATURES, **optimizer},
+        }
 
     @model_validator(mode="before")
     @classmethod
@@ -267,15 +327,7 @@ class Config(Section):
                 f"`noise.kind` {self.noise.kind} would change the labels of your own data that "
                 "`noise.decisions_file` is about; set noise.kind to none, or decisions_file to null"
             )
-        if self.data.validation_classes > 0:
-            for key in ("labels_file", "decisions_file"):
-                if getattr(self.noise, key) is not None:
-                    raise ValueError(
-                        f"`noise.{key}` is about the rows of the whole training split, of which "
-                        "`data.validation_classes` takes a part away; set one of them to its "
-                        "default"
-                    )
-        if self.training.patience is not None and self.data.validation_classes == 0:
+        if self.training.patience is not None and self.validation_share == 0:
             raise ValueError(
                 "`training.patience` waits for a better evaluation on classes held out of the "
                 "training, and `data.validation_classes` is 0; hold some out, such as 0.2, or set "

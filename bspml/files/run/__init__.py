@@ -1,6 +1,10 @@
 """What a run leaves behind: its folder, one record per epoch, and the table of sample weights."""
 
-from bspml.files.run.epochs import EpochRecord as EpochRecord, RecordLog as RecordLog
+from bspml.files.run.epochs import (
+    UNTRAINED as UNTRAINED,
+    EpochRecord as EpochRecord,
+    RecordLog as RecordLog,
+)
 from bspml.files.run.folder import (
     RunFolder as RunFolder,
     read_json as read_json,

@@ -15,6 +15,10 @@ from bspml.files.atomic import changed_in_place
 from bspml.files.opening import open_regular, reason
 from bspml.files.run.plain import parse_json, to_json
 
+# In the place of a method: the features of a pretrained network as they are, or the network before
+# its first step where there are none.
+UNTRAINED = "untrained"
+
 _LARGEST = 1e300
 Number = float | int  # spelt out: the checker used in tests does not take 1 for a float
 
@@ -82,6 +86,11 @@ class EpochRecord:
     outlier_recall: Number | None = None
     notes: tuple[str, ...] = ()
     extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Say whether it is of a network that the curriculum threw away, for a fresh one."""
+        return self.extra.get("temporary") is True
 
     def to_line(self) -> str:
         """Return the record as one line of JSON, without its line end; NaN and infinity as null."""

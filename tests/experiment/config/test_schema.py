@@ -122,3 +122,33 @@ def test_balance_zero_is_ordinary_and_an_age_is_positive():
     assert config_from_mapping({"curriculum": curriculum}).curriculum.balance == 0
     with pytest.raises(ConfigError, match=r"`curriculum\.age`"):  # the schedule multiplies it
         config_from_mapping({"curriculum": {**curriculum, "age": -1.0}})
+
+
+def test_a_linear_layer_on_features_starts_as_they_are_and_is_trained_gently():
+    data = {"name": "features", "root": "x.npz"}
+    on_features = Config(data=data, network={"name": "mlp"})
+    assert (on_features.network.embedding_size, on_features.head) == (None, "principal")
+    assert on_features.optimizer.lr == 1e-4
+    assert on_features.validation_share == 0.2
+    told = {"network": {"name": "mlp", "embedding_size": 8, "head": "random"}}
+    told |= {"optimizer": {"lr": 0.5}, "data": {**data, "validation_classes": 0.0}}
+    config = Config(**told)
+    assert (config.network.embedding_size, config.head, config.optimizer.lr) == (8, "random", 0.5)
+    assert config.validation_share == 0
+    hidden = Config(data=data, network={"name": "mlp", "hidden": 4})
+    assert (hidden.network.embedding_size, hidden.head) == (128, "random")
+    assert hidden.optimizer.lr == Config().optimizer.lr
+    known = Config(data={"name": "cub", "root": "d"}, network={"name": "efficientnet-lite0"})
+    assert (known.validation_share, known.head) == (0, "principal")
+
+
+@pytest.mark.parametrize(
+    ("network", "says"),
+    [
+        ({"head": "principal"}, "`head` is principal, but the last layer of this network is not"),
+        ({"embedding_size": None}, "`embedding_size` is null, as long as the features, which only"),
+    ],
+)
+def test_what_needs_features_is_refused_without(network, says):
+    with pytest.raises(pydantic.ValidationError, match=says):
+        Config(network=network)
