@@ -32,7 +32,7 @@ class Labelled(torch.utils.data.Dataset):
 
 def test_the_block_for_open_metric_learning_runs_and_leaves_wrong_labels_out():
     page = (REPOSITORY / "docs/integrations.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    (block,) = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
     torch.manual_seed(0)
     extractor, dataset = torch.nn.Linear(8, 8), Labelled()
     before = extractor.weight.detach().clone()
