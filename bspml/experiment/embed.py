@@ -18,6 +18,7 @@ from bspml.experiment.data import Inputs, image_content, image_shape, load_data
 from bspml.experiment.load import Run
 from bspml.experiment.seen import Seen
 from bspml.experiment.splits import split_features, training_files
+from bspml.files.columns import NoColumnError
 from bspml.files.tables import read_embeddings, read_labels, read_names
 
 SPLITS = ("train", "test")
@@ -117,9 +118,9 @@ def _file_of_features(run: Run, file: str) -> Embedded:
         )
     labels: np.ndarray | None = None
     names: list[str] | None = None
-    with suppress(DataError):  # there need be none
-        labels = read_labels(file).astype(str) if Path(file).suffix.lower() != ".npy" else None
-    with suppress(DataError):
+    if Path(file).suffix.lower() != ".npy":  # which holds numbers only
+        with suppress(NoColumnError):  # there need be no labels
+            labels = read_labels(file).astype(str)
         names = read_names(file)
     for column, values in (("labels", labels), ("names", names)):
         if values is not None and len(values) != len(features):

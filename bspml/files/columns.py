@@ -32,6 +32,10 @@ PASSED_OVER = (
 _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
 
 
+class NoColumnError(DataError):
+    """A sound file without what was looked for; whoever can do without goes on."""
+
+
 def column_names(header: Iterable[Any]) -> list[str]:
     """Return names of columns in lower case, without spaces around them."""
     return [str(cell).strip().lower() for cell in header]
@@ -63,7 +67,7 @@ def label_place(names: Sequence[str]) -> int:
     """
     place = find_column(names, LABEL_COLUMNS)
     if place is None:
-        raise DataError(f"has no column `label`; its columns are {', '.join(names[:8])}.")
+        raise NoColumnError(f"has no column `label`; its columns are {', '.join(names[:8])}.")
     check_uncontested(names[place], names)
     return place
 

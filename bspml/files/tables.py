@@ -34,6 +34,7 @@ from bspml.files.columns import (
     INDEX,
     LABEL_COLUMNS,
     NAME_COLUMNS,
+    NoColumnError,
     check_texts,
     check_uncontested,
 )
@@ -217,6 +218,8 @@ def _read_by_suffix(path: str | os.PathLike[str], readers: Mapping[str, Reader],
             )
         try:
             array = reader(file)
+        except NoColumnError as err:
+            raise NoColumnError(f"{path}: {err}") from err
         except (DataError, InputError) as err:
             raise DataError(f"{path}: {err}") from err
     if isinstance(array, np.ndarray) and (array.ndim == 0 or len(array) == 0):
@@ -244,7 +247,7 @@ def _only(archive: Archive, name: str, ndim: int) -> str:
     """The only array of so many dimensions."""
     fitting = [other for other in archive.names if len(archive.shape(other)) == ndim]
     if len(fitting) != 1:
-        raise DataError(f"expected an array named {name!r}; it has {', '.join(archive.names)}.")
+        raise NoColumnError(f"expected an array named {name!r}; it has {', '.join(archive.names)}.")
     return fitting[0]
 
 

@@ -13,9 +13,9 @@ from helpers.commands import run
 @pytest.fixture
 def tree(tmp_path):
     """Two training and two test images in class folders."""
-    for name in ("train/a/1.jpg", "train/a/2.jpg", "test/b/1.jpg", "test/b/2.jpg"):
+    for i, name in enumerate(("train/a/1.jpg", "train/a/2.jpg", "test/b/1.jpg", "test/b/2.jpg")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        Image.new("RGB", (9, 9), (200, 10, 10)).save(tmp_path / name)
+        Image.new("RGB", (9, 9), (200, 60 * i, 10)).save(tmp_path / name)
     return tmp_path
 
 

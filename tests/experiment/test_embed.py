@@ -102,7 +102,7 @@ def test_what_the_network_does_not_take_is_refused(on_features, on_photos, photo
     with pytest.raises(RunError, match="takes images, not features; give a folder of images"):
         embed_named(on_photos[0], str(tmp_path / "wide.npz"))
     np.savez(tmp_path / "short.npz", embeddings=np.ones((3, 6)), labels=[1, 2])
-    with pytest.raises(DataError, match="has 3 features, but 2 labels"):
+    with pytest.raises(DataError, match="expected one entry for each of 3 rows"):
         embed_named(on_features[0], str(tmp_path / "short.npz"))
 
 

@@ -20,6 +20,7 @@ class Config(BaseModel):
     name: str = "counting"
     device: str = "cpu"
     threads: int | None = None
+    observers: tuple[str, ...] = ()
     start: int = 0
     training: Training = Training()
 

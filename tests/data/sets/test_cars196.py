@@ -153,12 +153,13 @@ def test_the_format_of_newer_matlab_says_what_to_do(devkit):
         read_cars196(devkit)
 
 
-def test_a_field_longer_than_any_table_s_is_refused(tmp_path):
+def test_a_path_longer_than_any_is_refused_in_a_short_sentence(tmp_path):
     write_lines(tmp_path / "names.csv", CAR_NAMES)
     write_lines(tmp_path / "anno_train.csv", ["x" * 200_000 + ",1,1,2,2,1"])
     write_lines(tmp_path / "anno_test.csv", ["1.jpg,1,1,2,2,1"])
-    with pytest.raises(DataError, match=r"anno_train\.csv: cannot be read as a table of commas"):
+    with pytest.raises(DataError, match=r"anno_train\.csv, line 1: 'xxx") as error:
         read_cars196(tmp_path)
+    assert len(str(error.value)) < 1000
 
 
 def test_a_folder_without_annotations_and_unknown_layouts_are_refused(tmp_path):
