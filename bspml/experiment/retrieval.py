@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.distributed import computed_by_rows, from_main
 from bspml.errors import ConfigError, InputError
+from bspml.evaluation.neighbours import choose_backend
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 from bspml.experiment import methods
 from bspml.experiment.build import (
@@ -79,6 +80,7 @@ class Retrieval(Experiment["RetrievalRun"]):
                 f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only "
                 f"{most} others. Use ks up to {most}."
             )
+        choose_backend(config.evaluation.backend, torch.device("cpu"))  # faiss, if it must be there
         make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
         make_optimizer(config, make_network(config, data.width, pretrained))
         learning_losses = []
@@ -87,7 +89,8 @@ class Retrieval(Experiment["RetrievalRun"]):
                 weights = make_weights(method, data)
                 parts = make_method(method, config, data, weights)
             except InputError as err:
-                raise ConfigError(f"`training.methods`: {err}") from None
+                text = f"`training.methods`: {err}"
+                raise ConfigError(text.replace("`hyper.", f"`hyperparameters.{method}.")) from None
             make_curriculum(parts, config, data, weights)
             learning_losses += [method] * parts.loss_has_parameters
         factor = config.optimizer.loss_lr_factor
