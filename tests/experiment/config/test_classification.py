@@ -105,8 +105,14 @@ def test_lambda_has_a_default_for_each_loss():
         ([CLASSES, "loss.tau=.inf"], "`loss.tau` must be ema, mean, log-classes or a number"),
         ([CLASSES, "loss.tau=true"], "`loss.tau` must be ema, mean, log-classes or a number"),
         ([VALUES, "loss.tau=log-classes"], "a regression has none; use ema, mean or a number"),
-        ([CLASSES, "loss.tau=1.0e+39"], "`loss.tau` must be .* number in .-1e.09, 1e.09.; got .1e.39"),
-        ([VALUES, "loss.tau=-1.0e+39"], "`loss.tau` must be .* number in .-1e.09, 1e.09.; got .-1e.39"),
+        (
+            [CLASSES, "loss.tau=1.0e+39"],
+            "`loss.tau` must be .* number in .-1e.09, 1e.09.; got .1e.39",
+        ),
+        (
+            [VALUES, "loss.tau=-1.0e+39"],
+            "`loss.tau` must be .* number in .-1e.09, 1e.09.; got .-1e.39",
+        ),
         ([CLASSES, "loss.name=gr", "loss.beta=1000"], "`loss.beta` is 1000, .* beyond float32"),
         ([CLASSES, "loss.name=imae", "loss.T=400"], "`loss.T` is 400, .* exp of 100, beyond floa"),
         ([CLASSES, "loss.lam=0"], "`loss.lam` of superloss must be at least 1e-09; got 0"),
