@@ -11,6 +11,7 @@ import hypothesis
 import jaxtyping
 import pytest
 import torch
+from jaxtyping import _import_hook
 
 # Their asserts explain themselves as those of the test files do.
 pytest.register_assert_rewrite("helpers")
@@ -20,7 +21,9 @@ _checker = types.ModuleType("_bspml_checker")
 _checker.check = beartype.beartype(conf=beartype.BeartypeConf(is_pep484_tower=True))  # type: ignore[attr-defined]
 sys.modules["_bspml_checker"] = _checker
 
-jaxtyping.install_import_hook("bspml", "_bspml_checker.check")
+# Older ones (all of Python 3.10) wrap what says @no_type_check, which numba then cannot compile.
+if hasattr(_import_hook, "_is_no_type_check"):
+    jaxtyping.install_import_hook("bspml", "_bspml_checker.check")
 
 # Tests are many small steps: one thread is faster than two that wait for each other.
 torch.set_num_threads(1)

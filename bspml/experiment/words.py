@@ -34,7 +34,7 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
         Lines to stand under the one that names the experiment.
     """
     lines = [sides(data)]
-    if data.decided is not None and data.decided.decisions.any():
+    if data.decided is not None and (data.decided.decisions != "").any():
         lines.append(f"decided among the training samples: {counts_of_decisions(data.decided)}")
     if data.is_outlier is not None and data.is_outlier.any():
         outliers = counted(int(data.is_outlier.sum()), "sample is", "samples are")
