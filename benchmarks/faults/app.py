@@ -22,7 +22,6 @@ from pathlib import Path
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
     os.environ[_name] = "1"  # before torch: a fork has no other threads
 
-_CHEAP = ("damaged yaml", "damaged data set", "damaged labels")  # several cases a turn
 OUTCOMES = ("survived", "traceback", "crash", "hang", "wrong")
 
 
@@ -70,14 +69,14 @@ def main(arguments: list[str] | None = None) -> int:
         for kind in kinds:
             print(f"{kind} {args.case}: {' '.join(campaign.one(kind, args.case, keep=True))}")
         return 0
-    deadline, number = time.monotonic() + 60 * args.minutes, 0
-    while time.monotonic() < deadline:
-        for kind in kinds:
-            each = 10 if kind in _CHEAP else 3 if kind.startswith("damaged") else 1
-            for i in range(each):
-                if kind not in campaign.skipped and time.monotonic() < deadline:
-                    campaign.one(kind, number * each + i)
-        number += 1
+    deadline, spent, numbers = time.monotonic() + 60 * args.minutes, Counter[str](), Counter[str]()
+    while time.monotonic() < deadline and len(campaign.skipped) < len(kinds):
+        # The same time for every kind: where a case is cheap there are many.
+        kind = min((k for k in kinds if k not in campaign.skipped), key=lambda k: spent[k])
+        started = time.monotonic()
+        campaign.one(kind, numbers[kind])
+        spent[kind] += time.monotonic() - started
+        numbers[kind] += 1
         (out / "table.md").write_text(campaign.table(kinds) + "\n")
     print(campaign.table(kinds))
     print(f"\npython benchmarks/faults --minutes {args.minutes:g} --seed {args.seed}")

@@ -140,6 +140,24 @@ def damaged_input(files: Sequence[str], *commands: Sequence[str]) -> Case:
     return case
 
 
+def damaged_yaml(material: Path, folder: Path, rng: np.random.Generator) -> tuple[str, str]:
+    """Damage an experiment; it is only read, since whatever is accepted would be trained."""
+    from bspml.cli.exit_codes import exit_code
+    from bspml.experiment.config import load_experiment
+
+    path = copied(material, "config.yaml", folder)
+    path.write_bytes(mutated(path.read_bytes(), rng))
+
+    def read() -> int:
+        try:
+            load_experiment(path)
+        except Exception as err:
+            return exit_code(err)
+        return 0
+
+    return judged(Fork(read, folder).wait())
+
+
 def damaged_tree(material: Path, folder: Path, rng: np.random.Generator) -> tuple[str, str]:
     """Damage a file, list or image, of a data set's tree, or remove it."""
     trees = ["folder", "cub", "sop", "in-shop", "cars196", "cifar10", "table"]
@@ -158,7 +176,9 @@ def damaged_tree(material: Path, folder: Path, rng: np.random.Generator) -> tupl
     else:
         path.write_bytes(mutated(path.read_bytes(), rng))
     return judged(
-        bspml(["data", "check", name, "--root", str(root), "--decode-all"], folder).wait()
+        bspml(
+            ["data", "check", name, "--root", str(root), "--decode-all", "--subset"], folder
+        ).wait()
     )
 
 
@@ -313,7 +333,7 @@ KINDS: dict[str, Case] = {
     **{f"kill train {name}": kill_training(name) for name in TRAININGS},
     "kill audit": kill_audit,
     "kill report": kill_report,
-    "damaged yaml": damaged_input(["config.yaml"], ["train", "FILE", "--output", "run"]),
+    "damaged yaml": damaged_yaml,
     "damaged features": damaged_input(
         [*_TABLES, "x.npy"], ["audit", "FILE", "-o", "audit"], ["evaluate", "FILE", "--ks", "1"],
         ["evaluate", "x.npy", "FILE", "--ks", "1"], ["data", "check", "features", "--root", "FILE"],

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pickle
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import scipy.io
-import torch
 from PIL import Image
 
 from faults.process import bspml
@@ -138,18 +136,13 @@ def _make_cars(root: Path) -> None:
 
 
 def _make_cifar(root: Path) -> None:
-    folder = root / "cifar-10-batches-py"
+    folder, rng = root / "cifar-10-batches-bin", np.random.default_rng(0)
     folder.mkdir(parents=True)
-    rng = np.random.default_rng(0)
     for name in (*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"):
-        batch = {
-            b"data": rng.integers(256, size=(20, 3072), dtype=np.uint8),
-            b"labels": [int(c) for c in rng.integers(10, size=20)],
-        }
-        (folder / name).write_bytes(pickle.dumps(batch, protocol=2))
-    names = [f"class {c}".encode() for c in range(10)]
-    (folder / "batches.meta").write_bytes(pickle.dumps({b"label_names": names}, protocol=2))
-    torch.save({"aggre_label": torch.zeros(100)}, root / "CIFAR-10_human.pt")
+        rows = rng.integers(256, size=(20, 3073), dtype=np.uint8)
+        rows[:, 0] %= 10
+        (folder / f"{name}.bin").write_bytes(rows.tobytes())
+    _lines(folder / "batches.meta.txt", [f"class{c}" for c in range(10)])
 
 
 def copied(material: Path, name: str, folder: Path) -> Path:

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -281,8 +282,13 @@ def takes_each(kind: type[BaseModel], name: str) -> str:
     return " or ".join(_takes(schema.get("items", schema)) for schema in _kinds(kind, name))
 
 
+@cache
+def _properties(kind: type[BaseModel]) -> dict[str, Any]:
+    return kind.model_json_schema()["properties"]
+
+
 def _kinds(kind: type[BaseModel], name: str) -> list[Mapping[str, Any]]:
-    schema = kind.model_json_schema()["properties"][name]
+    schema = _properties(kind)[name]
     return [s for s in schema.get("anyOf", [schema]) if s.get("type") != "null"]
 
 
