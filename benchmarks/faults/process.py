@@ -14,6 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
+import torch
+
 SECONDS = 60.0  # longer is a hang
 _MEMORY = 6 << 30  # bytes of address space beyond what a fork starts with
 
@@ -76,7 +79,10 @@ class Fork:
             resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
             os.chdir(self.folder)
             os.environ.update(self.environment)
-            random.seed(0)  # the fork of a process starts elsewhere
+            # The global generators, which no seed of an experiment sets, start anew in each process.
+            random.seed(0)
+            np.random.seed(0)  # noqa: NPY002
+            torch.manual_seed(0)
             code = self.function()
         except BaseException:
             traceback.print_exc()
