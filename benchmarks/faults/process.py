@@ -79,7 +79,7 @@ class Fork:
             resource.setrlimit(resource.RLIMIT_AS, (used + _MEMORY, used + _MEMORY))
             os.chdir(self.folder)
             os.environ.update(self.environment)
-            # The global generators, which no seed of an experiment sets, start anew in each process.
+            # Global generators, which no seed of an experiment sets, start anew in each process.
             random.seed(0)
             np.random.seed(0)  # noqa: NPY002
             torch.manual_seed(0)
