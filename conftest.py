@@ -8,11 +8,14 @@ from pathlib import Path
 import hypothesis
 import pytest
 import torch
+from jaxtyping import _import_hook
 
 # Their asserts explain themselves as those of the test files do.
 pytest.register_assert_rewrite("helpers")
 
-importlib.import_module("helpers.typechecks").install()
+# Older ones (all of Python 3.10) wrap what says @no_type_check, which numba then cannot compile.
+if hasattr(_import_hook, "_is_no_type_check"):
+    importlib.import_module("helpers.typechecks").install()
 
 # Tests are many small steps: one thread is faster than two that wait for each other.
 torch.set_num_threads(1)

@@ -165,7 +165,7 @@ def _sample_map(report: AuditReport, cards: Sequence[int]) -> SampleMap | None:
         y=y,
         label=report.labels[shown].astype(str).tolist(),
         suggested=suggested[shown].tolist(),
-        name=report.names[shown].tolist() if report.names.any() else (),
+        name=report.names[shown].tolist() if (report.names != "").any() else (),
     )
 
 

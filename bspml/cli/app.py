@@ -13,7 +13,13 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from bspml import __version__
-from bspml.cli.exit_codes import INTERRUPTED, complain, exit_code, show_warning
+from bspml.cli.exit_codes import (
+    INTERRUPTED,
+    complain,
+    exit_code,
+    interrupts_kept,
+    show_warning,
+)
 from bspml.cli.options import (
     AuditOptions,
     EvaluateOptions,
@@ -53,7 +59,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     with warnings.catch_warnings():
         warnings.showwarning = show_warning  # type: ignore[assignment]  # fewer names
         try:
-            code = app(args=None if argv is None else list(argv), standalone_mode=False)
+            with interrupts_kept():
+                code = app(args=None if argv is None else list(argv), standalone_mode=False)
             if sys.stdout is not None:  # closed by the caller
                 sys.stdout.flush()  # here, not at exit: a full disk has a line of its own
         except BaseException as err:

@@ -6,10 +6,14 @@
 
 from __future__ import annotations
 
+import _thread
+import contextlib
 import errno
 import os
 import sys
+import threading
 import traceback
+from collections.abc import Iterator
 from typing import Any
 
 from bspml.errors import LostRankError, UserError
@@ -22,6 +26,27 @@ _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno
 
 class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
     """Ctrl-C in the middle of work that can go on; the text says how."""
+
+
+@contextlib.contextmanager
+def interrupts_kept() -> Iterator[None]:
+    """Let Ctrl-C end the block even where it strikes inside a callback of a C library.
+
+    Python prints what is raised there and goes on; so it is sent once more, a moment later.
+    """
+
+    def again(ignored: Any) -> None:
+        if ignored.exc_type is not KeyboardInterrupt:
+            return before(ignored)
+        timer = threading.Timer(0.1, _thread.interrupt_main)
+        timer.daemon = True
+        timer.start()
+
+    before, sys.unraisablehook = sys.unraisablehook, again
+    try:
+        yield
+    finally:
+        sys.unraisablehook = before
 
 
 def exit_code(err: BaseException) -> int:

@@ -81,8 +81,8 @@ def held_out_rows(labels: Any, share: Any, seed: Any = 0) -> np.ndarray:
         (N,) bool, which rows are held out.
 
     Example:
-        >>> held_out_rows(["a", "a", "b", "b", "b", "b"], 0.5).sum()
-        np.int64(3)
+        >>> int(held_out_rows(["a", "a", "b", "b", "b", "b"], 0.5).sum())
+        3
     """
     share = check_number(share, "share", 0.0, 1.0)
     seed = check_whole(seed, "seed", low=0)

@@ -78,7 +78,8 @@ class Failures:
         except BaseException as err:
             if not _is_loss(err):
                 raise
-            raise self._told() or self._lost(isinstance(err, _StoppedError)) from err
+            late = re.search("timed? ?out", str(err), re.IGNORECASE) is not None
+            raise self._told() or self._lost(isinstance(err, _StoppedError), late) from err
 
     def _tell(self, err: Exception) -> None:
         """Leave the error where the others find it, unless it came from there."""
@@ -101,8 +102,8 @@ class Failures:
         err.said_elsewhere = True
         return err
 
-    def _lost(self, stopped: bool) -> LostRankError:
-        """Call the roll: who does not answer is gone."""
+    def _lost(self, stopped: bool, late: bool) -> LostRankError:
+        """Call the roll: who does not answer is gone, or does not move."""
         try:
             self.store.set(f"alive {self.rank}", "1")
             deadline = time.monotonic() + _ROLL_CALL
@@ -115,7 +116,10 @@ class Failures:
             missing = []
         if missing:
             names = ", ".join(str(r) for r in missing)
-            cause = f"rank {names} of {self.size} is gone (killed, or out of memory?)"
+            why = "is gone (killed, or out of memory?)"
+            if late:  # its connections are open: nothing closed them
+                why = "does not answer (stopped, hanging, or its machine lost?)"
+            cause = f"rank {names} of {self.size} {why}"
         elif stopped:
             cause = "the run was stopped from outside (SIGTERM)"
         else:

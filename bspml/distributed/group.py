@@ -9,8 +9,12 @@ from __future__ import annotations
 
 import datetime
 import os
+import socket
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
+from typing import Any
 
 import torch
 from torch import distributed
@@ -20,6 +24,11 @@ from bspml.distributed.failure import Failures
 from bspml.errors import ConfigError
 
 _TIMEOUT = datetime.timedelta(minutes=30)
+_MEETING = 40.0  # seconds for all ranks to come, once the first is there
+_ANSWERING = 10.0  # and for what listens to answer
+_REMEDY = (
+    "Start with `torchrun --nproc-per-node N -m bspml train ...`, or unset RANK and WORLD_SIZE."
+)
 _current: list[Failures] = []  # of the `joined` block this process is in
 
 
@@ -51,7 +60,7 @@ def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
 
     Raises:
         ConfigError: the environment describes a group that cannot be met.
-        LostRankError: another rank was killed.
+        LostRankError: another rank was killed, or does not answer.
     """
     size = _wanted_size()
     if size == 1 or _started():
@@ -122,10 +131,19 @@ def _started() -> bool:
 def _wanted_size() -> int:
     if "RANK" not in os.environ or not distributed.is_available():
         return 1
-    try:
-        return int(os.environ.get("WORLD_SIZE", "1"))
-    except ValueError as err:
-        raise ConfigError(f"the environment variable WORLD_SIZE must be a number; {err}.") from None
+    numbers = []
+    for name in ("RANK", "WORLD_SIZE"):
+        try:
+            numbers.append(int(os.environ.get(name, "1")))
+        except ValueError as err:
+            raise ConfigError(f"the environment variable {name} must be a number; {err}.") from None
+    own, size = numbers
+    if size > 1 and not 0 <= own < size:
+        raise ConfigError(
+            f"RANK is {own} and WORLD_SIZE {size} in the environment, but ranks are 0 to "
+            f"{size - 1}. {_REMEDY}"
+        )
+    return size
 
 
 def _join(timeout: datetime.timedelta) -> Store:
@@ -137,7 +155,7 @@ def _join(timeout: datetime.timedelta) -> Store:
         if local < torch.cuda.device_count():
             torch.cuda.set_device(local)
     try:
-        store, own, size = next(iter(distributed.rendezvous("env://")))
+        store, own, size = _meet()
         distributed.init_process_group(
             backend,
             store=PrefixStore("bspml group", store),
@@ -145,10 +163,58 @@ def _join(timeout: datetime.timedelta) -> Store:
             world_size=size,
             timeout=timeout,
         )
-    except (ValueError, RuntimeError) as err:
+    except (ValueError, RuntimeError, TimeoutError) as err:
         reason = " ".join(str(err).split())[:200]
-        raise ConfigError(
-            f"the process group cannot be started ({reason}). Start with "
-            "`torchrun --nproc-per-node N -m bspml train ...`, or unset RANK and WORLD_SIZE."
-        ) from err
+        raise ConfigError(f"the process group cannot be started ({reason}). {_REMEDY}") from err
     return PrefixStore("bspml failures", store)
+
+
+def _meet() -> tuple[Store, int, int]:
+    """Return the store of the ranks, this one's number and theirs; give up when nobody comes.
+
+    Raises:
+        TimeoutError: in `_MEETING` seconds there was no other rank, or no store but some other
+            program where it should be.
+    """
+    _wait_for_listener()
+    met: list[Any] = []
+
+    def meet() -> None:
+        limit = datetime.timedelta(seconds=_MEETING)
+        try:
+            met.extend(next(iter(distributed.rendezvous("env://", timeout=limit))))
+        except (ValueError, RuntimeError) as err:
+            met.append(err)
+
+    # In a thread of its own: torch waits for ever for what accepts a connection and says nothing.
+    thread = threading.Thread(target=meet, daemon=True)
+    thread.start()
+    thread.join(_MEETING + _ANSWERING)
+    if not met:
+        raise TimeoutError(f"{_place()} answers, but is no store of torch; take another port")
+    if len(met) == 1:
+        raise met[0]
+    store, own, size = met
+    store.set_timeout(_TIMEOUT)
+    return store, own, size
+
+
+def _wait_for_listener() -> None:
+    """Wait until something listens where the store should be; torch's own waiting is noisy."""
+    is_server = os.environ["RANK"] == "0" and not os.environ.get("TORCHELASTIC_USE_AGENT_STORE")
+    deadline = time.monotonic() + _MEETING
+    while not is_server and "MASTER_ADDR" in os.environ and "MASTER_PORT" in os.environ:
+        try:
+            port = int(os.environ["MASTER_PORT"])
+            with socket.create_connection((os.environ["MASTER_ADDR"], port), timeout=5):
+                return
+        except (OSError, OverflowError) as err:
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"rank 0 is not at {_place()}, after {_MEETING:.0f} s: {err}"
+                ) from None
+            time.sleep(0.1)
+
+
+def _place() -> str:
+    return f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"

@@ -10,8 +10,11 @@ import copy
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import torch
+
 from bspml.distributed import from_main, is_main
 from bspml.errors import ConfigError, InputError
+from bspml.evaluation.neighbours import choose_backend
 from bspml.experiment.build import (
     is_automatic,
     make_curriculum,
@@ -64,6 +67,7 @@ class Retrieval(Experiment[RetrievalRun]):
                 "these none is held out by default; ask for it by data.validation_classes=0.2, or "
                 "set training.patience to null."
             )
+        choose_backend(config.evaluation.backend, torch.device("cpu"))  # faiss, if it must be there
         make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
         make_optimizer(config, make_network(config, data.width, pretrained))
         learning_losses = []
@@ -72,7 +76,8 @@ class Retrieval(Experiment[RetrievalRun]):
                 weights = make_weights(method, data)
                 parts = make_method(method, config, data, weights)
             except InputError as err:
-                raise ConfigError(f"`training.methods`: {err}") from None
+                text = f"`training.methods`: {err}"
+                raise ConfigError(text.replace("`hyper.", f"`hyperparameters.{method}.")) from None
             make_curriculum(parts, config, data, weights)
             learning_losses += [method] * parts.loss_has_parameters
         factor = config.optimizer.loss_lr_factor

@@ -42,7 +42,7 @@ def opening_lines(config: Config, data: ExperimentData) -> list[str]:
             f"{classes} more ({samples}) held out of the training: they select the epoch whose "
             f"network is kept, by their {labels}"
         )
-    if data.decided is not None and data.decided.decisions.any():
+    if data.decided is not None and (data.decided.decisions != "").any():
         lines.append(f"decided among the training samples: {counts_of_decisions(data.decided)}")
     if data.is_outlier is not None and data.is_outlier.any():
         outliers = counted(int(data.is_outlier.sum()), "sample is", "samples are")

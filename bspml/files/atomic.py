@@ -66,7 +66,8 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
             raise _cannot_write(path, guard.failure) from err
         raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # a mount for reading only refuses this, too
+            temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
     return path
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bspml.errors import DataError, UserError
+from bspml.errors import DataError, RunError, UserError
 from bspml.files.atomic import atomic_write
 from bspml.files.columns import column_names, find_column
 from bspml.files.opening import FAULTS, open_regular
@@ -131,6 +131,9 @@ def write_table(path: str | os.PathLike[str], columns: Mapping[str, Sequence[Any
     """
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(columns)
-    writer.writerows(zip(*columns.values(), strict=True))
+    try:
+        writer.writerow(columns)
+        writer.writerows(zip(*columns.values(), strict=True))
+    except csv.Error as err:  # Python 3.10 writes no NUL
+        raise RunError(f"{path}: cannot be written ({err}). Take NUL out of the labels.") from None
     return atomic_write(path, text.getvalue())

@@ -59,8 +59,9 @@ def _read_numbers(value: Any) -> Tensor:
     array = np.asarray(value)  # lists through numpy too: torch would read floats as float32
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # long double, unknown to torch
         array = array.astype(np.float64)
-    # torch takes neither the other byte order nor a reversed view.
-    array = array.astype(array.dtype.newbyteorder("="), copy=any(s < 0 for s in array.strides))
+    # torch takes neither the other byte order nor a reversed view, and warns of what is read-only.
+    copy = not array.flags.writeable or any(s < 0 for s in array.strides)
+    array = array.astype(array.dtype.newbyteorder("="), copy=copy)
     return torch.as_tensor(array)
 
 

@@ -12,6 +12,7 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import (
@@ -34,11 +35,14 @@ def _rising(values: tuple[int, ...]) -> tuple[int, ...]:
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
-Positive = Annotated[float, Field(gt=0)]
-NotNegative = Annotated[float, Field(ge=0)]
-Whole = Annotated[int, Field(ge=0)]
-Count = Annotated[int, Field(ge=1)]
-Growth = Annotated[float, Field(ge=1)]
+# Every number has bounds, so that none is beyond float32, an int64 or anybody's patience.
+Number = Annotated[float, Field(ge=-1e9, le=1e9)]
+Positive = Annotated[float, Field(ge=1e-9, le=1e9)]
+NotNegative = Annotated[float, Field(ge=0, le=1e9)]
+Whole = Annotated[int, Field(ge=0, le=1_000_000_000)]
+Count = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Epochs = Annotated[int, Field(ge=1, le=1_000_000)]
+Growth = Annotated[float, Field(ge=1, le=1000)]
 Rising = AfterValidator(_rising)
 Ceiling = Annotated[float, Field(gt=0, allow_inf_nan=True)]  # more than 0 is not NaN either
 Rule = Literal["threshold", "quadratic"]
@@ -131,7 +135,7 @@ class Scales(Section):
 
     alpha: Positive = key(2.0, "scale of the positives' exponent", printed=True)
     beta: Positive = key(50.0, "scale of the negatives' exponent", printed=True)
-    base: float = key(1.0, RHO, printed=True)
+    base: Number = key(1.0, RHO, printed=True)
 
 
 class PresetSettings(Section):
@@ -265,16 +269,35 @@ def takes(kind: type[BaseModel], name: str) -> str:
         >>> takes(AutoSettings, "rule"), takes(PaperSettings, "target_maw")
         ('one of threshold, quadratic', 'in [0, 1]')
     """
-    schema = kind.model_json_schema()["properties"][name]
-    kinds = [s for s in schema.get("anyOf", [schema]) if s.get("type") != "null"]
-    return " or ".join(map(_takes, kinds))
+    return " or ".join(map(_takes, _kinds(kind, name)))
+
+
+def takes_each(kind: type[BaseModel], name: str) -> str:
+    """Say what values the entries of a key that holds a list take.
+
+    Args:
+        kind: the section.
+        name: the key.
+    """
+    return " or ".join(_takes(schema.get("items", schema)) for schema in _kinds(kind, name))
+
+
+@cache
+def _properties(kind: type[BaseModel]) -> dict[str, Any]:
+    return kind.model_json_schema()["properties"]
+
+
+def _kinds(kind: type[BaseModel], name: str) -> list[Mapping[str, Any]]:
+    schema = _properties(kind)[name]
+    return [s for s in schema.get("anyOf", [schema]) if s.get("type") != "null"]
 
 
 def _takes(schema: Mapping[str, Any]) -> str:
     if "enum" in schema:
         return f"one of {', '.join(map(as_yaml, schema['enum']))}"
     if schema["type"] == "integer":
-        return f"a whole number of at least {schema['minimum']}"
+        low, high = schema["minimum"], schema.get("maximum", schema.get("exclusiveMaximum", 0) - 1)
+        return f"a whole number from {low} to {high}"
     if schema["type"] != "number":
         words = {"boolean": "true or false", "array": "a list of whole numbers that rise"}
         return words.get(schema["type"], f"an {schema['type']}")

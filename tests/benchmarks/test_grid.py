@@ -140,10 +140,14 @@ def test_the_run_folder_follows_the_settings_but_not_the_machine(grid, tiny):
             "{kind: symmetric, rates: []}",
             "`noise.0.rates`: expected at least 1 value",
         ),
-        ("rates: [0.3]", "rates: [30]", "`noise.1.rates.0`: expected at most 1; got 30"),
+        ("rates: [0.3]", "rates: [30]", "`noise.1.rates.0`: expected a number in .0, 1.; got 30"),
         ("rates: [0.3]", "rates: 0.3", "`noise.1.rates`: expected a list such as .*; got 0.3"),
         ("seeds: [0, 1]", "seeds: 3", "`seeds`: expected a list such as .*; got 3"),
-        ("seeds: [0, 1]", "seeds: [a]", "`seeds.0`: expected a whole number; got 'a'"),
+        (
+            "seeds: [0, 1]",
+            "seeds: [a]",
+            "`seeds.0`: expected a whole number from 0 to 4294967295; got 'a'",
+        ),
         (
             "[multi-similarity, contrastive]",
             "contrastive",

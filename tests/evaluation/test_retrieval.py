@@ -4,6 +4,7 @@ import json
 import math
 import sys
 import warnings
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -380,7 +381,7 @@ def test_faiss_missing_gives_the_same_numbers(monkeypatch):
     monkeypatch.setitem(sys.modules, "faiss", None)
     without = evaluate(x, y, clustering=False)
     assert without.backend == "torch"
-    assert without == with_faiss
+    assert str(replace(without, backend="faiss")) == str(with_faiss)  # NaN is not NaN
     assert evaluate(x, y).nmi == pytest.approx(clustered.nmi, abs=0.01)  # rounding at borders
     with pytest.raises(MissingDependencyError, match="faiss is not installed"):
         evaluate(x, y, backend="faiss")
@@ -433,9 +434,8 @@ def test_strings_never_match_numbers():
 def test_floating_types_and_gradients_are_accepted(dtype):
     x = randn(40, 6).to(dtype).requires_grad_()
     y = torch.arange(40) % 4
-    assert evaluate(x, y, clustering=False) == evaluate(
-        x.detach().double().numpy(), y.numpy(), clustering=False
-    )
+    as_numpy = evaluate(x.detach().double().numpy(), y.numpy(), clustering=False)
+    assert str(evaluate(x, y, clustering=False)) == str(as_numpy)
 
 
 @settings(max_examples=15, deadline=None)

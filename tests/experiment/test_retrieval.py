@@ -1,12 +1,13 @@
 """A retrieval experiment: its parts, its records, and what its methods think of the labels."""
 
 import dataclasses
+import sys
 
 import numpy as np
 import pytest
 import torch
 
-from bspml.errors import ConfigError
+from bspml.errors import ConfigError, MissingDependencyError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.experiment.engine import Workplace
@@ -108,6 +109,15 @@ def test_more_neighbours_than_there_are_is_refused():
         ConfigError, match=r"`evaluation\.ks` asks for the 10000 nearest, but a tes"
     ):
         experiment_of("evaluation.ks=[10000]").check()
+
+
+def test_a_backend_or_a_hyper_parameter_that_cannot_be_is_found_before_training(monkeypatch):
+    monkeypatch.setitem(sys.modules, "faiss", None)
+    with pytest.raises(MissingDependencyError, match="faiss is not installed"):
+        experiment_of("evaluation.backend=faiss").check()
+    settings = ["training.methods=[fast-ap]", "hyperparameters.fast-ap.num_bins=1e18"]
+    with pytest.raises(ConfigError, match=r"`hyperparameters\.fast-ap\.num_bins` must be .* 4096"):
+        experiment_of(*settings).check()
 
 
 def test_the_position_is_said_in_rounds(runs):

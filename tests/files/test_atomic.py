@@ -1,7 +1,9 @@
+import errno
 import os
 import stat
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -147,3 +149,13 @@ def test_a_pipe_is_not_replaced(tmp_path):
             atomic_write(path, b"x")
     assert stat.S_ISFIFO(pipe.stat().st_mode)
     assert names(tmp_path) == ["link", "pipe"]
+
+
+def test_a_mount_for_reading_only_refuses_the_cleaning_up_too(tmp_path, monkeypatch):
+    def refused(*_args, **_keywords):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "open", refused)
+    monkeypatch.setattr(Path, "unlink", refused)
+    with pytest.raises(RunError, match=r"n\.csv: cannot be written \(Read-only file system\)"):
+        atomic_write(tmp_path / "n.csv", "a")

@@ -3,6 +3,7 @@
 import csv
 import io
 import os
+import sys
 
 import pytest
 from hypothesis import given, strategies as st
@@ -10,8 +11,13 @@ from hypothesis import given, strategies as st
 from bspml.errors import DataError, RunError
 from bspml.files.delimited import read_rows, read_table, write_table
 
+# The csv of Python 3.10 knows no NUL.
+_TEXT = st.text(
+    st.characters(exclude_characters="\0" if sys.version_info < (3, 11) else ""), max_size=6
+)
 
-@given(st.lists(st.text(max_size=6), min_size=1, max_size=5))
+
+@given(st.lists(_TEXT, min_size=1, max_size=5))
 def test_any_text_is_read_as_it_was_written(tmp_path_factory, cells):
     path = write_table(tmp_path_factory.mktemp("t") / "t.csv", {"a": cells, "b": range(len(cells))})
     rows = [row.cells for row in read_table(path, ("b", "a"))]

@@ -107,7 +107,7 @@ def test_the_warmup_leaves_half_of_the_training():
     ("options", "message"),
     [
         ({"name": "sine"}, "`name` must be one of constant, step, linear, cosine; got 'sine'"),
-        ({"name": "cosine", "warmup_steps": -1}, "`warmup_steps` must be a whole number of at"),
+        ({"name": "cosine", "warmup_steps": -1}, "`warmup_steps` must be a whole number from"),
         ({"name": "cosine", "milestones": [3]}, "nothing reads it while `name` is cosine"),
         ({"name": "step", "milestones": [3, 3]}, "must be a list of whole numbers that rise"),
         ({"name": "step"}, "needs `milestones`, in iterations, such as"),

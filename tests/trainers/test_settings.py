@@ -7,6 +7,7 @@ import pytest
 from pydantic import ValidationError
 
 from bspml.errors import InputError
+from bspml.trainers.schedules import Schedule
 from bspml.trainers.settings import (
     AutoSettings,
     Count,
@@ -20,6 +21,7 @@ from bspml.trainers.settings import (
     qualified,
     section_of,
     takes,
+    takes_each,
 )
 
 
@@ -46,7 +48,7 @@ def test_a_value_that_nothing_reads_is_refused_unless_it_is_the_default():
     [
         ({"share": 2}, r"`hyper\.share` must be in \[0, 1\]; got 2\."),
         ({"share": "x"}, r"`hyper\.share` must be a number in \[0, 1\]; got 'x'\."),
-        ({"rounds": 0}, r"`hyper\.rounds` must be a whole number of at least 1; got 0\."),
+        ({"rounds": 0}, r"`hyper\.rounds` must be a whole number from 1 to 1000000000; got 0\."),
         ({"limit": float("inf")}, r"`hyper\.limit` must be a finite number; got inf\."),
         ({"limit": np.zeros(2)}, r"`hyper\.limit` must be a finite number; got array"),
         ({"share": 0.1}, r"`hyper\.share` is 0\.1, .* while `hyper\.kind` is plain; .* drawn\.$"),
@@ -64,10 +66,11 @@ def test_none_is_the_default_and_whole_floats_are_whole_numbers():
 
 
 def test_what_a_key_takes_is_said_in_words():
-    assert takes(PaperSettings, "age") == "in (0, inf)"
-    assert takes(PaperSettings, "age_growth") == "in [1, inf)"
+    assert takes(PaperSettings, "age") == "in [1e-09, 1e+09]"
+    assert takes(PaperSettings, "age_growth") == "in [1, 1000]"
     assert takes(AutoSettings, "reset") == "true or false"
-    assert takes(Scales, "base") == "a finite number"
+    assert takes(Scales, "base") == "in [-1e+09, 1e+09]"
+    assert takes_each(Schedule, "milestones") == "a whole number from 1 to 1000000000"
 
 
 def test_an_age_and_a_target_exclude_each_other_and_one_is_needed():

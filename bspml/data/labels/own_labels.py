@@ -78,7 +78,9 @@ def own_labels(
     sides, side_notes = _apart(data, result)
     rows = sides.train.rows
     decided = CorrectedLabels(result.labels[rows], result.weights[rows], result.decisions[rows])
-    return OwnLabels(sides, decided if result.decisions.any() else None, (*notes, *side_notes))
+    return OwnLabels(
+        sides, decided if (result.decisions != "").any() else None, (*notes, *side_notes)
+    )
 
 
 # --- files ----------------------------------------------------------------------------------------

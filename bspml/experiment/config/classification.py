@@ -36,7 +36,7 @@ from bspml.experiment.config.names import (
 from bspml.experiment.config.sample_loss import SampleLossConfig
 from bspml.experiment.config.schema import OptimizerConfig
 from bspml.trainers.schedules import Schedule
-from bspml.trainers.settings import Count, Fraction, Positive, ReadBy, Section
+from bspml.trainers.settings import Count, Epochs, Fraction, Positive, ReadBy, Section
 
 Task = Literal["classification", "regression"]
 
@@ -114,7 +114,7 @@ class HeadConfig(Section):
 class FittingConfig(Section):
     """How long to train, and beside what."""
 
-    epochs: Count = 60
+    epochs: Epochs = 60
     batch_size: AtLeast2 = 64
     # Train the plain loss too: ce, or the base of superloss; null: unless it is `loss.name` itself.
     baseline: bool | None = None

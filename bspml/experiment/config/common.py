@@ -29,13 +29,13 @@ def _known_device(value: str) -> str:
     return value
 
 
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
+Seed = Annotated[int, Field(ge=0, le=2**32 - 1)]
 FilePath = Annotated[str, Field(min_length=1), AfterValidator(os.path.expanduser)]
 RunName = Annotated[str, AfterValidator(_folder_name)]
 DeviceName = Annotated[str, AfterValidator(_known_device)]
 Width = Annotated[int, Field(ge=1, le=65_536)]
 Threads = Annotated[int, Field(ge=1, le=1024)]
-AtLeast2 = Annotated[int, Field(ge=2)]
+AtLeast2 = Annotated[int, Field(ge=2, le=65_536)]
 
 
 class UnknownNameError(ValueError):

@@ -37,7 +37,7 @@ class CurriculumConfig(Section):
     preset: Literal["auto", "paper"] = "auto"
     age: Annotated[Positive | None, _BY_PAPER] = _PAPER.age  # the paper's lambda at the start
     age_growth: Annotated[Growth, _BY_PAPER] = _PAPER.age_growth  # its multiplier c
-    age_max: Annotated[float | None, _BY_PAPER] = _PAPER.age_max  # lambda_inf; null: no limit
+    age_max: Annotated[Positive | None, _BY_PAPER] = _PAPER.age_max  # lambda_inf; null: no limit
     balance: NotNegative = _PAPER.balance  # the paper's mu; our choice
     # xi as printed, or under the weights.
     statistics: Annotated[Statistics, _BY_PAPER] = _PAPER.statistics

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bspml.experiment.config.common import AtLeast2, FilePath, PlantedNoise, Seed, one_of
 from bspml.experiment.config.names import (
@@ -15,9 +15,15 @@ from bspml.experiment.config.names import (
     USERS_DATA,
     check_network,
 )
-from bspml.trainers.settings import Fraction, ReadBy, Section
+from bspml.trainers.settings import Fraction, ReadBy, Section, as_yaml
 
 Backbone = Annotated[str, AfterValidator(partial(check_network, names=("efficientnet-lite0",)))]
+
+
+def _no_truth(value: Any) -> Any:
+    if isinstance(value, bool):  # true is 1 to Python
+        raise ValueError(f"must be one of 1, 3; got {as_yaml(value)}")
+    return value
 
 
 _EVEN = ("symmetric", "pair-flip", "semantic")  # kinds that can take the same share of every class
@@ -39,7 +45,9 @@ class DataConfig(Section):
     content: Literal["photo", "tile", "character"] | None = None
     # Pixels, square; null: 24 for glyphs, 28 for characters, 32 for tiles, 224 for photographs.
     image_size: Annotated[int, Field(ge=8, le=1024)] | None = None
-    channels: Literal[1, 3] | None = None  # null: 1 for characters, else 3
+    channels: Annotated[Literal[1, 3] | None, BeforeValidator(_no_truth)] = (
+        None  # null: 1 for characters, else 3
+    )
     crop_boxes: bool = False  # look at the annotated boxes only
     augment: bool | None = None  # random views in training; null: of photographs
     features: Backbone | None = None  # whose features, extracted once, the network sees

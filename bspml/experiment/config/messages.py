@@ -11,7 +11,7 @@ from pydantic import BaseModel, ValidationError
 
 from bspml.experiment.config.common import UnknownNameError
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
-from bspml.trainers.settings import qualified, takes
+from bspml.trainers.settings import qualified, takes, takes_each
 from bspml.words import did_you_mean
 
 Location = tuple[int | str, ...]
@@ -23,24 +23,18 @@ _SHORT.maxlevel, _SHORT.maxstring = 2, 60
 # Pydantic's error type -> what was expected.  `{...}` is filled from the error's context.
 _EXPECTED = {
     "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "int_parsing_size": "a smaller whole number",
     "float_type": "a number",
-    "finite_number": "a finite number",
     "bool_type": "true or false",
     "string_type": "text",
     "tuple_type": "a list such as [1, 2, 4]",
     "too_short": "at least {min_length} value",
     "string_too_short": "at least {min_length} character",
     "invalid_key": "names as keys",
-    "greater_than": "more than {gt}",
-    "greater_than_equal": "at least {ge}",
-    "less_than": "less than {lt}",
-    "less_than_equal": "at most {le}",
     "dict_type": "`key: value` lines",
     "model_type": "a section of `key: value` lines",
     "model_attributes_type": "a section of `key: value` lines",
 }
+_OF_NUMBERS = ("int_", "float_", "finite_number", "greater_", "less_")
 # What other formats write for true and false.
 _TRUTH = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false", "0": "false"}
 
@@ -94,10 +88,23 @@ def _sentence(finding: Any, root: type[BaseModel]) -> str:
         must = takes(section, str(location[-1]))
         near = did_you_mean(value, must.removeprefix("one of ").split(", "))
         return f"{key} must be {must}; got {shown(value)}{near}"
-    expected = _EXPECTED.get(kind)
-    bounds = {k: f"{v:g}" if isinstance(v, float) else v for k, v in context.items()}
-    expected = expected.format(**bounds) if expected else finding["msg"]
+    expected = (_EXPECTED.get(kind) or finding["msg"]).format(**context)
+    if kind.startswith(_OF_NUMBERS):
+        expected = _bounds(location, root) or expected
     return f"{key}: expected {expected}; got {shown(value)}{_hint(kind, value, location)}"
+
+
+def _bounds(location: Location, root: type[BaseModel]) -> str:
+    """Say what numbers stand at a key, or in its list; empty where any does."""
+    *parents, last = location
+    one_of_many = isinstance(last, int)
+    if one_of_many:
+        *parents, last = parents
+    section = _model([str(part) for part in parents], root)
+    if section is None or last not in section.model_fields:
+        return ""
+    must = (takes_each if one_of_many else takes)(section, str(last))
+    return f"a number {must}" if must.startswith("in ") else must
 
 
 def unknown_key(location: Sequence[int | str], root: type[BaseModel] = Config) -> str:
@@ -144,7 +151,12 @@ def shown(value: Any) -> str:
 def _hint(kind: str, value: Any, location: Location) -> str:
     if kind == "string_type" and isinstance(value, int | float):
         return f"; put it in quotes: {location[-1]}: '{value}'"
-    if kind.startswith("int_") and isinstance(value, float) and value.is_integer():
+    if (
+        kind.startswith("int_")
+        and isinstance(value, float)
+        and value.is_integer()
+        and abs(value) < 1e9
+    ):
         return f"; write {value:.0f}"
     if kind == "tuple_type" and isinstance(value, int):
         return f"; write [{value}]"

@@ -13,6 +13,7 @@ from bspml.trainers.settings import Fraction, NotNegative, Positive, ReadBy, Sec
 
 Tau = Literal["ema", "mean", "log-classes"]
 _FLOAT32_MAX = (2 - 2.0**-23) * 2.0**127
+_LARGEST_TAU, _LEAST_LAM = 1e9, 1e-9
 _DEFAULT_LAM = {"gr": 0.5, "superloss": 0.25}
 
 
@@ -42,25 +43,27 @@ class SampleLossConfig(Section):
     @classmethod
     def _number_or_name(cls, value: Any) -> Any:
         names = get_args(Tau)
-        if isinstance(value, int) and not isinstance(value, bool):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        if is_number and abs(value) <= _LARGEST_TAU:
             return float(value)
-        if (isinstance(value, float) and math.isfinite(value)) or value in names:
+        if isinstance(value, str) and value in names:
             return value
-        raise ValueError(f"must be {', '.join(names)} or a number; got {str(value)[:40]!r}")
+        raise ValueError(
+            f"must be {', '.join(names)} or a number in [{-_LARGEST_TAU:g}, {_LARGEST_TAU:g}]; got "
+            f"{str(value)[:40]!r}"
+        )
 
     @model_validator(mode="after")
     def _consistent(self) -> SampleLossConfig:
-        if self.name == "superloss" and self.lam == 0:
-            raise ValueError("`lam` of superloss must be more than 0; got 0")
+        if self.name == "superloss" and self.strength < _LEAST_LAM:
+            raise ValueError(
+                f"`lam` of superloss must be at least {_LEAST_LAM:g}; got {self.lam:g}"
+            )
         self._check_float32()
         return self
 
     def _check_float32(self) -> None:
         """Refuse what the training, in float32, could not compute with."""
-        if isinstance(self.tau, float) and abs(self.tau) > _FLOAT32_MAX:
-            raise ValueError(
-                f"`tau` is {self.tau:g}, which float32 cannot hold; use a smaller number"
-            )
         if self.name not in ("imae", "gr"):
             return
         key, beta, lam, g = "beta", self.beta, self.strength, self.g

@@ -30,13 +30,14 @@ from bspml.trainers.settings import (
     RHO,
     BelowOne,
     Count,
+    Epochs,
     NotNegative,
+    Number,
     Positive,
     ReadBy,
     Rising,
     Scales,
     Section,
-    Whole,
     key,
 )
 
@@ -45,7 +46,7 @@ OPEN_SECTIONS = ("hyperparameters",)  # {method: {name: value}}, checked where m
 NetworkName = Annotated[str, AfterValidator(partial(check_network, names=NETWORKS))]
 # Chosen on held-out training classes of CUB: ten times as much forgets what the features knew.
 _LR_ON_FEATURES = 1e-4
-_LARGEST_BATCH = 1_000_000  # samples; the loss compares each with each
+_LARGEST_BATCH = 65_536  # samples; the loss compares each with each
 
 
 class NetworkConfig(Section):
@@ -59,7 +60,7 @@ class NetworkConfig(Section):
     freeze_batchnorm: bool = False  # keep the batch statistics of the file of weights
     pooling: Literal["avg", "gem"] | None = None  # of a backbone's last maps; null: its own
     # Width of a hidden layer; 0: one linear layer.
-    hidden: Annotated[Whole, ReadBy("name", ("mlp",))] = 0
+    hidden: Annotated[int, Field(ge=0, le=65_536), ReadBy("name", ("mlp",))] = 0
     # What the last linear layer starts as; null: principal on features of a pretrained backbone.
     head: Literal["random", "orthogonal", "principal"] | None = None
 
@@ -102,7 +103,7 @@ class NetworkConfig(Section):
 class LossSettings(Scales):
     """Weighted multi-similarity: its scales (base is the paper's rho), weighting and mining."""
 
-    base: float = key(0.5, RHO)
+    base: Number = key(0.5, RHO)
     weighting: Literal["inside", "paper"] = "inside"
     epsilon: NotNegative = key(0.1, "margin of the mining", printed=True)
     skip_zero: bool = True  # the miner leaves out samples of weight 0
@@ -114,7 +115,7 @@ class PaperLoss(LossSettings):
     [Zhang 2023] weighs whole log-sums (eq. 7), prints rho = 1, and mines without weights.
     """
 
-    base: float = key(Scales().base, RHO, printed=True)
+    base: Number = key(Scales().base, RHO, printed=True)
     weighting: Literal["inside", "paper"] = "paper"
     skip_zero: bool = False
 
@@ -174,7 +175,7 @@ class MetricOptimizerConfig(OptimizerConfig):
 class TrainingConfig(Section):
     """How long to train, and beside what."""
 
-    epochs: Count = 14
+    epochs: Epochs = 14
     batches_per_epoch: Count | None = None  # null: as many as show every sample
     # Names of bspml.experiment.methods; each is trained from the same start.
     methods: tuple[str, ...] = Field(
@@ -186,7 +187,7 @@ class TrainingConfig(Section):
     # Of the network; the loss is float32.
     precision: Literal["float32", "bfloat16", "float16"] = "float32"
     channels_last: bool = False  # layout of pictures and convolutions
-    prefetch: Count = 2  # batches each worker prepares ahead
+    prefetch: Annotated[int, Field(ge=1, le=1024)] = 2  # batches each worker prepares ahead
     # Decay of an average of the weights, which is then evaluated, saved, and judges the labels.
     ema: Annotated[float, Field(gt=0, lt=1)] | None = None
     # Evaluations in a row without a better one on `data.validation_classes`, then stop.

@@ -21,6 +21,7 @@ from bspml.trainers.settings import (
     Count,
     Fraction,
     NotNegative,
+    Number,
     PaperSettings,
     Scales,
     key,
@@ -91,7 +92,7 @@ class MultiSimilarityPaper(MultiSimilarity):
     name, title = "multi-similarity-paper", "MS (rho 1)"
     says = "the same with the printed base"
 
-    base: float = key(Scales().base, RHO, printed=True)
+    base: Number = key(Scales().base, RHO, printed=True)
 
 
 class BSPMLPaper(Method, PaperLoss, PaperSettings):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
+from pydantic import Field
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.distances import CosineSimilarity, LpDistance
 from pytorch_metric_learning.regularizers import ZeroMeanRegularizer
@@ -11,7 +12,7 @@ from pytorch_metric_learning.regularizers import ZeroMeanRegularizer
 from bspml.experiment.methods.parts import Method, MethodContext, MethodParts
 from bspml.losses.miners.distance_weighted import DistanceWeightedMiner
 from bspml.losses.rdml import RDMLLoss
-from bspml.trainers.settings import Count, NotNegative, Positive, ReadBy, key
+from bspml.trainers.settings import NotNegative, Number, Positive, ReadBy, key
 
 RDML_ETAS = (0.5, 1.0, 2.0, 3.0, 4.0)  # the grid of [Zhang 2023]
 _BY_LEARNED = ReadBy("learn_beta", (True,))
@@ -23,8 +24,8 @@ class Contrastive(Method):
     name, title, source = "contrastive", "Contrastive", "[Hadsell 2006]"
     says = "pull positives together, push negatives beyond a distance"
 
-    pos_margin: float = key(0.0, "distance above which positives pull")
-    neg_margin: float = key(1.0, "distance below which negatives push")
+    pos_margin: Number = key(0.0, "distance above which positives pull")
+    neg_margin: Number = key(1.0, "distance below which negatives push")
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss over all pairs of a batch."""
@@ -38,8 +39,8 @@ class ContrastivePaper(Method):
     name, title, source = "contrastive-paper", "Contrastive (cosine)", "[Hadsell 2006]"
     says = "pull positives to similarity 1, push negatives to 0"
 
-    pos_margin: float = key(1.0, "similarity below which positives pull", printed=True)
-    neg_margin: float = key(0.0, "similarity above which negatives push", printed=True)
+    pos_margin: Number = key(1.0, "similarity below which positives pull", printed=True)
+    neg_margin: Number = key(0.0, "similarity above which negatives push", printed=True)
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss over all pairs of a batch."""
@@ -59,8 +60,8 @@ class SNR(Method):
     name, title, source = "snr", "SNR", "[Yuan 2019]"
     says = "contrastive, on the variance of the difference over the anchor's"
 
-    pos_margin: float = key(0.0, "SNR distance above which positives pull")
-    neg_margin: float = key(2.0, "SNR distance below which negatives push")
+    pos_margin: Number = key(0.0, "SNR distance above which positives pull")
+    neg_margin: Number = key(2.0, "SNR distance below which negatives push")
     zero_mean_weight: NotNegative = key(0.0, "weight of the zero-mean regulariser")
 
     def make(self, context: MethodContext) -> MethodParts:
@@ -85,7 +86,7 @@ class TripletSmooth(Method):
     name, title, source = "triplet-smooth", "Triplet smooth", "[Hermans 2017]"
     says = "softplus of the difference of distances, all triplets"
 
-    margin: float = key(0.0, "added to the difference of distances")
+    margin: Number = key(0.0, "added to the difference of distances")
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss over all triplets of a batch."""
@@ -142,7 +143,7 @@ class FastAP(Method):
     name, title, source = "fast-ap", "FastAP", "[Cakir 2019]"
     says = "one minus average precision, by soft histograms of distances"
 
-    num_bins: Count = key(10, "bins of the histograms", printed=True)
+    num_bins: Annotated[int, Field(ge=1, le=4096)] = key(10, "bins of the histograms", printed=True)
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss over all samples of a batch."""
@@ -156,8 +157,10 @@ class RDML(Method):
     says = "triplets under a rescaled, bounded hinge"
 
     eta: NotNegative = key(1.0, "bend of the hinge; 0.5, 1, 2, 3 or 4 in the paper")
-    margin: float = key(1.0, "margin of the hinge")
-    power: Count = key(2, "of the Euclidean distance; 2 is the Mahalanobis form's")
+    margin: Number = key(1.0, "margin of the hinge")
+    power: Annotated[int, Field(ge=1, le=16)] = key(
+        2, "of the Euclidean distance; 2 is the Mahalanobis form's"
+    )
 
     def make(self, context: MethodContext) -> MethodParts:
         """Build the loss over all triplets of a batch."""
@@ -202,7 +205,7 @@ class Circle(Method):
     name, title, source = "circle", "Circle", "[Sun 2020]"
     says = "log-sums over pairs, each paced by its distance to its goal"
 
-    m: float = key(0.4, "relaxation: positives shall reach 1 - m, negatives fall to m")
+    m: Number = key(0.4, "relaxation: positives shall reach 1 - m, negatives fall to m")
     gamma: Positive = key(80.0, "scale of the exponents")
 
     def make(self, context: MethodContext) -> MethodParts:

@@ -9,7 +9,7 @@ from pytorch_metric_learning import losses as pml_losses
 
 from bspml.experiment.methods.parts import Method, MethodContext, MethodParts
 from bspml.shapes import Tensor
-from bspml.trainers.settings import NotNegative, Positive, key
+from bspml.trainers.settings import NotNegative, Number, Positive, key
 
 
 class ProxyAnchor(Method):
@@ -20,7 +20,7 @@ class ProxyAnchor(Method):
     unwrappable = "its values belong to proxies, each a log-sum over all samples of the batch"
 
     alpha: Positive = key(32.0, "scale of the exponents", printed=True)
-    delta: float = key(0.1, "margin, a cosine similarity", printed=True)
+    delta: Number = key(0.1, "margin, a cosine similarity", printed=True)
     proxy_lr_factor: Positive = key(100.0, "learning rate of the proxies over the network's")
 
     def make(self, context: MethodContext) -> MethodParts:

@@ -11,7 +11,7 @@ from torch import nn
 from bspml.experiment.methods.parts import HyperParameters, MethodContext, MethodParts
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss
-from bspml.trainers.settings import BelowOne, NotNegative, Positive, key
+from bspml.trainers.settings import BelowOne, NotNegative, Number, Positive, key
 from bspml.weights.state import SampleWeights
 
 
@@ -56,7 +56,7 @@ class SuperLossWrapper(Wrapper):
 
     # 0.05 is what [Castells 2020, supplement 3.4] validated for retrieval.
     superloss_lam: Positive = key(0.05, "strength of the regulariser, in units of the loss")
-    superloss_tau: Literal["ema", "mean"] | float = key(
+    superloss_tau: Literal["ema", "mean"] | Number = key(
         "ema", "loss of confidence 1: ema, mean, a number"
     )
     superloss_momentum: BelowOne = key(0.9, "of the exponential average")

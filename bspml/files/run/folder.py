@@ -219,7 +219,7 @@ def _free_name(path: Path) -> str:
 def _runs_beside(path: Path) -> str:
     """'; runs has glyphs, glyphs-2' for the folder that holds `path`, or `path` itself."""
     for folder in (path, path.parent):
-        with contextlib.suppress(OSError):  # only a hint
+        with contextlib.suppress(OSError, ValueError):  # only a hint
             names = sorted(p.parent.name for p in folder.glob("*/config.yaml"))
             if names:
                 return f"; {folder} has {', '.join(names[:8])}"

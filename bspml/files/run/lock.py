@@ -39,7 +39,8 @@ def exclusive(path: Path) -> Iterator[None]:
         yield
     finally:
         # Removed before it is let go, or another's lock would be.
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # the lock is the descriptor, not the name
+            path.unlink(missing_ok=True)
         _held.discard(descriptor)
         os.close(descriptor)
 

@@ -27,7 +27,7 @@ def test_a_home_folder_is_expanded(monkeypatch):
         ({"evaluation": {"ks": [1, 1]}}, "`evaluation.ks` must rise"),
         ({"name": "../up"}, "`name` must be letters, digits"),
         ({"device": "gpu"}, "`device` must be auto, cpu, cuda, cuda:N or mps; got 'gpu'"),
-        ({"seed": 2**32}, "`seed`: expected less than 4294967296; got 4294967296"),
+        ({"seed": 2**32}, "`seed`: expected a whole number from 0 to 4294967295; got 4294967296"),
         (
             {"noise": {"labels_file": "a.csv", "list_file": "b.csv"}},
             "`noise.labels_file` and `noise.list_file` both give the labels",

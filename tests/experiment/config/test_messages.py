@@ -22,21 +22,30 @@ def message(tree):
             "unknown key `sampler.zzz`; valid here: classes_per_batch, samples_per_class",
         ),
         ({1: 2}, "`1`: expected names as keys; got 1"),
-        ({"seed": "3"}, "`seed`: expected a whole number; got '3'"),
-        ({"seed": 1.0}, "`seed`: expected a whole number; got 1.0; write 1"),
-        ({"seed": True}, "`seed`: expected a whole number; got true"),
-        ({"seed": None}, "`seed`: expected a whole number; got nothing (null)"),
+        ({"seed": "3"}, "`seed`: expected a whole number from 0 to 4294967295; got '3'"),
+        ({"seed": 1.0}, "`seed`: expected a whole number from 0 to 4294967295; got 1.0; write 1"),
+        ({"seed": True}, "`seed`: expected a whole number from 0 to 4294967295; got true"),
+        (
+            {"seed": None},
+            "`seed`: expected a whole number from 0 to 4294967295; got nothing (null)",
+        ),
         ({"loss": None}, "`loss`: expected a section of `key: value` lines; got nothing (null)"),
         ({"loss": [1]}, "`loss`: expected a section of `key: value` lines; got [1]"),
         ({"name": 7}, "`name`: expected text; got 7; put it in quotes: name: '7'"),
-        ({"loss": {"alpha": float("nan")}}, "`loss.alpha`: expected a finite number; got nan"),
-        ({"loss": {"alpha": True}}, "`loss.alpha`: expected a number; got true"),
+        (
+            {"loss": {"alpha": float("nan")}},
+            "`loss.alpha`: expected a number in [1e-09, 1e+09]; got nan",
+        ),
+        ({"loss": {"alpha": True}}, "`loss.alpha`: expected a number in [1e-09, 1e+09]; got true"),
         (
             {"evaluation": {"ks": 4}},
             "`evaluation.ks`: expected a list such as [1, 2, 4]; got 4; write [4]",
         ),
         ({"evaluation": {"ks": []}}, "`evaluation.ks`: expected at least 1 value; got []"),
-        ({"evaluation": {"ks": [1, "a"]}}, "`evaluation.ks.1`: expected a whole number; got 'a'"),
+        (
+            {"evaluation": {"ks": [1, "a"]}},
+            "`evaluation.ks.1`: expected a whole number from 1 to 1000000000; got 'a'",
+        ),
         (
             {"noise": {"kind": "symetric"}},
             "`noise.kind` must be one of none, symmetric, pair-flip, small-cluster, open-set, "

@@ -52,7 +52,7 @@ def test_a_dumped_config_loads_as_the_same(write):
         assert load_config(write(dump_config(config))) == config
 
 
-@given(st.text("0123456789eE._+truflnoys-", min_size=1, max_size=8), st.floats(1e-12, 1e12))
+@given(st.text("0123456789eE._+truflnoys-", min_size=1, max_size=8), st.floats(1e-9, 1e9))
 def test_names_and_numbers_survive_the_dump(name, lr):
     tree = {"name": f"0{name}", "optimizer": {"lr": lr}}  # names that YAML may take for numbers
     config = config_from_mapping(tree)
@@ -174,7 +174,7 @@ def test_an_override_leaves_a_section_that_shares_a_yaml_alias_alone(write):
         ("=3", "expected key=value"),
         ("a..b=1", "expected key=value"),
         ("loss.alpha={", "`loss.alpha`: line 1: is not valid YAML"),
-        ("loss.alpha=", "`loss.alpha`: expected a number; got nothing"),
+        ("loss.alpha=", "`loss.alpha`: expected a number in [1e-09, 1e+09]; got nothing"),
         ("curriculum.age=4", "`curriculum.age` is 4.0, but nothing reads it while"),
         ("curriculum.age_growth=1.5", "leave it at 1.1, or set `curriculum.preset` to paper"),
         ("data.channels=2", "`data.channels` must be one of 1, 3; got 2"),
@@ -189,7 +189,7 @@ def test_a_bad_override_names_the_command_line(text, message):
 
 def test_a_fault_of_the_file_names_the_file_although_there_are_overrides(write):
     path = write("loss: {alpha: -1}")
-    with pytest.raises(ConfigError, match=r"x\.yaml: `loss.alpha`: expected more than 0"):
+    with pytest.raises(ConfigError, match=r"x\.yaml: `loss.alpha`: expected a number in"):
         load_config(path, ["loss.beta=3"])
     with pytest.raises(ConfigError, match=r"x\.yaml: `loss`: expected a section"):
         load_config(write("loss: 3"), ["loss.beta=3"])

@@ -1,8 +1,15 @@
+import math
+import re
+
 import pydantic
 import pytest
 
-from bspml.errors import ConfigError
-from bspml.experiment.config import Config, NoiseConfig, config_from_mapping
+from bspml.errors import ConfigError, InputError
+from bspml.experiment.config import ClassificationConfig, Config, NoiseConfig, config_from_mapping
+from bspml.experiment.config.reading import validated
+from bspml.experiment.config.sample_loss import SampleLossConfig
+from bspml.experiment.methods.registry import METHODS, WEIGHINGS, WRAPPERS
+from bspml.trainers.settings import PaperSettings, Scales, Section, section_of
 
 
 def test_sections_are_frozen_and_take_no_unknown_key():
@@ -89,8 +96,11 @@ def test_pretrained_features_need_no_cross_fit():
             "`optimizer.momentum` is 0.9, .* `optimizer.name` is adam",
         ),
         ({"optimizer": {"decay_1d": False}}, "`optimizer.decay_1d` is false, but `optimizer.weigh"),
-        ({"optimizer": {"clip_norm": 0}}, "`optimizer.clip_norm`: expected more than 0; got 0"),
-        ({"training": {"ema": 1}}, "`training.ema`: expected less than 1; got 1"),
+        (
+            {"optimizer": {"clip_norm": 0}},
+            "`optimizer.clip_norm`: expected a number in .1e-09, 1e.09.; got 0",
+        ),
+        ({"training": {"ema": 1}}, "`training.ema`: expected a number in .0, 1.; got 1"),
         (
             {"training": {"patience": 3}},
             "`training.patience` waits .* and `data.validation_classes` is 0; hold some out, such",
@@ -99,17 +109,20 @@ def test_pretrained_features_need_no_cross_fit():
         ({"schedule": {"name": "step"}}, "`schedule.name` step needs `schedule.milestones`"),
         ({"training": {"precision": "float64"}}, "`training.precision`"),
         ({"training": {"epochs": 2}}, "leaves nothing of the 2 `training.epochs`"),
-        ({"sampler": {"samples_per_class": 1}}, "`sampler.samples_per_class`: expected at least 2"),
         (
-            {"sampler": {"samples_per_class": 100_000}},
-            "`sampler.samples_per_class` is 1600000; a batch has at most 1000000",
+            {"sampler": {"samples_per_class": 1}},
+            "`sampler.samples_per_class`: expected a whole number from 2 to",
+        ),
+        (
+            {"sampler": {"samples_per_class": 10_000}},
+            "`sampler.samples_per_class` is 160000; a batch has at most 65536",
         ),
         (
             {"network": {"embedding_size": 10**8}},
-            "`network.embedding_size`: expected at most 65536",
+            "`network.embedding_size`: expected a whole number from 1 to 65536",
         ),
-        ({"noise": {"rate": 1.5}}, "`noise.rate`: expected at most 1; got 1.5"),
-        ({"loss": {"alpha": 0}}, "`loss.alpha`: expected more than 0; got 0"),
+        ({"noise": {"rate": 1.5}}, "`noise.rate`: expected a number in .0, 1.; got 1.5"),
+        ({"loss": {"alpha": 0}}, "`loss.alpha`: expected a number in .1e-09, 1e.09.; got 0"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(tree, message):
@@ -152,3 +165,71 @@ def test_a_linear_layer_on_features_starts_as_they_are_and_is_trained_gently():
 def test_what_needs_features_is_refused_without(network, says):
     with pytest.raises(pydantic.ValidationError, match=says):
         Config(network=network)
+
+
+# --- every number ---------------------------------------------------------------------------------
+
+_SECTIONS = [*METHODS.values(), *WRAPPERS.values(), *WEIGHINGS.values(), PaperSettings, Scales]
+_ABSURD = (
+    *(2**70, -(2**70), 10**400, 1e308, -1e308, math.inf, -math.inf, math.nan),
+    *(True, "12", "", [3], {"a": 1}),
+)
+
+
+def numbers(kind, path=()):
+    """(section, key, path) of every key that takes a number, or a list of them."""
+    for name, field in kind.model_fields.items():
+        if isinstance(field.default, Section):
+            yield from numbers(type(field.default), (*path, name))
+        else:
+            schema = kind.model_json_schema()["properties"][name]
+            kinds = [s.get("items", s) for s in schema.get("anyOf", [schema])]
+            if any(s.get("type") in ("number", "integer") for s in kinds):
+                yield kind, name, (*path, name), [s for s in kinds if s.get("type") in TYPES]
+
+
+TYPES = ("number", "integer")
+
+
+def test_every_number_of_an_experiment_has_both_bounds():
+    found = [
+        entry for root in (Config, ClassificationConfig, *_SECTIONS) for entry in numbers(root)
+    ]
+    assert len(found) > 90
+    for kind, name, _, schemas in found:
+        if (kind is SampleLossConfig and name == "tau") or name == "age_max":
+            continue  # the first has a check of its own; infinity is no limit of an age
+        for schema in schemas:
+            low = schema.get("minimum", schema.get("exclusiveMinimum"))
+            high = schema.get("maximum", schema.get("exclusiveMaximum"))
+            bounded = "enum" in schema or (low is not None and high is not None)
+            assert bounded, f"{kind.__name__}.{name}"
+
+
+@pytest.mark.parametrize("root", [Config, ClassificationConfig])
+def test_an_absurd_number_is_refused_under_its_key_with_its_bounds(root):
+    tried = 0
+    for kind, name, path, _ in numbers(root):
+        many = isinstance(kind.model_fields[name].default, tuple)
+        for value in _ABSURD:
+            inner = [value] if many else value
+            for key in reversed(path):
+                inner = {key: inner}
+            with pytest.raises(ConfigError) as caught:
+                validated(root, inner, "x.yaml")
+            text = str(caught.value)
+            assert text.startswith(f"x.yaml: `{'.'.join(path)}"), text
+            assert re.search(r" in \[|in \(| from \d+ to \d+| one of ", text), text
+            assert len(text) < 250
+            tried += 1
+    assert tried > 25 * len(_ABSURD)
+
+
+@pytest.mark.parametrize("kind", _SECTIONS, ids=lambda kind: kind.__name__)
+def test_an_absurd_hyper_parameter_is_refused_under_its_name_with_its_bounds(kind):
+    for _, name, _, _ in numbers(kind):
+        for value in _ABSURD:
+            if name == "age_max" and value in (math.inf, 1e308, 2**70):
+                continue
+            with pytest.raises(InputError, match=rf"`hyper\.{name}` must be .*(in [\[(]|from \d)"):
+                section_of(kind, {name: value}, "hyper.")

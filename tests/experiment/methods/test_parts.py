@@ -19,7 +19,7 @@ def test_hidden_keys_cannot_be_set_and_stay_at_their_defaults():
 def test_a_section_takes_its_own_hyper_parameters_and_leaves_the_others():
     settings = checked(METHODS["rdml"], {"eta": 2, "superloss_lam": 0.5})
     assert (settings.eta, settings.margin) == (2.0, 1.0)
-    with pytest.raises(InputError, match=r"`hyper\.eta` must be in \[0, inf\); got -1"):
+    with pytest.raises(InputError, match=r"`hyper\.eta` must be in \[0, 1e.09\]; got -1"):
         checked(METHODS["rdml"], {"eta": -1})
 
 

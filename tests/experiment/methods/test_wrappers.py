@@ -47,7 +47,7 @@ def test_inside_prism_no_confidence_of_a_sample_is_kept():
 
 @pytest.mark.parametrize(
     ("tau", "said"),
-    [("max", "must be one of ema, mean or a finite number; got 'max'"), (float("nan"), "got nan")],
+    [("max", "must be one of ema, mean or in .*; got 'max'"), (float("nan"), "got nan")],
 )
 def test_tau_is_a_name_or_a_number(tau, said):
     with pytest.raises(InputError, match=rf"`hyper\.superloss_tau` {said}|{said}"):

@@ -1,0 +1,1 @@
+"""A fault campaign: kills, damaged files, full disks, hostile labels and dead ranks, by number."""

@@ -1,0 +1,21 @@
+"""What an error becomes; most of it is tested where the errors are made."""
+
+import ctypes
+import time
+
+import pytest
+
+from bspml.cli.exit_codes import interrupts_kept
+
+
+def interrupted():
+    raise KeyboardInterrupt
+
+
+def test_a_ctrl_c_that_a_librarys_callback_swallows_comes_again(capsys):
+    callback = ctypes.CFUNCTYPE(None)(interrupted)
+    with interrupts_kept():
+        callback()  # Python prints what is raised in it, and goes on
+        with pytest.raises(KeyboardInterrupt):
+            time.sleep(5)
+    assert capsys.readouterr().err == ""
