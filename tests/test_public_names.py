@@ -1,5 +1,7 @@
 """What `import bspml` offers, name by name."""
 
+import importlib
+import sys
 import types
 
 import pytest
@@ -18,3 +20,12 @@ def test_a_public_name_is_the_same_object_however_often_it_is_asked_for(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'neighbor_statistics'"):
         _ = bspml.neighbor_statistics
+
+
+@pytest.mark.parametrize(("former", "now"), bspml._MOVED.items())
+def test_a_module_is_found_under_its_name_in_0_1_with_a_warning(former, now):
+    sys.modules.pop(former, None)
+    with pytest.warns(DeprecationWarning, match=f"{former} is {now} since 0.2"):
+        found = importlib.import_module(former)
+    assert found is importlib.import_module(now)
+    assert found.__spec__.name == now
