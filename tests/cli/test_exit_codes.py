@@ -1,6 +1,7 @@
 """What an error becomes; most of it is tested where the errors are made."""
 
 import ctypes
+import signal
 import time
 
 import pytest
@@ -12,6 +13,14 @@ def interrupted():
     raise KeyboardInterrupt
 
 
+@pytest.fixture
+def ctrl_c_is_heard():
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # pytest-xdist ignores it
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_a_ctrl_c_that_a_librarys_callback_swallows_comes_again(capsys):
     callback = ctypes.CFUNCTYPE(None)(interrupted)
     with interrupts_kept():

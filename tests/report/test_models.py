@@ -33,7 +33,7 @@ MAP = {
 }  # fmt: skip
 PHOTO = NEAR | {"problems": ["dark"]}
 PAGE = {
-    "title": "</script>", "sentence": "\udce9", "facts": [["a", "b"]],
+    "title": "</script>", "sentence": "\udce9", "warnings": ["w"], "facts": [["a", "b"]],
     "histogram": {"counts": [3, 1], "null_level": 1.0}, "curves": [], "classes": [CLASS],
     "suspects": [SUSPECT], "duplicates": [PAIR], "confusions": [CONFUSION], "map": MAP,
     "photo_checks": [PHOTO], "image_folder": "../photos", "integer_labels": True,

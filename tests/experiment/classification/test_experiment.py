@@ -261,7 +261,7 @@ def test_a_used_folder_is_refused(finished, tmp_path):
 
 
 def test_a_training_that_diverges_at_once_leaves_nothing_behind(tmp_path):
-    settings = [*SMALL, "loss.name=gr", "optimizer.name=sgd", "optimizer.lr=1e30"]
+    settings = [*SMALL, "loss.name=gr", "optimizer.name=sgd", "optimizer.lr=1e9"]
     settings += ["training.checkpoint_every=null", "training.baseline=false"]
     with pytest.raises(RunError, match="the training diverged"):
         run_experiment(load_experiment(None, settings), RunFolder.create(tmp_path / "run"))
