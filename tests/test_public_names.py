@@ -1,5 +1,7 @@
 """What `import bspml` offers, name by name."""
 
+import subprocess
+import sys
 import types
 
 import pytest
@@ -18,3 +20,13 @@ def test_a_public_name_is_the_same_object_however_often_it_is_asked_for(name):
 def test_an_unknown_name_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'neighbor_statistics'"):
         _ = bspml.neighbor_statistics
+
+
+def test_other_frameworks_are_not_imported_before_they_are_asked_for():
+    script = "import sys, bspml, bspml.trainers; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    tops = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "bspml" in tops
+    assert tops.isdisjoint({"lightning", "pytorch_lightning", "sentence_transformers"})
