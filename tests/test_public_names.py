@@ -1,6 +1,7 @@
 """What `import bspml` offers, name by name."""
 
 import importlib
+import subprocess
 import sys
 import types
 
@@ -29,3 +30,13 @@ def test_a_module_is_found_under_its_name_in_0_1_with_a_warning(former, now):
         found = importlib.import_module(former)
     assert found is importlib.import_module(now)
     assert found.__spec__.name == now
+
+
+def test_other_frameworks_are_not_imported_before_they_are_asked_for():
+    script = "import sys, bspml, bspml.trainers; print(*sys.modules)"
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    tops = {name.partition(".")[0] for name in done.stdout.split()}
+    assert "bspml" in tops
+    assert tops.isdisjoint({"lightning", "pytorch_lightning", "sentence_transformers"})

@@ -44,6 +44,11 @@ def test_the_blocks_of_a_page_run_in_order_and_every_warning_is_explained(name, 
     assert all(warning in " ".join(page.split()) for warning in said)
 
 
+def test_the_page_of_lightning_shows_the_whole_example():
+    example = (DOCS / "examples/lightning_curriculum.py").read_text(encoding="utf-8")
+    assert f"```py\n{example}```" in PAGES["train-lightning"]
+
+
 def test_the_readme_is_for_reading_in_one_go():
     assert len(README.splitlines()) < 200
 

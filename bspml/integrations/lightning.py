@@ -28,10 +28,12 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
-from torch import nn
+from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
+from torch import distributed, nn
 
 from bspml.data.sampler import PKSampler
 from bspml.distributed import announce_rows, is_main, rank, ranks
+from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.networks import embed_by_ranks
@@ -71,9 +73,14 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     epoch's end: count in `max_epochs`.  Its warning of a loader that is not resumable is not about
     this one.)
 
-    Several processes: `Trainer(use_distributed_sampler=False)`; each embeds its part of the
-    sampler's batch.  `bspml.distributed.DistributedLossWrapper(loss)` in the module makes the loss
-    that of the whole batch.
+    Several processes (strategies "ddp...", which copy the network): with
+    `Trainer(use_distributed_sampler=False)` each embeds its part of the sampler's batch, and
+    `bspml.distributed.DistributedLossWrapper(loss)` in the module makes the loss that of the whole
+    batch.  Steps are then those of one process to rounding, for proxies in the loss, too, if batch
+    normalisations are synchronised (`bspml.distributed.synchronize_batch_norm` in the module's
+    `setup`) and nothing is drawn in the network.  Weights, rows and network are the same on every
+    rank after each epoch, and a checkpoint goes on bit for bit with as many processes.  From
+    "ddp_fork" and "ddp_spawn" only the module comes back: not `record`, nor weights outside it.
 
     Args:
         curriculum: a `SelfPacedCurriculum` or `FixedCurriculum`.
@@ -162,6 +169,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self._parts: TrainingParts | None = None
         self._initial: Any = None
         self._generators: Any = None
+        self._hooks: list[Any] = []
         self._reload: int | None = None  # the user's setting, while ours stands in its place
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
@@ -184,6 +192,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
                 "the module's loss must look up the SampleWeights of the curriculum; it has "
                 "another table. Make both with the same SampleWeights object."
             )
+        self._hooks = [p.register_hook(lambda g: g / ranks()) for p in _in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
             self._parts = self._parts_of(trainer, pl_module)
             self._parts.initial = self._initial or self._parts.initial
@@ -248,6 +257,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         """Leave no announcement behind, and the user's settings as they were."""
         self._forget_batch()
         self._opened(trainer)
+        while self._hooks:
+            self._hooks.pop().remove()
 
     on_exception = on_train_end
 
@@ -257,6 +268,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
 
     def _update(self, trainer: Any, pl_module: Any) -> CurriculumRecord:
         """Embed all samples, each rank its share, and update the weights."""
+        for buffer in pl_module.buffers():  # running statistics that the ranks took of their parts
+            copy_of_main(buffer)
         model = _Embedder(pl_module, self.embed, trainer.precision_plugin)
         embeddings = embed_by_ranks(
             model,
@@ -323,6 +336,10 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, curriculum, place in the epoch and generators, for the checkpoint."""
+        own = {"seed": self.seed, "generators": generator_states()}
+        everyone = [own] * ranks()
+        if ranks() > 1:  # Lightning has every rank come here, and rank 0 write
+            distributed.all_gather_object(everyone, own)
         return {
             "sample_weights": self.weights.state_dict(),
             "curriculum": self.curriculum.state_dict(),
@@ -330,8 +347,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             "epoch_ended": self.epoch_ended,
             "reset_due": self.reset_due,
             "initial": None if self._parts is None else self._parts.initial,
-            "seed": self.seed,
-            "generators": generator_states(),
+            "ranks": everyone,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -345,8 +361,9 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self.sampler.load_state_dict(state_dict["sampler"])
         self.epoch, self.step = state_dict["sampler"]["epoch"], state_dict["sampler"]["position"]
         self.epoch_ended, self.reset_due = state_dict["epoch_ended"], state_dict["reset_due"]
-        self.seed, self._initial = state_dict["seed"], state_dict["initial"]
-        self._generators = state_dict["generators"]
+        self._initial, everyone = state_dict["initial"], state_dict["ranks"]
+        own = everyone[rank() % len(everyone)]
+        self.seed, self._generators = own["seed"], own["generators"]
 
 
 _LOGGED = ("maw", "sdaw", "noise_rate", "total_rate")
@@ -354,6 +371,17 @@ _REPLACED = (
     "Lightning would put a sampler of its own in the place of the PKSampler; "
     "Trainer(use_distributed_sampler=False) leaves it, and the callback shares its batches."
 )
+
+
+def _in_full(module: nn.Module) -> set[nn.Parameter]:
+    """Return what every rank computes the whole gradient of, times the number of ranks.
+
+    They are the parameters of wrapped losses, such as proxies; DistributedDataParallel takes the
+    mean, which is right for networks, of which each rank saw a part.
+    """
+    wrappers = (m for m in module.modules() if isinstance(m, DistributedLossWrapper))
+    whole = (p for w in wrappers if not w.efficient for p in w.parameters())
+    return {p for p in whole if p.requires_grad} if ranks() > 1 else set()
 
 
 class _Embedder(nn.Module):

@@ -7,7 +7,13 @@ from pytorch_metric_learning.utils import distributed as pml_distributed
 from torch.nn.parallel import DistributedDataParallel
 
 import bspml
-from bspml.distributed import DistributedLossWrapper, gather_own_first, ranks, share_of
+from bspml.distributed import (
+    DistributedLossWrapper,
+    announce_rows,
+    gather_own_first,
+    ranks,
+    share_of,
+)
 
 CLASSES, STEPS = 4, 3
 
@@ -61,6 +67,24 @@ def pml_memory(_weights):
     return lambda embeddings, labels, index: wrapped(embeddings, labels)
 
 
+def announced(weights, memory=False):
+    """As Lightning's callback does: the loss is called without an index."""
+    loss = bspml.BSPMLLoss(weights, miner=bspml.BSPMLMiner(weights))
+    if memory:
+        loss = bspml.CrossBatchMemory(bspml.BSPMLLoss(weights), 3, memory_size=20)
+    module = torch.nn.ModuleList([torch.nn.Identity(), DistributedLossWrapper(loss)])
+
+    def call(embeddings, labels, index):
+        announce_rows(weights, index, module)
+        return module[1](embeddings, labels)
+
+    return call
+
+
+def announced_memory(weights):
+    return announced(weights, memory=True)
+
+
 def of_pml(weights):
     """pytorch-metric-learning's own wrapper, the rows announced in its order."""
     loss = bspml.BSPMLLoss(weights, miner=bspml.BSPMLMiner(weights))
@@ -74,7 +98,14 @@ def of_pml(weights):
     return call
 
 
-UNEVEN = {"ours": ours, "foreign": foreign, "memory": memory, "memory of pml": pml_memory}
+UNEVEN = {
+    "ours": ours,
+    "foreign": foreign,
+    "memory": memory,
+    "memory of pml": pml_memory,
+    "announced": announced,
+    "announced, memory": announced_memory,
+}
 
 
 def efficient():
@@ -85,7 +116,13 @@ def efficient():
     weights.update(torch.rand(10, generator=generator))
     wrapped = DistributedLossWrapper(bspml.BSPMLLoss(weights), efficient=True)
     mine = share_of(10)
-    return wrapped(embeddings[mine], labels[mine], sample_index=torch.arange(10)[mine])
+    index = torch.arange(10)[mine]
+    value = wrapped(embeddings[mine], labels[mine], sample_index=index)
+    announce_rows(weights, index, wrapped)
+    assert wrapped(embeddings[mine], labels[mine]) == value
+    announce_rows(weights, index, torch.nn.Identity())  # a loss of this rank's rows alone
+    assert torch.equal(weights.batch_index, index)
+    return value
 
 
 def on_a_rank():

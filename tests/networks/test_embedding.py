@@ -6,7 +6,7 @@ from torch import nn
 from torch.utils.data import Dataset, TensorDataset
 
 from bspml.errors import DataError, InputError
-from bspml.networks import build_network, embed
+from bspml.networks import build_network, embed, embed_by_ranks
 from helpers.draws import pixels
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -23,6 +23,10 @@ class Pairs(Dataset):
         return (self.x[i], *([i] * self.extra)) if self.extra else self.x[i]
 
 
+class Items(list, Dataset):
+    pass
+
+
 def test_embeddings_of_tensors_and_data_sets_are_those_of_one_evaluation_pass():
     net = build_network("small-conv", 16)
     x = pixels(11, 1, 24, 24)
@@ -35,6 +39,29 @@ def test_embeddings_of_tensors_and_data_sets_are_those_of_one_evaluation_pass():
         assert out.dtype == torch.float32
         assert out.device.type == "cpu"
         assert not out.requires_grad
+
+
+def test_by_ranks_the_input_is_found_in_any_item_and_each_rank_takes_whole_batches(monkeypatch):
+    net, x = nn.Linear(3, 2), pixels(11, 3)
+    expected = embed(net, x, batch_size=4)
+    for data, key in (
+        (x, 0),
+        (Pairs(x, 0), 0),
+        (Pairs(x, 2), 0),
+        (Items({"row": i, "image": row} for i, row in enumerate(x)), "image"),
+        (Items(enumerate(x)), 1),
+    ):
+        assert torch.equal(embed_by_ranks(net, data, 4, key=key), expected)
+    shares = []
+
+    def by_two(n, compute, block, device):
+        assert (n, block, device) == (11, 4, torch.device("cpu"))
+        shares.extend([compute(slice(0, 8)), compute(slice(8, 11))])
+        return torch.cat(shares)
+
+    monkeypatch.setattr("bspml.networks.embedding.computed_by_rows", by_two)
+    assert torch.equal(embed_by_ranks(net, Pairs(x, 1), 4), expected)
+    assert [len(share) for share in shares] == [8, 3]
 
 
 def test_the_result_can_be_used_by_autograd():
