@@ -12,7 +12,6 @@ import importlib.abc
 import importlib.machinery
 import sys
 import warnings
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -79,7 +78,7 @@ class _FormerNames(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     """Finds a module under the name it had in 0.1."""
 
     def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+        self, name: str, path: Any, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         return importlib.machinery.ModuleSpec(name, self) if name in _MOVED else None
 
