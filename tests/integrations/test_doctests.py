@@ -10,8 +10,6 @@ pytestmark = pytest.mark.integrations
 FRAMEWORKS = {
     "huggingface": "transformers",
     "sentence_transformers": "sentence_transformers",
-    "transformers_trainer": "transformers",
-    "announced_batch": "torch",
 }
 
 

@@ -133,11 +133,11 @@ def test_the_loss_names_what_it_cannot_weigh():
         WeightedLoss(model, torch.nn.Linear(2, 2), weights)
 
 
-@pytest.mark.parametrize(("step", "saving"), [(6, 3), (4, 4)], ids=["mid-epoch", "epoch's end"])
+@pytest.mark.parametrize(("step", "saving"), [(6, 3), (5, 5)], ids=["mid-epoch", "epoch's end"])
 @pytest.mark.parametrize("kind", ["library", "learned"])
 def test_a_killed_training_goes_on_bit_for_bit(tmp_path, step, saving, kind):
-    # At step 4 of 2 x 4 the first epoch's update is still owed: the resumed training must do it.
-    if kind == "learned" and step == 4:
+    # At step 5 of 2 x 5 the first epoch's update is still owed: the resumed training must do it.
+    if kind == "learned" and step == 5:
         pytest.skip("the other way of saving is enough")
     if kind == "library":
         model_of, loss_of = (lambda: bert_model(tmp_path / "bert")), (lambda: None)
@@ -153,9 +153,9 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path, step, saving, kind):
 
     options = {"save_strategy": "steps", "save_steps": saving}
     whole, of_whole = prepared(tmp_path / "whole", **options)
-    assert len(of_whole.sampler) == 4
+    assert len(of_whole.sampler) == 5
     whole.train()
-    assert whole.state.global_step == 2 * 4
+    assert whole.state.global_step == 2 * 5
     killed, _ = prepared(tmp_path / "killed", **options)
     killed_at(killed, step)
     resumed, of_resumed = prepared(tmp_path / "killed", **options)
