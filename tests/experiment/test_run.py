@@ -32,6 +32,7 @@ SMALL = [
     "sampler.classes_per_batch=8",
     "evaluation.ks=[1, 2]",
     "training.checkpoint_every=2",
+    "training.methods=[multi-similarity, bspml]",
 ]
 
 
@@ -86,7 +87,7 @@ def test_load_gives_the_network_behind_the_recorded_recall(finished):
     run = bspml.load(finished.folder.path)
     from bspml.experiment.embed import embed_named
 
-    embeddings, labels, names, trained_on = embed_named(run, "test")
+    embeddings, labels, names, trained_on, _ = embed_named(run, "test")
     assert not trained_on
     again = bspml.evaluate(embeddings, labels, ks=[1, 2], clustering=False)
     assert 100 * again.recall_at_k[1] == pytest.approx(finished.results["bspml"]["Recall@1 %"])
@@ -283,6 +284,10 @@ def test_every_method_trains_from_its_name_and_resumes(tmp_path):
         (["hyperparameters.rdml.eta=1"], "rdml is not among `training.methods`"),
         (["hyperparameters.bspml.alpha=1"], "the sections loss and curriculum say how bspml"),
         (["training.methods=[bspml, bspml]"], "must name each method once"),
+        (
+            ["training.methods=[rdml]", "loss.alpha=3"],
+            r"`loss\.alpha` is 3\.0, .* leave it at 2\.0",
+        ),
     ],
 )
 def test_a_method_that_cannot_be_is_refused_before_training(settings, said):
