@@ -36,6 +36,7 @@ from pydantic import Field, model_validator
 from bspml import methods
 from bspml.data.labels.noise_lists import nominal_rate
 from bspml.errors import ConfigError, InputError
+from bspml.experiment.build import CONFIGURED
 from bspml.experiment.config import Config
 from bspml.experiment.config.common import RunName, Seed, one_of
 from bspml.experiment.config.names import OWN_DATA
@@ -267,9 +268,11 @@ def _config(tree: Tree, method: str, noise: Tree, seed: int, source: str) -> Con
     """The experiment of one cell; `source` stands before what is wrong with it."""
     cell = {"name": "cell", "seed": seed, "noise": noise, "training": {"methods": [method]}}
     whole = _merged(tree, cell)
-    # Common hyper-parameters of other methods are for other cells.
+    # Common hyper-parameters, and a loss, of other methods are for other cells.
     hyper = (whole.get("hyperparameters") or {}).get(method)
     whole["hyperparameters"] = {method: hyper} if hyper else {}
+    if method not in CONFIGURED:
+        whole.pop("loss", None)
     config = config_from_mapping(whole, source)
     try:
         methods.check_method(method, config.hyperparameters.get(method))

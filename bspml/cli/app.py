@@ -24,6 +24,7 @@ from bspml.cli.options import (
     AuditOptions,
     EvaluateOptions,
     Json,
+    Method,
     NoiseOptions,
     Output,
     Quiet,
@@ -133,7 +134,7 @@ def embed(
         ),
     ] = "test",
     output: Output = None,
-    method: Annotated[str, typer.Option(help="bspml or multi-similarity.")] = "bspml",
+    method: Method = None,
     json: Json = False,
 ) -> None:
     """Embed images or features with a trained network; writes .npz: embeddings, labels, names."""

@@ -14,7 +14,7 @@ from bspml.experiment.load import load
 from bspml.files.atomic import atomic_write
 
 
-def run_embed(run: str, what: str, output: str | None, method: str, as_json: bool) -> None:
+def run_embed(run: str, what: str, output: str | None, method: str | None, as_json: bool) -> None:
     """Write `embeddings`, `labels` (where known) and `names` into one .npz file.
 
     Where the network was trained on these samples, `trained_on` says so to `bspml audit`.
@@ -23,7 +23,7 @@ def run_embed(run: str, what: str, output: str | None, method: str, as_json: boo
         run: the run folder.
         what: folder of images, a split of the run, or a file of features.
         output: the file to write; None is WHAT-embeddings.npz.
-        method: of the run.
+        method: of the run; None is its automatic one.
         as_json: print JSON.
     """
     if what in SPLITS and Path(what).is_dir():

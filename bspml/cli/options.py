@@ -17,6 +17,10 @@ Workers = Annotated[int | None, typer.Option(help="Processes that load images.")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 Output = Annotated[str | None, typer.Option("--output", "-o", help="File to write.")]
+Method = Annotated[
+    str | None,
+    typer.Option(help="Of a run, such as auto:contrastive; default: its automatic, or only, one."),
+]
 
 
 @dataclass(frozen=True)
@@ -28,7 +32,7 @@ class TrainOptions:
         typer.Argument(
             metavar="[CONFIG.yaml] [key=value ...]",
             help="Experiment file and settings over it; without any, the main job: glyphs with "
-            "30 % wrong labels, plain multi-similarity beside BSPML.",
+            "30 % wrong labels, the contrastive loss alone and under the automatic curriculum.",
         ),
     ] = None
     resume: Annotated[
@@ -78,7 +82,7 @@ class EvaluateOptions:
         bool,
         typer.Option("--query-in-gallery", help="Leave each query's own row of the gallery out."),
     ] = False
-    method: Annotated[str, typer.Option(help="Of a run: bspml or multi-similarity.")] = "bspml"
+    method: Method = None
     seed: Seed = None
     device: Device = None
     json: Json = False

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from bspml.errors import CheckpointError, RunError
-from bspml.experiment.build import WEIGHTED, make_network
+from bspml.experiment.build import WEIGHTED, is_automatic, make_network
 from bspml.experiment.config import Config, load_config
 from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_method
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
@@ -76,12 +76,20 @@ class Run:
         return read_json(self.folder.summary)
 
 
-def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
+def _meant(trained: tuple[str, ...]) -> str:
+    """Return the method meant where none is named: bspml, or the first automatic or only one."""
+    if WEIGHTED in trained or len(trained) == 1:
+        return WEIGHTED if WEIGHTED in trained else trained[0]
+    return next(filter(is_automatic, trained), WEIGHTED)
+
+
+def load(path: str | os.PathLike[str], method: str | None = None) -> Run:
     """Open a run folder that `bspml train` wrote.
 
     Args:
         path: the folder.
-        method: whose network: one of the run's `training.methods`.
+        method: whose network: one of the run's `training.methods`; None: the one that the
+            automatic curriculum weighs (bspml, else the first), or the only one.
 
     Raises:
         RunError: no such run, or it has no such method.
@@ -96,6 +104,7 @@ def load(path: str | os.PathLike[str], method: str = WEIGHTED) -> Run:
     folder = RunFolder.open(path)
     config = load_config(folder.config)
     trained = config.training.methods
+    method = _meant(trained) if method is None else method
     file = folder.checkpoint(method) if method in trained else None
     if file is None or not has_checkpoint(folder, method):
         saved_methods = [m for m in trained if has_checkpoint(folder, m)]

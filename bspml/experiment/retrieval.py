@@ -16,6 +16,7 @@ from bspml.distributed import from_main, is_main
 from bspml.errors import ConfigError, InputError
 from bspml.evaluation.neighbours import choose_backend
 from bspml.experiment.build import (
+    CONFIGURED,
     is_automatic,
     make_curriculum,
     make_method,
@@ -25,7 +26,7 @@ from bspml.experiment.build import (
     make_schedule,
     make_weights,
 )
-from bspml.experiment.config import Config
+from bspml.experiment.config import Config, LossConfig
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Experiment, Outputs, Workplace
 from bspml.experiment.outputs import write_outputs, write_page
@@ -70,6 +71,7 @@ class Retrieval(Experiment[RetrievalRun]):
         choose_backend(config.evaluation.backend, torch.device("cpu"))  # faiss, if it must be there
         make_schedule(config, config.training.epochs * len(make_sampler(config, data.codes)))
         make_optimizer(config, make_network(config, data.width, pretrained))
+        self._check_loss_is_read()
         learning_losses = []
         for method in self.methods:
             try:
@@ -85,6 +87,18 @@ class Retrieval(Experiment[RetrievalRun]):
             raise ConfigError(
                 f"`optimizer.loss_lr_factor` is {factor:g}, but no loss of `training.methods` has "
                 "parameters of its own; leave it at null."
+            )
+
+    def _check_loss_is_read(self) -> None:
+        config = self.config
+        changed = [key for key, value in config.loss if value != getattr(LossConfig(), key)]
+        # The paper's preset fills in values of its own.
+        ours = config.curriculum.preset == "auto" and changed
+        if ours and not CONFIGURED.keys() & set(self.methods):
+            raise ConfigError(
+                f"`loss.{changed[0]}` is {getattr(config.loss, changed[0])}, but the section loss "
+                "is about multi-similarity, bspml and clean-only, and `training.methods` has none "
+                f"of them; add one, or leave it at {getattr(LossConfig(), changed[0])}."
             )
 
     def check_length(self, saved: Mapping[str, Any], folder: RunFolder) -> None:

@@ -116,6 +116,10 @@ def test_varied_settings_multiply_and_those_of_a_method_stay_its_own(grid):
     }
     assert found == {(eta, eta, size) for eta in (1, 2, 3) for size in (8, 16)}
     assert all(eta not in c.varied for c in cells if c.method == "contrastive")
+    # So does the loss of multi-similarity.
+    tree |= {"common": {"loss": {"alpha": 3}}, "methods": ["multi-similarity", "rdml"]}
+    alphas = [c.config.loss.alpha for c in grid.grid_file.expand(tree, "here").cells]
+    assert alphas == [3, 3, 2, 2]
 
 
 def test_the_run_folder_follows_the_settings_but_not_the_machine(grid, tiny):

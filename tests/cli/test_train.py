@@ -16,7 +16,7 @@ SMALL = [
     "curriculum.warmup_epochs=1",
     "sampler.classes_per_batch=8",
     "evaluation.ks=[1]",
-    "training.methods=[bspml]",
+    "training.methods=[auto:contrastive]",
 ]
 
 
@@ -29,11 +29,11 @@ def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypat
     assert "recall" not in err.lower()
     code, out, _ = run(capsys, "evaluate", "runs/glyphs", "--ks", "1", "--json")
     assert 100 * json.loads(out)["recall_at_1"] == pytest.approx(
-        result["results"]["bspml"]["Recall@1 %"]
+        result["results"]["auto:contrastive"]["Recall@1 %"]
     )
     _, out, _ = run(capsys, "evaluate", "runs/glyphs", "--json")  # the K of the run's own table
     found = {name.rpartition("_")[2] for name in json.loads(out) if name.startswith("recall_at")}
-    columns = result["results"]["bspml"]
+    columns = result["results"]["auto:contrastive"]
     assert found - {"low", "high"} == {
         c[7:-2] for c in columns if c.startswith("Recall@") and c.endswith(" %")
     }
@@ -50,7 +50,7 @@ def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypat
     code, _, err = run(capsys, "train", *SMALL)
     assert (code, "exists already" in err, "such as name=glyphs-2, or" in err) == (2, True, True)
     code, _, err = run(capsys, "evaluate", "runs/glyphs", "--method", "clean-only")
-    assert (code, "it has bspml" in err) == (2, True)
+    assert (code, "it has auto:contrastive" in err) == (2, True)
 
 
 def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):

@@ -80,7 +80,10 @@ def test_a_method_without_weights_has_no_curriculum_and_others_their_own():
 
 
 def test_configured_methods_take_no_hyper_parameters():
-    sections = {"hyperparameters": {"bspml": {"rule": "quadratic"}}}
+    sections = {
+        "training": {"methods": ["bspml"]},
+        "hyperparameters": {"bspml": {"rule": "quadratic"}},
+    }
     with pytest.raises(InputError, match=r"`hyperparameters\.bspml`: the sections loss and curr"):
         built("bspml", **sections)
 

@@ -7,6 +7,7 @@ import torch
 
 import bspml
 from bspml.errors import RunError
+from bspml.experiment.load import _meant
 
 FINISHED = Path(__file__).parent / "old_runs" / "finished"
 
@@ -18,6 +19,17 @@ def test_a_finished_run_opens_with_its_weights_and_records():
     assert run.sample_weights.shape == (len(table) - 1,)
     assert [r.method for r in run.records][-1] == "superloss:contrastive"
     assert run.embed(torch.rand(3, 1, 24, 24)).shape == (3, 8)
+
+
+def test_where_no_method_is_named_the_automatic_one_is_meant():
+    assert bspml.load(FINISHED).method == "bspml"  # as it was before other losses were automatic
+    for trained, meant in (
+        (("contrastive", "auto:contrastive"), "auto:contrastive"),
+        (("auto:contrastive", "bspml"), "bspml"),
+        (("superloss:auto:supcon", "auto:arcface"), "superloss:auto:supcon"),
+        (("multi-similarity",), "multi-similarity"),
+    ):
+        assert _meant(trained) == meant
 
 
 def test_a_method_that_was_not_trained_is_refused_with_those_that_were():

@@ -32,6 +32,7 @@ SMALL = [
     "sampler.classes_per_batch=8",
     "evaluation.ks=[1, 2]",
     "training.checkpoint_every=2",
+    "training.methods=[multi-similarity, bspml]",
 ]
 
 
@@ -283,6 +284,10 @@ def test_every_method_trains_from_its_name_and_resumes(tmp_path):
         (["hyperparameters.rdml.eta=1"], "rdml is not among `training.methods`"),
         (["hyperparameters.bspml.alpha=1"], "the sections loss and curriculum say how bspml"),
         (["training.methods=[bspml, bspml]"], "must name each method once"),
+        (
+            ["training.methods=[rdml]", "loss.alpha=3"],
+            r"`loss\.alpha` is 3\.0, .* leave it at 2\.0",
+        ),
     ],
 )
 def test_a_method_that_cannot_be_is_refused_before_training(settings, said):

@@ -178,8 +178,9 @@ class TrainingConfig(Section):
     epochs: Epochs = 14
     batches_per_epoch: Count | None = None  # null: as many as show every sample
     # Names of bspml.experiment.methods; each is trained from the same start.
+    # Unset under the paper's preset: multi-similarity and bspml.
     methods: tuple[str, ...] = Field(
-        default=("multi-similarity", "bspml"), min_length=1, strict=False
+        default=("contrastive", "auto:contrastive"), min_length=1, strict=False
     )
     checkpoint_every: Count | None = None  # iterations; null: at the end of each epoch
     # Parts a batch is computed in, for less memory: mining sees one part of P/k classes at a time.
@@ -307,13 +308,17 @@ class Config(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _preset_loss(cls, tree: Any) -> Any:
-        """Fill in what the paper's preset means for the loss, under what is said outright."""
+    def _of_the_paper(cls, tree: Any) -> Any:
+        """Fill in what the paper's preset means elsewhere, under what is said outright."""
         if not isinstance(tree, Mapping) or not isinstance(tree.get("loss", {}), Mapping):
             return tree
         if _named(tree.get("curriculum"), "preset") != "paper":
             return tree
-        return {**tree, "loss": {**PaperLoss().model_dump(), **tree.get("loss", {})}}
+        filled = {**tree, "loss": {**PaperLoss().model_dump(), **tree.get("loss", {})}}
+        training = tree.get("training", {})
+        if isinstance(training, Mapping):
+            filled["training"] = {"methods": ("multi-similarity", "bspml"), **training}
+        return filled
 
     @model_validator(mode="after")
     def _consistent(self) -> Config:

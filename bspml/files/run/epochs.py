@@ -28,7 +28,7 @@ class EpochRecord:
     """What is known after one round of one method.  None: not measured, or not a finite number.
 
     Attributes:
-        method: name of the training run inside the experiment ('multi-similarity', 'bspml').
+        method: name of the training run inside the experiment ('contrastive', 'auto:contrastive').
         epoch: passes over the data done, in data-set sizes (a round on one half counts 0.5);
             0 is the state before the first step.
         steps: optimiser steps done.

@@ -25,12 +25,17 @@ def test_an_empty_mapping_is_the_main_job():
     assert (config.data.name, config.noise.kind, config.noise.rate) == ("glyphs", "symmetric", 0.3)
     assert config.curriculum.preset == "auto"
     assert config.cross_fitted
+    assert config.training.methods == ("contrastive", "auto:contrastive")
 
 
-def test_the_paper_preset_brings_the_papers_loss_unless_told_otherwise():
+def test_the_paper_preset_brings_the_papers_loss_and_methods_unless_told_otherwise():
     paper = {"preset": "paper", "age": 4.0}
     loss = config_from_mapping({"curriculum": paper}).loss
     assert (loss.base, loss.weighting, loss.skip_zero) == (1.0, "paper", False)
+    published = config_from_mapping({"curriculum": paper, "training": {"epochs": 3}}).training
+    assert (published.methods, published.epochs) == (("multi-similarity", "bspml"), 3)
+    told = {"curriculum": paper, "training": {"methods": ["bspml"]}}
+    assert config_from_mapping(told).training.methods == ("bspml",)
     mixed = config_from_mapping({"curriculum": paper, "loss": {"base": 0.5}}).loss
     assert (mixed.base, mixed.weighting) == (0.5, "paper")
     assert (Config().loss.base, Config().loss.weighting) == (0.5, "inside")
