@@ -36,6 +36,7 @@ CALLS = {
     "the truth": lambda _, numbers: bspml.SelfPacedCurriculum(
         bspml.SampleWeights(Y), is_noisy=numbers > 2
     ),
+    "rows to sample": lambda _, numbers: bspml.PKSampler(Y, 2, 2).set_rows(numbers > 0),
     "weights": lambda _, numbers: bspml.SampleWeights(Y).update(numbers),
 }
 

@@ -18,7 +18,7 @@ from bspml.cli.exit_codes import (
     complain,
     exit_code,
     interrupts_kept,
-    show_warning,
+    warning_printer,
 )
 from bspml.cli.options import (
     AuditOptions,
@@ -58,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             # escaped.
             stream.reconfigure(errors="backslashreplace")
     with warnings.catch_warnings():
-        warnings.showwarning = show_warning  # type: ignore[assignment]  # fewer names
+        warnings.showwarning = warning_printer()
         try:
             with interrupts_kept():
                 code = app(args=None if argv is None else list(argv), standalone_mode=False)

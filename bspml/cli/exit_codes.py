@@ -13,7 +13,7 @@ import os
 import sys
 import threading
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bspml.errors import LostRankError, UserError
@@ -103,12 +103,17 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def show_warning(message: Warning | str, *_where: Any) -> None:
-    """Print a warning for the user: no file, no line of ours, and from one process of many.
+def warning_printer() -> Callable[..., None]:
+    """Return what prints warnings for the user: no file, no line of ours, from one process of many.
 
-    Args:
-        message: the warning.
-        _where: what `warnings.showwarning` gets beside it; not shown.
+    Each is said once: every evaluation of a run would say it again.
     """
-    if _is_main_process():
-        print(f"bspml: warning: {_one_line(str(message))}", file=sys.stderr)
+    said: set[str] = set()
+
+    def show(message: Warning | str, *_where: Any) -> None:
+        line = f"bspml: warning: {_one_line(str(message))}"
+        if _is_main_process() and line not in said:
+            said.add(line)
+            print(line, file=sys.stderr)
+
+    return show

@@ -16,6 +16,7 @@ from bspml.data.turns import ClassTurns, RowQueue
 from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
 from bspml.tensors.checks import check_whole, encode_labels
+from bspml.tensors.row_index import check_same_rows, index_of
 
 _ORDER = 2  # of the batches; another number where the same arguments gave others
 
@@ -76,7 +77,7 @@ class PKSampler(BatchSampler):
 
     def __init__(
         self,
-        labels: Any,
+        labels: Any = None,
         classes_per_batch: int = 16,
         samples_per_class: int = 4,
         batches_per_epoch: int | None = None,
@@ -86,7 +87,10 @@ class PKSampler(BatchSampler):
     ) -> None:
         if sampler is not None or others:
             _refuse(others if sampler is None else {"sampler": sampler})
+        if labels is None:
+            raise InputError("`labels` must be one label per data-set row; got none.")
         encoded = encode_labels(labels)
+        self._index = index_of(labels)
         self._given = self._codes = encoded.codes.numpy()
         self.classes_per_batch = check_whole(classes_per_batch, "classes_per_batch")
         self.samples_per_class = check_whole(samples_per_class, "samples_per_class")
@@ -220,6 +224,7 @@ class PKSampler(BatchSampler):
             InputError: not (N,) bool, or fewer than P classes have rows left; nothing is changed.
         """
         n = len(self._codes)
+        check_same_rows(("the sampler's labels", self._index), mask=mask, labels=labels)
         codes = self._given if labels is None else encode_labels(labels, n).codes.numpy()
         if mask is None:
             rows = np.ones(n, dtype=bool)

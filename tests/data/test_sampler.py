@@ -565,3 +565,11 @@ def test_building_it_around_another_sampler_is_refused_with_what_to_do():
         PKSampler(balanced(12, 8), 4, 4, sampler=range(96))  # where it was made in a hook
     with pytest.raises(InputError, match="PKSampler takes no `class_per_batch`"):
         PKSampler(balanced(12, 8), class_per_batch=4)
+
+
+def test_labels_are_asked_for_and_another_s_arguments_refused_without_them_too():
+    with pytest.raises(InputError, match="`labels` must be one label per data-set row; got none"):
+        PKSampler()
+    order = torch.utils.data.SequentialSampler(range(9))
+    with pytest.raises(InputError, match=r"use_distributed_sampler=False.*`share"):
+        PKSampler(sampler=order, batch_size=3, drop_last=False)
