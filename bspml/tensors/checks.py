@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
+from bspml.tensors.row_index import as_array
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
     some_of as some_of,
@@ -56,11 +57,12 @@ def _read_numbers(value: Any) -> Tensor:
         return torch.as_tensor(value)  # scalars, maybe of an accelerator
     if np.ma.is_masked(value):
         raise ValueError("what lies under the mask is nobody's number")
-    array = np.asarray(value)  # lists through numpy too: torch would read floats as float32
+    array = as_array(value)  # lists through numpy too: torch would read floats as float32
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # long double, unknown to torch
         array = array.astype(np.float64)
-    # torch takes neither the other byte order nor a reversed view.
-    array = array.astype(array.dtype.newbyteorder("="), copy=any(s < 0 for s in array.strides))
+    # torch takes neither the other byte order nor a reversed view, and warns of read-only memory.
+    copy = not array.flags.writeable or any(s < 0 for s in array.strides)
+    array = array.astype(array.dtype.newbyteorder("="), copy=copy)
     return torch.as_tensor(array)
 
 
