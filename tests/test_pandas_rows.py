@@ -47,3 +47,20 @@ def test_rows_of_another_order_are_refused(call):
     call(X.to_numpy(), ONES.to_numpy())
     with pytest.raises(InputError, match=r"indices differ at \d+ of 40 rows.*reset_index"):
         call(X.loc[MIXED], ONES.loc[MIXED])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("labels", ["Int64", "string", "category", "string[pyarrow]"])
+def test_tables_of_any_dtype_are_judged_measured_and_weighed_alike(labels):
+    codes = np.arange(200) % 8
+    rows = np.eye(8)[codes] + 0.1 * np.random.default_rng(0).normal(size=(200, 8))
+    frame = pd.DataFrame(rows, columns=list("abcdefgh"))
+    features = frame if labels == "category" else frame.astype({"a": "Float64"})
+    given = pd.Series(codes).astype(labels)
+    names = pd.Series([f"{row}.jpg" for row in range(200)], dtype="string")
+    report = bspml.audit(features, given, names=names)
+    plain = bspml.audit(rows, codes, names=names.tolist())
+    np.testing.assert_array_equal(report.wrong_probability, plain.wrong_probability)
+    assert report.names.tolist() == plain.names.tolist()
+    assert bspml.evaluate(features, given).map_at_r == bspml.evaluate(rows, codes).map_at_r
+    assert len(bspml.SampleWeights(given)) == 200

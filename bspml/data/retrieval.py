@@ -225,7 +225,12 @@ class RetrievalSplit:
         )
 
     def decoded(
-        self, image_size: int, channels: int = 3, crop_boxes: bool = False, whole: bool = False
+        self,
+        image_size: int,
+        channels: int = 3,
+        crop_boxes: bool = False,
+        whole: bool = False,
+        view: View | None = None,
     ) -> RetrievalSplit:
         """Return the same split with all images decoded into memory as uint8.
 
@@ -235,11 +240,13 @@ class RetrievalSplit:
             image_size, channels, crop_boxes: as in `images`.
             whole: resize the whole image to a square, where the standard view of photographs would
                 take the centre.
+            view: as in `images`.
 
         Raises:
             DataError: more than 16 GiB, or an image that cannot be read; names it.
         """
-        view = Whole(check_whole(image_size, "image_size", low=1)) if whole else None
+        if whole:
+            view = Whole(check_whole(image_size, "image_size", low=1))
         images = self.images(image_size, channels, crop_boxes, view=view)
         size = len(self) * channels * image_size**2
         if size > _LARGEST:

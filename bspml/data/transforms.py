@@ -59,20 +59,36 @@ class Whole:
 
 @dataclass(frozen=True)
 class CentreCrop:
-    """The centre, after resizing the shorter side to `image_size` * 256 / 224."""
+    """The centre, after resizing the shorter side.
+
+    Attributes:
+        image_size: side of the crop in pixels.
+        resize: the shorter side before it; None: `image_size` * 256 / 224.
+        interpolation: "bilinear", "bicubic" or another of torchvision's.
+        squash: resize both sides to `resize`, without regard to the image's shape.
+    """
 
     image_size: int
+    resize: int | None = None
+    interpolation: str = "bilinear"
+    squash: bool = False
+
+    @property
+    def _side(self) -> int:
+        return round(self.image_size * _RESIZE) if self.resize is None else self.resize
 
     def __call__(self, image: Any, rng: np.random.Generator | None = None) -> Any:
         """Deterministic; `rng` is not used."""
         from torchvision.transforms import functional
 
-        resized = _resize(image, [round(self.image_size * _RESIZE)])
+        sides = [self._side] * (2 if self.squash else 1)
+        resized = _resize(image, sides, self.interpolation)
         return functional.center_crop(resized, [self.image_size, self.image_size])
 
     def __str__(self) -> str:
-        side, size = round(self.image_size * _RESIZE), self.image_size
-        return f"shorter side resized to {side}, centre crop of {size} x {size}"
+        sides, size = "both sides" if self.squash else "shorter side", self.image_size
+        kind = "" if self.interpolation == "bilinear" else f" ({self.interpolation})"
+        return f"{sides} resized to {self._side}{kind}, centre crop of {size} x {size}"
 
 
 @dataclass(frozen=True)
@@ -153,8 +169,12 @@ def standard_view(image_size: int, content: str = "photo", augment: bool = False
     return RandomCrop(image_size, scale=(0.7, 1.0), ratio=(0.9, 1 / 0.9), mirror=False)
 
 
-def _resize(image: Any, size: list[int]) -> Any:
-    """To (height, width), or, of one number, the shorter side to it; bilinear, antialiased."""
-    from torchvision.transforms import functional
+def _resize(image: Any, size: list[int], interpolation: str = "bilinear") -> Any:
+    """To (height, width), or, of one number, the shorter side to it; antialiased."""
+    from torchvision.transforms import InterpolationMode, functional
 
-    return functional.resize(image, size, antialias=True)
+    mode = InterpolationMode(interpolation)
+    resized = functional.resize(image, size, mode, antialias=True)
+    if isinstance(resized, Tensor) and resized.is_floating_point() and interpolation != "bilinear":
+        return resized.clamp(0, 1)  # beside an edge, bicubic goes beyond
+    return resized

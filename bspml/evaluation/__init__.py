@@ -11,6 +11,7 @@ Example:
     {1: 1.0}
 """
 
+from bspml.evaluation.accuracy_calculator import AccuracyCalculator as AccuracyCalculator
 from bspml.evaluation.detection import (
     NoiseDetection as NoiseDetection,
     noise_detection as noise_detection,

@@ -17,6 +17,7 @@ torch, every block size and every device give the same neighbours.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from typing import Any, no_type_check
 
@@ -27,11 +28,13 @@ import torch
 from bspml.errors import InputError, MissingDependencyError
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.unit_rows import GRID
+from bspml.words import some_of
 
 _GROUP = 64  # columns that share one maximum when the best of a long row are sought
 _TILE_ROWS = 4096  # gallery rows turned into float64 at a time
 _BLOCK_BYTES = 128 * 2**20  # of similarities held at once
 _FAISS_QUERIES = 4096
+_UNIT = 1e-2  # a norm this close to 1 was meant to be; float16 reaches 1e-3
 _FAISS_MAX_K = 1024  # above this, a full row is cheaper than faiss's heap
 
 
@@ -42,6 +45,36 @@ def find_faiss() -> Any | None:
     except ImportError:
         return None
     return faiss
+
+
+def vectors_in(gallery: Any) -> Any:
+    """Return the vectors that a flat faiss index holds, in order; anything else as it is.
+
+    Raises:
+        InputError: another index, which is approximate or has an order or a measure of its own; or
+            vectors whose norm is not 1, for which the index ranks by something else than cosines.
+    """
+    faiss = sys.modules.get("faiss")  # who has an index has imported it
+    if faiss is None or not isinstance(gallery, faiss.Index):
+        return gallery
+    index = faiss.downcast_index(gallery)
+    measures = (faiss.METRIC_INNER_PRODUCT, faiss.METRIC_L2)
+    if not isinstance(index, faiss.IndexFlat) or index.metric_type not in measures:
+        raise InputError(
+            "`gallery` must be a flat faiss index of inner products or L2, or the vectors; got "
+            f"{type(index).__name__}, which is approximate or ranks in its own way. Pass the "
+            "vectors: what is measured is then the embedding and not the index."
+        )
+    vectors = index.reconstruct_n(0, index.ntotal)
+    norms = np.linalg.norm(vectors, axis=1)
+    off = np.flatnonzero(np.abs(norms - 1) > _UNIT)
+    if len(off):
+        raise InputError(
+            f"`gallery`: the index must hold vectors of norm 1, so that it ranks by cosine; rows "
+            f"{some_of(off)} are not, the first of norm {norms[off[0]]:.4g}. Call "
+            "`faiss.normalize_L2` before `add`, or pass the vectors, which are normalised here."
+        )
+    return vectors
 
 
 def choose_backend(backend: str, device: torch.device) -> str:

@@ -154,7 +154,8 @@ def evaluate(
         embeddings: queries (N, D), any floating type; normalised here.
         labels: (N,) of the queries: integers or strings.  Pandas objects must have one index.
         ks: the K of Recall@K.  Of the default, those beyond the gallery are left out, and said.
-        gallery: (R, D) to search in; None searches the queries, each without itself.
+        gallery: (R, D) to search in; None searches the queries, each without itself.  A flat faiss
+            index of vectors of norm 1 stands for them; another index is refused.
         gallery_labels: (R,), the same kind as `labels`.
         backend: "auto", "faiss" (CPU) or "torch"; the same numbers.
         seed: of k-means and of the draws behind the intervals.

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 
 from bspml.errors import InputError
+from bspml.evaluation.neighbours import vectors_in
 from bspml.evaluation.sides import (
     check_columns,
     encode_jointly,
@@ -130,6 +131,7 @@ class SearchTask:
         check_same_rows(embeddings=embeddings, labels=labels)
         check_same_rows(gallery=gallery, gallery_labels=gallery_labels)
         check_same_columns(embeddings=embeddings, gallery=gallery)
+        gallery = vectors_in(gallery)
         values, place = _checked_rows(embeddings, "embeddings", device)
         if gallery is None and gallery_labels is None:
             encoded = encode_labels(labels, len(values))

@@ -26,6 +26,7 @@ from bspml.experiment.seen import Seen
 from bspml.experiment.splits import hold_out, load_splits
 from bspml.files.checkpoints import fingerprint
 from bspml.networks.backbone import IMAGE_SIZE
+from bspml.networks.by_name import view_for
 from bspml.words import counted
 
 # Side of the images where the configuration leaves it open, and channels, by what they show.
@@ -269,10 +270,10 @@ def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
     ):  # fmt: skip
         return pixels
     if len(split) * channels * size**2 * 4 <= _IN_MEMORY:
-        decoded = split.decoded(size, channels, settings.crop_boxes)
+        decoded = split.decoded(size, channels, settings.crop_boxes, view=network_view(config))
         assert decoded.pixels is not None
         return decoded.pixels.float() / 255
-    return split.images(size, channels, settings.crop_boxes)
+    return split.images(size, channels, settings.crop_boxes, view=network_view(config))
 
 
 def image_shape(config: Config) -> tuple[int, int]:
@@ -280,7 +281,15 @@ def image_shape(config: Config) -> tuple[int, int]:
     settings = config.data
     content = image_content(config)
     usual = 24 if settings.name == "glyphs" else _SIZES[content]
-    return settings.image_size or usual, settings.channels or _CHANNELS[content]
+    size, own = settings.image_size or usual, network_view(config)
+    return size if own is None else own.image_size, settings.channels or _CHANNELS[content]
+
+
+def network_view(config: Config) -> Any:
+    """Return how timm shows photographs to its network at test time; None for the standard view."""
+    if image_content(config) != "photo" or not config.network.name.startswith("timm:"):
+        return None
+    return view_for(config.network.name, config.data.image_size)
 
 
 def image_content(config: Config) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bspml.data.sets.folder import read_folder
 from bspml.errors import DataError, RunError, UserError
-from bspml.experiment.data import Inputs, image_content, image_shape, load_data
+from bspml.experiment.data import Inputs, image_content, image_shape, load_data, network_view
 from bspml.experiment.load import Run
 from bspml.experiment.seen import Seen
 from bspml.experiment.splits import split_features, training_files
@@ -149,7 +149,7 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     if settings.features is not None:
         images = split_features(split, run.config).float()
     else:
-        images = split.images(size, channels)
+        images = split.images(size, channels, view=network_view(run.config))
     trained: set[str] = set()
     with suppress(UserError):  # the data set may be gone; then nobody can tell
         trained = training_files(run.config)

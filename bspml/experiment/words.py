@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from bspml.data.labels.decision_words import counts_of_decisions
-from bspml.data.transforms import standard_view
 from bspml.evaluation.neighbours import find_faiss
 from bspml.experiment.build import classes_per_batch
 from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData, image_content, image_shape
 from bspml.files.versions import versions_of
-from bspml.networks.backbone import IMAGE_SIZE
+from bspml.networks.by_name import view_for
 from bspml.words import counted
 
 _LIBRARIES = ("torch", "torchvision", "pytorch-metric-learning", "numpy", "scikit-learn")
@@ -137,9 +136,9 @@ def _test_transform(config: Config) -> str:
     if config.data.name == "features":
         return "none: features as they are in the file"
     size, channels = image_shape(config)
+    view = view_for(config.network.name, size, image_content(config))
     if config.data.features is not None:  # the backbone's own size where none is given
-        size = config.data.image_size or IMAGE_SIZE
-    view = standard_view(size, image_content(config))
+        view = view_for(config.data.features, config.data.image_size, image_content(config))
     boxes = "cropped to the annotated box, " if config.data.crop_boxes else ""
     colours = "grey" if channels == 1 else "colours"
     return f"{boxes}{view}, {colours}, values in [0, 1]"

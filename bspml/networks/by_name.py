@@ -10,12 +10,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from bspml.data.transforms import View, standard_view
 from bspml.errors import InputError
 from bspml.networks import efficientnet_lite, freezing
-from bspml.networks.backbone import Backbone
+from bspml.networks.backbone import IMAGE_SIZE, Backbone
 from bspml.networks.mlp import MLPHead
 from bspml.networks.small_conv import SmallConvNet
-from bspml.networks.timm_models import load_timm
+from bspml.networks.timm_models import load_timm, timm_view
 from bspml.networks.torchvision_models import load_torchvision
 from bspml.networks.weights_file import load_weights
 from bspml.tensors.checks import check_whole
@@ -114,6 +115,28 @@ def feature_network(backbone: str, weights: WeightsFile = None) -> nn.Module:
         net = _find_backbone(backbone, weights)
     assert net is not None
     return net.without_head()
+
+
+def view_for(backbone: str | None, image_size: int | None, content: str = "photo") -> View:
+    """Return how images are shown to a backbone at test time.
+
+    Photographs as timm shows them to "timm:MODEL"; anything else by `standard_view`.
+
+    Args:
+        backbone: its name, or None for a network of no family.
+        image_size: side in pixels; None: the one that the backbone was trained on, 224 for most.
+        content: what the images show.
+
+    Raises:
+        InputError, MissingDependencyError: see `timm_models.timm_view`.
+    """
+    family, model = _family(backbone or "") or ("", "")
+    if image_size is not None:
+        check_whole(image_size, "image_size")
+    if family != "timm":
+        return standard_view(IMAGE_SIZE if image_size is None else image_size, content)
+    view = timm_view(model, image_size)
+    return view if content == "photo" else standard_view(view.image_size, content)
 
 
 def _built_here(

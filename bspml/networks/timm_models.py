@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import math
 import os
 from typing import Any
 
 from torch import nn
 
+from bspml.data.transforms import CentreCrop
 from bspml.errors import InputError, import_optional
 from bspml.networks.backbone import Backbone
 from bspml.networks.weights_file import load_weights
@@ -28,14 +30,7 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
         MissingDependencyError: timm is not installed.
         DataError: see `load_weights`.
     """
-    timm = import_optional(
-        "timm",
-        f"network 'timm:{model}' needs timm, which is not installed; `pip install 'bspml[timm]'`.",
-    )
-    # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
-    if not timm.is_model(model):
-        hints = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
-        raise InputError(f"`name`: timm has no model {model!r}; it has {', '.join(hints)}, ...")
+    timm = _timm_with(model)
     try:
         net = timm.create_model(model, pretrained=False)
     except (RuntimeError, ValueError) as err:
@@ -52,6 +47,40 @@ def load_timm(model: str, weights: str | os.PathLike[str] | None) -> Backbone:
         tuple(settings["mean"]), tuple(settings["std"]),
         pool=None if pool is None else f"0.{pool}", flat=flat,
     )  # fmt: skip
+
+
+def timm_view(model: str, image_size: int | None = None) -> CentreCrop:
+    """Return how timm shows photographs to `model` at test time, by its pretrained settings.
+
+    Args:
+        model: name, with or without a tag.
+        image_size: side in pixels; None: the one that it was trained on.
+
+    Raises:
+        InputError: no such model.
+        MissingDependencyError: timm is not installed.
+    """
+    settings = _timm_with(model).get_pretrained_cfg(model)
+    size = image_size or settings.input_size[-1]
+    return CentreCrop(
+        size,
+        math.floor(size / settings.crop_pct),
+        settings.interpolation,
+        squash=settings.crop_mode == "squash",
+    )
+
+
+def _timm_with(model: str) -> Any:
+    """Return the package, which has `model`."""
+    timm = import_optional(
+        "timm",
+        f"network 'timm:{model}' needs timm, which is not installed; `pip install 'bspml[timm]'`.",
+    )
+    # Before create_model, which takes addresses ("hf-hub:...") too and would fetch from them.
+    if not timm.is_model(model):
+        hints = difflib.get_close_matches(model, timm.list_models()) or ["resnet50"]
+        raise InputError(f"`name`: timm has no model {model!r}; it has {', '.join(hints)}, ...")
+    return timm
 
 
 def _classifiers(net: Any) -> list[str]:

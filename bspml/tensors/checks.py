@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
+from bspml.tensors.row_index import as_array
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
     some_of as some_of,
@@ -56,7 +57,7 @@ def _read_numbers(value: Any) -> Tensor:
         return torch.as_tensor(value)  # scalars, maybe of an accelerator
     if np.ma.is_masked(value):
         raise ValueError("what lies under the mask is nobody's number")
-    array = np.asarray(value)  # lists through numpy too: torch would read floats as float32
+    array = as_array(value)  # lists through numpy too: torch would read floats as float32
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # long double, unknown to torch
         array = array.astype(np.float64)
     # torch takes neither the other byte order nor a reversed view, and warns of what is read-only.

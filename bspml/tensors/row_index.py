@@ -22,6 +22,19 @@ def index_of(value: Any) -> Any | None:
     return value.index
 
 
+def as_array(value: Any) -> np.ndarray:
+    """Return a numpy array, also of a pandas table whose columns are nullable or Arrow's.
+
+    numpy sees objects in these; here they are float64, and what is missing is NaN.
+    """
+    array = np.asarray(value)
+    if array.dtype.kind != "O" or index_of(value) is None:
+        return array
+    dtypes = np.atleast_1d(np.asarray(value.dtypes, dtype=object))
+    numeric = all(dtype.kind in "iufb" for dtype in dtypes)  # text stays text: "1" is no number
+    return value.to_numpy(np.float64, na_value=np.nan) if numeric else array
+
+
 def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> Any | None:
     """Refuse pandas objects whose indices differ; return the index that they share.
 

@@ -8,9 +8,10 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from bspml.errors import InputError, MissingDependencyError
-from bspml.evaluation import neighbours
-from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
+from bspml.evaluation import evaluate, neighbours
+from bspml.evaluation.neighbours import choose_backend, ranked_neighbours, vectors_in
 from bspml.tensors.unit_rows import grid_unit_rows
+from helpers.draws import randn
 
 BACKENDS = ("torch", "faiss")
 
@@ -150,3 +151,27 @@ def test_backends_are_chosen_by_device_and_installation(monkeypatch):
     assert choose_backend("auto", cpu) == "torch"
     with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[cpu\]'"):
         choose_backend("faiss", cpu)
+
+
+@pytest.mark.parametrize("kind", ["IndexFlatIP", "IndexFlatL2"])
+def test_a_flat_index_stands_for_its_vectors(kind):
+    faiss = pytest.importorskip("faiss")
+    rows = grid_unit_rows(randn(60, 8))
+    labels = torch.arange(60) % 6
+    index = getattr(faiss, kind)(8)
+    index.add(rows[20:].numpy())
+    found = evaluate(rows[:20], labels[:20], (1, 4), index, labels[20:])
+    assert found == evaluate(rows[:20], labels[:20], (1, 4), rows[20:], labels[20:])
+    assert vectors_in(rows) is rows
+
+
+def test_an_index_that_ranks_in_its_own_way_is_refused():
+    faiss = pytest.importorskip("faiss")
+    rows = np.eye(4, dtype=np.float32)
+    scaled = faiss.IndexFlatIP(4)
+    scaled.add(rows * np.float32([[1], [2], [1], [1]]))
+    with pytest.raises(InputError, match=r"vectors of norm 1.*rows 1 are not, the first of norm 2"):
+        vectors_in(scaled)
+    for kind in (faiss.IndexHNSWFlat(4, 8), faiss.IndexFlat(4, faiss.METRIC_L1)):
+        with pytest.raises(InputError, match=f"got {type(kind).__name__}, which is approximate or"):
+            vectors_in(kind)

@@ -1,9 +1,11 @@
 """The whole recipe of a training from its YAML keys: interrupted, opened, refused."""
 
+import math
 import shutil
 
 import pytest
 import torch
+from torchvision import models
 
 import bspml
 from bspml.errors import CheckpointError, ConfigError
@@ -16,6 +18,8 @@ from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder
 from bspml.trainers.progress import Silent
 from helpers.comparisons import same
+from helpers.photos import save_photos
+from helpers.places import REPOSITORY
 
 RECIPE = [
     "data.subset=16",
@@ -168,3 +172,35 @@ def test_a_checkpoint_of_another_recipe_is_refused(whole):
     del state["network"]["averaged"]
     with pytest.raises(CheckpointError, match="KeyError: 'averaged'"):
         trainer.load_state_dict(state)
+
+
+def test_the_shipped_recipe_of_fine_tuning_trains_on_photos(tmp_path):
+    photos = save_photos(tmp_path / "photos", 8, 4, (40, 40), "{}/{}.png")
+    shipped = load_config(REPOSITORY / "configs" / "finetune.yaml")
+    weights = tmp_path / "w.pth"
+    torch.save(models.shufflenet_v2_x0_5().state_dict(), weights)
+    config = load_config(
+        REPOSITORY / "configs" / "finetune.yaml",
+        [
+            f"data.root={photos}",
+            f"network.weights={weights}",
+            "network.name=torchvision:shufflenet_v2_x0_5",
+            "data.image_size=32",
+            "data.validation_classes=0.5",
+            "sampler.classes_per_batch=2",
+            "schedule.warmup_steps=1",
+            "training.methods=[multi-similarity]",
+            "training.epochs=1",
+            "training.batches_per_epoch=2",
+            "evaluation.ks=[1]",
+        ],
+    )
+    assert (config.optimizer, config.training.ema) == (shipped.optimizer, 0.99)
+    folder = RunFolder.create(tmp_path / "run")
+    run_experiment(config, folder, figures=False)
+    assert math.isfinite(RecordLog(folder.records).read()[-1].loss)
+    run = bspml.load(folder.path, "multi-similarity")
+    norms = [m for m in run.model.modules() if isinstance(m, torch.nn.BatchNorm2d)]
+    start = torch.load(weights)["conv1.1.running_mean"]
+    assert norms
+    torch.testing.assert_close(norms[0].running_mean, start)  # as in the file of weights

@@ -3,10 +3,16 @@ import types
 
 import pytest
 import torch
+from PIL import Image
 from torch import nn
 
+from bspml.data.images import to_pixels
+from bspml.data.transforms import Whole, standard_view
 from bspml.errors import DataError, InputError, MissingDependencyError
+from bspml.experiment.config import load_config
+from bspml.experiment.data import image_shape, load_data
 from bspml.networks import GeM, build_network, feature_network
+from bspml.networks.by_name import view_for
 from helpers.draws import pixels
 
 
@@ -74,6 +80,12 @@ def timm(monkeypatch):
     module = types.ModuleType("timm")
     module.create_model = create_model
     module.list_models = lambda: list(MODELS)
+    module.get_pretrained_cfg = lambda name: types.SimpleNamespace(
+        input_size=(3, 160, 160),
+        crop_pct=0.95,
+        interpolation="bicubic",
+        crop_mode="squash" if name == "wide" else "center",
+    )
     module.is_model = lambda name: name.partition(".")[0] in MODELS
     monkeypatch.setitem(sys.modules, "timm", module)
     return module
@@ -149,3 +161,38 @@ def test_a_missing_timm_comes_with_the_pip_line(monkeypatch):
     monkeypatch.setitem(sys.modules, "timm", None)
     with pytest.raises(MissingDependencyError, match=r"pip install 'bspml\[timm\]'"):
         build_network("timm:resnet18")
+
+
+def test_photos_are_shown_as_timm_shows_them():
+    # timm: floor(160 / 0.95) = 168 for the shorter side, then the middle 160.
+    picture = Image.fromarray((255 * pixels(50, 70, 3).numpy()).astype("uint8"))
+    resized = picture.resize((235, 168), Image.Resampling.BICUBIC)
+    left = round((235 - 160) / 2)
+    shown = view_for("timm:plain.tag", None)
+    assert shown(picture).tobytes() == resized.crop((left, 4, left + 160, 164)).tobytes()
+    assert str(shown) == "shorter side resized to 168 (bicubic), centre crop of 160 x 160"
+    squashed = picture.resize((84, 84), Image.Resampling.BICUBIC).crop((2, 2, 82, 82))
+    assert view_for("timm:wide", 80)(picture).tobytes() == squashed.tobytes()
+    assert view_for("timm:plain", None, "tile") == Whole(160)
+    assert view_for("torchvision:resnet50", None) == view_for(None, 224) == standard_view(224)
+
+
+def test_a_run_shows_photos_so_and_says_it(tmp_path, weights):
+    for name in ("a", "b", "c", "d"):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(2):
+            array = (255 * pixels(50, 70, 3).numpy()).astype("uint8")
+            Image.fromarray(array).save(tmp_path / "photos" / name / f"{number}.png")
+    config = load_config(
+        overrides=[
+            "data.name=folder", f"data.root={tmp_path / 'photos'}", "network.name=timm:plain",
+            f"network.weights={weights('plain')}",
+        ]
+    )  # fmt: skip
+    assert image_shape(config) == (160, 3)
+    view = view_for("timm:plain", None)
+    with Image.open(tmp_path / "photos" / "c" / "0.png") as picture:
+        expected = to_pixels(view(picture)).float() / 255
+    data = load_data(config)
+    row = data.test_names.index("c/0.png")
+    torch.testing.assert_close(data.test_images[row], expected)

@@ -167,3 +167,14 @@ def test_embeddings_of_any_layout_are_the_same_numbers(change):
 def test_embeddings_without_numbers_are_refused(embeddings, message):
     with pytest.raises(InputError, match=message):
         check_embeddings(embeddings)
+
+
+@pytest.mark.filterwarnings("error")
+def test_read_only_arrays_are_copied_without_a_warning():
+    array = np.eye(3)
+    array.flags.writeable = False
+    tensor = check_embeddings(array)
+    tensor += 1
+    assert array.tolist() == np.eye(3).tolist()
+    array.flags.writeable = True
+    assert check_embeddings(array).data_ptr() == array.ctypes.data

@@ -4,7 +4,7 @@ import pytest
 
 import bspml
 from bspml.errors import InputError
-from bspml.tensors.row_index import check_class_order, check_same_columns, check_same_rows
+from bspml.tensors.row_index import as_array, check_class_order, check_same_columns, check_same_rows
 
 LABELS = pd.Series([0, 1, 0, 1], index=[5, 6, 7, 8])
 
@@ -90,3 +90,19 @@ def test_columns_of_another_order_are_refused_and_other_names_are_not():
         check_same_columns(embeddings=frame, gallery=frame[["c", "a", "b"]])
     with pytest.raises(InputError, match="columns in the same order"):
         bspml.evaluate(frame, [0, 0, 1], 1, frame[["c", "a", "b"]], [0, 0, 1])
+
+
+@pytest.mark.parametrize(
+    "dtype", ["Float64", "Float32", "Int16", "double[pyarrow]", "int8[pyarrow]"]
+)
+def test_nullable_and_arrow_columns_are_numbers_and_what_is_missing_is_nan(dtype):
+    frame = pd.DataFrame({"a": [1, 2], "b": [3.0, 4.0]}).astype({"a": dtype})
+    np.testing.assert_array_equal(as_array(frame), [[1, 3], [2, 4]])
+    assert as_array(frame).dtype == np.float64
+    frame.loc[1, "a"] = pd.NA
+    np.testing.assert_array_equal(as_array(frame), [[1, 3], [np.nan, 4]])
+
+
+def test_text_in_a_table_stays_text():
+    assert as_array(pd.DataFrame({"a": ["1", "2"]})).dtype.kind == "O"
+    assert as_array(pd.Series(["1", "2"], dtype="string")).tolist() == ["1", "2"]

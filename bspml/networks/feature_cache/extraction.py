@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,16 +16,15 @@ from tqdm import tqdm
 
 from bspml.data.picture_keys import picture_keys
 from bspml.data.retrieval import RetrievalSplit
-from bspml.data.transforms import standard_view
 from bspml.errors import DataError, InputError, RunError
 from bspml.files.folders import cache_dir
 from bspml.files.opening import reason
 from bspml.networks import embed, feature_network
-from bspml.networks.backbone import IMAGE_SIZE
+from bspml.networks.by_name import view_for
 from bspml.networks.feature_cache.identity import FeatureSource, identity_of
 from bspml.networks.feature_cache.store import PART, FeatureStore
 from bspml.shapes import Float, Tensor
-from bspml.tensors.checks import check_device, check_whole
+from bspml.tensors.checks import check_device
 from bspml.words import counted
 
 Cache = str | os.PathLike[str] | None
@@ -45,7 +45,7 @@ def cached_features(
 ) -> Float[Tensor, "N F"]:
     """Return what a frozen backbone says of the images of a split, from the cache or extracted now.
 
-    The images are shown as at test time (`standard_view`), without random views, and the backbone
+    The images are shown as at test time (`view_for`), without random views, and the backbone
     is in evaluation mode.  A feature is extracted once for each content of an image file (or each
     picture in memory), box if boxes are looked at, view, and content of the file of weights:
     whichever command, folder or table asks for it.  The device is not among these: a GPU's
@@ -72,16 +72,16 @@ def cached_features(
         MissingDependencyError: the backbone's package is not installed.
         RunError: the disk of `cache` is full.
     """
-    image_size = IMAGE_SIZE if source.image_size is None else source.image_size
-    size = check_whole(image_size, "image_size")
-    images = split.images(size, crop_boxes=source.crop_boxes)
+    view: Any = view_for(source.backbone, source.image_size, split.content)
+    own = view if source.backbone.startswith("timm:") else None  # else pixels of that size stay
+    images = split.images(view.image_size, crop_boxes=source.crop_boxes, view=own)
     if not len(split):
         raise InputError("`split` must hold at least one image; got none.")
     positions: dict[bytes, int] = {}  # of each picture; copies share one
     keys = picture_keys(split, source.crop_boxes)
     rows = np.array([positions.setdefault(key, len(positions)) for key in keys])
     first_rows = np.unique(rows, return_index=True)[1]
-    identity = identity_of(source, standard_view(size, split.content))
+    identity = identity_of(source, view)
     store = FeatureStore(cache_dir(cache) / "features", identity)
     features, known = store.read(positions)
     missing = np.flatnonzero(~known)

@@ -25,7 +25,7 @@ class FeatureSource:
     Attributes:
         backbone: "efficientnet-lite0", "torchvision:MODEL" or "timm:MODEL".
         weights: file of its weights, see `bspml.networks.build_network`.
-        image_size: side in pixels; None is 224.
+        image_size: side in pixels; None is 224, or what a model of timm was trained on.
         crop_boxes: look at the annotated boxes only.
     """
 

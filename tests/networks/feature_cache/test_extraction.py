@@ -246,8 +246,8 @@ def test_what_cannot_be_extracted_is_refused(net, split, tmp_path):
     with pytest.raises(InputError, match="`image_size` must be a whole number"):
         features_of(split, "efficientnet-lite0", image_size=0, cache=cache)
     net.size = 96
-    with pytest.raises(InputError, match=r"`image_size`: timm:x does not take .*expected 96"):
-        features_of(split, "timm:x", image_size=64, cache=cache)
+    with pytest.raises(InputError, match=r"torchvision:x does not take .*expected 96"):
+        features_of(split, "torchvision:x", image_size=64, cache=cache)
     net.size = None
     nn.init.constant_(net.factor, torch.nan)
     with pytest.raises(DataError, match="7 images are not finite, the first is image 0"):
