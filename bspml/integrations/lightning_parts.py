@@ -1,4 +1,4 @@
-"""What Lightning's callback finds in a Trainer: the parts of its batches, its loader, its module."""
+"""What Lightning's callback finds in a Trainer: parts of its batches, its loader, its module."""
 
 from __future__ import annotations
 
