@@ -22,20 +22,21 @@ import importlib
 import random
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
-from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from torch import distributed, nn
 
 from bspml.data.sampler import PKSampler
 from bspml.distributed import announce_rows, is_main, rank, ranks
+from bspml.distributed.loss_wrapper import computed_in_full
 from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
+from bspml.integrations.batches import check_loader, part_of
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_whole
@@ -192,7 +193,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
                 "the module's loss must look up the SampleWeights of the curriculum; it has "
                 "another table. Make both with the same SampleWeights object."
             )
-        self._hooks = [p.register_hook(lambda g: g / ranks()) for p in _in_full(pl_module)]
+        self._hooks = [p.register_hook(lambda g: g / ranks()) for p in computed_in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
             self._parts = self._parts_of(trainer, pl_module)
             self._parts.initial = self._initial or self._parts.initial
@@ -225,9 +226,9 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
         _, label, row = self.keys
-        index = _part(batch, row, "data-set row")
+        index = part_of(batch, row, "data-set row")
         announce_rows(self.weights, torch.as_tensor(index), pl_module)
-        labels = _part(batch, label, "label")
+        labels = part_of(batch, label, "label")
         believed = self.weights.relabelled(labels, index)
         if believed is not labels:
             labels.copy_(believed)
@@ -298,7 +299,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
 
     def _begin_epoch(self, trainer: Any) -> None:
         self._opened(trainer)
-        _check_loader(trainer.train_dataloader, self.sampler)
+        check_loader(trainer.train_dataloader, self.sampler)
         if self.reset_due:
             assert self._parts is not None
             kept = copy.deepcopy(self.weights.state_dict())  # the module holds the table
@@ -373,17 +374,6 @@ _REPLACED = (
 )
 
 
-def _in_full(module: nn.Module) -> set[nn.Parameter]:
-    """Return what every rank computes the whole gradient of, times the number of ranks.
-
-    They are the parameters of wrapped losses, such as proxies; DistributedDataParallel takes the
-    mean, which is right for networks, of which each rank saw a part.
-    """
-    wrappers = (m for m in module.modules() if isinstance(m, DistributedLossWrapper))
-    whole = (p for w in wrappers if not w.efficient for p in w.parameters())
-    return {p for p in whole if p.requires_grad} if ranks() > 1 else set()
-
-
 class _Embedder(nn.Module):
     """The module, or a function that uses it, in the Trainer's precision."""
 
@@ -395,31 +385,3 @@ class _Embedder(nn.Module):
     def forward(self, inputs: Any) -> Tensor:
         with self.precision.forward_context():
             return self.function(self.precision.convert_input(inputs))
-
-
-def _part(batch: Any, key: Any, what: str) -> Any:
-    """Return a part of a batch; a missing one is named."""
-    try:
-        if isinstance(batch, tuple | list | Mapping):
-            return batch[key]
-    except (KeyError, IndexError):
-        pass
-    has = list(batch) if isinstance(batch, Mapping) else f"a {type(batch).__name__} of {len(batch)}"
-    raise InputError(
-        f"the batch must have the {what} at {key!r}; got {has}. Wrap the data set in "
-        "bspml.IndexedDataset, or say where it is with `keys=(input, label, row)`."
-    )
-
-
-def _check_loader(loader: Any, sampler: PKSampler) -> None:
-    """Refuse any other loader than one that draws from this sampler."""
-    if isinstance(loader, tuple | list | Mapping):
-        raise InputError(
-            f"the curriculum weighs the samples of one training loader; got {len(loader)}. "
-            "Join the data sets into one, such as with torch.utils.data.ConcatDataset."
-        )
-    if getattr(loader, "batch_sampler", None) is not sampler:
-        raise InputError(
-            "training must draw from the `loader` that the callback was made with, or from its "
-            "batch_sampler; got another. Give `fit` that one, or let `train_dataloader` return it."
-        )

@@ -1,0 +1,37 @@
+"""What the callbacks ask of a training loader and of its batches."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from bspml.data.sampler import PKSampler
+from bspml.errors import InputError
+
+
+def part_of(batch: Any, key: Any, what: str) -> Any:
+    """Return a part of a batch; a missing one is named."""
+    try:
+        if isinstance(batch, tuple | list | Mapping):
+            return batch[key]
+    except (KeyError, IndexError):
+        pass
+    has = list(batch) if isinstance(batch, Mapping) else f"a {type(batch).__name__} of {len(batch)}"
+    raise InputError(
+        f"the batch must have the {what} at {key!r}; got {has}. Wrap the data set in "
+        "bspml.IndexedDataset, or say where it is with `keys=(input, label, row)`."
+    )
+
+
+def check_loader(loader: Any, sampler: PKSampler) -> None:
+    """Refuse any other loader than one that draws from this sampler."""
+    if isinstance(loader, tuple | list | Mapping):
+        raise InputError(
+            f"the curriculum weighs the samples of one training loader; got {len(loader)}. "
+            "Join the data sets into one, such as with torch.utils.data.ConcatDataset."
+        )
+    if getattr(loader, "batch_sampler", None) is not sampler:
+        raise InputError(
+            "training must draw from the `loader` that the callback was made with, or from its "
+            "batch_sampler; got another. Give `fit` that one, or let `train_dataloader` return it."
+        )
