@@ -223,7 +223,7 @@ def test_a_loader_opened_to_count_the_steps_is_opened_anew(whole, monkeypatch):
     made = Module.configure_optimizers
 
     def counting(module):
-        assert module.trainer.estimated_stepping_batches == 4 * 8
+        assert module.trainer.estimated_stepping_batches == 4 * 9
         return made(module)
 
     monkeypatch.setattr(Module, "configure_optimizers", counting)
