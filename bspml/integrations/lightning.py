@@ -124,7 +124,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         ...         return torch.optim.Adam(self.parameters(), 0.01)
         >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
         >>> callback = CurriculumCallback(curriculum, loader)
-        >>> silent = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        >>> names = "logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"
+        >>> silent = dict.fromkeys(names, False)
         >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **silent).fit(Line(), loader)
         >>> callback.record.round, bool(weights.weights[[0, -1]].max() < weights.weights.mean())
         (2, True)
