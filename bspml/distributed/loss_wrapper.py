@@ -111,3 +111,16 @@ def announce_rows(weights: Any, sample_index: Tensor, module: nn.Module) -> None
         weights.set_batch(sample_index, gather_own_first(sample_index))
     else:
         weights.set_batch(gather_own_first(sample_index))
+
+
+def computed_in_full(module: nn.Module) -> set[nn.Parameter]:
+    """Return what every rank computes the whole gradient of, times the number of ranks.
+
+    They are the parameters of wrapped losses, such as proxies; DistributedDataParallel takes the
+    mean, which is right for networks, of which each rank saw a part.
+    """
+    wrappers = (
+        m for m in module.modules() if isinstance(m, pml_distributed.DistributedLossWrapper)
+    )
+    whole = (p for w in wrappers if not w.efficient for p in w.parameters())
+    return {p for p in whole if p.requires_grad} if ranks() > 1 else set()

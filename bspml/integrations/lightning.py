@@ -28,14 +28,15 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
-from torch import distributed
+from torch import distributed, nn
 
 from bspml.data.sampler import PKSampler
 from bspml.distributed import announce_rows, is_main, rank, ranks
+from bspml.distributed.loss_wrapper import computed_in_full
 from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.integrations.lightning_parts import Embedder, check_loader, in_full, part_of
+from bspml.integrations.batches import check_loader, part_of
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_whole
@@ -123,7 +124,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         ...         return torch.optim.Adam(self.parameters(), 0.01)
         >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
         >>> callback = CurriculumCallback(curriculum, loader)
-        >>> silent = {"logger": False, "enable_progress_bar": False, "enable_model_summary": False}
+        >>> names = "logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"
+        >>> silent = dict.fromkeys(names, False)
         >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **silent).fit(Line(), loader)
         >>> callback.record.round, bool(weights.weights[[0, -1]].max() < weights.weights.mean())
         (2, True)
@@ -192,7 +194,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
                 "the module's loss must look up the SampleWeights of the curriculum; it has "
                 "another table. Make both with the same SampleWeights object."
             )
-        self._hooks = [p.register_hook(lambda g: g / ranks()) for p in in_full(pl_module)]
+        self._hooks = [p.register_hook(lambda g: g / ranks()) for p in computed_in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
             self._parts = self._parts_of(trainer, pl_module)
             self._parts.initial = self._initial or self._parts.initial
@@ -270,7 +272,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         """Embed all samples, each rank its share, and update the weights."""
         for buffer in pl_module.buffers():  # running statistics that the ranks took of their parts
             copy_of_main(buffer)
-        model = Embedder(pl_module, self.embed, trainer.precision_plugin)
+        model = _Embedder(pl_module, self.embed, trainer.precision_plugin)
         embeddings = embed_by_ranks(
             model,
             self.data,
@@ -322,7 +324,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         return TrainingParts(SimpleNamespace(**named, scaler=scaler), self.curriculum, None, None)
 
     def _forget_batch(self) -> None:
-        self.weights.batch_index = self.weights.ref_batch_index = None
+        self.weights.clear_batch()
 
     def _open_anew(self, trainer: Any) -> None:
         """Have Lightning open the loader, and count its batches, when it next looks at it."""
@@ -371,3 +373,16 @@ _REPLACED = (
     "Lightning would put a sampler of its own in the place of the PKSampler; "
     "Trainer(use_distributed_sampler=False) leaves it, and the callback shares its batches."
 )
+
+
+class _Embedder(nn.Module):
+    """The module, or a function that uses it, in the Trainer's precision."""
+
+    def __init__(self, module: nn.Module, function: Any, precision: Any) -> None:
+        super().__init__()
+        self.module, self.precision = module, precision
+        self.function = module if function is None else function
+
+    def forward(self, inputs: Any) -> Tensor:
+        with self.precision.forward_context():
+            return self.function(self.precision.convert_input(inputs))

@@ -1,4 +1,4 @@
-"""What the callback takes from a batch and refuses of a loader; no Lightning is needed for it."""
+"""What the callbacks take from a batch and refuse of a loader; no framework is needed for it."""
 
 import pytest
 import torch
@@ -6,7 +6,7 @@ from torch.utils.data import DataLoader
 
 import bspml
 from bspml.errors import InputError
-from bspml.integrations.lightning_parts import check_loader, part_of
+from bspml.integrations.batches import check_loader, part_of
 
 SAMPLER = bspml.PKSampler(list("aabb"), 2, 2)
 ROWS = torch.utils.data.TensorDataset(torch.zeros(4, 1))

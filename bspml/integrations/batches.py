@@ -1,51 +1,12 @@
-"""What Lightning's callback finds in a Trainer: parts of its batches, its loader, its module."""
+"""What the callbacks ask of a training loader and of its batches."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
-from torch import nn
-
 from bspml.data.sampler import PKSampler
-from bspml.distributed import ranks
 from bspml.errors import InputError
-from bspml.shapes import Tensor
-
-
-def in_full(module: nn.Module) -> set[nn.Parameter]:
-    """Return what every rank computes the whole gradient of, times the number of ranks.
-
-    They are the parameters of wrapped losses, such as proxies; DistributedDataParallel takes the
-    mean, which is right for networks, of which each rank saw a part.
-
-    Args:
-        module: the user's.
-    """
-    wrappers = (m for m in module.modules() if isinstance(m, DistributedLossWrapper))
-    whole = (p for w in wrappers if not w.efficient for p in w.parameters())
-    return {p for p in whole if p.requires_grad} if ranks() > 1 else set()
-
-
-class Embedder(nn.Module):
-    """The module, or a function that uses it, in the Trainer's precision.
-
-    Args:
-        module: the user's.
-        function: of a batch's inputs; None: the module itself.
-        precision: the Trainer's plugin.
-    """
-
-    def __init__(self, module: nn.Module, function: Any, precision: Any) -> None:
-        super().__init__()
-        self.module, self.precision = module, precision
-        self.function = module if function is None else function
-
-    def forward(self, inputs: Any) -> Tensor:
-        """Return the (B, D) embeddings of a batch's inputs."""
-        with self.precision.forward_context():
-            return self.function(self.precision.convert_input(inputs))
 
 
 def part_of(batch: Any, key: Any, what: str) -> Any:
