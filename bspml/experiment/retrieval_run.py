@@ -263,10 +263,15 @@ class RetrievalRun(MethodRun):
         own = [r for r in log if r.method == self.method]
         kept = next((r for r in own if r.epoch == self.kept_epoch), record)
         words = None if untrained is None else worse_than_untrained(self.config, kept, untrained)
-        if words is None:
-            return record
-        extra = {**record.extra, "worse_than_untrained": words}
-        return dataclasses.replace(record, notes=(*record.notes, words), extra=extra)
+        notes, extra = record.notes, dict(record.extra)
+        if kept.epoch == 0:
+            notes += (
+                "no epoch was better on the held-out classes, so the network before its first step "
+                "is kept",
+            )
+        if words is not None:
+            notes, extra = (*notes, words), extra | {"worse_than_untrained": words}
+        return dataclasses.replace(record, notes=notes, extra=extra)
 
 
 class _Pairs(torch.utils.data.Dataset):

@@ -100,8 +100,11 @@ def worse_than_untrained(config: Config, record: EpochRecord, untrained: EpochRe
     words = ", ".join(
         f"{name} {100 * after:.1f} % after {100 * before:.1f} %"
         for name, (after, before) in known.items()
+        if after < before
     )
-    return f"worse than untrained: {words}. Try {' or '.join(_remedies(config))}."
+    better = [name for name, (after, before) in known.items() if after >= before]
+    but = f" ({better[0]} is not)" if better else ""
+    return f"worse than untrained: {words}{but}. Try {' or '.join(_remedies(config))}."
 
 
 def _remedies(config: Config) -> list[str]:

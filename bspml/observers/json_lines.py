@@ -27,7 +27,7 @@ class JSONLines(RoundWriter):
     of [0, 1] stand under "weights"; pictures go beside the file, as STEM-NAME-STEP.png.
 
     Args:
-        path: of the file; its folder must exist.
+        path: of the file; its folder is made.
         images: see `RoundWriter`.
 
     Raises:
@@ -51,6 +51,10 @@ class JSONLines(RoundWriter):
             weights: (N,) or None.
         """
         if self._lines is None:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+            except OSError as err:
+                raise RunError(f"{self.path.parent}: cannot be made ({err.strerror}).") from err
             self._lines = self._earlier(step)
         line: dict[str, Any] = {"step": step, **scalars}
         if weights is not None:

@@ -60,7 +60,7 @@ def test_numbers_come_from_every_level_of_a_record_and_nothing_else_does():
 
 
 def test_json_lines_keep_each_step_once_when_a_run_goes_on(tmp_path):
-    file, weights = tmp_path / "rounds.jsonl", weights_of([0.0, 1.0, 1.0])
+    file, weights = tmp_path / "made" / "rounds.jsonl", weights_of([0.0, 1.0, 1.0])
     first = JSONLines(file)
     for steps in (10, 20, 30):
         first.on_round(Trainer(steps, weights), a_round(steps))
