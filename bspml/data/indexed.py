@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 
 from bspml.errors import InputError
 from bspml.tensors.arguments import check_kind
+from bspml.tensors.row_index import index_of
 
 
 @runtime_checkable
@@ -68,6 +69,11 @@ class IndexedDataset(Dataset):
             raise InputError(
                 "`dataset` must have a length and an index; "
                 f"got {type(dataset).__name__}. A stream has no rows to weigh."
+            )
+        if index_of(dataset) is not None:  # would give items by their label, rows by their place
+            raise InputError(
+                f"`dataset` is a pandas {type(dataset).__name__}, whose index is no row number. "
+                "Use `list(zip(frame[x], frame[y]))` or another sequence of (input, label)."
             )
         self.dataset = dataset
         self.labels = None if labels is None else _integer_labels(labels, len(dataset))

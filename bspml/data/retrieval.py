@@ -40,6 +40,11 @@ class Origin:
     labels: np.ndarray
     names: tuple[str, ...] | None = None
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """What samples without names are called where some are taken away: "sample 105"."""
+        return tuple(f"sample {row}" for row in range(len(self.labels)))
+
 
 @dataclass(frozen=True, eq=False)
 class RetrievalSplit:
@@ -119,6 +124,12 @@ class RetrievalSplit:
     def names(self) -> tuple[str, ...] | None:
         """What each sample is called: its path, or the name given with it; None for neither."""
         return self.given_names if self.paths is None else self.paths
+
+    def named(self) -> RetrievalSplit:
+        """Return the split with names: its own, or else the numbers of its samples in `origin`."""
+        if self.names is not None:
+            return self
+        return replace(self, given_names=_picked(self.origin.numbers, self.rows))
 
     @property
     def classes(self) -> np.ndarray:

@@ -224,6 +224,7 @@ def _training(
         if note is not None:
             labelling = replace(labelling, notes=(*labelling.notes, note))
         return whole, labelling, None
+    whole = whole.named()  # what a page says of the rest is found again in the whole
     if files == (None, None, None):
         held = hold_out(config, whole.labels, share)
         rest = whole.take(~held)

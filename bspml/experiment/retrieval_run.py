@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from bspml.data.indexed import IndexedDataset, sample_index_getter
 from bspml.distributed import from_main, is_main
-from bspml.evaluation.selection import validation_value
+from bspml.evaluation.selection import tie_broken, validation_value
 from bspml.experiment import methods
 from bspml.experiment.build import (
     is_clean,
@@ -146,7 +146,8 @@ class RetrievalRun(MethodRun):
     def _validation(self, metrics: Mapping[str, Any]) -> float:
         """Read from an evaluation what selects a network: as `select_epochs` selects."""
         key = f"recall_at_{self.config.evaluation.ks[0]}"
-        return validation_value(metrics["extra"]["validation"], key, self.first_validation)
+        found = metrics["extra"]["validation"]
+        return tie_broken(validation_value(found, key, self.first_validation), found)
 
     def take(self, state: State) -> None:
         """Go to where a checkpoint of this method was written.
@@ -265,10 +266,8 @@ class RetrievalRun(MethodRun):
         words = None if untrained is None else worse_than_untrained(self.config, kept, untrained)
         notes, extra = record.notes, dict(record.extra)
         if kept.epoch == 0:
-            notes += (
-                "no epoch was better on the held-out classes, so the network before its first step "
-                "is kept",
-            )
+            words_of_kept = "so the network before its first step is kept"
+            notes = (f"no epoch was better on the held-out classes, {words_of_kept}", *notes)
         if words is not None:
             notes, extra = (*notes, words), extra | {"worse_than_untrained": words}
         return dataclasses.replace(record, notes=notes, extra=extra)

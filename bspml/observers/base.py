@@ -10,6 +10,7 @@ import torch
 from matplotlib.figure import Figure
 from torch import Tensor
 
+from bspml.errors import InputError
 from bspml.files.run import WeightsTable
 from bspml.observers.scalars import scalars_of
 from bspml.report.figures import captions, contact_sheet
@@ -141,7 +142,13 @@ def lowest_weights_sheet(images: Any, labels: Any, weights: np.ndarray) -> Figur
     labels = np.asarray(labels).astype(str)
     table = WeightsTable(labels, weights, flags=[()] * len(weights))
     rows = lowest_weights(table, _SHEET)
-    pictures = np.stack([_channels_last(images[row]) for row in rows.tolist()])
+    try:
+        pictures = np.stack([_channels_last(images[row]) for row in rows.tolist()])
+    except (IndexError, KeyError, ValueError) as err:
+        raise InputError(
+            f"`images` must hold a picture for each of {len(labels)} samples, all of one size; "
+            f"got {type(err).__name__}: {err}. Give the training set's, or none."
+        ) from err
     return contact_sheet(pictures, captions(table, rows), "samples of lowest weight")
 
 

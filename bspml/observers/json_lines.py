@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
+from bspml.files.opening import is_special
 from bspml.observers.base import RoundWriter
 from bspml.report.saving import save_figure
 
@@ -63,12 +64,12 @@ class JSONLines(RoundWriter):
         atomic_write(self.path, "\n".join([*self._lines, ""]))
 
     def _earlier(self, step: int) -> list[str]:
-        if not self.path.exists():
+        if not self.path.exists() or is_special(self.path):  # which writing refuses
             return []
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
             return [line for line in lines if int(json.loads(line)["step"]) < step]
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as err:
+        except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as err:
             raise RunError(
                 f"{self.path}: expected lines of JSON with a `step` each; got something else "
                 f"({type(err).__name__}). Name another file."

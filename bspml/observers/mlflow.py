@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import import_optional
+from bspml.errors import RunError, import_optional
 from bspml.observers.base import RoundWriter
 
 _BINS = 20  # of the histogram of weights
@@ -28,6 +28,7 @@ class MLflow(RoundWriter):
 
     Raises:
         MissingDependencyError: no mlflow.
+        RunError: the server does not answer, or the store is of a kind that is not installed.
 
     Example:
         >>> observer = MLflow(experiment="birds")  # doctest: +SKIP
@@ -43,10 +44,17 @@ class MLflow(RoundWriter):
         super().__init__(images)
         how = "MLflow needs its package: pip install 'bspml[mlflow]'"
         mlflow = import_optional("mlflow", how)
-        self._client = mlflow.MlflowClient(tracking_uri)
         active = mlflow.active_run() if tracking_uri is None and experiment is None else None
         self._is_own = active is None
-        self.run_id = active.info.run_id if active else self._new_run(experiment, run_name)
+        try:
+            self._client = mlflow.MlflowClient(tracking_uri)
+            self.run_id = active.info.run_id if active else self._new_run(experiment, run_name)
+        except Exception as err:  # of any of its stores
+            raise RunError(
+                f"MLflow keeps no run at {tracking_uri or mlflow.get_tracking_uri()}: "
+                f"{str(err).splitlines()[0][:300]} Name another place in MLFLOW_TRACKING_URI, or "
+                "install all of mlflow, where mlflow-skinny is."
+            ) from err
 
     def _new_run(self, experiment: str | None, run_name: str | None) -> str:
         name = experiment or "Default"

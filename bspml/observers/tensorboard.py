@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import import_optional
+from bspml.errors import RunError, import_optional
 from bspml.observers.base import RoundWriter
 
 
@@ -39,7 +39,13 @@ class TensorBoard(RoundWriter):
 
     def _at(self, step: int) -> Any:
         if self._writer is None:
-            self._writer = self._make(self.log_dir, purge_step=step)
+            try:
+                self._writer = self._make(self.log_dir, purge_step=step)
+            except OSError as err:
+                raise RunError(
+                    f"{self.log_dir}: cannot be a folder of TensorBoard ({err.strerror}). Name "
+                    "another."
+                ) from err
         return self._writer
 
     def write(self, step: int, scalars: Mapping[str, float], weights: np.ndarray | None) -> None:

@@ -1,6 +1,7 @@
 import pickle
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch.utils.data import DataLoader, IterableDataset, Subset, TensorDataset
@@ -131,3 +132,10 @@ def test_dropping_the_index_leaves_the_batch_announced_before(base):
 def test_a_batch_without_index_is_refused(getter):
     with pytest.raises(InputError, match=r"must be \(x, y, i\); got 2 values.*IndexedDataset"):
         getter((torch.zeros(1), torch.zeros(1)))
+
+
+def test_pandas_objects_are_refused_since_their_items_go_by_label():
+    pairs = pd.Series([("a", 0), ("b", 1)], index=[1, 0])
+    for dataset in (pairs, pd.DataFrame({"x": [1, 2], "y": [0, 1]}, index=[5, 6])):
+        with pytest.raises(InputError, match="whose index is no row number"):
+            IndexedDataset(dataset)

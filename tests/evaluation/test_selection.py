@@ -107,7 +107,7 @@ def test_a_network_that_is_thrown_away_is_no_candidate_but_the_untrained_one_is(
 
 
 def test_an_epoch_below_the_untrained_map_at_r_on_validation_is_not_selected():
-    measured = {0: (0.5, 0.4), 1: (0.9, 0.39), 2: (0.6, 0.4), 3: (0.6, 0.5)}
+    measured = {0: (0.5, 0.4), 1: (0.9, 0.39), 2: (0.6, 0.5), 3: (0.6, 0.4)}
     rounds = [
         EpochRecord("m", e, recall_at_k={1: r}, map_at_r=m,
                     extra={"validation": {"recall_at_1": r, "map_at_r": m}})
@@ -116,5 +116,15 @@ def test_an_epoch_below_the_untrained_map_at_r_on_validation_is_not_selected():
     found = select_epochs(rounds)
     assert epochs(found) == {"last": 3, "best": 1, "selected": 2}
     columns = selection_columns(found)
-    assert columns["epoch selected on validation classes: MAP@R"] == 0.4
+    assert columns["epoch selected on validation classes: MAP@R"] == 0.5
     assert select_epochs(rounds[1:])["selected"].epoch == 1  # an older run knows no better
+
+
+def test_validation_decides_between_equal_epochs_by_map_at_r():
+    held_out = [(1.0, 0.5), (1.0, 0.7), (1.0, 0.6), (0.99, 0.9)]
+    extras = [{"validation": {"recall_at_1": recall, "map_at_r": m}} for recall, m in held_out]
+    records = [
+        EpochRecord("m", e, recall_at_k={1: 0.1 * e}, extra=found) for e, found in enumerate(extras)
+    ]
+    selected = select_epochs(records)["selected"]
+    assert (selected.epoch, selected.validation) == (1, 1.0)

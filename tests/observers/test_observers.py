@@ -2,12 +2,13 @@
 
 import json
 import math
+import os
 
 import pytest
 import torch
 
 import bspml
-from bspml.errors import RunError
+from bspml.errors import InputError, RunError
 from bspml.observers import JSONLines, RoundWriter, Several
 from bspml.observers.scalars import scalars_of
 from bspml.trainers import CurriculumRecord, RoundRecord
@@ -72,7 +73,9 @@ def test_json_lines_keep_each_step_once_when_a_run_goes_on(tmp_path):
     assert "weights" not in lines[1]
 
 
-@pytest.mark.parametrize("text", ["not json\n", "[1]\n", '{"loss": 1}\n', "[" * 100_000])
+@pytest.mark.parametrize(
+    "text", ["not json\n", "[1]\n", '{"loss": 1}\n', "[" * 100_000, '{"step": 1e400}\n']
+)
 def test_a_file_of_something_else_is_not_replaced(tmp_path, text):
     file = tmp_path / "notes.txt"
     file.write_text(text)
@@ -196,3 +199,28 @@ def test_a_missing_package_is_told_before_training(name, monkeypatch):
     monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(MissingDependencyError, match=rf"pip install 'bspml\[{name}\]'"):
         check_observers([name])
+
+
+def test_pictures_that_do_not_fit_are_told_in_a_sentence(tmp_path):
+    trainer = Trainer(10, weights_of([1.0, 0, 1]))
+    for images in (torch.rand(2, 8, 8), [torch.rand(8, 8), torch.rand(9, 9), torch.rand(8, 8)]):
+        with pytest.raises(InputError, match="a picture for each of 3 samples, all of one size"):
+            JSONLines(tmp_path / "rounds.jsonl", images).on_round(trainer, a_round())
+
+
+def test_a_pipe_is_no_file_of_lines(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(RunError, match="pipe or a device"):
+        JSONLines(tmp_path / "pipe").on_round(Trainer(10), a_round())
+
+
+@pytest.mark.integrations
+def test_places_that_trackers_cannot_write_to_are_told_in_a_sentence(tmp_path):
+    pytest.importorskip("mlflow")
+    from bspml.observers import MLflow, TensorBoard
+
+    with pytest.raises(RunError, match="MLflow keeps no run at nowhere:"):
+        MLflow("birds", tracking_uri="nowhere://x")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="cannot be a folder of TensorBoard"):
+        TensorBoard(tmp_path / "file").on_round(Trainer(10), a_round())

@@ -190,15 +190,15 @@ def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | No
     Returns:
         The row in `origin` of each name, -1 for none; None where names do not tell samples apart.
     """
-    own_names = origin.names
-    if names is None or own_names is None or not all(names) or len(set(own_names)) < len(own_names):
+    own_names = origin.numbers if origin.names is None else origin.names
+    if names is None or not all(names) or len(set(own_names)) < len(own_names):
         return None
     place = {name: row for row, name in enumerate(own_names)}
     for spelling in _spellings(names):
         rows = np.array([place.get(name, -1) for name in spelling], dtype=np.int64)
         if (rows >= 0).any():
             break
-    return rows
+    return None if origin.names is None and (rows < 0).all() else rows
 
 
 def _spellings(names: Sequence[str]) -> Iterator[list[str]]:
