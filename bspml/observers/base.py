@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
@@ -17,6 +18,7 @@ from bspml.report.figures import captions, contact_sheet
 from bspml.report.samples import lowest_weights
 
 _SHEET = 48  # samples of lowest weight shown
+_BINS = 20  # of the histogram of weights
 
 
 class RoundWriter:
@@ -160,3 +162,24 @@ def _channels_last(image: Any) -> np.ndarray:
         image = image.movedim(0, -1) if image.ndim == 3 and image.shape[0] in (1, 3) else image
         return image.to(torch.float32 if image.is_floating_point() else image.dtype).numpy()
     return np.asarray(image)
+
+
+def weight_counts(weights: np.ndarray) -> tuple[list[int], list[float]]:
+    """Return the counts of weights in 20 equal bins of [0, 1], and the 21 edges.
+
+    Args:
+        weights: (N,) in [0, 1].
+    """
+    counts, edges = np.histogram(weights, _BINS, (0, 1))
+    return counts.tolist(), edges.round(9).tolist()
+
+
+def pixels_of(figure: Figure) -> np.ndarray:
+    """Return a figure as (H, W, 3) uint8.
+
+    Args:
+        figure: drawn by matplotlib.
+    """
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

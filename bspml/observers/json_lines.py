@@ -14,10 +14,8 @@ from matplotlib.figure import Figure
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import is_special
-from bspml.observers.base import RoundWriter
+from bspml.observers.base import RoundWriter, weight_counts
 from bspml.report.saving import save_figure
-
-_BINS = 20  # of the histogram of weights
 
 
 class JSONLines(RoundWriter):
@@ -59,7 +57,7 @@ class JSONLines(RoundWriter):
             self._lines = self._earlier(step)
         line: dict[str, Any] = {"step": step, **scalars}
         if weights is not None:
-            line["weights"] = np.histogram(weights, _BINS, (0, 1))[0].tolist()
+            line["weights"] = weight_counts(weights)[0]
         self._lines.append(json.dumps(line))
         atomic_write(self.path, "\n".join([*self._lines, ""]))
 

@@ -9,9 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bspml.errors import RunError, import_optional
-from bspml.observers.base import RoundWriter
-
-_BINS = 20  # of the histogram of weights
+from bspml.observers.base import RoundWriter, weight_counts
 
 
 class MLflow(RoundWriter):
@@ -73,8 +71,8 @@ class MLflow(RoundWriter):
         for name, value in scalars.items():
             self._client.log_metric(self.run_id, name, value, step=step)
         if weights is not None:
-            counts, edges = np.histogram(weights, _BINS, (0, 1))
-            bins = {"edges": edges.round(9).tolist(), "counts": counts.tolist()}
+            counts, edges = weight_counts(weights)
+            bins = {"edges": edges, "counts": counts}
             self._client.log_dict(self.run_id, bins, f"weights/{step}.json")
 
     def write_figure(self, step: int, name: str, figure: Figure) -> None:

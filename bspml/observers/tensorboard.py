@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bspml.errors import RunError, import_optional
-from bspml.observers.base import RoundWriter
+from bspml.observers.base import RoundWriter, pixels_of
 
 
 class TensorBoard(RoundWriter):
@@ -78,16 +78,3 @@ class TensorBoard(RoundWriter):
         """Close the event file."""
         if self._writer is not None:
             self._writer.close()
-
-
-def pixels_of(figure: Figure) -> np.ndarray:
-    """Return a figure as (H, W, 3) uint8.
-
-    Args:
-        figure: drawn by matplotlib.
-    """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
-    canvas = FigureCanvasAgg(figure)
-    canvas.draw()
-    return np.asarray(canvas.buffer_rgba())[..., :3].copy()

@@ -9,8 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bspml.errors import import_optional
-from bspml.observers.base import RoundWriter
-from bspml.observers.tensorboard import pixels_of
+from bspml.observers.base import RoundWriter, pixels_of
 
 
 class WandB(RoundWriter):
