@@ -24,6 +24,7 @@ from bspml.data.annotations import column, image_root, read_lines, refuse_repeat
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 from bspml.files.delimited import Row, read_rows
+from bspml.files.matlab import read_variable
 from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.checks import check_choice
 
@@ -125,7 +126,7 @@ def _annos(base: Path) -> _Found | None:
 
 def _annotations(path: Path, name_field: str, prefix: str) -> list[_Image]:
     table = _matlab(path, "annotations")
-    fields = table.dtype.names or ()
+    fields = table if isinstance(table, dict) else ()
     lacking = [f for f in ("bbox_x1", "class", name_field) if f not in fields]
     if lacking:
         raise DataError(
@@ -135,11 +136,11 @@ def _annotations(path: Path, name_field: str, prefix: str) -> list[_Image]:
     # MATLAB counts from 1 and includes the last pixel.
     try:
         corners = [
-            [int(_scalar(c)) for c in table[f"bbox_{at}"]] for at in ("x1", "y1", "x2", "y2")
+            [_whole(cell) for cell in table[f"bbox_{at}"]] for at in ("x1", "y1", "x2", "y2")
         ]
-        classes = [int(_scalar(cell)) for cell in table["class"]]
-        names = [str(_scalar(cell)) for cell in table[name_field]]
-    except (IndexError, ValueError, TypeError) as err:
+        classes = [_whole(cell) for cell in table["class"]]
+        names = [_text(cell) for cell in table[name_field]]
+    except (IndexError, KeyError, ValueError, TypeError, OverflowError) as err:
         raise DataError(f"{path}: its annotations cannot be read ({err}).") from err
     rows = [Row((name,), line) for line, name in enumerate(names, 1)]
     paths = [prefix + name for name in safe_paths(rows, 0, path)]
@@ -162,14 +163,25 @@ def _images(
     ]
 
 
-def _scalar(cell: Any) -> Any:
-    """What is wrapped in MATLAB's nested 1 x 1 arrays."""
-    return np.asarray(cell).reshape(-1)[0]
+def _whole(cell: Any) -> int:
+    """The number in an array of one."""
+    number = np.asarray(cell).reshape(-1)[0]
+    if number != int(number):
+        raise ValueError(f"{number} where a whole number should be")
+    return int(number)
+
+
+def _text(cell: Any) -> str:
+    if not isinstance(cell, str):
+        raise TypeError("a name is no text")
+    return cell
 
 
 def _read_names(path: Path) -> list[str]:
-    names = [str(_scalar(cell)) for cell in _matlab(path, "class_names")]
-    return _check_names(names, path)
+    cells = _matlab(path, "class_names")
+    if not isinstance(cells, list):
+        raise DataError(f"{path}: its class_names are no cell array. Get it again.")
+    return _check_names([cell if isinstance(cell, str) else "" for cell in cells], path)
 
 
 def _check_names(names: Sequence[str], path: Path) -> list[str]:
@@ -180,13 +192,10 @@ def _check_names(names: Sequence[str], path: Path) -> list[str]:
     return list(names)
 
 
-def _matlab(path: Path, variable: str) -> np.ndarray:
-    """(N,) the entries of a struct or cell array."""
-    from scipy.io import loadmat
-
-    with open_regular(path, "a MATLAB file", faults=(Exception,)) as file:  # damage shows as any
+def _matlab(path: Path, variable: str) -> Any:
+    with open_regular(path, "a MATLAB file", remedy="Get it again.", faults=FAULTS) as file:
         try:
-            return loadmat(file, variable_names=[variable])[variable].reshape(-1)
+            return read_variable(file, variable)
         except KeyError as err:
             raise DataError(f"{path}: holds no variable {variable}.") from err
         except NotImplementedError as err:
