@@ -36,6 +36,7 @@ from bspml.data.sets import (
 )
 from bspml.errors import DataError, InputError
 from bspml.files.opening import reason
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice
 from bspml.words import counted, did_you_mean
 
@@ -173,6 +174,7 @@ def load_retrieval(
         >>> len(data.train), len(data.test), data.ks
         (4096, 4112, (1, 2, 4, 8, 16, 32))
     """
+    check_flags(subset=subset)
     entry = catalogue_entry(name)
     check_choice(classes, "classes", ("official", "half"))
     if classes == "half" and not subset:

@@ -19,6 +19,7 @@ from bspml.data.image_checks import Finding, look_at
 from bspml.data.retrieval import RetrievalData
 from bspml.data.split_copies import SplitCopies, split_copies
 from bspml.errors import DataError
+from bspml.tensors.arguments import check_flags
 from bspml.words import counted
 
 _SHOWN = 5  # files that a sentence names
@@ -113,6 +114,7 @@ def check_dataset(
     Raises:
         InputError: no such data set or option.
     """
+    check_flags(decode_all=decode_all, subset=subset)
     entry = catalogue_entry(name)
     try:
         data = read_entry(entry, name, root, options)

@@ -18,6 +18,7 @@ from torch import Tensor
 from bspml.data.split_images import FileImages, MemoryImages, SplitImages
 from bspml.data.transforms import CONTENTS, View, Whole, standard_view
 from bspml.errors import DataError, InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, check_whole, encode_labels
 from bspml.tensors.row_checks import check_rows
 
@@ -167,6 +168,7 @@ class RetrievalSplit:
         Raises:
             InputError: sizes or channels that make no image; boxes or images that are not there.
         """
+        check_flags(crop_boxes=crop_boxes, augment=augment)
         size = check_whole(image_size, "image_size", low=1)
         if channels not in (1, 3):
             raise InputError(f"`channels` must be 1 or 3; got {channels!r}.")
@@ -256,6 +258,7 @@ class RetrievalSplit:
         Raises:
             DataError: more than 16 GiB, or an image that cannot be read; names it.
         """
+        check_flags(crop_boxes=crop_boxes, whole=whole)
         if whole:
             view = Whole(check_whole(image_size, "image_size", low=1))
         images = self.images(image_size, channels, crop_boxes, view=view)

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, check_whole
 
 # A view takes a Pillow image or (channels, H, W), and the generator of what is random in it.
@@ -158,6 +159,7 @@ def standard_view(image_size: int, content: str = "photo", augment: bool = False
     Raises:
         InputError: a size below 1, or another content.
     """
+    check_flags(augment=augment)
     check_whole(image_size, "image_size", low=1)
     check_choice(content, "content", CONTENTS)
     if not augment:

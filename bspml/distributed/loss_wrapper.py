@@ -11,6 +11,7 @@ from torch import nn
 from bspml.distributed.batch import gather_batch, gather_own_first, gathered, mark_joint
 from bspml.distributed.group import ranks
 from bspml.shapes import Tensor
+from bspml.tensors.arguments import check_flags
 
 
 class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
@@ -37,6 +38,7 @@ class DistributedLossWrapper(pml_distributed.DistributedLossWrapper):
     """
 
     def __init__(self, loss: Any, efficient: bool = False) -> None:
+        check_flags(efficient=efficient)
         super().__init__(loss, efficient)
         if not efficient:
             mark_joint(loss)

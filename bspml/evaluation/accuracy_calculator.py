@@ -11,6 +11,7 @@ import torch
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
 from bspml.evaluation.sides import check_columns, check_ks
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_embeddings, encode_labels, some_of
 
 _CLUSTERING = ("NMI", "AMI")
@@ -111,6 +112,7 @@ class AccuracyCalculator:
             InputError: the first rows of `reference` are others, a name that is no metric or was
                 left out before, or whatever `bspml.evaluate` refuses.
         """
+        check_flags(ref_includes_query=ref_includes_query)
         self._current = self._chosen(include, exclude)
         if reference is not None and ref_includes_query:
             reference = _starting_with(query, query_labels, reference, reference_labels)

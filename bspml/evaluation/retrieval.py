@@ -26,6 +26,7 @@ from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.evaluation.search_task import CollapseWarning as CollapseWarning, SearchTask
 from bspml.evaluation.sides import check_ks, check_reach, flat
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, check_whole
 from bspml.words import interval_in_words
 
@@ -188,6 +189,7 @@ def evaluate(
         >>> evaluate(points, ["a", "a", "b", "b"], ks=[1, 2], clustering=False).recall_at_k
         {1: 1.0, 2: 1.0}
     """
+    check_flags(clustering=clustering, query_in_gallery=query_in_gallery)
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     check_choice(cluster, "cluster", ("query", "query+gallery"))
     seed = check_whole(seed, "seed", low=0)

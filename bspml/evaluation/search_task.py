@@ -26,6 +26,7 @@ from bspml.evaluation.sides import (
     warn_of_found_queries,
 )
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import (
     Labels,
     check_device,
@@ -128,6 +129,7 @@ class SearchTask:
         Raises:
             InputError: an argument that does not fit, or no row is left.
         """
+        check_flags(query_in_gallery=query_in_gallery)
         check_same_rows(embeddings=embeddings, labels=labels)
         check_same_rows(gallery=gallery, gallery_labels=gallery_labels)
         check_same_columns(embeddings=embeddings, gallery=gallery)

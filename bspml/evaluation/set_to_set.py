@@ -29,6 +29,7 @@ from bspml.evaluation.sides import (
     warn_of_found_queries,
 )
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import Labels, check_embeddings, encode_labels, normalize_rows
 from bspml.tensors.copies import row_digests
 from bspml.tensors.row_index import check_same_columns, check_same_rows
@@ -166,6 +167,7 @@ def evaluate_sets(
         >>> found.cmc_at_k[1], round(found.mean_average_precision, 3)
         (0.6, 0.683)
     """
+    check_flags(normalize_frames=normalize_frames, query_in_gallery=query_in_gallery)
     by_default, ks = ks is KS, check_ks(ks)
     check_same_columns(embeddings=embeddings, gallery=gallery)
     queries = group_frames(embeddings, labels, set_ids, cameras, normalize_frames, ignore=ignore)
@@ -249,6 +251,7 @@ def group_frames(
     Raises:
         InputError: as for `evaluate_sets`.
     """
+    check_flags(normalize_frames=normalize_frames)
     name = prefix.rstrip("_") or "embeddings"
     named = {"labels": labels, "set_ids": set_ids, "cameras": cameras}
     check_same_rows(**{name: embeddings}, **{prefix + key: value for key, value in named.items()})

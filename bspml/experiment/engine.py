@@ -41,6 +41,7 @@ from bspml.files.checkpoints import State
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
 from bspml.observers.by_name import check_observers, make_observer
 from bspml.report.tables import Results
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_device
 from bspml.trainers.progress import Narrator, Silent
 
@@ -302,6 +303,7 @@ def train_experiment(
         RunError: a file cannot be written, another process is training this run, or the training
             diverged.
     """
+    check_flags(resume=resume, figures=figures)
     experiment.check(pretrained=not resume)
     narrator = narrator if narrator is not None and is_main() else Silent()
     place = Workplace(folder, RecordLog(folder.records), narrator)

@@ -17,6 +17,7 @@ from bspml.experiment.data import load_data
 from bspml.experiment.engine import Experiment, ExperimentResult, train_experiment
 from bspml.experiment.retrieval import Retrieval
 from bspml.files.run import RunFolder
+from bspml.tensors.arguments import check_flags
 from bspml.trainers.progress import Narrator
 
 
@@ -83,5 +84,6 @@ def run_experiment(
         RunError: a file cannot be written, another process is training this run, or the training
             diverged.
     """
+    check_flags(resume=resume, figures=figures)
     experiment = experiment_of(config, data)
     return train_experiment(experiment, folder, resume, narrator, figures)

@@ -19,6 +19,7 @@ from bspml.networks.small_conv import SmallConvNet
 from bspml.networks.timm_models import load_timm, timm_view
 from bspml.networks.torchvision_models import load_torchvision
 from bspml.networks.weights_file import load_weights
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_whole
 
 _BACKBONES = f"{efficientnet_lite.NAME}, torchvision:MODEL or timm:MODEL"
@@ -68,6 +69,7 @@ def build_network(
         DataError: `weights` is missing, damaged, or of another model.
         MissingDependencyError: the packages of "efficientnet-lite0", or timm, are absent.
     """
+    check_flags(freeze_batchnorm=freeze_batchnorm)
     embedding_size = check_whole(embedding_size, "embedding_size")
     with seeded(check_whole(seed, "seed", low=0)):
         if name in ("small-conv", "mlp"):

@@ -7,6 +7,7 @@ from typing import Any
 from torch import nn
 
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 
 
 def freeze_backbone(model: nn.Module) -> int:
@@ -49,6 +50,7 @@ def freeze_batchnorm(model: nn.Module, affine: bool = False) -> int:
     Returns:
         How many layers were frozen.
     """
+    check_flags(affine=affine)
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     layers = [module for module in model.modules() if isinstance(module, kinds)]
     for layer in layers:

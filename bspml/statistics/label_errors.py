@@ -40,6 +40,7 @@ from bspml.statistics.label_model import (
     tells_apart,
 )
 from bspml.statistics.soft_means import SoftMeans
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.precision import full_precision
 
 SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
@@ -133,6 +134,7 @@ def judge_labels(
         >>> found.wrong_probability.argmax().item(), found.rate < 0.2
         (0, True)
     """
+    check_flags(half_trained=half_trained)
     task = JudgingTask.of(embeddings, labels, sample_weights, 10.0, rows, 16)
     judged = np.flatnonzero(task.judged.numpy())
     if len(judged) == 0:

@@ -63,6 +63,7 @@ from bspml.statistics.label_shares import (
     surest,
 )
 from bspml.statistics.label_terms import alternatives
+from bspml.tensors.arguments import check_flags
 
 NEAREST = 64  # J
 FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
@@ -220,6 +221,7 @@ def fit_label_model(
         half_trained: the embedding learned from such labels, and not for long; see the module.
         at_random: of the same tables and labels, if at hand.
     """
+    check_flags(half_trained=half_trained)
     at_random = at_random or RandomErrors.of(tables, codes)
     likelihood = replace(at_random.likelihood, confusions=confusions)
     alone = at_random.fits

@@ -35,6 +35,7 @@ from bspml.errors import InputError
 from bspml.shapes import Bool, Float, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.tail_count import TAIL, TailCount
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number
 from bspml.tensors.unit_rows import unit_rows
 from bspml.words import counted, noise_sentence
@@ -106,6 +107,7 @@ def estimate_noise(
     Raises:
         InputError: `confusions_upper` outside [0, 1].
     """
+    check_flags(correct_few_classes=correct_few_classes)
     if confusions_upper is not None:
         confusions_upper = check_number(confusions_upper, "confusions_upper", 0, 1)
     num_testable = int(stats.testable.sum())

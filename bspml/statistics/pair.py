@@ -23,6 +23,7 @@ from torch import Tensor
 from bspml.distributed.group import rank, ranks
 from bspml.distributed.rows import add_over_ranks, gather_rows
 from bspml.shapes import ArrayLike, Float, Int
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import (
     check_embeddings,
     check_number,
@@ -161,6 +162,7 @@ def pair_statistics(
         >>> [round(x, 4) for x in stats.xi_pos.tolist()]  # log(1 + exp(-1)) / 2
         [0.1566, 0.1566, 0.0]
     """
+    check_flags(across_ranks=across_ranks)
     task = PairTask.of(embeddings, labels, alpha, beta, base, sample_weights)
     return exact_statistics(task, block_size, across_ranks)
 

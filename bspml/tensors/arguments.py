@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
-from bspml.tensors.checks import FLOATS, some_of
+from bspml.tensors.checks import FLOATS, describe, some_of
 
 _HALVES = (torch.float16, torch.bfloat16)
 
@@ -112,3 +113,20 @@ def check_kind(value: Any, name: str, kind: Any, must: str) -> None:
     if not isinstance(value, kind) or (isinstance(value, type) and kind is not Callable):
         got = f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__
         raise InputError(f"`{name}` must be {must}; got {got}.")
+
+
+def check_flags(**flags: Any) -> None:
+    """Refuse what is neither True nor False: a list of flags, or 0, would count as one of them.
+
+    Args:
+        **flags: by the caller's argument names.
+
+    Raises:
+        InputError: anything but a bool, Python's or numpy's.
+
+    Example:
+        >>> check_flags(exact=True)
+    """
+    for name, value in flags.items():
+        if not isinstance(value, bool | np.bool_):
+            raise InputError(f"`{name}` must be True or False; got {describe(value)}.")

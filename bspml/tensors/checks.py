@@ -41,10 +41,10 @@ def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
     try:
         tensor = value if isinstance(value, Tensor) else _read_numbers(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as err:
-        raise InputError(f"`{name}` must be {expected}; got {_describe(value)}. {remedy}") from err
+        raise InputError(f"`{name}` must be {expected}; got {describe(value)}. {remedy}") from err
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
         raise InputError(
-            f"`{name}` must be a dense tensor with data; got {_describe(value)}. "
+            f"`{name}` must be a dense tensor with data; got {describe(value)}. "
             "Call `.to_dense()` or `.dequantize()`."
         )
     if tensor.is_complex():
@@ -66,8 +66,8 @@ def _read_numbers(value: Any) -> Tensor:
     return torch.as_tensor(array)
 
 
-def _describe(value: Any) -> str:
-    """Describe an argument in a few words, for a message."""
+def describe(value: Any) -> str:
+    """Return an argument in a few words, for a message."""
     if isinstance(value, list | tuple):
         kinds = sorted({type(v).__name__ for v in value})
         ragged = len({len(v) for v in value if isinstance(v, list | tuple)}) > 1
@@ -179,7 +179,7 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
         raise InputError(
             f"`{name}` must be one label per sample, shape (N,); got "
-            f"{array.shape if array.ndim else _describe(labels)}.{hint}"
+            f"{array.shape if array.ndim else describe(labels)}.{hint}"
         )
     _check_length(len(array), n, name)
     if array.dtype.kind == "O":
@@ -216,7 +216,7 @@ def _label_array(labels: Any, name: str) -> np.ndarray:
         return np.asarray(labels)
     except (TypeError, ValueError, RuntimeError) as err:
         raise InputError(
-            f"`{name}` must be one label per sample, shape (N,); got {_describe(labels)}. "
+            f"`{name}` must be one label per sample, shape (N,); got {describe(labels)}. "
             "Each sample has exactly one label."
         ) from err
 
@@ -320,7 +320,7 @@ def check_number(
     except OverflowError:
         number = math.inf if value > 0 else -math.inf  # an integer beyond float64
     except (TypeError, ValueError, RuntimeError) as err:
-        raise InputError(f"`{name}` must be a number; got {_describe(value)}. Pass one.") from err
+        raise InputError(f"`{name}` must be a number; got {describe(value)}. Pass one.") from err
     # Finite wherever the range has no end of its own.
     if not allow_infinite and number in (math.inf, -math.inf) and low <= number <= high:
         raise InputError(f"`{name}` must be finite; got {number:g}. Choose a large number instead.")

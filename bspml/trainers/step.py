@@ -20,6 +20,7 @@ from pytorch_metric_learning.utils import common_functions as c_f
 from torch import Tensor
 
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, check_number, check_whole
 
 _HALVES = {"bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -72,6 +73,7 @@ class StepTrainer(MetricLossOnly):
         clip_norm: float | None = None,
         **kwargs: Any,
     ) -> None:
+        check_flags(channels_last=channels_last)
         self.micro_batches = check_whole(micro_batches, "micro_batches")
         self.precision = check_choice(precision, "precision", PRECISIONS)
         self.channels_last = channels_last

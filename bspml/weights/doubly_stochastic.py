@@ -30,6 +30,7 @@ import numba
 import numpy as np
 
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number, check_whole
 from bspml.weights.problem import Outcome, WeightProblem
 
@@ -68,6 +69,7 @@ class StochasticOptions:
     literal_balance: bool = False
 
     def __post_init__(self) -> None:
+        check_flags(literal_balance=self.literal_balance)
         if self.gamma is not None:
             check_number(self.gamma, "gamma", low=0.0, open_low=True)
         check_number(self.decay_passes, "decay_passes", low=0.0, open_low=True, allow_infinite=True)

@@ -32,6 +32,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number, encode_labels, some_of
 from bspml.tensors.row_index import check_same_rows
 from bspml.weights.class_order import ClassSorted, sort_by_class
@@ -191,6 +192,7 @@ class WeightProblem:
         Raises:
             InputError: wrong length, not finite, or outside [0, 1] by more than 1e-6.
         """
+        check_flags(scaled=scaled)
         first_order = self._first_order_at(self.check_feasible(weights, "weights"))
         return first_order.residual if scaled else first_order.stationarity()
 

@@ -10,6 +10,7 @@ import numpy as np
 from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import as_numbers, some_of
 from bspml.tensors.row_index import check_class_order
 
@@ -38,6 +39,7 @@ def pair_flip(
         >>> pair_flip(["cat", "dog", "elk"], rate=1).labels.tolist()
         ['dog', 'elk', 'cat']
     """
+    check_flags(per_class=per_class, exact=exact)
     task = NoiseTask.of(labels, rate, seed)
     rows = task.draw_rows(per_class, exact)
     return task.with_labels(rows, (task.codes[rows] + 1) % task.num_classes)
@@ -73,6 +75,7 @@ def asymmetric(
         >>> asymmetric(["cat", "dog", "elk"], 1, mapping={"cat": "dog"}).labels.tolist()
         ['dog', 'dog', 'elk']
     """
+    check_flags(exact=exact)
     if (mapping is None) == (transition is None):
         raise InputError("`asymmetric` needs either `mapping` or `transition`.")
     if mapping is not None and rate is None:

@@ -17,6 +17,7 @@ from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import FAULTS, open_regular
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import encode_labels
 from bspml.tensors.row_index import check_same_rows
 
@@ -63,6 +64,7 @@ class NoisyLabels:
         (C, C) in the order of `classes`; rows sum to 1.  `sparse=True` for many classes: 11,318
         of them make a dense matrix of 1 GB.
         """
+        check_flags(sparse=sparse)
         rows = np.searchsorted(self.classes, _plain_labels(self.true_labels))
         columns = np.searchsorted(self.classes, _plain_labels(self.labels))
         c = len(self.classes)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from bspml.data.noise.rates import as_decimal
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import as_numbers, check_choice, check_number, check_whole, some_of
 
 _DTYPES = (torch.float16, torch.float32, torch.float64)
@@ -76,6 +77,7 @@ def targets(
         >>> int(noisy.is_noisy.sum()), int((noisy.targets != noisy.true_targets).sum())
         (3, 3)
     """
+    check_flags(keep_original=keep_original, exact=exact)
     true = _checked_targets(targets)
     number = check_number(rate, "rate", 0.0, 1.0)
     draw = np.random.default_rng(check_whole(seed, "seed", low=0))

@@ -13,6 +13,7 @@ import numpy as np
 from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import as_numbers, check_whole, some_of
 from bspml.tensors.row_index import check_class_order
 
@@ -60,6 +61,7 @@ def semantic(
         >>> semantic(["red fox", "arctic fox", "barn owl", "snowy owl"], rate=1).labels.tolist()
         ['arctic fox', 'red fox', 'snowy owl', 'barn owl']
     """
+    check_flags(per_class=per_class)
     task = NoiseTask.of(labels, rate, seed)
     among = check_whole(among, "among")
     check_class_order(similarity, "similarity", task.classes)

@@ -10,6 +10,7 @@ import numpy as np
 from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, encode_labels
 from bspml.tensors.row_index import check_class_order
 
@@ -46,6 +47,7 @@ def sibling_flip(
         >>> noisy.labels.tolist()
         ['dog', 'cat', 'fox', 'elk']
     """
+    check_flags(per_class=per_class, exact=exact)
     check_choice(to, "to", ("any", "next"))
     task = NoiseTask.of(labels, rate, seed)
     families = _families(groups, task.classes)
@@ -87,6 +89,7 @@ def sibling_swap(
         >>> sibling_swap(["cat", "dog", "elk", "fox"], 1.0, groups).labels.tolist()
         ['dog', 'cat', 'fox', 'elk']
     """
+    check_flags(exact=exact)
     task = NoiseTask.of(labels, rate, seed)
     rows, codes = [], []
     families = _families(groups, task.classes)

@@ -6,6 +6,7 @@ from typing import Any
 
 from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
+from bspml.tensors.arguments import check_flags
 
 
 def symmetric(
@@ -39,6 +40,7 @@ def symmetric(
         >>> int(noisy.is_noisy.sum()), noisy.transition_matrix().sum(1).tolist()
         (3, [1.0, 1.0])
     """
+    check_flags(per_class=per_class, keep_original=keep_original, exact=exact)
     task = NoiseTask.of(labels, rate, seed)
     rows = task.draw_rows(per_class, exact)
     shift = task.draw.integers(0 if keep_original else 1, task.num_classes, len(rows))

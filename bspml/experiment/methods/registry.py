@@ -17,6 +17,7 @@ from bspml.experiment.methods.parts import (
 )
 from bspml.experiment.methods.weighing import WEIGHINGS, Weighing
 from bspml.experiment.methods.wrappers import WRAPPERS, Wrapper
+from bspml.tensors.arguments import check_flags
 from bspml.words import did_you_mean
 
 METHODS: dict[str, type[Method]] = {
@@ -129,6 +130,7 @@ def names(wrapped: bool = False) -> tuple[str, ...]:
     Args:
         wrapped: after them every legal WEIGHING:NAME, WRAPPER:NAME and WRAPPER:WEIGHING:NAME.
     """
+    check_flags(wrapped=wrapped)
     plain = tuple(METHODS)
     if not wrapped:
         return plain

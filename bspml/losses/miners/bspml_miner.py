@@ -13,6 +13,7 @@ from bspml.losses.mined_pairs import MinedPairs
 from bspml.losses.pairs import PairBatch, label_masks, prepare_batch, self_pairs
 from bspml.losses.similarity import check_distance, is_cosine, similarity_matrix
 from bspml.shapes import Bool, Float, Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import Mining, by_kernel, kernel, runs_pair_kernels
 from bspml.weights.batch import BatchWeights, look_up
@@ -71,6 +72,7 @@ class BSPMLMiner(BaseMiner):
         skip_zero: bool = True,
         **kwargs: Any,
     ) -> None:
+        check_flags(skip_zero=skip_zero)
         super().__init__(**kwargs)
         check_distance(self.distance)
         self.weights = check_weights(weights)

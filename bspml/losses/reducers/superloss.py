@@ -23,6 +23,7 @@ from bspml.losses.reducers.tables import KeyedAverage
 from bspml.losses.reducers.tau import RunningTau
 from bspml.losses.reducers.transform import Installed, Source, Term, TransformReducer
 from bspml.shapes import Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, check_number
 from bspml.weights.state import SampleWeights
 
@@ -63,6 +64,7 @@ class SuperLossReducer(TransformReducer):
         smoothing_momentum: float | int = 0.9,
         sample_weights: SampleWeights | None = None,
     ) -> None:
+        check_flags(shared_tau=shared_tau)
         super().__init__(inner, installed, sample_weights)
         self.lam = check_number(lam, "lam", low=0.0, open_low=True)
         self.smoothing = check_choice(smoothing, "smoothing", SMOOTHINGS)

@@ -25,7 +25,7 @@ from bspml.losses.reducers.inner import check_reducer
 from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restore_logits
 from bspml.losses.reducers.superloss import SuperLossReducer
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
-from bspml.tensors.arguments import refuse_outside
+from bspml.tensors.arguments import check_flags, refuse_outside
 from bspml.weights.state import SampleWeights, check_weights
 
 LossT = TypeVar("LossT")
@@ -78,6 +78,7 @@ def SuperLoss(  # noqa: N802 -- reads as the loss it makes
         >>> loss.reducer.tau
         tensor(nan, dtype=torch.float64)
     """
+    check_flags(shared_tau=shared_tau)
 
     def install(one: nn.Module, entry: LossEntry, facts: Installed) -> TransformReducer:
         weights = _weights_for(one, sample_weights)
