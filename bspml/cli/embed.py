@@ -11,6 +11,7 @@ import numpy as np
 
 from bspml.experiment.embed import SPLITS, TRAINED_ON_THEM, embed_named
 from bspml.experiment.load import load
+from bspml.files.arrays import text_column
 from bspml.files.atomic import atomic_write
 
 
@@ -37,8 +38,8 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
     columns: dict[str, Any] = {"embeddings": result.embeddings.numpy()}
     if result.labels is not None:
         columns["labels"] = result.labels.astype(str)
-    columns["names"] = np.array(result.names, dtype=str)
-    column_names = ", ".join(columns)
+    column_names = ", ".join([*columns, "names"])
+    columns |= text_column("names", result.names)
     if result.trained_on:
         columns["trained_on"] = np.array(True)
         print(f"bspml: note: {TRAINED_ON_THEM}", file=sys.stderr)

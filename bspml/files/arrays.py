@@ -24,6 +24,7 @@ from bspml.files.columns import find_column
 # Above this many bytes, an array that was packed tighter than that is no measurement.
 _MUCH, _TIGHTEST = 2**28, 200
 _ENDS = ".ends"
+_FEW, _SPARSE = 2**22, 8  # characters of room that are no matter; times all texts that are
 # What numpy raises on it, and Python's parser; not what zipfile does, whose words are its own.
 _NO_HEADER = (
     *(ValueError, KeyError, TypeError, EOFError, SyntaxError, tokenize.TokenError),
@@ -55,7 +56,7 @@ def read_array(file: BufferedIOBase) -> np.ndarray:
 
 
 class Archive:
-    """The arrays of an .npz file, each read when it is asked for.
+    """The arrays of an .npz file, each read when it is asked for; those of `packed_texts` as one.
 
     Args:
         file: open for reading bytes.
@@ -80,7 +81,8 @@ class Archive:
     @property
     def names(self) -> list[str]:
         """Names of the arrays, in the file's order."""
-        return list(self._members)
+        ends = {f"{name}{_ENDS}" for name in self._members}
+        return [name for name in self._members if name not in ends]
 
     def find(self, wanted: Sequence[str]) -> str | None:
         """Return the name of the first of the `wanted` arrays that is there, in whatever case.
@@ -88,21 +90,26 @@ class Archive:
         Raises:
             DataError: there are two.
         """
-        lower = [name.lower() for name in self._members]
+        lower = [name.lower() for name in self.names]
         place = find_column(lower, wanted)
         return None if place is None else self.names[place]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Return what the header of an array says, without reading it."""
-        return self._header(name)[0]
+        ends = f"{name}{_ENDS}"
+        return self._header(ends if ends in self._members else name)[0]
 
     def read(self, name: str) -> np.ndarray:
-        """Return an array.
+        """Return an array, packed texts as Python's.
 
         Raises:
             DataError: it is of objects or fields, or a giant in a tiny file.
             ValueError: damage; so may whatever numpy and zipfile raise.
         """
+        pair = [other for other in (name, f"{name}{_ENDS}") if other in self._members]
+        return unpacked_texts({other: self._read(other) for other in pair})[name]
+
+    def _read(self, name: str) -> np.ndarray:
         shape, dtype, start = self._header(name)
         info, size = self._members[name], prod(shape) * dtype.itemsize
         _check_size(f"its array {name!r}", shape, dtype, info.file_size - start)
@@ -126,7 +133,7 @@ def texts_of(array: np.ndarray) -> list[str]:
     if array.dtype.kind == "S":
         return [value.decode("utf-8", "surrogateescape") for value in array.tolist()]
     # Of numbers, numpy's own: 0.1 in float32 is '0.1'.  Text is never copied at its full width.
-    return array.tolist() if array.dtype.kind == "U" else array.astype(str).tolist()
+    return array.tolist() if array.dtype.kind in "UO" else array.astype(str).tolist()
 
 
 def text_objects(texts: Iterable[Any]) -> np.ndarray:
@@ -156,6 +163,24 @@ def packed_texts(name: str, texts: Iterable[Any]) -> dict[str, np.ndarray]:
     pieces = [str(text).encode("utf-8", "surrogatepass") for text in texts]
     ends = np.cumsum([len(piece) for piece in pieces], dtype=np.int64)
     return {name: np.frombuffer(b"".join(pieces), np.uint8), f"{name}{_ENDS}": ends}
+
+
+def text_column(name: str, texts: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return N texts for an archive: as numpy's array, or packed where one is so long that the
+    array, which gives each as much room, would be far larger than all of them.
+
+    Args:
+        name: of the array, or of the first of two.
+        texts: N.
+
+    Example:
+        >>> list(text_column("names", ["a", "b"]))
+        ['names']
+    """
+    lengths = [len(text) for text in texts]
+    room = max(lengths, default=0) * len(texts)
+    is_plain = room < max(_FEW, _SPARSE * sum(lengths))
+    return {name: np.array(texts, dtype=str)} if is_plain else packed_texts(name, texts)
 
 
 def unpacked_texts(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

@@ -8,7 +8,15 @@ import pytest
 
 from bspml.errors import DataError
 from bspml.files import arrays
-from bspml.files.arrays import Archive, packed_texts, read_array, text_objects, unpacked_texts
+from bspml.files.arrays import (
+    Archive,
+    packed_texts,
+    read_array,
+    text_column,
+    text_objects,
+    unpacked_texts,
+)
+from bspml.files.tables import read_names
 
 
 def archive_of(**members):
@@ -102,3 +110,20 @@ def test_texts_are_packed_as_long_as_they_are():
     ):  # fmt: skip
         with pytest.raises(ValueError, match=r"holds no texts|codec"):
             unpacked_texts(packed | damage)
+
+
+def test_one_long_text_takes_no_room_for_the_others(tmp_path):
+    names = [f"{i}.jpg" for i in range(3000)]
+    assert text_column("names", names)["names"].dtype.kind == "U"  # for numpy.load, as ever
+    names[7] = "é" * 100_000
+    path = tmp_path / "embeddings.npz"
+    np.savez(path, embeddings=np.ones((3000, 2)), **text_column("names", names))
+    assert path.stat().st_size < 500_000
+    with path.open("rb") as file:
+        archive = Archive(file)
+        assert archive.names == ["embeddings", "names"]
+        assert archive.shape("names") == (3000,)
+    assert read_names(path) == names
+    np.savez(path, embeddings=np.ones((2, 2)), **text_column("names", names))
+    with pytest.raises(DataError, match=r"its array 'names' is \(3000,\); expected one entry for"):
+        read_names(path)
