@@ -9,7 +9,6 @@ of: a process killed in between leaves a folder that is refused, never a mixture
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import RunError, UserError
-from bspml.files.atomic import Content, atomic_write, is_leftover, refuse_link
+from bspml.files.atomic import Content, atomic_write, refuse_link, remove_leftovers
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
@@ -189,7 +188,7 @@ def write_together(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as err:
         raise _cannot_be_made(folder, err.strerror or err) from err
-    _remove_leftovers(folder)
+    remove_leftovers(folder)
     full_mark = {"format": _FORMAT, "id": identity, **mark}
     try:
         with aside(folder) as place:
@@ -209,10 +208,3 @@ def write_together(
             f"{folder}: the audit cannot be written ({reason(err)}); run it again."
         ) from err
     return [folder / name for name in FILES if name in contents]
-
-
-def _remove_leftovers(folder: Path) -> None:
-    """Delete the temporary files of an audit that was killed while it wrote."""
-    for path in folder.iterdir():
-        if is_leftover(path) and path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)

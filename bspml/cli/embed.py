@@ -12,7 +12,7 @@ import numpy as np
 from bspml.experiment.embed import SPLITS, TRAINED_ON_THEM, embed_named
 from bspml.experiment.load import load
 from bspml.files.arrays import text_column
-from bspml.files.atomic import atomic_write
+from bspml.files.atomic import atomic_write, remove_leftovers
 
 
 def run_embed(run: str, what: str, output: str | None, method: str | None, as_json: bool) -> None:
@@ -43,6 +43,7 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
     if result.trained_on:
         columns["trained_on"] = np.array(True)
         print(f"bspml: note: {TRAINED_ON_THEM}", file=sys.stderr)
+    remove_leftovers(path.parent)
     atomic_write(path, lambda file: np.savez(file, **columns))
     shape = list(result.embeddings.shape)
     if as_json:

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write
+from bspml.files.atomic import atomic_write, remove_leftovers
 from bspml.files.run import RunFolder
 from bspml.report.models import PageData, load_page
 from bspml.report.page import is_page, render_page
@@ -30,6 +30,7 @@ def run_report(what: str, as_json: bool) -> None:
         raise RunError(
             f"{folder / _PAGE}: exists already and is not a page that bspml made; move it away."
         )
+    remove_leftovers(folder)
     path = atomic_write(folder / _PAGE, render_page(data))
     if as_json:
         print(json.dumps({"file": str(path), "suspects": len(data.suspects)}))

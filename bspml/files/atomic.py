@@ -15,12 +15,18 @@ import io
 import os
 import re
 import secrets
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
 from bspml.errors import RunError
 from bspml.files.opening import is_special, reason
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
 
 Content = bytes | str | Callable[[BinaryIO], None]
 
@@ -48,16 +54,15 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
         raise RunError(f"{path}: is a pipe or a device; nothing was written. Name a file.")
     refuse_link(path)
     # Not tempfile: its files are private (0600), and a run folder is there to be shared.
-    # A short name, so that a target near the file system's limit of 255 bytes still works.
-    temporary = path.parent / f".{secrets.token_hex(8)}.tmp"
     guard: _Guard | None = None
     try:
-        with temporary.open("xb") as file:
-            guard = _Guard(file)
-            _fill(guard, content)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)  # of a link made meanwhile, the link
+        with out_of_sight(path.parent, lambda new: new.touch(exist_ok=False)) as temporary:
+            with temporary.open("r+b") as file:
+                guard = _Guard(file)
+                _fill(guard, content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)  # of a link made meanwhile, the link
     except OSError as err:
         raise _cannot_write(path, err) from err
     except Exception as err:
@@ -65,9 +70,6 @@ def atomic_write(path: str | os.PathLike[str], content: Content) -> Path:
         if guard is not None and guard.failure is not None:
             raise _cannot_write(path, guard.failure) from err
         raise
-    finally:
-        with contextlib.suppress(OSError):  # a mount for reading only refuses this, too
-            temporary.unlink(missing_ok=True)
     _sync_folder(path.parent)
     return path
 
@@ -130,6 +132,75 @@ def _without_following(path: str | os.PathLike[str], flags: int) -> int:
 def is_leftover(path: Path) -> bool:
     """Return whether `path` is what `atomic_write` left behind when the process was killed."""
     return re.fullmatch(r"\.[0-9a-f]{16}\.tmp", path.name) is not None
+
+
+@contextlib.contextmanager
+def out_of_sight(parent: Path, make: Callable[[Path], object]) -> Iterator[Path]:
+    """Make a hidden file or folder, and hold it: `remove_leftovers` of other processes leaves it.
+
+    The system lets go when the process dies.  Where it has no locks, nothing is held or removed.
+
+    Args:
+        parent: the folder to make it in.
+        make: makes it, and raises if it is there.
+
+    Yields:
+        Its path; what is still there at the end is removed.  Its name is short, so that a target
+        near the file system's limit of 255 bytes still works.
+    """
+    path, descriptor = parent, None
+    try:
+        while path == parent or not os.path.lexists(path):  # removed before it was held
+            path = parent / f".{secrets.token_hex(8)}.tmp"
+            make(path)
+            descriptor = None if fcntl is None else _locked(path)
+        yield path
+    finally:
+        if path != parent:
+            with contextlib.suppress(OSError):  # a mount for reading only refuses this, too
+                _remove(path)
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed processes were making in a folder; what a living one makes stays.
+
+    Args:
+        folder: that something is about to be written to; need not exist.
+    """
+    if fcntl is None:
+        return
+    with contextlib.suppress(OSError):  # tidying is no reason to fail
+        for path in [path for path in folder.iterdir() if is_leftover(path)]:
+            descriptor = None if path.is_symlink() else _locked(path, fcntl.LOCK_NB)
+            if descriptor is None:
+                continue
+            try:
+                _remove(path)
+            finally:
+                os.close(descriptor)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _locked(path: Path, how: int = 0) -> int | None:
+    """A descriptor that locks a file or folder; None where another holds it, or nothing can."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | how)
+    except OSError:
+        os.close(descriptor)
+        return None
+    return descriptor
 
 
 class _Guard:

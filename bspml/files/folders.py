@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
-import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bspml.errors import RunError
-from bspml.files.atomic import Content, atomic_write, refuse_link
+from bspml.files.atomic import Content, atomic_write, out_of_sight, refuse_link
 from bspml.files.opening import reason
 
 IMAGE_SUFFIXES = (
@@ -72,12 +70,8 @@ def aside(parent: Path) -> Iterator[Path]:
     Raises:
         OSError: it cannot be made.
     """
-    folder = parent / f".{secrets.token_hex(8)}.tmp"
-    try:
-        folder.mkdir()
+    with out_of_sight(parent, Path.mkdir) as folder:
         yield folder
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def write_files(folder: Path, contents: Mapping[str, Content]) -> list[Path]:

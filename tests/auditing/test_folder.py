@@ -44,7 +44,7 @@ def test_an_audit_killed_while_it_writes_leaves_the_old_one_or_a_refusal(
             patch.setattr(folder, name, step(getattr(folder, name)))
         patch.setattr(Path, "replace", step(Path.replace))
         # As when the process is gone: nobody tidies up.
-        patch.setattr(folder.shutil, "rmtree", lambda *_, **__: None)
+        patch.setattr("bspml.files.atomic._remove", lambda path: None)
         with pytest.raises(Killed):
             second.save(tmp_path)
     if moment <= TAKEN:

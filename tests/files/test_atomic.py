@@ -8,13 +8,27 @@ from pathlib import Path
 import pytest
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write, changed_in_place, make_folder_in
+from bspml.files.atomic import (
+    atomic_write,
+    changed_in_place,
+    make_folder_in,
+    out_of_sight,
+    remove_leftovers,
+)
+from bspml.files.folders import aside
 
 # Python ignores SIGXFSZ, so the limit shows as OSError(EFBIG), like a full disk's ENOSPC.
 _FULL_DISK = """
 import resource, sys
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write
+from bspml.files.atomic import (
+    atomic_write,
+    changed_in_place,
+    make_folder_in,
+    out_of_sight,
+    remove_leftovers,
+)
+from bspml.files.folders import aside
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
     atomic_write(sys.argv[1], b"x" * 5000)
@@ -159,3 +173,58 @@ def test_a_mount_for_reading_only_refuses_the_cleaning_up_too(tmp_path, monkeypa
     monkeypatch.setattr(Path, "unlink", refused)
     with pytest.raises(RunError, match=r"n\.csv: cannot be written \(Read-only file system\)"):
         atomic_write(tmp_path / "n.csv", "a")
+
+
+_KILLED = """
+import os, sys
+from pathlib import Path
+from bspml.files.atomic import (
+    atomic_write,
+    changed_in_place,
+    make_folder_in,
+    out_of_sight,
+    remove_leftovers,
+)
+from bspml.files.folders import aside
+from bspml.files.folders import aside
+with aside(Path(sys.argv[1])) as place:
+    (place / "part").write_bytes(b"half")
+    def half(file):
+        file.write(b"half")
+        os.kill(os.getpid(), 9)
+    atomic_write(Path(sys.argv[1]) / "a.csv", half)
+"""
+
+
+def test_what_a_kill_left_is_removed_and_what_others_are_making_stays(tmp_path):
+    (tmp_path / ".mine.tmp").write_bytes(b"kept")
+    (tmp_path / ".0123456789abcdef.tmp").symlink_to(".mine.tmp")  # made by nobody
+    subprocess.run([sys.executable, "-c", _KILLED, tmp_path], check=False)
+    assert len(names(tmp_path)) == 4
+
+    def beside_a_sweep(file):
+        file.write(b"whole")
+        with aside(tmp_path) as place:
+            assert len(names(tmp_path)) == 6
+            remove_leftovers(tmp_path)
+            assert place.is_dir()
+
+    atomic_write(tmp_path / "a.csv", beside_a_sweep)
+    assert names(tmp_path) == [".0123456789abcdef.tmp", ".mine.tmp", "a.csv"]
+    assert (tmp_path / "a.csv").read_bytes() == b"whole"
+    remove_leftovers(tmp_path / "none")
+
+
+def test_what_was_swept_before_it_was_held_is_made_again(tmp_path):
+    made = []
+
+    def swept_at_once(path):
+        path.touch(exist_ok=False)
+        made.append(path)
+        if len(made) == 1:
+            path.unlink()
+
+    with out_of_sight(tmp_path, swept_at_once) as path:
+        assert path.exists()
+    assert len(made) == 2
+    assert names(tmp_path) == []
