@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
@@ -52,9 +51,6 @@ class WeightedMeanReducer(DivisorReducer):
         """
         smallest = torch.finfo(losses.dtype).tiny
         return losses.sum() / torch.where(divisor >= smallest, divisor, 1)
-
-
-_COMPARISONS = 3  # batches whose labels are compared with those of the weights
 
 
 class BSPMLLoss(BaseMetricLossFunction):
@@ -130,7 +126,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         self.beta = check_number(beta, "beta", low=0.0, open_low=True)
         self.base = check_number(base, "base")
         self.miner = check_fits(miner, self.weights, self.distance)
-        self._comparisons, self._positives = _COMPARISONS, PositiveWatch()
+        self._positives = PositiveWatch()
         self.add_to_recordable_attributes(list_of_names=["alpha", "beta", "base"], is_stat=False)
 
     def forward(
@@ -171,34 +167,12 @@ class BSPMLLoss(BaseMetricLossFunction):
             labels=labels,
             ref_labels=ref_labels,
         )
-        self._compare_labels(batch.labels, batch_weights.sample_index)
         if batch.within:
             self._positives.look(batch.labels)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             loss_dict = self.element_losses(batch, indices_tuple, batch_weights)
             self.add_embedding_regularization_to_loss_dict(loss_dict, batch.embeddings)
             return self.reducer(loss_dict, batch.embeddings, batch.labels)
-
-    def _compare_labels(self, labels: Tensor | None, sample_index: Tensor | None) -> None:
-        """Warn if the first batches' labels do not group their rows as the weights' labels do.
-
-        A shuffled or shifted index weighs every sample by a stranger's weight and shows nowhere.
-        Only a few batches, and only on the CPU, where looking costs no synchronisation.
-        """
-        if self._comparisons == 0 or labels is None or sample_index is None:
-            return
-        if self.weights is None or labels.device.type != "cpu" or not len(labels):
-            return
-        self._comparisons -= 1
-        codes = self.weights.codes.cpu()[sample_index.cpu()]
-        both = torch.stack([torch.unique(labels, return_inverse=True)[1], codes])
-        pairs = both.unique(dim=1).shape[1]
-        if pairs != len(both[0].unique()) or pairs != len(codes.unique()):
-            warnings.warn(
-                "the labels of this batch group its rows otherwise than the labels the weights "
-                "were made of: is `sample_index` the row of each sample in that data set?",
-                stacklevel=3,
-            )
 
     def compute_loss(
         self,

@@ -11,6 +11,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.pairs import codes_of_sides
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Float, Tensor
 from bspml.weights.state import SampleWeights, check_weights
@@ -103,6 +104,7 @@ class FilteredLoss(ModuleWithRecords):
             )
         if ref_emb is not None or ref_labels is not None:
             raise InputError("`ref_emb` is not filtered; pass the batch alone.")
+        codes, _ = codes_of_sides(labels, embeddings, None, None)
         index = None
         if self.weights is not None:
             index = self.weights.index_for_batch(len(embeddings), sample_index, labels)
@@ -114,7 +116,6 @@ class FilteredLoss(ModuleWithRecords):
             self.kept[index.to(self.kept.device)] = keep.to(self.kept)
         if self.num_kept == 0:
             return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
-        codes = torch.as_tensor(labels, device=embeddings.device)
         left = kept_rows(Rows(embeddings, codes), keep)
         keywords: dict[str, Any] = {}
         if index is not None and isinstance(self.loss, BSPMLLoss | Weighted):

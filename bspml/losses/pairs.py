@@ -15,8 +15,9 @@ import torch
 from bspml.errors import InputError
 from bspml.losses.mined_pairs import MinedPairs
 from bspml.losses.similarity import widen
-from bspml.shapes import Bool, Float, Tensor
-from bspml.tensors.checks import FLOATS, as_numbers, integral, some_of, to_device
+from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.checks import FLOATS, as_numbers, some_of, to_device
+from bspml.tensors.row_checks import check_class_ids
 
 
 @dataclass(frozen=True)
@@ -86,9 +87,35 @@ def prepare_batch(
             )
     emb = widen(embeddings, dtype)
     refs = emb if within else widen(ref_emb, dtype).to(emb.device)  # type: ignore[arg-type]
-    codes = _labels_like(labels, emb, "labels", "embeddings")
-    ref_codes = codes if within else _labels_like(ref_labels, refs, "ref_labels", "ref_emb")
+    codes, ref_codes = codes_of_sides(labels, emb, ref_labels, None if within else refs)
     return PairBatch(emb, codes, refs, ref_codes, within, same_rows, embeddings)
+
+
+def codes_of_sides(
+    labels: Any, embeddings: Tensor, ref_labels: Any, ref_emb: Tensor | None
+) -> tuple[Int[Tensor, " B"] | None, Int[Tensor, " R"] | None]:
+    """Return the labels of a batch and of its references as int64, on the devices of the rows.
+
+    What was one object on both sides stays one.
+
+    Args:
+        labels: (B,) of any kind, or None.
+        embeddings: (B, D).
+        ref_labels: (R,) likewise.
+        ref_emb: (R, D), or None: the batch is compared with itself.
+
+    Raises:
+        InputError: text, fractions, or not one label for each row.
+    """
+    codes = ref_codes = None
+    if labels is not None:
+        codes = to_device(check_class_ids(labels, len(embeddings)), embeddings.device)
+    if ref_emb is None or (ref_labels is labels and len(ref_emb) == len(embeddings)):
+        return codes, codes
+    if ref_labels is not None:
+        found = check_class_ids(ref_labels, len(ref_emb), "ref_labels", "ref_emb")
+        ref_codes = to_device(found, ref_emb.device)
+    return codes, ref_codes
 
 
 def self_pairs(
@@ -250,25 +277,6 @@ def _check_rows(embeddings: Any, name: str) -> None:
                 f"`{name}` must be finite; rows {some_of(bad)} hold NaN or infinity. "
                 "Look for a diverged network (learning rate, half precision)."
             )
-
-
-def _labels_like(labels: Any, embeddings: Tensor, name: str, of: str) -> Tensor | None:
-    if labels is None:
-        return None
-    codes = as_numbers(
-        labels,
-        name,
-        "class ids, (B,) integers",
-        "Give each class a number: `SampleWeights(labels).codes` holds them for the data set.",
-    )
-    if codes.shape != embeddings.shape[:1]:
-        raise InputError(
-            f"`{name}` must be (B,) = ({len(embeddings)},), one label per row of `{of}`; "
-            f"got {tuple(codes.shape)}."
-        )
-    if codes.is_floating_point():  # rare, so it may wait for the device
-        codes = torch.from_numpy(integral(codes.detach().double().cpu().numpy(), name))
-    return to_device(codes.long(), embeddings.device)
 
 
 def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.utils import common_functions as c_f
 from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
@@ -23,6 +22,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.pairs import codes_of_sides
 from bspml.losses.positives import PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
@@ -139,16 +139,13 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         if foreign is not None and ref_labels is labels and labels is not None:
             # Row i is one sample on both sides.
             ref_sample_index = sample_index if ref_sample_index is None else ref_sample_index
+        codes, ref_codes = codes_of_sides(labels, embeddings, ref_labels, foreign)
         ref_rows = None if foreign is None else len(foreign)
         known = look_up(
             *(self.weights, embeddings, ref_rows, sample_index, ref_sample_index),
             labels=labels,
             ref_labels=ref_labels,
         )
-        codes = None if labels is None else torch.as_tensor(labels, device=embeddings.device)
-        ref_codes = codes
-        if ref_labels is not labels and ref_labels is not None:
-            ref_codes = torch.as_tensor(ref_labels, device=embeddings.device)
         if within and self._needs_positives:
             self._positives.look(codes)
         rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)

@@ -270,7 +270,7 @@ def integral(values: np.ndarray, name: str) -> np.ndarray:
     if off.any():
         row = int(np.flatnonzero(off)[0])
         raise InputError(
-            f"`{name}` must be integers or strings; got {values[row]!r} at row {row}. "
+            f"`{name}` must be integers or strings; got {values[row].item()!r} at row {row}. "
             "Cast class ids to int; do not pass scores."
         )
     return values.astype(np.int64)

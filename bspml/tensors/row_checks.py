@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError, SampleIndexError
-from bspml.tensors.checks import as_numbers, some_of, to_device
+from bspml.tensors.checks import as_numbers, integral, some_of, to_device
 
 
 def check_sample_index(
@@ -66,6 +66,47 @@ def check_sample_index(
                 "Are these rows of the data set the weights were made for?"
             )
     return index if device is None else to_device(index, device)
+
+
+def as_class_ids(labels: Any, name: str = "labels") -> Tensor:
+    """Return the labels of a batch as a tensor of numbers; their shape is open.
+
+    Args:
+        labels: a tensor, an array, a series or a list of numbers.
+        name: the caller's argument name, for messages.
+
+    Raises:
+        InputError: text, or whatever else holds no numbers.
+    """
+    remedy = "Give each class a number: `SampleWeights(labels).codes` holds them for the data set."
+    return as_numbers(labels, name, "class ids, (B,) integers", remedy)
+
+
+def check_class_ids(labels: Any, rows: int, name: str = "labels", of: str = "embeddings") -> Tensor:
+    """Return the labels of a batch as int64 (B,), where they are.
+
+    Args:
+        labels: (B,) integers, or floats without a fraction, of any kind.
+        rows: B.
+        name: the caller's argument name, for messages.
+        of: the argument that has these rows.
+
+    Raises:
+        InputError: no numbers, not one for each row, or a fraction.
+
+    Example:
+        >>> check_class_ids([3.0, 0.0], rows=2)
+        tensor([3, 0])
+    """
+    codes = as_class_ids(labels, name)
+    if codes.shape != (rows,):
+        raise InputError(
+            f"`{name}` must be (B,) = ({rows},), one label per row of `{of}`; "
+            f"got {tuple(codes.shape)}."
+        )
+    if codes.is_floating_point():  # rare, so it may wait for the device
+        codes = torch.from_numpy(integral(codes.detach().double().cpu().numpy(), name))
+    return codes.long()
 
 
 def check_reference_weights(sample_weights: Any, n: int) -> Tensor:

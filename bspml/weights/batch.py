@@ -50,12 +50,12 @@ def look_up(
         sample_index: (B,), or None for what `weights.set_batch` announced.
         ref_sample_index: (R,), or None: the references then weigh 1, unless the batch comes from
             `weights.set_batch` and that named them too.
-        labels: (B,) of the batch; announced rows must have them.
+        labels: (B,) of the batch; the rows must have them.
         ref_labels: (R,) likewise.
 
     Raises:
-        InputError: the number of indices is not the number of rows, rows announced for another
-            batch, or `ref_sample_index` came without references.
+        InputError: the number of indices is not the number of rows, rows of other labels than the
+            batch's, or `ref_sample_index` came without references.
         SampleIndexError: unknown or out-of-range indices.
     """
     if ref_rows is None and ref_sample_index is not None:
@@ -72,7 +72,7 @@ def look_up(
     if ref_rows is None:
         return BatchWeights(anchors, anchors, index, None)
     if ref_sample_index is not None:
-        ref_index = weights.rows_of(ref_sample_index, ref_rows, "ref_sample_index")
+        ref_index = weights.named(ref_sample_index, ref_rows, ref_labels, "ref_sample_index")
     elif from_batch and weights.ref_batch_index is not None:
         announced = weights.ref_batch_index
         ref_index = weights.announced(announced, ref_rows, ref_labels, "ref_sample_index")

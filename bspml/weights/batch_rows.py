@@ -10,7 +10,8 @@ from torch import nn
 
 from bspml.errors import InputError, SampleIndexError
 from bspml.shapes import Tensor
-from bspml.tensors.row_checks import check_sample_index
+from bspml.tensors.row_checks import as_class_ids, check_sample_index
+from bspml.tensors.row_index import check_same_rows
 
 
 class BatchRows(nn.Module):
@@ -85,23 +86,48 @@ class BatchRows(nn.Module):
         Args:
             rows: B, how many there must be.
             sample_index: (B,) integers in [0, N), or None.
-            labels: (B,) of the batch, if known: announced rows must have these.
+            labels: (B,) of the batch, if known: the rows must have these.
 
         Returns:
             (B,) int64 with B = `rows`, on the table's device.
 
         Raises:
             SampleIndexError: neither is known, or an index lies outside [0, N).
-            InputError: not one integer per row, or rows announced for another batch.
+            InputError: not one integer per row, or rows of other labels.
         """
         if sample_index is not None:
-            return self.rows_of(sample_index, rows)
+            return self.named(sample_index, rows, labels)
         if self.batch_index is None:
             raise SampleIndexError(
                 "the batch's sample indices are missing. Pass `sample_index=` (data-set rows, "
                 "(B,)) to the call, or announce them with `weights.set_batch(sample_index)`."
             )
         return self.announced(self.batch_index, rows, labels)
+
+    def named(
+        self, sample_index: Any, rows: int, labels: Any, name: str = "sample_index"
+    ) -> Tensor:
+        """Return data-set rows given to a call, or refuse them where they are not this batch's.
+
+        On an accelerator nobody looks at the labels, which would make every step wait.
+
+        Args:
+            sample_index: (B,) integers in [0, N).
+            rows: B, how many there must be.
+            labels: (B,) of the batch, or None where they are not known.
+            name: of the caller's argument, for messages.
+
+        Raises:
+            InputError, SampleIndexError: another number of rows, or of other labels.
+        """
+        index = self.rows_of(sample_index, rows, name)
+        check_same_rows(labels=labels, sample_index=sample_index)
+        codes = self._comparable(labels, rows)
+        if codes is not None and not self._waits(codes):
+            self._refuse_others(
+                codes, index, f"`{name}` does not name the rows of this batch", "Pass their rows"
+            )
+        return index
 
     def announced(
         self, index: Tensor, rows: int, labels: Any, name: str = "sample_index"
@@ -121,30 +147,45 @@ class BatchRows(nn.Module):
             InputError: another number of rows, or of other labels.
         """
         index = self.rows_of(index, rows, name)
+        codes = self._comparable(labels, rows)
+        if codes is None:
+            return index
+        if self._waits(codes):
+            version = 0 if codes.is_inference() else codes._version
+            is_first = not self._compared
+            if is_first or any(codes is seen and version == v for seen, v in self._compared):
+                self._compared = self._compared or [(codes, version)]
+                return index
+            self._compared.append((codes, version))
+        self._refuse_others(
+            *(codes, index, "the rows announced with `weights.set_batch` are not this batch's"),
+            "Announce every batch, or pass `sample_index=`",
+        )
+        return index
+
+    def _comparable(self, labels: Any, rows: int) -> Tensor | None:
+        """The labels of a batch, where they can be held against the table's."""
         # A table of one class, or of a class for every sample, was made without classes in mind.
         if labels is None or len(self.classes) in (1, len(self.weights)):
-            return index
-        labels = torch.as_tensor(labels)
-        if labels.shape != (rows,):  # for the loss to refuse
-            return index
-        if {labels.device.type, self.codes.device.type} != {"cpu"}:
-            version = 0 if labels.is_inference() else labels._version
-            is_first = not self._compared
-            if is_first or any(labels is seen and version == v for seen, v in self._compared):
-                self._compared = self._compared or [(labels, version)]
-                return index
-            self._compared.append((labels, version))
-        off = self._best_kind(labels.to(index.device), index)[1].nonzero()[:, 0]
-        if len(off):
-            expected = self.classes[int(self.current_codes[index[off[0]]])]
-            raise InputError(
-                f"the rows announced with `weights.set_batch` are not this batch's: their labels "
-                f"differ at {len(off)} of {rows} rows, first at row {int(off[0])} (data-set row "
-                f"{int(index[off[0]])} is of {expected!s}, the batch says {labels[off[0]].item()})"
-                ". Announce every batch, or pass `sample_index=`; batches have the labels that the "
-                "weights were made of, or their positions in `weights.classes`."
-            )
-        return index
+            return None
+        codes = labels if isinstance(labels, torch.Tensor) else as_class_ids(labels)
+        return codes if codes.shape == (rows,) else None  # else for the loss to refuse
+
+    def _waits(self, codes: Tensor) -> bool:
+        return {codes.device.type, self.codes.device.type} != {"cpu"}
+
+    def _refuse_others(self, codes: Tensor, index: Tensor, wrong: str, remedy: str) -> None:
+        differs = self._best_kind(codes.to(index.device), index)[1]
+        if not bool(differs.any()):
+            return
+        off = differs.nonzero()[:, 0]
+        expected = self.classes[int(self.current_codes[index[off[0]]])]
+        raise InputError(
+            f"{wrong}: their labels differ at {len(off)} of {len(index)} rows, first at row "
+            f"{int(off[0])} (data-set row {int(index[off[0]])} is of {expected!s}, the batch "
+            f"says {codes[off[0]].item()}). {remedy}; batches have the labels that the weights "
+            "were made of, or their positions in `weights.classes`."
+        )
 
     def for_batch(self, rows: int, sample_index: Any = None) -> Tensor:
         """Return the weights of a batch, (B,); raises as `index_for_batch` does.
@@ -171,7 +212,7 @@ class BatchRows(nn.Module):
         changed = self.codes[index] != self.current_codes[index]
         if not bool(changed.any()):
             return labels
-        found = torch.as_tensor(labels, device=index.device)
+        found = as_class_ids(labels).to(index.device)
         kind, off = self._best_kind(found, index)
         if bool(off.any()):
             raise InputError(

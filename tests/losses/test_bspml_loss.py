@@ -1,7 +1,6 @@
 import copy
 import itertools
 import math
-import warnings
 
 import pytest
 import torch
@@ -843,15 +842,3 @@ def test_only_numbers_are_recorded():
 def test_settings_out_of_range_are_refused(arguments, message):
     with pytest.raises(InputError, match=message):
         BSPMLLoss(**arguments)
-
-
-def test_an_index_of_other_samples_is_warned_of():
-    labels = torch.arange(6).repeat_interleave(4)
-    E = torch.randn(24, 5, generator=torch.Generator().manual_seed(0))
-    rows = torch.arange(0, 24, 2)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        # The same groups under other names are fine.
-        BSPMLLoss(SampleWeights(labels))(E[rows], 10 - labels[rows], sample_index=rows)
-    with pytest.warns(UserWarning, match="is `sample_index` the row of each sample"):
-        BSPMLLoss(SampleWeights(labels))(E[rows], labels[rows], sample_index=rows.flip(0).roll(1))

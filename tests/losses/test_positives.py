@@ -13,7 +13,7 @@ ROWS, TEXT = torch.arange(8), "a batch of 8 samples has as many labels: .* no po
 
 
 def made(name):
-    weights = bspml.SampleWeights(ROWS // 2)
+    weights = bspml.SampleWeights(torch.arange(16) // 2)
     pairs, triplets = pml_losses.MultiSimilarityLoss(), pml_losses.TripletMarginLoss()
     return {
         "bspml": lambda: bspml.BSPMLLoss(weights, miner=bspml.BSPMLMiner(weights)),
@@ -29,21 +29,21 @@ def made(name):
     "name", ["bspml", "weighted", "weighted bspml", "superloss", "rescaled", "both"]
 )
 def test_batches_without_a_positive_are_told_of_once(name):
-    loss, told = made(name), {}
-    loss.weights.set_batch(ROWS) if hasattr(loss, "weights") else None
+    loss = made(name)
     embeddings = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
-    told = {} if name in ("superloss", "rescaled") else {"sample_index": ROWS}
+    weighs = name not in ("superloss", "rescaled")
+    pairs, alone = ({"sample_index": r} if weighs else {} for r in (ROWS, 2 * ROWS))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert loss(embeddings, ROWS // 2, **told).isfinite()  # pairs: nothing to say
+        assert loss(embeddings, ROWS // 2, **pairs).isfinite()  # pairs: nothing to say
     with pytest.warns(UserWarning, match=TEXT) as said:
-        value = loss(embeddings, ROWS, **told)
+        value = loss(embeddings, ROWS, **alone)
     assert len([w for w in said if "no positive pair" in str(w.message)]) == 1
     if name in ("bspml", "weighted", "both"):  # the others push negatives apart
         assert value == 0
     with warnings.catch_warnings():
         warnings.filterwarnings("error", message="a batch of")
-        loss(embeddings, ROWS, **told)
+        loss(embeddings, ROWS, **alone)
 
 
 def test_losses_that_compare_with_proxies_have_nothing_to_say():

@@ -1,5 +1,7 @@
 """Announced rows are the batch's, or refused: by every loss, miner and memory that reads them."""
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
@@ -91,3 +93,67 @@ def test_tables_without_classes_are_not_compared(labels):
     weights = bspml.SampleWeights(labels)
     weights.set_batch(range(8))
     bspml.BSPMLLoss(weights)(randn(8, 3), Y[8:16])
+
+
+NAMING = [name for name in consumers(bspml.SampleWeights(Y)) if name != "inner loss"]
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_rows_that_are_named_have_the_labels_of_the_batch(name):
+    weights = bspml.SampleWeights(NAMES)
+    call = consumers(weights)[name]
+    emb, one_off = randn(8, 3), [0, 1, 2, 20, 4, 5, 6, 7]
+    call(emb, Y[:8], sample_index=range(8))
+    call(emb, Y[:8], sample_index=[3, 2, 1, 0, 7, 6, 5, 4])  # of the same classes
+    wrong = r"`sample_index` does not name.* 1 of 8 rows, first at row 3 \(data-set row 20 is of c"
+    with pytest.raises(InputError, match=wrong):
+        call(emb, Y[:8], sample_index=one_off)
+    weights.relabel(torch.where(torch.arange(40) == 20, Y[3], weights.codes))
+    call(emb, Y[:8], sample_index=one_off)  # under its repaired label
+
+
+def test_references_that_are_named_have_theirs():
+    weights = bspml.SampleWeights(Y)
+    for call in (bspml.BSPMLLoss(weights), bspml.Weighted(pml_losses.ContrastiveLoss(), weights)):
+        batch = (randn(8, 3), Y[:8], None, randn(6, 3), Y[10:16])
+        call(*batch, sample_index=range(8), ref_sample_index=range(10, 16))
+        with pytest.raises(InputError, match="`ref_sample_index` does not name the rows"):
+            call(*batch, sample_index=range(8), ref_sample_index=range(20, 26))
+
+
+def test_rows_that_are_named_on_an_accelerator_are_not_waited_for(monkeypatch):
+    weights = bspml.SampleWeights(Y)
+    monkeypatch.setattr(weights, "_waits", lambda codes: True)
+    assert weights.index_for_batch(2, [0, 1], Y[8:10]).tolist() == [0, 1]
+
+
+def flat(found):
+    return torch.hstack(tuple(found)) if isinstance(found, tuple | list) else found
+
+
+@pytest.mark.parametrize("name", NAMING)
+def test_labels_of_a_batch_are_read_or_refused_alike(name):
+    emb, rows = randn(8, 3), torch.arange(8)
+    kinds = {
+        "list": Y[:8].tolist(),
+        "array": Y[:8].numpy(),
+        "bytes": Y[:8].numpy().astype("u1"),
+        "series": pd.Series(Y[:8].numpy(), index=range(70, 78)),
+        "nullable": pd.Series(Y[:8].numpy(), dtype="Int64"),
+        "floats": Y[:8].double(),
+        "column": pd.DataFrame({"y": Y[:8].numpy()})["y"],
+    }
+    expected = consumers(bspml.SampleWeights(Y))[name](emb, Y[:8], sample_index=rows)
+    for kind, labels in kinds.items():
+        found = consumers(bspml.SampleWeights(Y))[name](emb, labels, sample_index=rows)
+        assert torch.equal(flat(found), flat(expected)), kind
+    for labels, says in (
+        (np.array(NAMES[:8]), "`labels` must be class ids, .*Give each class a number"),
+        (pd.Series(NAMES[:8]), "`labels` must be class ids"),
+        (Y[:8] + 0.5, "`labels` must be integers or strings; got 0.5 at row 0"),
+        (Y[:7], r"`labels` must be \(B,\) = \(8,\), one label per row"),
+        (Y[:8, None].numpy(), r"`labels` must be \(B,\) = \(8,\).*got \(8, 1\)"),
+        (pd.Series([0, 0, None, 1, 1, 1, 2, 2]), "`labels`"),
+    ):
+        with pytest.raises(InputError, match=says):
+            consumers(bspml.SampleWeights(Y))[name](emb, labels, sample_index=rows)

@@ -26,6 +26,7 @@ from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restor
 from bspml.losses.reducers.superloss import SuperLossReducer
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.tensors.arguments import check_flags, refuse_outside
+from bspml.tensors.row_checks import check_class_ids
 from bspml.weights.state import SampleWeights, check_weights
 
 LossT = TypeVar("LossT")
@@ -220,6 +221,8 @@ class _CallWatcher:
                 f"`{next(iter(given))}` names rows of the sample weights, which this loss was "
                 "not wrapped with. Pass `sample_weights=` when wrapping."
             )
+        if not self.passes_on:
+            args, kwargs = _numbered(args, kwargs)
         embeddings = args[0] if args else kwargs.get("embeddings")
         labels = args[1] if len(args) > 1 else kwargs.get("labels")
         classes = self.num_classes
@@ -239,6 +242,17 @@ class _CallWatcher:
         if not self.passes_on:
             kwargs = {k: v for k, v in kwargs.items() if k not in given}
         return args, kwargs
+
+
+def _numbered(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
+    """A call with labels as pytorch-metric-learning's losses take them: tensors of integers."""
+    call = dict(enumerate(args)) | kwargs
+    for place, name, of, rows in ((1, "labels", 0, "embeddings"), (4, "ref_labels", 3, "ref_emb")):
+        key, of_key = (name if place not in call else place), (rows if of not in call else of)
+        labels, embeddings = call.get(key), call.get(of_key)
+        if labels is not None and isinstance(embeddings, Tensor) and embeddings.ndim:
+            call[key] = check_class_ids(labels, len(embeddings), name, rows)
+    return tuple(call.pop(place) for place in range(len(args))), call
 
 
 def _wrap(
