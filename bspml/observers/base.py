@@ -16,6 +16,7 @@ from bspml.files.run import WeightsTable
 from bspml.observers.scalars import scalars_of
 from bspml.report.figures import captions, contact_sheet
 from bspml.report.samples import lowest_weights
+from bspml.tensors.row_checks import check_reference_weights
 
 _SHEET = 48  # samples of lowest weight shown
 _BINS = 20  # of the histogram of weights
@@ -164,13 +165,22 @@ def _channels_last(image: Any) -> np.ndarray:
     return np.asarray(image)
 
 
+def checked_weights(weights: Any) -> np.ndarray:
+    """Return (N,) float64 weights; a histogram would leave out without a word what is none.
+
+    Raises:
+        InputError: NaN, or a number outside [0, 1].
+    """
+    return check_reference_weights(weights, len(weights), "weights").numpy()
+
+
 def weight_counts(weights: np.ndarray) -> tuple[list[int], list[float]]:
     """Return the counts of weights in 20 equal bins of [0, 1], and the 21 edges.
 
     Args:
         weights: (N,) in [0, 1].
     """
-    counts, edges = np.histogram(weights, _BINS, (0, 1))
+    counts, edges = np.histogram(checked_weights(weights), _BINS, (0, 1))
     return counts.tolist(), edges.round(9).tolist()
 
 

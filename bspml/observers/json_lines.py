@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import is_special
+from bspml.files.run.plain import to_json
 from bspml.observers.base import RoundWriter, weight_counts
 from bspml.report.saving import save_figure
 
@@ -46,7 +47,7 @@ class JSONLines(RoundWriter):
 
         Args:
             step: optimiser steps so far.
-            scalars: {name: finite number}.
+            scalars: {name: number}; what is not finite, which JSON does not know, becomes null.
             weights: (N,) or None.
         """
         if self._lines is None:
@@ -58,7 +59,7 @@ class JSONLines(RoundWriter):
         line: dict[str, Any] = {"step": step, **scalars}
         if weights is not None:
             line["weights"] = weight_counts(weights)[0]
-        self._lines.append(json.dumps(line))
+        self._lines.append(to_json(line))
         atomic_write(self.path, "\n".join([*self._lines, ""]))
 
     def _earlier(self, step: int) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bspml.errors import RunError, import_optional
-from bspml.observers.base import RoundWriter, pixels_of
+from bspml.observers.base import RoundWriter, checked_weights, pixels_of
 
 
 class TensorBoard(RoundWriter):
@@ -60,7 +60,7 @@ class TensorBoard(RoundWriter):
         for name, value in scalars.items():
             writer.add_scalar(name, value, step)
         if weights is not None:
-            writer.add_histogram("weights", weights, step)
+            writer.add_histogram("weights", checked_weights(weights), step)
         writer.flush()
 
     def write_figure(self, step: int, name: str, figure: Figure) -> None:

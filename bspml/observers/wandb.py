@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from bspml.errors import import_optional
-from bspml.observers.base import RoundWriter, pixels_of
+from bspml.observers.base import RoundWriter, checked_weights, pixels_of
 
 
 class WandB(RoundWriter):
@@ -43,7 +43,9 @@ class WandB(RoundWriter):
             scalars: {name: finite number}.
             weights: (N,) or None.
         """
-        more = {} if weights is None else {"weights": self._wandb.Histogram(weights)}
+        more = (
+            {} if weights is None else {"weights": self._wandb.Histogram(checked_weights(weights))}
+        )
         self.run.log({**scalars, **more}, step=step)
 
     def write_figure(self, step: int, name: str, figure: Figure) -> None:

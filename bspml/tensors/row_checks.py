@@ -109,12 +109,13 @@ def check_class_ids(labels: Any, rows: int, name: str = "labels", of: str = "emb
     return codes.long()
 
 
-def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
+def check_reference_weights(sample_weights: Any, n: int, name: str = "sample_weights") -> Tensor:
     """Return sample weights as a float64 copy on the CPU; None weighs all 1.
 
     Args:
         sample_weights: (n,) numbers in [0, 1], or None.
         n: how many there must be.
+        name: the caller's argument, for messages.
 
     Raises:
         InputError: another shape, or a weight outside, naming the rows.
@@ -122,19 +123,18 @@ def check_reference_weights(sample_weights: Any, n: int) -> Tensor:
     if sample_weights is None:
         return torch.ones(n, dtype=torch.float64)
     weights = as_numbers(
-        sample_weights, "sample_weights", f"(N,) = ({n},) numbers in [0, 1]", "None weighs all 1."
+        sample_weights, name, f"(N,) = ({n},) numbers in [0, 1]", "None weighs all 1."
     )
     weights = weights.detach().cpu().double().clone()
     if weights.shape != (n,):
         raise InputError(
-            f"`sample_weights` must be (N,) = ({n},) like the embeddings; got "
-            f"{tuple(weights.shape)}."
+            f"`{name}` must be (N,) = ({n},) like the embeddings; got {tuple(weights.shape)}."
         )
     off = ~((weights >= 0) & (weights <= 1))
     if off.any():
         rows = off.nonzero()[:, 0]
         raise InputError(
-            f"`sample_weights` must be in [0, 1]; rows {some_of(rows)} are not, the first is "
+            f"`{name}` must be in [0, 1]; rows {some_of(rows)} are not, the first is "
             f"{float(weights[rows[0]]):g}."
         )
     return weights

@@ -1,15 +1,17 @@
 """Observers: what each tracker has after a round, read back as its users would."""
 
+import contextlib
 import json
 import math
 import os
 
+import numpy as np
 import pytest
 import torch
 
 import bspml
-from bspml.errors import InputError, RunError
-from bspml.observers import JSONLines, RoundWriter, Several
+from bspml.errors import InputError, MissingDependencyError, RunError
+from bspml.observers import JSONLines, RoundWriter, Several, TensorBoard
 from bspml.observers.scalars import scalars_of
 from bspml.trainers import CurriculumRecord, RoundRecord
 
@@ -224,3 +226,25 @@ def test_places_that_trackers_cannot_write_to_are_told_in_a_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="cannot be a folder of TensorBoard"):
         TensorBoard(tmp_path / "file").on_round(Trainer(10), a_round())
+
+
+def test_what_json_does_not_know_becomes_null(tmp_path):
+    observer = JSONLines(tmp_path / "rounds.jsonl")
+    observer.write(1, {"a": math.nan, "b": -math.inf, "c": np.float32(0.5)}, None)
+
+    def refuse(constant):
+        raise AssertionError(f"{constant} is no JSON")
+
+    (line,) = (tmp_path / "rounds.jsonl").read_text().splitlines()
+    assert json.loads(line, parse_constant=refuse) == {"step": 1, "a": None, "b": None, "c": 0.5}
+
+
+@pytest.mark.parametrize("weights", [[0.5, math.nan], [0.5, 1.5], [-math.inf, 0.0]])
+def test_weights_that_are_none_are_refused_by_every_tracker(tmp_path, weights):
+    observers = [JSONLines(tmp_path / "rounds.jsonl")]
+    with contextlib.suppress(MissingDependencyError):
+        observers.append(TensorBoard(tmp_path / "events"))
+    for observer in observers:
+        with pytest.raises(InputError, match=r"`weights` must be in \[0, 1\]; rows"):
+            observer.write(1, {}, np.array(weights))
+    assert not (tmp_path / "rounds.jsonl").exists()

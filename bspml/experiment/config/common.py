@@ -63,9 +63,17 @@ def one_of(*names: str) -> AfterValidator:
     return AfterValidator(lambda value: check_name(value, tuple(dict.fromkeys(names))))
 
 
+def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise ValueError(f"names {twice} more than once; keep one")
+    return names
+
+
 Observers = Annotated[
     tuple[Annotated[str, one_of(*NAMES)], ...],
     Field(strict=False),
+    AfterValidator(_each_once),
 ]
 
 

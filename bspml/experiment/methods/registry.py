@@ -181,13 +181,7 @@ def parsed(name: Any) -> Named:
     weighing = WEIGHINGS[before.pop()] if before and before[-1] in WEIGHINGS else None
     wrapper = WRAPPERS[before.pop()] if before and before[-1] in WRAPPERS else None
     if before:
-        known, got = [*WRAPPERS, *WEIGHINGS], ":".join(before)
-        more = did_you_mean(got, known)
-        if before[-1] in known:
-            more = ". One wrapper and one source of weights at a time, the wrapper first."
-        raise InputError(
-            f"`method`: before the colon stands one of {', '.join(known)}; got {got!r:.40}{more}"
-        )
+        raise InputError(_wrong_order(str(name).split(":")))
     for part, called, reason in (
         (weighing, weighing and weighing.name, method.unweighable),
         (wrapper, wrapper and wrapper.title, method.unwrappable),
@@ -198,6 +192,25 @@ def parsed(name: Any) -> Named:
                 f"Use {method.name} alone, or another method after the colon."
             )
     return Named(wrapper, weighing, method)
+
+
+def _wrong_order(parts: list[str]) -> str:
+    """Say what is wrong with what stands before a method's name."""
+    *before, method = parts
+    known = [*WRAPPERS, *WEIGHINGS]
+    for part in before:
+        if part not in known:
+            return (
+                f"`method`: before the colon stands one of {', '.join(known)}; got {part!r:.40}"
+                f"{did_you_mean(part, known)}"
+            )
+    ordered = [part for part in known if part in before]  # each once, the wrapper first
+    rivals = [p for kinds in (WRAPPERS, WEIGHINGS) if len(p := [*filter(kinds.get, ordered)]) > 1]
+    use = f"choose one of {', '.join(rivals[0])}" if rivals else f"use {':'.join(ordered)}:{method}"
+    return (
+        f"`method`: before a method stands at most one of {', '.join(WRAPPERS)}, then at most one "
+        f"of {', '.join(WEIGHINGS)}; got {':'.join(parts)!r:.80}, {use}."
+    )
 
 
 def _method(name: str) -> type[Method]:

@@ -26,6 +26,7 @@ def test_a_home_folder_is_expanded(monkeypatch):
         ({"evaluation": {"ks": [4, 1]}}, "`evaluation.ks` must rise without repeats; got .4, 1."),
         ({"evaluation": {"ks": [1, 1]}}, "`evaluation.ks` must rise"),
         ({"name": "../up"}, "`name` must be letters, digits"),
+        ({"observers": ["json-lines"] * 2}, "`observers` names json-lines more than once; keep"),
         ({"device": "gpu"}, "`device` must be auto, cpu, cuda, cuda:N or mps; got 'gpu'"),
         ({"seed": 2**32}, "`seed`: expected a whole number from 0 to 4294967295; got 4294967296"),
         (
