@@ -19,6 +19,7 @@ from bspml.tensors.checks import check_whole, encode_labels
 from bspml.tensors.row_index import check_same_rows, index_of
 
 _ORDER = 2  # of the batches; another number where the same arguments gave others
+_LARGEST = 2**24  # rows of a batch, batches of an epoch
 
 
 class PKSampler(BatchSampler):
@@ -94,12 +95,15 @@ class PKSampler(BatchSampler):
         self._given = self._codes = encoded.codes.numpy()
         self.classes_per_batch = check_whole(classes_per_batch, "classes_per_batch")
         self.samples_per_class = check_whole(samples_per_class, "samples_per_class")
+        rows = self.classes_per_batch * self.samples_per_class
+        self._check_size(rows, "`classes_per_batch` x `samples_per_class` must be", "rows")
         if batches_per_epoch is not None:
             batches_per_epoch = check_whole(batches_per_epoch, "batches_per_epoch")
+            self._check_size(batches_per_epoch, "`batches_per_epoch` must be", "batches")
         self._fixed_length = batches_per_epoch
         self.seed = check_whole(seed, "seed", low=0)
         n = len(self._codes)
-        super().__init__(range(n), self.classes_per_batch * self.samples_per_class, drop_last=True)
+        super().__init__(range(n), rows, drop_last=True)
         self.epoch = 0
         self.position = 0
         self._mask = np.ones(n, dtype=bool)
@@ -108,6 +112,11 @@ class PKSampler(BatchSampler):
         self._shown = np.zeros(n, dtype=bool)  # by epochs before it, of classes not yet through
         self._run: object = None  # the newest iteration of this epoch: only it moves `position`
         self._part = list(range(self.batch_size))  # of each batch: what this process takes
+
+    @staticmethod
+    def _check_size(number: int, must: str, of: str) -> None:
+        if number > _LARGEST:
+            raise InputError(f"{must} at most {_LARGEST:,} {of}; got {number:,}. Take fewer.")
 
     # --- order ------------------------------------------------------------------------------------
 
@@ -295,22 +304,37 @@ class PKSampler(BatchSampler):
             CheckpointError: the state is of other labels, seed, P, K or epoch length, or of an
                 order of batches that is no longer drawn.
         """
+        before = self._mask, self._codes, self._groups
         try:
             self.check_drawn_from(dict(state["drawn_from"]))
             epoch = check_whole(state["epoch"], "epoch", low=0)
             position = check_whole(state["position"], "position", low=0)
-            parts = (state[key].numpy() for key in ("rows", "codes", "shown"))
-            rows, codes, shown = (part.reshape(len(self._codes)) for part in parts)
+            kinds = {"rows": "b", "codes": "iu", "shown": "b"}
+            rows, codes, shown = (self._saved(state, key, kinds[key]) for key in kinds)
+            if codes.min() < 0 or codes.max() > self._given.max():
+                raise InputError("`codes` names classes that these labels do not have")
+            self._mask, self._codes, self._groups = rows, codes, self._usable_groups(rows, codes)
+            if position > len(self):
+                raise InputError(f"`position` is {position}, an epoch has {len(self)} batches")
         except CheckpointError:
             raise
-        except (KeyError, TypeError, ValueError, AttributeError) as err:
+        except (KeyError, TypeError, ValueError, AttributeError, RuntimeError) as err:
+            self._mask, self._codes, self._groups = before
+            why = f"{err!s} is missing" if isinstance(err, KeyError) else " ".join(f"{err}".split())
             raise CheckpointError(
-                f"`state` must be what PKSampler.state_dict() returned; {err!r}. "
+                f"`state` must be what PKSampler.state_dict() returned; {why[:200]}. "
                 "Was another object's state saved under this name?"
             ) from err
-        self.set_rows(rows, codes)
         self.set_epoch(epoch, position)
-        self._shown = shown.astype(bool)
+        self._shown = shown
+
+    def _saved(self, state: Mapping[str, Any], key: str, kinds: str) -> np.ndarray:
+        array = state[key].numpy()
+        if array.shape != self._codes.shape or array.dtype.kind not in kinds:
+            raise InputError(
+                f"`{key}` is {array.shape} of {array.dtype}, for {len(self._codes)} rows"
+            )
+        return array.copy()
 
     def check_drawn_from(self, saved: Mapping[str, Any]) -> None:
         """Raise a CheckpointError unless `saved`, a `drawn_from()`, is this sampler's."""
@@ -322,8 +346,9 @@ class PKSampler(BatchSampler):
             )
         for key, value in self.drawn_from().items():
             if saved.get(key) != value:
+                got = " ".join(f"{saved.get(key)}".split())[:80]
                 raise CheckpointError(
-                    f"the sampler's state was saved with {key}={saved.get(key)}, this sampler has "
+                    f"the sampler's state was saved with {key}={got}, this sampler has "
                     f"{key}={value}: the remaining batches cannot be the same. Build it with the "
                     "arguments and labels of the saved run."
                 )

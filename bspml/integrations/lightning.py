@@ -39,10 +39,12 @@ from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.integrations.batches import check_loader, part_of
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_whole
 from bspml.trainers import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.rows import choose_rows
+from bspml.trainers.state import faults_named
 from bspml.weights.state import SampleWeights
 
 
@@ -358,14 +360,17 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         Raises:
             CheckpointError: of other labels, another preset or another sampler.
         """
-        self.weights.load_state_dict(state_dict["sample_weights"])
-        self.curriculum.load_state_dict(state_dict["curriculum"])
-        self.sampler.load_state_dict(state_dict["sampler"])
-        self.epoch, self.step = state_dict["sampler"]["epoch"], state_dict["sampler"]["position"]
-        self.epoch_ended, self.reset_due = state_dict["epoch_ended"], state_dict["reset_due"]
-        self._initial, everyone = state_dict["initial"], state_dict["ranks"]
-        own = everyone[rank() % len(everyone)]
-        self.seed, self._generators = own["seed"], own["generators"]
+        with faults_named():
+            place, everyone = state_dict["sampler"], state_dict["ranks"]
+            check_flags(**{key: state_dict[key] for key in ("epoch_ended", "reset_due")})
+            own = everyone[rank() % len(everyone)]
+            self.weights.load_state_dict(state_dict["sample_weights"])
+            self.curriculum.load_state_dict(state_dict["curriculum"])
+            self.sampler.load_state_dict(place)
+            self.epoch, self.step = place["epoch"], place["position"]
+            self.epoch_ended, self.reset_due = state_dict["epoch_ended"], state_dict["reset_due"]
+            self._initial = state_dict["initial"]
+            self.seed, self._generators = own["seed"], own["generators"]
 
 
 _LOGGED = ("maw", "sdaw", "noise_rate", "total_rate")

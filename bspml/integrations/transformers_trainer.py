@@ -334,7 +334,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
             self.sampler.load_state_dict(state["sampler"])
             self.weights.load_state_dict(state["weights"])
             self.curriculum.load_state_dict(state["curriculum"])
-            self._updated_at = int(state["updated_at"])
+            self._updated_at = check_whole(state["updated_at"], "updated_at", low=0)
             if self.loss is not None:
                 self.loss.load_state_dict(state["loss"])
 

@@ -247,6 +247,16 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         self.register_buffer("index_memory", torch.full((self.memory_size,), -1))
         self.next_anonymous = _FIRST_ANONYMOUS
 
+    def bounds_of(self, name: str) -> tuple[int, int]:
+        """Return the least and the largest that a saved number can be.
+
+        Args:
+            name: of `saved_numbers`.
+        """
+        if name == "queue_idx":
+            return 0, self.memory_size
+        return _FIRST_ANONYMOUS, 2**63 - 1
+
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
         for name in ("embedding_memory", "label_memory"):

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from bspml.errors import CheckpointError
+
 
 class SavedNumbers:
     """Mixin for modules whose state is more than buffers: the rest travels in `state_dict`, too.
@@ -16,7 +20,26 @@ class SavedNumbers:
         """Return what `state_dict` saves beside the buffers."""
         return {name: int(getattr(self, name)) for name in self.saved_numbers}
 
-    def set_extra_state(self, state: dict[str, int]) -> None:
-        """Restore what `state_dict` saved beside the buffers."""
+    def set_extra_state(self, state: Any) -> None:
+        """Restore what `state_dict` saved beside the buffers.
+
+        Raises:
+            CheckpointError: a number is missing, or none that is counted to.
+        """
         for name in self.saved_numbers:
-            setattr(self, name, type(getattr(self, name))(state[name]))
+            kind, value = type(getattr(self, name)), dict(state).get(name)
+            low, high = (0, 1) if kind is bool else self.bounds_of(name)
+            if type(value) not in (int, bool) or not low <= int(value) <= high:
+                raise CheckpointError(
+                    f"the saved `{name}` of {type(self).__name__} must be a whole number from "
+                    f"{low} to {high}; got {value!r:.16}. Resume with the state of such a module."
+                )
+            setattr(self, name, kind(value))
+
+    def bounds_of(self, name: str) -> tuple[int, int]:
+        """Return the least and the largest that a number can be.
+
+        Args:
+            name: of `saved_numbers`.
+        """
+        return 0, 2**62

@@ -125,7 +125,14 @@ class _Learned:
 
     @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, parameter in self.loss.named_parameters():
+        own = dict(self.loss.named_parameters())
+        for name, parameter in own.items():
+            if state[name].shape != parameter.shape:  # copying would repeat a single row
+                raise CheckpointError(
+                    f"the checkpoint's `{name}` of the loss is {tuple(state[name].shape)}, here it "
+                    f"is {tuple(parameter.shape)}. Resume with the configuration of the run."
+                )
+        for name, parameter in own.items():
             parameter.copy_(state[name])
         for module in self.loss.modules():
             if isinstance(module, CrossBatchMemory):

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 
 from bspml.errors import CheckpointError
 from bspml.tensors.arguments import check_kind
-from bspml.tensors.checks import check_whole
+from bspml.tensors.checks import check_number, check_whole
+from bspml.trainers.state import faults_named
 
 
 class Patience:
@@ -88,20 +89,23 @@ class Patience:
         Raises:
             CheckpointError: another thing's state.
         """
-        best, waited = state["best"], state["waited"]
-        if type(best) is not float or math.isnan(best) or type(waited) is not int or waited < 0:
-            raise CheckpointError(
-                f"the checkpoint's patience must be a number and a count; got {best!r:.40} and "
-                f"{waited!r:.40}. Start the run anew."
-            )
-        kept = state.get("kept")
-        if kept is not None and self.network is not None:
-            own = {name: value.shape for name, value in self.network.state_dict().items()}
-            if {name: value.shape for name, value in kept.items()} != own:
+        with faults_named():
+            best, waited = state["best"], state["waited"]
+            if type(best) is not float or math.isnan(best) or type(waited) is not int or waited < 0:
                 raise CheckpointError(
-                    "the checkpoint's best network is another one than this. Resume with the "
-                    "configuration of the run, or start it anew."
+                    f"the checkpoint's patience must be a number and a count; got {best!r:.16} and "
+                    f"{waited!r:.16}. Start the run anew."
                 )
-        self.best, self.waited = best, waited
-        # Neither was kept in the first versions: such a run ends with its last network.
-        self.epoch, self.kept = state.get("epoch"), kept
+            epoch, kept = state.get("epoch"), state.get("kept")
+            if epoch is not None:
+                check_number(epoch, "epoch", 0)
+            if kept is not None and self.network is not None:
+                own = {name: value.shape for name, value in self.network.state_dict().items()}
+                if {name: value.shape for name, value in kept.items()} != own:
+                    raise CheckpointError(
+                        "the checkpoint's best network is another one than this. Resume with the "
+                        "configuration of the run, or start it anew."
+                    )
+            self.best, self.waited = best, waited
+            # Neither was kept in the first versions: such a run ends with its last network.
+            self.epoch, self.kept = epoch, kept

@@ -92,12 +92,12 @@ def check_position(
         if type(position[key]) is not int or position[key] < 0:
             raise CheckpointError(
                 f"the checkpoint's `{key}` must be a whole number of at least 0; got "
-                f"{position[key]!r:.40}. Start the run anew."
+                f"{position[key]!r:.16}. Start the run anew."
             )
     loss_sum = position["loss_sum"]
     if not isinstance(loss_sum, int | float) or not math.isfinite(loss_sum):
         raise CheckpointError(
-            f"the checkpoint's `loss_sum` must be a finite number; got {loss_sum!r:.40}. Start the "
+            f"the checkpoint's `loss_sum` must be a finite number; got {loss_sum!r:.16}. Start the "
             "run anew."
         )
     rounds, step, steps = position["round"], position["step"], position["steps"]

@@ -15,7 +15,7 @@ import torch
 
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import Bool, Float, Tensor
-from bspml.tensors.checks import as_numbers, encode_labels, some_of
+from bspml.tensors.checks import as_numbers, describe, encode_labels, some_of
 from bspml.tensors.row_index import check_same_rows, index_of
 from bspml.weights.batch_rows import BatchRows
 
@@ -238,13 +238,21 @@ class SampleWeights(BatchRows):
         """Refuse the weights of another data set before anything is copied."""
         # States of before labels were repaired: none was.
         state_dict.setdefault(prefix + "current_codes", self.codes.clone())
-        saved = state_dict.get(prefix + "weights")
-        if saved is not None and saved.shape != self.weights.shape:
+        names = [name for name, _ in self.named_buffers() if prefix + name in state_dict]
+        buffers = {name: state_dict[prefix + name] for name in names}
+        saved, codes = buffers.get("weights"), buffers.get("codes")
+        if isinstance(saved, Tensor) and saved.shape != self.weights.shape:
             raise CheckpointError(
                 f"the checkpoint holds weights for {saved.numel()} samples, this data set has "
                 f"{len(self)}. Load it with the data set it was trained on."
             )
-        codes = state_dict.get(prefix + "codes")
+        for name, value in buffers.items():
+            own = getattr(self, name)
+            if _kind(value) != _kind(own) or value.shape != own.shape:  # copying would convert it
+                raise CheckpointError(
+                    f"the checkpoint's `{name}` must be {own.dtype} for {len(self)} samples; got "
+                    f"{describe(value)}. Was it saved by another program?"
+                )
         if codes is not None and not torch.equal(codes.cpu(), self.codes.cpu()):
             rows = (codes.cpu() != self.codes.cpu()).nonzero()[:, 0]
             raise CheckpointError(
@@ -258,8 +266,22 @@ class SampleWeights(BatchRows):
                 "the checkpoint's weights must lie in [0, 1]; it holds NaN or numbers outside. "
                 "Was it edited, or saved by another program?"
             )
+        current = buffers["current_codes"]
+        if not bool(((current >= 0) & (current < len(self.classes))).all()):
+            raise CheckpointError(
+                f"the checkpoint's `current_codes` must be positions in {len(self.classes)} "
+                "classes. Was it edited, or saved by another program?"
+            )
         super()._load_from_state_dict(state_dict, prefix, *args)
         self.notice_repairs()
+
+
+def _kind(value: Any) -> str:
+    if not isinstance(value, Tensor) or value.is_complex():
+        return "other"
+    if value.dtype == torch.bool:
+        return "truth values"
+    return "floats" if value.is_floating_point() else "integers"
 
 
 def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:

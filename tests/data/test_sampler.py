@@ -573,3 +573,24 @@ def test_labels_are_asked_for_and_another_s_arguments_refused_without_them_too()
     order = torch.utils.data.SequentialSampler(range(9))
     with pytest.raises(InputError, match=r"use_distributed_sampler=False.*`share"):
         PKSampler(sampler=order, batch_size=3, drop_last=False)
+
+
+def test_batches_and_epochs_that_fit_no_memory_are_refused():
+    for sizes, words in (
+        ({"samples_per_class": 10**12}, "`samples_per_class` must be at most 16,777,216 rows; got"),
+        ({"batches_per_epoch": 10**18}, "`batches_per_epoch` must be at most 16,777,216 batches"),
+    ):
+        with pytest.raises(InputError, match=words):
+            PKSampler([0, 0, 1, 1], 2, **sizes)
+
+
+def test_a_place_behind_the_epoch_is_refused():
+    sampler = PKSampler([0, 0, 1, 1], 2, 2)
+    state = sampler.state_dict()
+    for position in (2, 10**30):
+        with pytest.raises(CheckpointError, match=f"`position` is {position}, an epoch has 1 batc"):
+            sampler.load_state_dict({**state, "position": position})
+    sampler.load_state_dict({**state, "position": 1})
+    del state["rows"]
+    with pytest.raises(CheckpointError, match="'rows' is missing"):
+        sampler.load_state_dict(state)

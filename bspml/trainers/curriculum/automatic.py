@@ -58,6 +58,7 @@ from bspml.statistics.noise_rate import (
     why_unjudgeable,
 )
 from bspml.statistics.tail_count import FEWEST_LABELS
+from bspml.tensors.checks import check_whole
 from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
@@ -354,31 +355,32 @@ class AutomaticUpdate:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned, if it fits these weights."""
-        if len(state["in_half_a"]) != len(self.weights):
+        if state["in_half_a"].shape != self.weights.codes.shape:
             raise CheckpointError(
                 f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
-        rate, p_values = state["noise_rate"], state["p_values"]
-        total = state.get("total_rate")  # states of before the label model judged have none
+        # States of before the label model judged have no total.
+        rates = state["noise_rate"], state.get("total_rate")
+        intervals = _pair(state["interval"]), _pair(state.get("total_interval"))
+        numbers, p_values = [*rates, *(x for i in intervals if i for x in i)], state["p_values"]
+        rounds = check_whole(state["rounds_in_phase"], "rounds_in_phase", low=0)
         if (
             state["phase"] not in ("half A", "half B", "features", "weights")
             or state["in_half_a"].dtype != torch.bool
-            or not all(r is None or 0 <= r <= 1 for r in (rate, total))
+            or type(state["rows_were_read"]) is not bool
+            or not all(r is None or 0 <= r <= 1 for r in numbers)
             or not (p_values is None or p_values.shape == state["in_half_a"].shape)
+            or (p_values is not None and bool(((p_values < 0) | (p_values > 1)).any()))
         ):
             raise CheckpointError(
                 "the saved curriculum has an unknown phase, or numbers that no curriculum has. "
                 "Was the checkpoint edited? Start the run anew."
             )
-        self.phase = state["phase"]
-        self.rounds_in_phase = state["rounds_in_phase"]
-        self.rows_were_read = state["rows_were_read"]
-        self.in_half_a = state["in_half_a"]
-        self.noise_rate = state["noise_rate"]
-        self.interval = _pair(state["interval"])
-        self.total_rate, self.total_interval = total, _pair(state.get("total_interval"))
-        self.p_values = state["p_values"]
+        self.phase, self.rounds_in_phase = state["phase"], rounds
+        self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
+        self.p_values, (self.noise_rate, self.total_rate) = p_values, rates
+        self.interval, self.total_interval = intervals
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Tensor
 from bspml.tensors.arguments import check_kind
+from bspml.tensors.checks import check_whole
 from bspml.trainers.curriculum.old_names import OldNames
 from bspml.trainers.curriculum.record import CurriculumRecord
+from bspml.trainers.state import faults_named
 from bspml.weights.state import SampleWeights
 
 
@@ -56,5 +59,15 @@ class FixedCurriculum(OldNames):
         return {"preset": "fixed", "rounds": self.rounds, "update": {}}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.rounds = int(state["rounds"])
+        """Take over what `state_dict` returned.
+
+        Raises:
+            CheckpointError: another thing's state.
+        """
+        with faults_named():
+            if state["preset"] != "fixed":
+                raise CheckpointError(
+                    f"the state was saved with preset={state['preset']!r:.16}; this curriculum has "
+                    "fixed weights. Resume with the configuration of the run."
+                )
+            self.rounds = check_whole(state["rounds"], "rounds", low=0)

@@ -12,6 +12,7 @@ from torch import Tensor
 from bspml.distributed.main_rank import solved_once
 from bspml.statistics.noise_rate import ALIKE, all_in_one_place
 from bspml.statistics.pair import PairStatistics
+from bspml.tensors.checks import check_number
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import PaperSettings
 from bspml.weights.age import AgeSchedule, age_for_maw
@@ -105,5 +106,10 @@ class PublishedUpdate:
         return {"age": self.age}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Take over what `state_dict` returned."""
-        self.age = state["age"]
+        """Take over what `state_dict` returned.
+
+        Raises:
+            InputError: an age that is none.
+        """
+        age = state["age"]
+        self.age = None if age is None else check_number(age, "age", 0, open_low=True)

@@ -26,6 +26,8 @@ from torch import Tensor
 from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Float
 from bspml.statistics.label_errors import LabelErrors, judge_labels
+from bspml.tensors.arguments import check_flags
+from bspml.tensors.checks import check_number
 from bspml.weights.state import SampleWeights
 
 CONFIDENT = 0.8  # probability from which a class is believed
@@ -174,6 +176,8 @@ class Repair:
             raise CheckpointError(
                 "the saved repair of labels is of another data set. Resume with the same one."
             )
+        check_flags(is_done=state["is_done"])
+        passes = check_number(state["passes"], "passes", 0)
+        left_out = check_number(state["left_out"], "left_out", 0, 1)
         self.trained_on, self.held_out = (mask.clone() for mask in masks)
-        self.passes, self.is_done = float(state["passes"]), bool(state["is_done"])
-        self.left_out = float(state["left_out"])
+        self.passes, self.is_done, self.left_out = passes, state["is_done"], left_out

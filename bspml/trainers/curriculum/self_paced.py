@@ -9,7 +9,7 @@ from torch import Tensor
 from bspml.errors import CheckpointError, InputError
 from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import ArrayLike, Bool, Float
-from bspml.tensors.checks import check_choice, check_embeddings
+from bspml.tensors.checks import check_choice, check_embeddings, check_whole
 from bspml.tensors.row_index import check_same_rows
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.detection import Truth
@@ -17,6 +17,7 @@ from bspml.trainers.curriculum.old_names import OldNames
 from bspml.trainers.curriculum.published import PublishedUpdate
 from bspml.trainers.curriculum.record import CurriculumRecord
 from bspml.trainers.settings import AnySection, AutoSettings, PaperSettings, section_of
+from bspml.trainers.state import faults_named
 from bspml.weights.state import SampleWeights
 
 _KEYWORDS = {*AutoSettings.model_fields, *PaperSettings.model_fields}
@@ -220,9 +221,21 @@ class SelfPacedCurriculum(OldNames):
             CheckpointError: the state of another preset, or of other labels or another order of
                 them; nothing is changed then.
         """
+        before = self._update.state_dict()
+        try:
+            with faults_named():
+                self._check_whose(state)
+                rounds = check_whole(state["rounds"], "rounds", low=0)
+                self._update.load_state_dict(state["update"])
+        except CheckpointError:
+            self._update.load_state_dict(before)
+            raise
+        self.rounds = rounds
+
+    def _check_whose(self, state: dict[str, Any]) -> None:
         if state.get("preset") != self.preset:
             raise CheckpointError(
-                f"the state was saved with preset={state.get('preset')!r}; this curriculum has "
+                f"the state was saved with preset={state.get('preset')!r:.16}; this curriculum has "
                 f"preset={self.preset!r}. Resume with the configuration of the run."
             )
         own = self.weights.label_digest
@@ -232,8 +245,6 @@ class SelfPacedCurriculum(OldNames):
                 f"the {len(self.weights)} of these weights: its numbers are about other rows. "
                 "Resume with the labels of the run."
             )
-        self._update.load_state_dict(state["update"])
-        self.rounds = int(state["rounds"])
 
 
 def _settings(kind: type[AnySection], other: str, keywords: dict[str, Any]) -> AnySection:
