@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import os
+import re
 import socket
 import threading
 import time
@@ -21,9 +22,10 @@ from torch import distributed
 from torch.distributed.distributed_c10d import PrefixStore, Store
 
 from bspml.distributed.failure import Failures
+from bspml.distributed.watching import watched
 from bspml.errors import ConfigError
 
-_TIMEOUT = datetime.timedelta(minutes=30)
+_TIMEOUT = "BSPML_RANK_TIMEOUT", 1800  # seconds: torch's own for gloo
 _MEETING = 40.0  # seconds for all ranks to come, once the first is there
 _ANSWERING = 10.0  # and for what listens to answer
 _REMEDY = (
@@ -48,15 +50,16 @@ def is_main() -> bool:
 
 
 @contextmanager
-def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
+def joined(timeout: datetime.timedelta | None = None) -> Iterator[None]:
     """Work in the process group that torchrun describes while the block runs.
 
     Without torchrun, or inside a group that was started already, the block runs as it is.  An
     error of one rank ends the block on every rank; see `bspml.distributed.failure`.
 
     Args:
-        timeout: how long a rank waits for another that lives but does not come.  One that died is
-            noticed at once.
+        timeout: how long a rank waits for another that lives but does not come; None: the seconds
+            in the environment's BSPML_RANK_TIMEOUT, or 1800.  After half a minute a warning names
+            it.  One that died is noticed at once.
 
     Raises:
         ConfigError: the environment describes a group that cannot be met.
@@ -66,11 +69,13 @@ def joined(timeout: datetime.timedelta = _TIMEOUT) -> Iterator[None]:
     if size == 1 or _started():
         yield
         return
-    store = _join(timeout)
-    failures = Failures(store, distributed.get_rank(), size)
+    timeout = timeout or _timeout()
+    store, clone = _join(timeout)
+    own = distributed.get_rank()
+    failures = Failures(store, own, size)
     _current.append(failures)
     try:
-        with failures.shared():
+        with failures.shared(), watched(clone, own, size, timeout.total_seconds()):
             yield
             wait_for_all()  # nobody leaves while another still works: its error is everyone's
     finally:
@@ -146,8 +151,20 @@ def _wanted_size() -> int:
     return size
 
 
-def _join(timeout: datetime.timedelta) -> Store:
-    """Join; return a store that the ranks share beside the group, and after it broke."""
+def _timeout() -> datetime.timedelta:
+    name, default = _TIMEOUT
+    text = os.environ.get(name, f"{default}")
+    if not re.fullmatch("[1-9][0-9]{0,6}", text):
+        raise ConfigError(
+            f"the environment variable {name} must be whole seconds, at least 1; got {text!r:.40}. "
+            f"Unset it for {default}."
+        )
+    return datetime.timedelta(seconds=int(text))
+
+
+def _join(timeout: datetime.timedelta) -> tuple[Store, Store | None]:
+    """Join; return a store that the ranks share beside the group, and after it broke, and another
+    for threads of their own, where this torch can make one."""
     backend = "gloo"
     if torch.cuda.is_available() and distributed.is_nccl_available():
         backend = "cpu:gloo,cuda:nccl"
@@ -156,6 +173,8 @@ def _join(timeout: datetime.timedelta) -> Store:
             torch.cuda.set_device(local)
     try:
         store, own, size = _meet()
+        store.set_timeout(timeout)
+        clone = store.clone() if hasattr(store, "clone") else None
         distributed.init_process_group(
             backend,
             store=PrefixStore("bspml group", store),
@@ -166,7 +185,8 @@ def _join(timeout: datetime.timedelta) -> Store:
     except (ValueError, RuntimeError, TimeoutError) as err:
         reason = " ".join(str(err).split())[:200]
         raise ConfigError(f"the process group cannot be started ({reason}). {_REMEDY}") from err
-    return PrefixStore("bspml failures", store)
+    beats = None if clone is None else PrefixStore("bspml beats", clone)
+    return PrefixStore("bspml failures", store), beats
 
 
 def _meet() -> tuple[Store, int, int]:
@@ -195,7 +215,6 @@ def _meet() -> tuple[Store, int, int]:
     if len(met) == 1:
         raise met[0]
     store, own, size = met
-    store.set_timeout(_TIMEOUT)
     return store, own, size
 
 

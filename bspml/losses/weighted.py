@@ -68,6 +68,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
             reason.
 
     Example:
+        >>> import torch
         >>> from bspml import SampleWeights
         >>> weights = SampleWeights(["a", "a", "b", "a"])
         >>> weights.update([1, 1, 1, 0])
