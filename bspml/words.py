@@ -154,3 +154,13 @@ def some_of(rows: Iterable[Any]) -> str:
     numbers = [int(row) for row in rows]
     text = ", ".join(map(str, numbers[:_SHOWN]))
     return text if len(numbers) <= _SHOWN else f"{text}, ... ({len(numbers)} in all)"
+
+
+def shown(value: Any) -> str:
+    """Return a value as one short line of a message.
+
+    Example:
+        >>> shown([1, 2])
+        '[1, 2]'
+    """
+    return " ".join(f"{value!r:.99}".split())

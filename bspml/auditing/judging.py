@@ -33,6 +33,7 @@ from bspml.auditing.report import AuditReport, fits_nothing
 from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import (
     Labels,
     check_choice,
@@ -101,7 +102,12 @@ def audit(
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
-    seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
+    if pictures is not None:
+        check_kind(pictures, "pictures", PictureHashes, "what hash_pictures returned, or None")
+    seed, neighbours = (
+        check_whole(seed, "seed", 0),
+        check_whole(neighbours, "neighbours", high=2**24),
+    )
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     check_map_method(map_method)
     name_array = _check_texts(names, "names", len(embeddings))
@@ -157,10 +163,11 @@ def audit(
 def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
     if texts is None:
         return np.full(n, "")
-    if isinstance(texts, str) or len(texts) != n:
+    count = None if isinstance(texts, str) else getattr(texts, "__len__", lambda: None)()
+    if count != n:
+        kind = "a single text" if isinstance(texts, str) else type(texts).__name__
         raise InputError(
-            f"`{name}` must be one text per sample, {n}; got "
-            f"{'a single text' if isinstance(texts, str) else len(texts)}."
+            f"`{name}` must be one text per sample, {n}; got {kind if count is None else count}."
         )
     return text_objects(texts)
 

@@ -114,7 +114,7 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
         >>> is_ignored(encode_labels([-1, 5, -1]), ignore=(-1,)).tolist()
         [True, False, True]
     """
-    one = isinstance(ignore, str) or not hasattr(ignore, "__iter__")
+    one = isinstance(ignore, str) or not hasattr(ignore, "__iter__") or np.ndim(ignore) == 0
     values = [ignore] if one else list(ignore)
     if not values:
         return np.zeros(len(labels.codes), dtype=bool)

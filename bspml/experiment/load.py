@@ -16,6 +16,7 @@ from bspml.experiment.config import Config, load_config
 from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_method
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 from bspml.networks import embed
+from bspml.tensors.arguments import check_kind
 from bspml.trainers.state import faults_named
 
 
@@ -101,6 +102,7 @@ def load(path: str | os.PathLike[str], method: str | None = None) -> Run:
         Traceback (most recent call last):
         bspml.errors.RunError: runs/glyphs: no such run folder...
     """
+    check_kind(path, "path", (str, os.PathLike), "the path of a run folder")
     folder = RunFolder.open(path)
     config = load_config(folder.config)
     trained = config.training.methods

@@ -86,6 +86,13 @@ def reliability_loss(average_precision: Tensor, reliability: Tensor) -> Float[Te
     """
     ap = at_least_float32(average_precision, "average_precision")
     sigma = at_least_float32(reliability, "reliability")
+    if any(
+        a != b and 1 not in (a, b) for a, b in zip(ap.shape[::-1], sigma.shape[::-1], strict=False)
+    ):
+        raise InputError(
+            "`reliability` must be of the shape of `average_precision`, or broadcast to it; got "
+            f"{tuple(sigma.shape)} and {tuple(ap.shape)}."
+        )
     _check_range(ap, "average_precision", 0, 1)
     _check_range(sigma, "reliability", 0, 1)
     return sigma * (1 - ap) + (1 - sigma) / 2
@@ -119,6 +126,8 @@ def data_parameters_loss(
     """
     lam = check_number(lam, "lam", 0)
     z, sigma = at_least_float32(logits, "logits"), at_least_float32(confidence, "confidence")
+    if z.ndim != 2:
+        raise InputError(f"`logits` must be (B, C); got {tuple(z.shape)}.")
     if sigma.shape != z.shape[:1]:
         raise InputError(
             f"`confidence` must be one per sample, (B,) = ({len(z)},); got {tuple(sigma.shape)}."

@@ -21,7 +21,7 @@ from bspml.errors import InputError
 from bspml.functional.label_gap import cross_entropy_of_gap, error_of_gap, label_gap
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import at_least_float32, refuse_outside
-from bspml.tensors.checks import check_choice, check_number
+from bspml.tensors.checks import as_numbers, check_choice, check_number
 
 MAPPINGS = ("exp", "identity")  # the names of g
 
@@ -45,7 +45,10 @@ def gr_weight(
         >>> gr_weight(torch.tensor([0.0, 0.1, 0.9, 1.0]), beta=8, lam=0.5)
         tensor([1.0000, 9.7458, 2.1360, 1.0000])
     """
-    values = p if isinstance(p, Tensor) else torch.tensor(p, dtype=torch.get_default_dtype())
+    values = p
+    if not isinstance(p, Tensor):
+        values = as_numbers(p, "p", "probabilities", "Pass a tensor or numbers.")
+        values = values.to(torch.get_default_dtype())
     values = at_least_float32(values, "p").detach()
     beta, lam = check_rescaling(beta, lam, g, values.dtype)
     refuse_outside(

@@ -80,8 +80,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         miner: torch.nn.Module | None = None,
         **kwargs: Any,
     ) -> None:
-        embedding_size = check_whole(embedding_size, "embedding_size")
-        memory_size = check_whole(memory_size, "memory_size")
+        embedding_size = check_whole(embedding_size, "embedding_size", high=2**20)
+        memory_size = check_whole(memory_size, "memory_size", high=2**28)
         if miner is not None:
             mines = "a miner of pytorch-metric-learning, a BSPMLMiner or None"
             check_kind(miner, "miner", torch.nn.Module, mines)

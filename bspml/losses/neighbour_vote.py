@@ -70,8 +70,8 @@ class NeighbourVote(SavedNumbers, nn.Module):
 
     def __init__(self, num_samples: int, embedding_size: int, k: int = 10) -> None:
         super().__init__()
-        num_samples = check_whole(num_samples, "num_samples")
-        embedding_size = check_whole(embedding_size, "embedding_size")
+        num_samples = check_whole(num_samples, "num_samples", high=2**31)
+        embedding_size = check_whole(embedding_size, "embedding_size", high=2**20)
         self.k = check_whole(k, "k")
         self.register_buffer("memory", torch.zeros(num_samples, embedding_size))
         self.register_buffer("memory_labels", torch.full((num_samples,), -1))

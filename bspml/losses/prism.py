@@ -108,8 +108,8 @@ class PRISMFilter(SavedNumbers, nn.Module):
             raise InputError(f"`score` must be one of {', '.join(get_args(Score))}; got {score!r}.")
         self.by_density = score == "vmf"
         self.num_classes = check_whole(num_classes, "num_classes")
-        embedding_size = check_whole(embedding_size, "embedding_size")
-        memory_size = check_whole(memory_size, "memory_size")
+        embedding_size = check_whole(embedding_size, "embedding_size", high=2**20)
+        memory_size = check_whole(memory_size, "memory_size", high=2**28)
         window = check_whole(window, "window")
         self.noise_rate = check_noise_rate(noise_rate)
         self.register_buffer("memory", torch.zeros(memory_size, embedding_size))

@@ -27,9 +27,10 @@ class SavedNumbers:
             CheckpointError: a number is missing, or none that is counted to.
         """
         for name in self.saved_numbers:
-            kind, value = type(getattr(self, name)), dict(state).get(name)
+            kind: Any = type(getattr(self, name))
+            value: Any = dict(state).get(name)
             low, high = (0, 1) if kind is bool else self.bounds_of(name)
-            if type(value) not in (int, bool) or not low <= int(value) <= high:
+            if not isinstance(value, int) or not low <= int(value) <= high:
                 raise CheckpointError(
                     f"the saved `{name}` of {type(self).__name__} must be a whole number from "
                     f"{low} to {high}; got {value!r:.16}. Resume with the state of such a module."

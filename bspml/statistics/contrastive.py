@@ -150,7 +150,7 @@ class JudgingTask(NamedTuple):
         encoded = encode_labels(labels, n=n)
         weights = check_reference_weights(sample_weights, n)
         a = check_number(a, "a", SMALLEST_A, LARGEST_A)
-        null_bins = check_whole(null_bins, "null_bins", low=16)
+        null_bins = check_whole(null_bins, "null_bins", low=16, high=2**24)
         zeros = zero_rows(embeddings).cpu()
         judged = torch.zeros(n, dtype=torch.bool)
         judged[slice(None) if rows is None else check_rows(rows, n).cpu()] = True

@@ -145,7 +145,8 @@ def sampled_contrastive_statistics(
     error = check_number(error, "error", 0, open_low=True)
     confidence = check_number(confidence, "confidence", 0, 1 - 1e-9, open_low=True)
     lists = None if lists is None else check_whole(lists, "lists")
-    count = check_whole(null_values, "null_values")
+    seed = check_whole(seed, "seed", low=0)
+    count = check_whole(null_values, "null_values", high=2**24)
     codes, weights, judged = task.labels.codes, task.weights, task.judged
     class_support = torch.bincount(codes[weights > 0], minlength=len(task.labels.classes))
     check_two_classes(class_support.numpy())

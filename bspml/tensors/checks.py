@@ -19,6 +19,7 @@ from bspml.errors import InputError
 from bspml.tensors.row_index import as_array
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
+    shown,
     some_of as some_of,
 )
 
@@ -332,23 +333,24 @@ def check_number(
     return number
 
 
-def check_whole(value: Any, name: str, low: int = 1) -> int:
+def check_whole(value: Any, name: str, low: int = 1, high: int = 2**63 - 1) -> int:
     """Return `value` as an int of at least `low`.
 
     Args:
         value: a whole number; 2.0 passes, True does not.
         name: the caller's argument name, for messages.
         low: the least it may be.
-
-    Raises:
-        InputError: anything else.
+        high: the most it may be, such as what fits into memory.
     """
     try:
-        whole = not isinstance(value, bool) and int(value) == value and value >= low
+        whole = not isinstance(value, bool) and int(value) == value and low <= value <= high
     except (TypeError, ValueError, OverflowError, RuntimeError):
         whole = False
     if not whole:
-        raise InputError(f"`{name}` must be a whole number of at least {low}; got {value!r}.")
+        least = f"{low}, at most {high:,}" if isinstance(value, int) and value > high else f"{low}"
+        raise InputError(
+            f"`{name}` must be a whole number of at least {least}; got {shown(value)}."
+        )
     return int(value)
 
 
@@ -364,7 +366,7 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
         InputError: `value` is none of them; the message lists them.
     """
     if not isinstance(value, str) or value not in choices:
-        raise InputError(f"`{name}` must be one of {', '.join(choices)}; got {value!r}.")
+        raise InputError(f"`{name}` must be one of {', '.join(choices)}; got {shown(value)}.")
     return value
 
 
@@ -382,9 +384,9 @@ def check_device(device: Any, name: str = "device") -> torch.device:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)
-    except (RuntimeError, TypeError) as err:
+    except (RuntimeError, TypeError, ValueError) as err:
         raise InputError(
-            f"`{name}` must be auto, cpu, cuda, cuda:N or mps; got {device!r}."
+            f"`{name}` must be auto, cpu, cuda, cuda:N or mps; got {shown(device)}."
         ) from err
     available = {
         "cpu": True,

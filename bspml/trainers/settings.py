@@ -231,7 +231,8 @@ def section_of(kind: type[AnySection], keywords: Mapping[str, Any], prefix: str 
     name, must = str(finding["loc"][0]), takes(kind, str(finding["loc"][0]))
     if finding["type"] == "float_type" and must.startswith("in "):
         must = f"a number {must}"
-    raise InputError(f"`{prefix}{name}` must be {must}; got {finding['input']!r:.40}.")
+    got = " ".join(f"{finding['input']!r:.40}".split())
+    raise InputError(f"`{prefix}{name}` must be {must}; got {got}.")
 
 
 def _plain(value: Any) -> Any:

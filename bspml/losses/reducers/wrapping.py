@@ -26,6 +26,7 @@ from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restor
 from bspml.losses.reducers.superloss import SuperLossReducer
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.tensors.arguments import check_flags, refuse_outside
+from bspml.tensors.checks import check_choice
 from bspml.tensors.row_checks import check_class_ids
 from bspml.weights.state import SampleWeights, check_weights
 
@@ -127,6 +128,8 @@ def GradientRescaling(  # noqa: N802 -- reads as the loss it makes
         >>> loss.cross_entropy
         RescaledCrossEntropy()
     """
+    if kind is not None:
+        check_choice(kind, "kind", KINDS)
     numbers = check_emphasis(beta, lam, g)
     return _rescale(loss, "GradientRescaling", numbers, kind, delta, sample_weights)
 
@@ -246,7 +249,7 @@ class _CallWatcher:
 
 def _numbered(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """A call with labels as pytorch-metric-learning's losses take them: tensors of integers."""
-    call = dict(enumerate(args)) | kwargs
+    call: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
     for place, name, of, rows in ((1, "labels", 0, "embeddings"), (4, "ref_labels", 3, "ref_emb")):
         key, of_key = (name if place not in call else place), (rows if of not in call else of)
         labels, embeddings = call.get(key), call.get(of_key)

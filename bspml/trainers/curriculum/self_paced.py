@@ -112,6 +112,7 @@ class SelfPacedCurriculum(OldNames):
                 "Make them with SampleWeights(labels)."
             )
         check_choice(preset, "preset", ["auto", "paper"])
+        seed = check_whole(seed, "seed", low=0)
         if is_outlier is not None and is_noisy is None:
             raise InputError(
                 "`is_outlier` says which of the noisy are outliers; got it without `is_noisy`. "
