@@ -43,13 +43,13 @@ def result_rows(grid: Grid, out: Path, unfinished: Mapping[str, str] | None = No
 
 
 def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
-    """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1."""
+    """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1, map_at_r."""
     rows = []
     for cell in grid.cells:
         for record in _records(RunFolder(out / cell.name)):
             if record.recall_at_k and record.method == cell.method:
-                recall = record.recall_at_k.get(1)
-                rows.append(_identity(cell) | {"epoch": record.epoch, "recall_at_1": recall})
+                quality = {"recall_at_1": record.recall_at_k.get(1), "map_at_r": record.map_at_r}
+                rows.append(_identity(cell) | {"epoch": record.epoch} | quality)
     return pd.DataFrame(rows)
 
 

@@ -1,9 +1,9 @@
 """Tables of a grid's results, in Markdown and LaTeX, the published value beside the measured one.
 
     table1   Recall@K and NMI on the labels as they are, a table a data set
-    table2   Recall@1 by noise, a table a data set
-    varied   Recall@1, MAW and SDAW by the settings that the grid varies
-    choice   Recall@1 by setting and epoch, over all methods: to choose settings by
+    table2   Recall@1 and MAP@R by noise, a table a data set
+    varied   Recall@1, MAP@R, MAW and SDAW by the settings that the grid varies
+    choice   Recall@1 and MAP@R by setting and epoch, over all methods: to choose settings by
 
 Cells are means over the seeds ± their deviation (n - 1); the number of seeds stands below.
 """
@@ -25,7 +25,12 @@ from bspml.evaluation.selection import CHOSEN_BY
 
 _MISSING = "–"
 _BOLD = "Bold: the largest of its column, but for the untrained row and clean-only."
-_EPOCHS = {"recall_at_1": "last", "best_recall_at_1": "best", "selected_recall_at_1": "selected"}
+_NOISE_COLUMNS = {  # of a row of results: the words above, and the epoch
+    "recall_at_1": ("R@1", "last"),
+    "map_at_r": ("MAP@R", "last"),
+    "best_recall_at_1": ("R@1, best epoch", "best"),
+    "selected_recall_at_1": ("R@1, selected epoch", "selected"),
+}
 
 
 @dataclass
@@ -140,12 +145,12 @@ def _table2(own: pd.DataFrame) -> Table | None:
     trained = own[own.method != UNTRAINED]
     noises = list(trained[["noise", "rate"]].drop_duplicates().itertuples(index=False, name=None))
     noises.sort(key=lambda pair: (pair[0] != "none", *pair))
-    epochs = {c: w for c, w in _EPOCHS.items() if c in own and trained[c].notna().any()}
-    table = _start(own, f"{_titled(own)}: Recall@1 (%) under label noise")
+    columns = {c: w for c, w in _NOISE_COLUMNS.items() if c in own and trained[c].notna().any()}
+    table = _start(own, f"{_titled(own)}: Recall@1 and MAP@R (%) under label noise")
     table.head += [
-        f"{_noise_words(noise, rate)}, {word} epoch"
+        f"{_noise_words(noise, rate)}: {words}"
         for noise, rate in noises
-        for word in epochs.values()
+        for words, _ in columns.values()
     ]
     values, any_printed = [], False
     for method, rows in own.groupby("method", sort=False):
@@ -155,13 +160,13 @@ def _table2(own: pd.DataFrame) -> Table | None:
             here = (
                 rows if method == UNTRAINED else rows[(rows.noise == noise) & (rows.rate == rate)]
             )
-            for column in epochs:
+            for column in columns:
                 known = None
                 if noise == "symmetric" and column == "recall_at_1":
                     known = printed.get(rate, {}).get(str(method))
                 any_printed |= known is not None
                 values_here = here[column] if column in here else pd.Series(dtype=float)
-                if method == UNTRAINED:
+                if method == UNTRAINED and column.endswith("recall_at_1"):
                     values_here = here["recall_at_1"]
                 beside = None if known is None else f"{known[0]:.2f} ± {known[1]:.2f}"
                 line.append(_cell(values_here, 1, beside))
@@ -170,8 +175,9 @@ def _table2(own: pd.DataFrame) -> Table | None:
         values.append(means)
     table.best = _largest(values)
     table.notes.append(_BOLD)
+    epochs = list(dict.fromkeys(epoch for _, epoch in columns.values()))
     if len(epochs) > 1:
-        table.notes += [f"{word}: {CHOSEN_BY[word]}." for word in epochs.values()]
+        table.notes += [f"{epoch}: {CHOSEN_BY[epoch]}." for epoch in epochs]
     if any_printed:
         table.notes.append("In brackets: table 2 of [Zhang 2023], another backbone and schedule.")
     return table
@@ -183,18 +189,23 @@ def _varied(own: pd.DataFrame) -> Table | None:
     if not axes or trained.empty:
         return None
     table = _start(own, f"{_titled(own)}: by {' and '.join(map(_axis, axes))}")
-    table.head += [*map(_axis, axes), "noise", "Recall@1 %", "MAW", "SDAW"]
+    table.head += [*map(_axis, axes), "noise", "R@1 %", "MAP@R %", "MAW", "SDAW"]
     untrained = own[own.method == UNTRAINED]
     if not untrained.empty:
         blank = [_MISSING] * (len(axes) + 1)
-        recall = _cell(untrained.recall_at_1, 1, None)
-        table.rows.append([_label(untrained), *blank, recall, _MISSING, _MISSING])
+        table.rows.append([_label(untrained), *blank, *_quality(untrained), _MISSING, _MISSING])
     for key, rows in trained.groupby(["method", *axes, "noise", "rate"], sort=False, dropna=False):
         settings = [_MISSING if v != v or v is None else f"{v:g}" for v in key[1 : 1 + len(axes)]]
         noise = "none" if key[-2] == "none" else _noise_words(*key[-2:])
-        line = [_label(rows), *settings, noise, _cell(rows.recall_at_1, 1, None)]
+        line = [_label(rows), *settings, noise, *_quality(rows)]
         table.rows.append(line + [_cell(rows[c], 3, None, scale=1.0) for c in ("maw", "sdaw")])
     return table
+
+
+def _quality(rows: pd.DataFrame) -> list[str]:
+    """Recall@1 and MAP@R, which is missing where a run did not measure it."""
+    nothing = pd.Series(dtype=float)
+    return [_cell(rows.get(c, nothing), 1, None) for c in ("recall_at_1", "map_at_r")]
 
 
 def _choice(curves: pd.DataFrame) -> list[Table]:
@@ -204,24 +215,28 @@ def _choice(curves: pd.DataFrame) -> list[Table]:
         own, axes = both[both.method != UNTRAINED], varied_columns(both)
         if own.empty or not axes:
             continue
+        classes = f"{own.split.iloc[0]} classes"
         table = Table(
-            f"{_titled(own)}: Recall@1 (%), {own.split.iloc[0]} classes, by setting and epoch",
-            [*map(_axis, axes), "epoch", "mean over methods", "methods"],
+            f"{_titled(own)}: Recall@1 and MAP@R (%), {classes}, by setting and epoch",
+            [*map(_axis, axes), "epoch", "R@1, mean over methods", "MAP@R", "methods"],
             [],
         )
         untrained = both[both.method == UNTRAINED]
         if not untrained.empty:
-            shown = f"{100 * untrained.recall_at_1.mean():.2f}"
             blank = [_MISSING] * (len(axes) - 1)
-            table.rows.append(["Untrained", *blank, "0", shown, f"{len(untrained)}"])
-        means = _by_whole_epoch(own).groupby([*axes, "epoch", "method"], dropna=False)
-        means = means.recall_at_1.mean()
+            shown = [_percent(untrained[c].mean()) for c in ("recall_at_1", "map_at_r")]
+            table.rows.append(["Untrained", *blank, "0", *shown, f"{len(untrained)}"])
+        both_means = _by_whole_epoch(own).groupby([*axes, "epoch", "method"], dropna=False)
+        both_means = both_means[["recall_at_1", "map_at_r"]].mean()
+        means = both_means.recall_at_1
+        precision = both_means.map_at_r.groupby(level=[*axes, "epoch"], dropna=False).mean()
         groups = means.groupby(level=[*axes, "epoch"], dropna=False)
         values = groups.mean()
         first = len(table.rows)
         for key, value in values.items():
             count = int(groups.size().loc[key])
-            table.rows.append([*(f"{part:g}" for part in key), f"{100 * value:.2f}", f"{count}"])
+            shown = [_percent(value), _percent(precision.loc[key])]
+            table.rows.append([*(f"{part:g}" for part in key), *shown, f"{count}"])
         table.best = {(first + int(values.to_numpy().argmax()), len(axes) + 1)}
         for method, mine in means.groupby(level="method"):
             top = mine.idxmax()
@@ -246,6 +261,10 @@ def _by_whole_epoch(own: pd.DataFrame) -> pd.DataFrame:
         last = np.searchsorted(run.epoch.to_numpy(), whole + 1e-6) - 1
         parts.append(run.iloc[last[last >= 0]].assign(epoch=whole[last >= 0]))
     return pd.concat(parts)
+
+
+def _percent(value: float) -> str:
+    return _MISSING if value != value else f"{100 * value:.2f}"
 
 
 def varied_columns(frame: pd.DataFrame) -> list[str]:
@@ -309,8 +328,8 @@ def _published(own: pd.DataFrame) -> str | None:
 
 def _mean(values: pd.Series, method: object) -> float:
     """What competes for bold: neither the untrained row nor what knows the truth does."""
-    competes = method not in (UNTRAINED, "clean-only") and values.notna().any()
-    return float(values.mean()) if competes else math.nan
+    is_reference = method == UNTRAINED or str(method).startswith("clean-only")
+    return math.nan if is_reference or values.isna().all() else float(values.mean())
 
 
 def _largest(values: Sequence[Sequence[float]]) -> set[tuple[int, int]]:

@@ -333,6 +333,7 @@ def rows(methods=("untrained", "bspml-paper"), published=None, **more):
                         **more, "embedding_size": 8, "split": "test", "published_set": published,
                         "run": f"{method}{seed}{rate}", "status": "finished",
                         "recall_at_1": recall, "recall_at_2": 0.75, "nmi": 0.4, "maw": 0.9,
+                        "map_at_r": recall / 2,
                         "sdaw": 0.1, "best_recall_at_1": recall + 0.05,
                         "note": "pretrained, untrained" if method == "untrained" else "",
                     }
@@ -342,23 +343,25 @@ def rows(methods=("untrained", "bspml-paper"), published=None, **more):
 
 def test_table_1_has_mean_deviation_and_an_untrained_row(grid):
     (table,) = grid.grid_tables.make_tables("table1", rows(), pd.DataFrame())
-    assert table.head == ["method", "R@1", "R@2", "NMI"]
+    assert table.head == ["method", "R@1", "R@2", "MAP@R", "NMI"]
     # 0.5 and 0.6: mean 55, deviation 10 / sqrt(2)
     assert table.rows == [
-        ["Pretrained, untrained", "50.0", "75.0", "40.0"],
-        ["BSPML (paper)", "55.0 ± 7.1", "75.0 ± 0.0", "40.0 ± 0.0"],
+        ["Pretrained, untrained", "50.0", "75.0", "25.0", "40.0"],
+        ["BSPML (paper)", "55.0 ± 7.1", "75.0 ± 0.0", "27.5 ± 3.5", "40.0 ± 0.0"],
     ]
-    assert table.best == {(1, 1), (1, 2), (1, 3)}
+    assert table.best == {(1, 1), (1, 2), (1, 3), (1, 4)}
 
 
 def test_table_2_names_the_last_and_the_best_epoch_apart(grid):
     (table,) = grid.grid_tables.make_tables("table2", rows(), pd.DataFrame())
     assert table.head[1:] == [
-        "labels as they are, last epoch", "labels as they are, best epoch",
-        "symmetric 30%, last epoch", "symmetric 30%, best epoch",
+        "labels as they are: R@1", "labels as they are: MAP@R",
+        "labels as they are: R@1, best epoch",
+        "symmetric 30%: R@1", "symmetric 30%: MAP@R", "symmetric 30%: R@1, best epoch",
     ]  # fmt: skip
-    assert table.rows[1][1:] == ["55.0 ± 7.1", "60.0 ± 7.1", "40.0 ± 7.1", "45.0 ± 7.1"]
-    assert table.rows[0][1:] == ["50.0"] * 4
+    assert table.rows[1][1:4] == ["55.0 ± 7.1", "27.5 ± 3.5", "60.0 ± 7.1"]
+    assert table.rows[1][4:] == ["40.0 ± 7.1", "20.0 ± 3.5", "45.0 ± 7.1"]
+    assert table.rows[0][1:] == ["50.0", "25.0", "50.0"] * 2
     assert any("oracle" in note for note in table.notes)
 
 
@@ -430,9 +433,9 @@ def test_the_choice_carries_a_curve_to_whole_epochs(grid):
     (table,) = grid.grid_tables.make_tables("choice", rows(), curves)
     # At epoch 1 the round that ended at 0.7 is the last one measured, at 2 that of 1.4.
     assert table.rows == [
-        ["Untrained", "0", "50.00", "1"],
-        ["0.1", "1", "10.00", "1"],
-        ["0.1", "2", "20.00", "1"],
+        ["Untrained", "0", "50.00", "25.00", "1"],
+        ["0.1", "1", "10.00", "25.00", "1"],
+        ["0.1", "2", "20.00", "25.00", "1"],
     ]
     assert table.best == {(2, 2)}
 
@@ -489,9 +492,9 @@ def test_a_list_of_noisy_labels_is_noise_and_no_clean_column(grid):
     assert clean.rows == [["Contrastive", "50.0 (49.6)", "50.0 (57.7)"]]
     (noisy,) = grid.grid_tables.make_tables("table2", results, results)
     assert noisy.head[1:] == [
-        "labels as they are, last epoch",
-        "list CUB_0.2noised_train, last epoch",
-        "list mine, last epoch",
+        "labels as they are: R@1",
+        "list CUB_0.2noised_train: R@1",
+        "list mine: R@1",
     ]
     assert noisy.rows == [["Contrastive", "50.0", "40.0", "30.0"]]
 
