@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import RunError, import_optional
-from bspml.observers.base import RoundWriter, pixels_of, weight_counts
+from bspml.errors import RunError
+from bspml.observers.base import RoundWriter, package_of, pixels_of, weight_counts
 
 
 class WandB(RoundWriter):
@@ -30,8 +30,7 @@ class WandB(RoundWriter):
 
     def __init__(self, run: Any = None, images: Any = None, **settings: Any) -> None:
         super().__init__(images)
-        how = "Weights & Biases needs its package: pip install 'bspml[wandb]'"
-        self._wandb = import_optional("wandb", how)
+        self._wandb = package_of("wandb")
         open_run = None if settings else self._wandb.run
         self._is_own = run is None and open_run is None
         self.run = run or open_run or self._new_run(settings)

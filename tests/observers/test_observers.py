@@ -231,7 +231,11 @@ def test_an_offline_run_of_wandb_holds_scalars_weights_and_pictures(tmp_path, mo
         {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in rows}
         for rows in (r.history.item for r in records_of(file) if r.HasField("history"))
     ]
-    assert [(r["_step"], r["training/loss"]) for r in rounds] == [(10, 0.25), (20, 0.5), (30, 0.125)]
+    assert [(r["_step"], r["training/loss"]) for r in rounds] == [
+        (10, 0.25),
+        (20, 0.5),
+        (30, 0.125),
+    ]
     assert rounds[0]["weights/values"] == [1] + 18 * [0] + [2]
     assert (rounds[0]["weights/bins"][0], rounds[0]["weights/bins"][-1]) == (0, 1)
     assert not any(name.startswith("weights") for name in rounds[2])
