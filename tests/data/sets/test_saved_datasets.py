@@ -72,7 +72,9 @@ def test_a_saved_data_set_of_images_is_trained_on_reported_and_audited(
     library.DatasetDict(both | {"validation": rows([0])}).save_to_disk(tmp_path / "saved")
     monkeypatch.chdir(tmp_path)
     settings = ["training.methods=[bspml]", "training.epochs=1", "evaluation.ks=[1]"]
-    settings += ["curriculum.warmup=features", "sampler.classes_per_batch=2", "data.image_size=16"]
+    settings += ["sampler.classes_per_batch=2", "data.image_size=32"]
+    settings += ["network.name=torchvision:shufflenet_v2_x0_5", "network.weights=w.pth"]
+    torch.save(models.shufflenet_v2_x0_5().state_dict(), "w.pth")
     source = ["data.name=huggingface", "data.root=saved"]
     assert main(["train", *source, *settings, "--output", "run"]) == 0
     assert "Left out of this data set: validation." in capsys.readouterr().err
@@ -80,7 +82,6 @@ def test_a_saved_data_set_of_images_is_trained_on_reported_and_audited(
     assert "shade 0" in first
     assert main(["report", "run"]) == 0
     assert main(["audit", "run"]) == 0
-    torch.save(models.shufflenet_v2_x0_5().state_dict(), "w.pth")
     capsys.readouterr()
     backbone = ["--backbone", "torchvision:shufflenet_v2_x0_5", "--weights", "w.pth"]
     assert main(["audit", "saved", *backbone, "--output", "found"]) == 0
