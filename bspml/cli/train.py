@@ -77,7 +77,7 @@ def run_configs(name: str | None) -> None:
     """
     shipped = shipped_configs()
     if name is not None:
-        check_choice(name, list(shipped), "NAME")
+        check_choice(name, "NAME", list(shipped))
         print(shipped[name].read_text(encoding="utf-8"), end="")
         return
     width = max(map(len, shipped))
