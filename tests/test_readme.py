@@ -49,7 +49,7 @@ def test_the_blocks_of_a_page_run_in_order_and_every_warning_is_explained(name, 
     ("page", "part", "file", "imports", "added", "changed"),
     [
         ("train-pml", "MetricLossOnly(", None, 3, 2, 5),
-        ("train-lightning", "pl.Trainer(", "lightning_curriculum", 2, 2, 4),
+        ("train-lightning", "pl.LightningModule", "lightning_curriculum", 2, 2, 4),
         ("integrations", "BatchAllTripletLoss(", "sentence_transformers_triplets", 1, 2, 0),
         ("integrations", "compute_loss_func=", "huggingface_trainer", 1, 2, 0),
         ("integrations", "dataset.get_labels()", None, 1, 3, 3),
