@@ -204,8 +204,9 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         num_workers=options.workers or 0, progress=False if options.hushed else None,
         say=None if options.hushed else note,
     )  # fmt: skip
-    images: str | None = os.fspath(folder.root or what)
-    if not any(file_in(Path(images), path) for path in folder.paths or ()):
+    root = Path(folder.root or what)
+    images: str | None = os.fspath(root)
+    if not any(file_in(root, path) for path in folder.paths or ()):
         note(f"note: {what} holds links out of it only, which no page follows: it has no pictures")
         images = None
     return AuditSource(embeddings.to(device), labels, folder.paths, images=images)
