@@ -2,7 +2,7 @@
 
     python benchmarks/glyphs.py --seeds 10 --rates 0.3 0.5 --out runs/glyphs-benchmark
     python benchmarks/glyphs.py --noise similar-1 --rates 0.3 --methods auto
-    python benchmarks/glyphs.py --config configs/omniglot.yaml --root DATA --epochs 10
+    python benchmarks/glyphs.py --config omniglot --root DATA --epochs 10
 
 `--noise similar-K` takes wrong labels from the K classes whose mean picture is nearest, in place of
 all.  `--config` does the same for another data set of pictures in memory.

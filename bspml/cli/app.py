@@ -115,6 +115,18 @@ def train(options: TrainOptions) -> None:
 
 
 @app.command()
+def configs(
+    name: Annotated[
+        str | None, typer.Argument(metavar="[NAME]", help="Print this one: ... > mine.yaml")
+    ] = None,
+) -> None:
+    """Experiments that come with bspml, for `bspml train NAME`."""
+    from bspml.cli.train import run_configs
+
+    run_configs(name)
+
+
+@app.command()
 @taking
 def evaluate(options: EvaluateOptions) -> None:
     """Recall@K, MAP@R, R-precision, NMI and AMI of a run or of embeddings you have."""

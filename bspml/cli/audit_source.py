@@ -17,6 +17,7 @@ from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.folder import read_folder
+from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
@@ -191,7 +192,7 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
             "torchvision:MODEL or timm:MODEL, with --weights FILE."
         )
     _refuse_options(options, "a folder of images", "images", "names")
-    folder = read_folder(what)
+    folder = _photos(Path(what))
     labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
     if len(labels) != len(folder):
         raise DataError(
@@ -203,11 +204,21 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         num_workers=options.workers or 0, progress=False if options.hushed else None,
         say=None if options.hushed else note,
     )  # fmt: skip
-    images: str | None = os.fspath(what)
-    if not any(file_in(Path(what), path) for path in folder.paths or ()):
+    root = Path(folder.root or what)
+    images: str | None = os.fspath(root)
+    if not any(file_in(root, path) for path in folder.paths or ()):
         note(f"note: {what} holds links out of it only, which no page follows: it has no pictures")
         images = None
     return AuditSource(embeddings.to(device), labels, folder.paths, images=images)
+
+
+def _photos(path: Path) -> RetrievalSplit:
+    if not is_saved(path):
+        return read_folder(path)
+    photos, notes = read_saved_photos(path)
+    for sentence in notes:
+        note(f"note: {sentence}")
+    return photos
 
 
 def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:

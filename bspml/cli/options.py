@@ -30,9 +30,10 @@ class TrainOptions:
     config: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[CONFIG.yaml] [key=value ...]",
-            help="Experiment file and settings over it; without any, the main job: glyphs with "
-            "30 % wrong labels, the contrastive loss alone and under the automatic curriculum.",
+            metavar="[CONFIG] [key=value ...]",
+            help="Experiment file, or a name of `bspml configs`, and settings over it; without "
+            "any, the main job: glyphs with 30 % wrong labels, the contrastive loss alone and "
+            "under the automatic curriculum.",
         ),
     ] = None
     resume: Annotated[
@@ -115,8 +116,8 @@ class AuditOptions:
         str,
         typer.Argument(
             metavar="EMBEDDINGS",
-            help="Embeddings (.npy, .npz, .csv, .parquet), a folder of images with --backbone, a "
-            "run folder, or the folder of an earlier audit.",
+            help="Embeddings (.npy, .npz, .csv, .parquet), a folder of images, or one that "
+            "`datasets` saved, with --backbone, a run folder, or the folder of an earlier audit.",
         ),
     ]
     labels: Annotated[

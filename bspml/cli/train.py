@@ -14,12 +14,17 @@ from bspml.cli.options import TrainOptions
 from bspml.cli.terminal import ClassifierTerminal, Terminal
 from bspml.distributed import from_main, is_main, joined
 from bspml.errors import ConfigError
-from bspml.experiment.config import ClassificationConfig, Config, load_experiment
+from bspml.experiment.config import (
+    ClassificationConfig,
+    Config,
+    load_experiment,
+    shipped_configs,
+)
 from bspml.experiment.engine import train_experiment
 from bspml.experiment.run import experiment_of
 from bspml.files.run import RunFolder
 from bspml.report.tables import format_table
-from bspml.tensors.checks import check_device
+from bspml.tensors.checks import check_choice, check_device
 
 
 def run_train(options: TrainOptions) -> None:
@@ -62,6 +67,23 @@ def _run(options: TrainOptions) -> None:
         narrator.close()
     if is_main():
         _print_result(result, options.json, narrator.files)
+
+
+def run_configs(name: str | None) -> None:
+    """Print a shipped experiment as it is written, or a line for each.
+
+    Args:
+        name: of one; None: of all.
+    """
+    shipped = shipped_configs()
+    if name is not None:
+        check_choice(name, "NAME", list(shipped))
+        print(shipped[name].read_text(encoding="utf-8"), end="")
+        return
+    width = max(map(len, shipped))
+    for key, path in shipped.items():
+        first = path.read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
+        print(f"{key:{width}}  {first}")
 
 
 def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:

@@ -47,18 +47,12 @@ class CurriculumCallback(TrainerCurriculum):
 
     Args:
         trainer: a Trainer with `remove_unused_columns=False`, of a data set of dictionaries.
-        curriculum: of the same rows; by default `SelfPacedCurriculum(SampleWeights(labels))` of
-            the column `label` or `labels`.
-        sampler: of the same rows, with a fixed `batches_per_epoch`; by default four samples of each
-            class in batches of at most `per_device_train_batch_size`.
+        curriculum: of the same rows; as `sampler` and the attributes, see `TrainerCurriculum`.
+        sampler: of the same rows.
         loss: of pytorch-metric-learning and without parameters, in the place of
             `compute_loss_func`; it takes weights between 0 and 1.
         embeddings: the (B, D) embeddings in a model's outputs; by default the outputs themselves,
             or what they hold as `embeddings` or `sentence_embedding`.
-
-    Attributes:
-        weights: the `SampleWeights`.
-        records: the `CurriculumRecord` of each update of this process.
 
     Raises:
         InputError: a trainer, loss, curriculum or sampler that does not fit.

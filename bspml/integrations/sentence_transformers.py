@@ -119,16 +119,10 @@ class CurriculumCallback(TrainerCurriculum):
 
     Args:
         trainer: a SentenceTransformerTrainer with one data set of texts and classes.
-        curriculum: of the same rows; by default `SelfPacedCurriculum(SampleWeights(labels))` of
-            the column `label` or `labels`.
-        sampler: of the same rows, with a fixed `batches_per_epoch`; by default four samples of each
-            class in batches of at most `per_device_train_batch_size`.
+        curriculum: of the same rows; as `sampler` and the attributes, see `TrainerCurriculum`.
+        sampler: of the same rows.
         loss: of pytorch-metric-learning, in the place of the trainer's own; it takes weights
             between 0 and 1, and what it learns is trained and saved, too.
-
-    Attributes:
-        weights: the `SampleWeights`.
-        records: the `CurriculumRecord` of each update of this process.
 
     Raises:
         InputError: a trainer, loss, curriculum or sampler that does not fit.

@@ -11,7 +11,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from torch import Tensor
 
-from bspml.errors import InputError
+from bspml.errors import InputError, import_optional
 from bspml.files.run import WeightsTable
 from bspml.observers.scalars import scalars_of
 from bspml.report.figures import captions, contact_sheet
@@ -132,6 +132,19 @@ class Several:
         """Close each."""
         for observer in self.observers:
             observer.close()
+
+
+def package_of(tracker: str) -> Any:
+    """Import the package of a tracker; its extra has the same name.
+
+    Args:
+        tracker: "tensorboard", "wandb" or "mlflow".
+
+    Raises:
+        MissingDependencyError: says how to get it.
+    """
+    how = f"the observer {tracker!r} needs its package: `pip install 'bspml[{tracker}]'`."
+    return import_optional(tracker, how)
 
 
 def lowest_weights_sheet(images: Any, labels: Any, weights: np.ndarray) -> Figure:

@@ -6,14 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bspml.errors import import_optional
-from bspml.observers.base import RoundWriter, Several
+from bspml.observers.base import RoundWriter, Several, package_of
 from bspml.observers.json_lines import JSONLines
 from bspml.observers.mlflow import MLflow
 from bspml.observers.tensorboard import TensorBoard
 from bspml.observers.wandb import WandB
-
-_PACKAGES = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
 
 
 def check_observers(names: Sequence[str]) -> None:
@@ -26,9 +23,8 @@ def check_observers(names: Sequence[str]) -> None:
         MissingDependencyError: says which one, and how to get it.
     """
     for name in names:
-        if name in _PACKAGES:
-            how = f"`observers`: {name} is not installed; pip install 'bspml[{name}]'"
-            import_optional(_PACKAGES[name], how)
+        if name != "json-lines":
+            package_of(name)
 
 
 def make_observer(

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import RunError, import_optional
-from bspml.observers.base import RoundWriter, weight_counts
+from bspml.errors import RunError
+from bspml.observers.base import RoundWriter, package_of, weight_counts
 
 
 class MLflow(RoundWriter):
@@ -40,8 +40,7 @@ class MLflow(RoundWriter):
         images: Any = None,
     ) -> None:
         super().__init__(images)
-        how = "MLflow needs its package: pip install 'bspml[mlflow]'"
-        mlflow = import_optional("mlflow", how)
+        mlflow = package_of("mlflow")
         active = mlflow.active_run() if tracking_uri is None and experiment is None else None
         self._is_own = active is None
         try:

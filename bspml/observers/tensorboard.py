@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -9,8 +10,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import RunError, import_optional
-from bspml.observers.base import RoundWriter, checked_weights, pixels_of
+from bspml.errors import RunError
+from bspml.observers.base import RoundWriter, checked_weights, package_of, pixels_of
 
 
 class TensorBoard(RoundWriter):
@@ -32,9 +33,8 @@ class TensorBoard(RoundWriter):
 
     def __init__(self, log_dir: str | os.PathLike[str], images: Any = None) -> None:
         super().__init__(images)
-        how = "TensorBoard needs its package: pip install 'bspml[tensorboard]'"
-        import_optional("tensorboard", how)
-        self._make = import_optional("torch.utils.tensorboard", how).SummaryWriter
+        package_of("tensorboard")
+        self._make = importlib.import_module("torch.utils.tensorboard").SummaryWriter
         self.log_dir, self._writer = os.fspath(log_dir), None
 
     def _at(self, step: int) -> Any:

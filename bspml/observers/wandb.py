@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import import_optional
-from bspml.observers.base import RoundWriter, checked_weights, pixels_of
+from bspml.errors import RunError
+from bspml.observers.base import RoundWriter, package_of, pixels_of, weight_counts
 
 
 class WandB(RoundWriter):
@@ -22,6 +22,7 @@ class WandB(RoundWriter):
 
     Raises:
         MissingDependencyError: no wandb.
+        RunError: it opens no run, as without a login.
 
     Example:
         >>> observer = WandB(project="birds", mode="offline")  # doctest: +SKIP
@@ -29,11 +30,19 @@ class WandB(RoundWriter):
 
     def __init__(self, run: Any = None, images: Any = None, **settings: Any) -> None:
         super().__init__(images)
-        how = "Weights & Biases needs its package: pip install 'bspml[wandb]'"
-        self._wandb = import_optional("wandb", how)
+        self._wandb = package_of("wandb")
         open_run = None if settings else self._wandb.run
         self._is_own = run is None and open_run is None
-        self.run = run or open_run or self._wandb.init(**settings)
+        self.run = run or open_run or self._new_run(settings)
+
+    def _new_run(self, settings: dict[str, Any]) -> Any:
+        try:
+            return self._wandb.init(**settings)
+        except self._wandb.Error as err:
+            raise RunError(
+                f"Weights & Biases opens no run: {str(err).splitlines()[0][:300]} Without an "
+                "account, set WANDB_MODE=offline; `wandb sync` sends the run later."
+            ) from err
 
     def write(self, step: int, scalars: Mapping[str, float], weights: np.ndarray | None) -> None:
         """Log scalars and the histogram "weights".
@@ -43,10 +52,10 @@ class WandB(RoundWriter):
             scalars: {name: finite number}.
             weights: (N,) or None.
         """
-        more = (
-            {} if weights is None else {"weights": self._wandb.Histogram(checked_weights(weights))}
-        )
-        self.run.log({**scalars, **more}, step=step)
+        logged: dict[str, Any] = dict(scalars)
+        if weights is not None:
+            logged["weights"] = self._wandb.Histogram(np_histogram=weight_counts(weights))
+        self.run.log(logged, step=step)
 
     def write_figure(self, step: int, name: str, figure: Figure) -> None:
         """Log a picture.

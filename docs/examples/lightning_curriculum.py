@@ -1,4 +1,4 @@
-"""Lightning with wrong labels: what it takes is marked by numbers.
+"""Lightning with wrong labels: the lines that it takes are marked `added` and `changed`.
 
     pip install 'bspml[lightning]'
     python docs/examples/lightning_curriculum.py
@@ -11,10 +11,10 @@ import torch
 from pytorch_metric_learning.losses import MultiSimilarityLoss
 from torch.utils.data import DataLoader
 
-import bspml
-from bspml.data.sets.glyphs import Glyphs
-from bspml.integrations.lightning import CurriculumCallback
-from bspml.networks import SmallConvNet
+import bspml  # added
+from bspml.data.sets.glyphs import Glyphs  # in the place of your data
+from bspml.integrations.lightning import CurriculumCallback  # added
+from bspml.networks import SmallConvNet  # in the place of your network
 
 
 class Embedder(pl.LightningModule):
@@ -35,20 +35,20 @@ class Embedder(pl.LightningModule):
 
 
 def main(classes=256, **options):
-    glyphs = Glyphs("train")
+    glyphs = Glyphs("train")  # in the place of your data
     images, true_labels = glyphs.images[: 16 * classes], glyphs.labels[: 16 * classes]
-    labels = bspml.noise.symmetric(true_labels, rate=0.3).labels
+    labels = bspml.noise.symmetric(true_labels, rate=0.3).labels  # in the place of your data
 
-    weights = bspml.SampleWeights(labels)  # 1
-    data = bspml.IndexedDataset(list(zip(images, labels.tolist(), strict=True)))  # 2
-    loader = DataLoader(data, batch_sampler=bspml.PKSampler(labels, 16, 4))
-    curriculum = bspml.SelfPacedCurriculum(weights, warmup="cross-fit")
-    callback = CurriculumCallback(curriculum, loader)  # 3
+    curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), warmup="cross-fit")  # added
+    data = bspml.IndexedDataset(list(zip(images, labels.tolist(), strict=True)))  # changed
+    loader = DataLoader(data, batch_sampler=bspml.PKSampler(labels, 16, 4))  # changed
+    callback = CurriculumCallback(curriculum, loader)  # added
 
-    model = Embedder(bspml.Weighted(MultiSimilarityLoss(), weights))
-    trainer = pl.Trainer(callbacks=[callback], **{"max_epochs": 12} | options)
+    model = Embedder(bspml.Weighted(MultiSimilarityLoss(), curriculum.weights))  # changed
+    trainer = pl.Trainer(callbacks=[callback], **{"max_epochs": 12} | options)  # changed
     trainer.fit(model, loader)
-    wrong = weights.weights.cpu() < 0.5
+
+    wrong = curriculum.weights.weights.cpu() < 0.5
     print(f"estimated {callback.record.noise_rate:.2f} wrong; left out {wrong.float().mean():.2f}")
     print(f"{(labels != true_labels)[wrong].float().mean():.2f} of them are wrong")
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bspml.experiment.config.shipped import FOLDER
 from bspml.files.tables import read_embeddings, read_labels
 from helpers.commands import run
 
@@ -18,6 +19,19 @@ SMALL = [
     "evaluation.ks=[1]",
     "training.methods=[auto:contrastive]",
 ]
+
+
+def test_shipped_configs_are_listed_with_a_sentence_and_printed_as_they_are_written(capsys):
+    code, out, _ = run(capsys, "configs")
+    assert code == 0
+    lines = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert lines["glyphs"] == "The main job: what `bspml train` does with no argument."
+    assert all(line[0].isupper() and line.endswith(".") for line in lines.values())
+    _, out, _ = run(capsys, "configs", "classification/digits")
+    assert out == (FOLDER / "classification/digits.yaml").read_text(encoding="utf-8")
+    code, _, err = run(capsys, "configs", "glyps")
+    assert code == 2
+    assert "must be one of cars196, " in err
 
 
 def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypatch):

@@ -19,7 +19,6 @@ from bspml.files.run import RecordLog, RunFolder
 from bspml.trainers.progress import Silent
 from helpers.comparisons import same
 from helpers.photos import save_photos
-from helpers.places import REPOSITORY
 
 RECIPE = [
     "data.subset=16",
@@ -176,11 +175,11 @@ def test_a_checkpoint_of_another_recipe_is_refused(whole):
 
 def test_the_shipped_recipe_of_fine_tuning_trains_on_photos(tmp_path):
     photos = save_photos(tmp_path / "photos", 8, 4, (40, 40), "{}/{}.png")
-    shipped = load_config(REPOSITORY / "configs" / "finetune.yaml")
+    shipped = load_config("finetune")
     weights = tmp_path / "w.pth"
     torch.save(models.shufflenet_v2_x0_5().state_dict(), weights)
     config = load_config(
-        REPOSITORY / "configs" / "finetune.yaml",
+        "finetune",
         [
             f"data.root={photos}",
             f"network.weights={weights}",

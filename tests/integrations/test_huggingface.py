@@ -191,10 +191,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
         callback.embeddings_of({"logits": torch.eye(2)})
 
 
-def test_the_example_runs_and_three_of_its_lines_are_ours(tmp_path, monkeypatch, capsys):
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
     script = (REPOSITORY / "docs/examples/huggingface_trainer.py").read_text()
-    ours = [line for line in script.splitlines() if line.endswith("# added")]
-    assert len(ours) == 3
     monkeypatch.chdir(tmp_path)
     exec(compile(script, "example", "exec"), {"__name__": "example"})
     found = re.search(r"(\d+) labels left out, (\d+) of the 20 wrong", capsys.readouterr().out)

@@ -32,7 +32,8 @@ class Labelled(torch.utils.data.Dataset):
 
 def test_the_block_for_open_metric_learning_runs_and_leaves_wrong_labels_out():
     page = (REPOSITORY / "docs/integrations.md").read_text(encoding="utf-8")
-    (block,) = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
+    blocks = re.findall(r"```py\n(.*?)```", page, flags=re.DOTALL)
+    (block,) = [block for block in blocks if "dataset.get_labels()" in block]
     torch.manual_seed(0)
     extractor, dataset = torch.nn.Linear(8, 8), Labelled()
     before = extractor.weight.detach().clone()
@@ -45,7 +46,7 @@ def test_the_block_for_open_metric_learning_runs_and_leaves_wrong_labels_out():
     exec(compile(block, "integrations.md", "exec"), scope)
     assert not torch.equal(extractor.weight, before)
     assert scope["curriculum"].rounds == 2
-    kept = scope["weights"].weights.numpy() > 0
+    kept = scope["curriculum"].weights.weights.numpy() > 0
     assert kept[~dataset.wrong].mean() > 0.95
     assert kept[dataset.wrong].mean() < 0.2
     assert set(batch_rows(scope["sampler"])) <= set(np.flatnonzero(kept))

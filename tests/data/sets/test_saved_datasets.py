@@ -6,8 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torchvision import models
 
+from bspml.cli import main
 from bspml.data.catalogue import load_retrieval
 from bspml.errors import DataError, MissingDependencyError
 
@@ -50,6 +53,42 @@ def test_saved_images_are_those_that_were_saved_and_are_unpacked_once(library, t
     again = load_retrieval("huggingface", tmp_path / "saved")
     assert [(again.train.root / path).stat().st_mtime_ns for path in again.train.paths] == times
     assert [f.name for f in (tmp_path / "cache/datasets").iterdir()] == [data.train.root.name]
+
+
+@needs_datasets
+def test_a_saved_data_set_of_images_is_trained_on_reported_and_audited(
+    library, tmp_path, monkeypatch, capsys
+):
+    rng = np.random.default_rng(0)
+    names = [f"shade {i}" for i in range(8)]
+
+    def rows(codes):
+        pixels = [np.uint8(rng.integers(0, 9, (12, 10, 3)) + 30 * code) for code in codes]
+        features = {"image": library.Image(), "label": library.ClassLabel(names=names)}
+        data = {"image": [Image.fromarray(p) for p in pixels], "label": codes}
+        return library.Dataset.from_dict(data, features=library.Features(features))
+
+    both = {"train": rows(sorted(6 * [0, 1, 2, 3])), "test": rows(sorted(6 * [4, 5, 6, 7]))}
+    library.DatasetDict(both | {"validation": rows([0])}).save_to_disk(tmp_path / "saved")
+    monkeypatch.chdir(tmp_path)
+    settings = ["training.methods=[bspml]", "training.epochs=1", "evaluation.ks=[1]"]
+    settings += ["sampler.classes_per_batch=2", "data.image_size=32"]
+    settings += ["network.name=torchvision:shufflenet_v2_x0_5", "network.weights=w.pth"]
+    torch.save(models.shufflenet_v2_x0_5().state_dict(), "w.pth")
+    source = ["data.name=huggingface", "data.root=saved"]
+    assert main(["train", *source, *settings, "--output", "run"]) == 0
+    assert "Left out of this data set: validation." in capsys.readouterr().err
+    first = (tmp_path / "run/weights.csv").read_text().splitlines()[1]
+    assert "shade 0" in first
+    assert main(["report", "run"]) == 0
+    assert main(["audit", "run"]) == 0
+    capsys.readouterr()
+    backbone = ["--backbone", "torchvision:shufflenet_v2_x0_5", "--weights", "w.pth"]
+    assert main(["audit", "saved", *backbone, "--output", "found"]) == 0
+    assert "Left out of this data set: validation." in capsys.readouterr().err
+    lines = (tmp_path / "found/audit.csv").read_text().splitlines()
+    assert len(lines) == 1 + 48
+    assert "00000047.png" in "".join(lines)
 
 
 @needs_datasets

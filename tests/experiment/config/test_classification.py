@@ -12,7 +12,7 @@ from bspml.experiment.config import (
 )
 from helpers.places import REPOSITORY
 
-FOLDER = REPOSITORY / "configs" / "classification"
+FOLDER = REPOSITORY / "bspml" / "configs" / "classification"
 CLASSES, VALUES = "task=classification", "task=regression"
 
 

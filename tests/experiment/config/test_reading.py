@@ -6,11 +6,18 @@ import pytest
 from hypothesis import given, strategies as st
 
 from bspml.errors import ConfigError
-from bspml.experiment.config import Config, config_from_mapping, dump_config, load_config
+from bspml.experiment.config import (
+    Config,
+    config_from_mapping,
+    dump_config,
+    load_config,
+    load_experiment,
+    shipped_configs,
+)
 from bspml.experiment.config.reading import parse_yaml
 from helpers.places import REPOSITORY
 
-CONFIGS = REPOSITORY / "configs"
+CONFIGS = REPOSITORY / "bspml" / "configs"
 
 
 @pytest.fixture
@@ -26,6 +33,20 @@ def write(tmp_path):
 @pytest.mark.parametrize("path", sorted(CONFIGS.glob("*.yaml")), ids=lambda p: p.name)
 def test_every_shipped_config_loads(path):
     assert isinstance(load_config(path), Config)
+
+
+def test_every_shipped_config_has_a_name_that_a_file_of_the_users_may_take(monkeypatch, tmp_path):
+    shipped = shipped_configs()
+    assert {path.name for path in shipped.values()} == {p.name for p in CONFIGS.rglob("*.yaml")}
+    assert {"glyphs", "finetune", "classification/digits"} < set(shipped)
+    digits = load_experiment(None, ["task=classification"])
+    assert load_experiment("classification/digits") == digits
+    assert load_config("glyphs_paper") == load_config(CONFIGS / "glyphs_paper.yaml")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glyphs").write_text("seed: 7")
+    assert load_config("glyphs").seed == 7
+    with pytest.raises(ConfigError, match=r"^glyps: no such file; did you mean `glyphs`\?$"):
+        load_config("glyps")
 
 
 def test_the_shipped_glyphs_config_is_the_defaults_and_names_every_key():
