@@ -46,28 +46,24 @@ def propose_among(
     starts = range(0, n, _BLOCK)
     buffer = rows.new_empty(_BLOCK * _BLOCK)
     with full_precision(), torch.no_grad(), ThreadPoolExecutor(threads) as pool:
+        # One thread does it all itself: the block is still in its core's memory.
+        run: Any = pool.map if threads > 1 else map
         for away in starts:
             for low in range(0, n - away, _BLOCK):
                 above, beside = rows[low : low + _BLOCK], rows[low + away : low + away + _BLOCK]
                 block = buffer[: len(above) * len(beside)].view(len(above), len(beside))
                 products = torch.mm(above, beside.T, out=block).numpy()
-                sides: list[tuple[Any, int]] = [(_keep_of_rows, len(above))]
+                state = products, low, low + away, scores, columns, bars
+                jobs = [(_keep_of_rows, *cut) for cut in _shares(len(above), threads)]
                 if away:
-                    sides.append((_keep_of_columns, len(beside)))
-                jobs = [
-                    pool.submit(keep, products, low, low + away, share, scores, columns, bars)
-                    for keep, length in sides
-                    for share in _shares(length, threads)
-                ]
-                for job in jobs:
-                    job.result()
+                    jobs += [(_keep_of_columns, *cut) for cut in _shares(len(beside), threads)]
+                list(run(lambda job, state=state: job[0](*state, *job[1:]), jobs))
     return torch.from_numpy(scores), torch.from_numpy(columns)
 
 
 def _shares(n: int, threads: int) -> list[tuple[int, int]]:
     """Return a run of n for each thread."""
-    cuts = np.linspace(0, n, threads + 1).astype(int).tolist()
-    return [(start, stop) for start, stop in pairwise(cuts) if start < stop]
+    return list(pairwise(n * thread // threads for thread in range(threads + 1)))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -91,9 +87,9 @@ def _keep(scores, columns, bars, i, score, j):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _keep_of_rows(products, low, left, share, scores, columns, bars):
+def _keep_of_rows(products, low, left, scores, columns, bars, first, last):
     """Offer the columns of a block to a share of its rows."""
-    for r in range(share[0], share[1]):
+    for r in range(first, last):
         i = low + r
         for start in range(0, products.shape[1], _RUN):
             run, bar, above = products[r, start : start + _RUN], bars[i], 0
@@ -106,11 +102,11 @@ def _keep_of_rows(products, low, left, share, scores, columns, bars):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _keep_of_columns(products, low, left, share, scores, columns, bars):
+def _keep_of_columns(products, low, left, scores, columns, bars, first, last):
     """Offer the rows of a block to a share of its columns."""
     for r in range(products.shape[0]):
-        for start in range(share[0], share[1], _RUN):
-            stop, above = min(start + _RUN, share[1]), 0
+        for start in range(first, last, _RUN):
+            stop, above = min(start + _RUN, last), 0
             run, bar = products[r, start:stop], bars[left + start : left + stop]
             for c in range(len(run)):
                 above += run[c] > bar[c]
