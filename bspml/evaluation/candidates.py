@@ -53,7 +53,7 @@ def propose_among(
                 above, beside = rows[low : low + _BLOCK], rows[low + away : low + away + _BLOCK]
                 block = buffer[: len(above) * len(beside)].view(len(above), len(beside))
                 products = torch.mm(above, beside.T, out=block).numpy()
-                state = products, low, low + away, scores, columns, bars
+                state = products, low, low + away, (scores, columns, bars)
                 jobs = [(_keep_of_rows, *cut) for cut in _shares(len(above), threads)]
                 if away:
                     jobs += [(_keep_of_columns, *cut) for cut in _shares(len(beside), threads)]
@@ -87,8 +87,9 @@ def _keep(scores, columns, bars, i, score, j):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _keep_of_rows(products, low, left, scores, columns, bars, first, last):
+def _keep_of_rows(products, low, left, kept, first, last):
     """Offer the columns of a block to a share of its rows."""
+    scores, columns, bars = kept
     for r in range(first, last):
         i = low + r
         for start in range(0, products.shape[1], _RUN):
@@ -102,8 +103,9 @@ def _keep_of_rows(products, low, left, scores, columns, bars, first, last):
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _keep_of_columns(products, low, left, scores, columns, bars, first, last):
+def _keep_of_columns(products, low, left, kept, first, last):
     """Offer the rows of a block to a share of its columns."""
+    scores, columns, bars = kept
     for r in range(products.shape[0]):
         for start in range(first, last, _RUN):
             stop, above = min(start + _RUN, last), 0

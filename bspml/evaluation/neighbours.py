@@ -112,15 +112,17 @@ def ranked_neighbours(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Return the k most similar gallery rows of each query, best first, block of queries by block.
 
-    Equal similarities are ordered by gallery index.  Memory is bounded by the block, not by
-    Q x R or Q x k.
+    Equal similarities are ordered by gallery index.  Memory is bounded by the block, or by a
+    quarter of the gallery where this is more, not by Q x R or Q x k.
 
     Args:
         queries, gallery: rows from `grid_unit_rows`, on one device.
         k: neighbours per query.
         self_rows: the gallery row that is query i itself and is left out, by index: a duplicate
-            of the query elsewhere in the gallery stays.  None if the gallery holds no query.
-        backend: "faiss" or "torch"; the same result.
+            of the query elsewhere in the gallery stays.  Equal to the query.  None if the gallery
+            holds no query.
+        backend: "faiss" or "torch"; the same result.  Under "faiss", most of a gallery searched
+            for at once is searched by `candidates`, each product computed once.
         block_size: queries at a time; None fits about 128 MiB.
 
     Yields:
@@ -148,9 +150,11 @@ def ranked_neighbours(
         own = None if self_rows is None else self_rows[part]
         if not proposed:
             yield part, _search_exhaustively(queries[part], gallery, own, k)
-            continue
-        candidates = _propose(queries[part], gallery, count) if among is None else _of(among, own)
-        yield part, _settled(*candidates, queries[part], gallery, own, k)
+        elif among is None or own is None:
+            candidates = _propose(queries[part], gallery, count)
+            yield part, _settled(*candidates, queries[part], gallery, own, k)
+        else:
+            yield part, _settled(*_of(among, own), queries[part], gallery, own, k)
 
 
 def _is_among(queries: int, gallery: Float[Tensor, "R D"], count: int) -> bool:
