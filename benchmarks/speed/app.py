@@ -2,6 +2,7 @@
 
     python benchmarks/speed                            # everything
     python benchmarks/speed --rows steps superloss     # these rows
+    python benchmarks/speed --rows features --root DIR # features of your own photos
     python benchmarks/speed --quick                    # small sizes: does it run?
     python benchmarks/speed --out speed.json --markdown speed.md
 
@@ -31,6 +32,7 @@ GROUPS = {
     "epoch": ("speed.epoch", "measure_epochs"),
     "recall": ("speed.recall", "measure_recall"),
     "audit": ("speed.audit", "measure_audit"),
+    "features": ("speed.features", "measure_features"),
     "ranks": ("speed.ranks", "measure_ranks"),
     "gpu": ("speed.device", "measure_device"),
     "profile": ("speed.epoch_profile", "measure_profile"),
@@ -46,6 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rows", nargs="+", choices=GROUPS, default=list(GROUPS))
     parser.add_argument("--quick", action="store_true", help="small sizes, a few repeats")
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--root", type=Path, help="folder of photos, for the row features")
     parser.add_argument("--out", type=Path, help="JSON file")
     parser.add_argument("--markdown", type=Path, help="file for the table")
     parser.add_argument("--only", choices=GROUPS, help=argparse.SUPPRESS)  # the child process
@@ -75,6 +78,7 @@ def in_a_process(group: str, args: argparse.Namespace) -> dict[str, Any]:
     environment = {**os.environ, **dict.fromkeys(names, str(args.threads))}
     command = [sys.executable, str(Path(__file__).parent), "--only", group]
     command += ["--threads", str(args.threads), *(["--quick"] if args.quick else [])]
+    command += ["--root", str(args.root)] if args.root else []
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         return {"machine": None, "rows": [without(group, f"failed with code {done.returncode}")]}
@@ -90,7 +94,7 @@ def measure(group: str, args: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(args.threads)
     module, function = GROUPS[group]
     call = getattr(importlib.import_module(module), function)
-    rows = call(args.quick)
+    rows = call(args.quick, args.root) if group == "features" else call(args.quick)
     return {"machine": machine(), "rows": rows if isinstance(rows, list) else [rows]}
 
 

@@ -1,10 +1,13 @@
-"""Retrieval metrics for every K against pml's precision_at_1 alone.
+"""Retrieval metrics for every K, MAP@R among them, against pml's precision_at_1 alone.
 
-Random unit embeddings with a weak class signal, classes of 2 to 8 samples.  The peak is of the
-whole process, libraries and embeddings included, during our first call, before pml's.
+Random unit embeddings with a weak class signal, classes of 2 to 8 samples.  Seconds are the
+processor's, all threads together.  The peak is of the whole process, libraries and embeddings
+included, during our first call, before pml's.
 """
 
 from __future__ import annotations
+
+import time
 
 import torch
 from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
@@ -12,7 +15,8 @@ from pytorch_metric_learning.utils.accuracy_calculator import AccuracyCalculator
 import bspml
 from speed.measuring import Peak, Row, alternate, row
 
-BAR = "one neighbour search, peak < 1.5 GB, not slower than pml's precision_at_1 alone"
+LIMIT, PEAK = 0.6, 1.2e9
+BAR = f"at most {LIMIT} x pml's precision_at_1 alone, peak under {PEAK / 1e9} GB"
 
 
 def make_data(samples: int, dim: int, class_size: int, seed: int = 0):
@@ -34,7 +38,7 @@ def measure_recall(quick: bool) -> list[Row]:
 
     def ours() -> None:
         with Peak() as peak:
-            found["ours"] = bspml.evaluate(embeddings, labels, clustering=False).recall_at_k
+            found["ours"] = bspml.evaluate(embeddings, labels, clustering=False)
         found["peak"] = peak
 
     def reference() -> None:
@@ -42,17 +46,18 @@ def measure_recall(quick: bool) -> list[Row]:
         found["reference"] = accuracy["precision_at_1"]
 
     bspml.evaluate(embeddings[:500], labels[:500], clustering=False)  # imports, first calls
-    seconds = alternate({"ours": ours, "reference": reference}, 1, 0)
+    seconds = alternate({"ours": ours, "reference": reference}, 1, 0, time.process_time)
     peak = found["peak"]
     line = row(
-        f"Recall@K, all K, {samples:,} x 512",
+        f"Recall@K for all K and MAP@R, {samples:,} x 512",
         BAR,
         seconds,
-        1.0,
+        LIMIT,
         peak.highest / 1e6,
-        recall_at_k=found["ours"],
+        recall_at_k=found["ours"].recall_at_k,
+        map_at_r=found["ours"].map_at_r,
         pml_precision_at_1=found["reference"],
         before_mb=peak.before / 1e6,
     )
-    line["met"] = line["met"] and peak.highest < 1.5e9
+    line["met"] = line["met"] and peak.highest < PEAK
     return [line]

@@ -10,9 +10,10 @@ similarities are exact, so a tie is a tie whatever computes it:
     float64 product adds them without any rounding, in any order, fused or not.
 
 The rounding moves a similarity by about 2.4e-8 (standard deviation), less than a float32 product
-does.  Ties go to the lower gallery index.  faiss only proposes candidates: close ones are rescored
-exactly, and a query whose candidates are not proved complete is searched exhaustively.  So faiss,
-torch, every block size and every device give the same neighbours.
+does.  Ties go to the lower gallery index.  Products in float32 only propose candidates, those of
+faiss or, of rows among themselves, of `candidates`: close ones are rescored exactly, and a query
+whose candidates are not proved complete is searched exhaustively.  So faiss, torch, every block
+size and every device give the same neighbours.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ import numpy as np
 import torch
 
 from bspml.errors import InputError, MissingDependencyError
+from bspml.evaluation.candidates import propose_among
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.unit_rows import GRID
 from bspml.words import some_of
@@ -36,6 +38,7 @@ _BLOCK_BYTES = 128 * 2**20  # of similarities held at once
 _FAISS_QUERIES = 4096
 _UNIT = 1e-2  # a norm this close to 1 was meant to be; float16 reaches 1e-3
 _FAISS_MAX_K = 1024  # above this, a full row is cheaper than faiss's heap
+_MOST = 0.6  # of the gallery: as queries, they are searched among themselves
 
 
 def find_faiss() -> Any | None:
@@ -109,15 +112,17 @@ def ranked_neighbours(
 ) -> Iterator[tuple[slice, Tensor]]:
     """Return the k most similar gallery rows of each query, best first, block of queries by block.
 
-    Equal similarities are ordered by gallery index.  Memory is bounded by the block, not by
-    Q x R or Q x k.
+    Equal similarities are ordered by gallery index.  Memory is bounded by the block, or by a
+    quarter of the gallery where this is more, not by Q x R or Q x k.
 
     Args:
         queries, gallery: rows from `grid_unit_rows`, on one device.
         k: neighbours per query.
         self_rows: the gallery row that is query i itself and is left out, by index: a duplicate
-            of the query elsewhere in the gallery stays.  None if the gallery holds no query.
-        backend: "faiss" or "torch"; the same result.
+            of the query elsewhere in the gallery stays.  Equal to the query.  None if the gallery
+            holds no query.
+        backend: "faiss" or "torch"; the same result.  Under "faiss", most of a gallery searched
+            for at once is searched by `candidates`, each product computed once.
         block_size: queries at a time; None fits about 128 MiB.
 
     Yields:
@@ -136,11 +141,26 @@ def ranked_neighbours(
     proposed = backend == "faiss" and k <= min(_FAISS_MAX_K, len(gallery) // 8)
     if block_size is None:
         block_size = _FAISS_QUERIES if proposed else _rows_per_block(len(gallery), k)
+    among = None
+    count = min(k + int(self_rows is not None) + max(16, k // 4), len(gallery))
+    if proposed and self_rows is not None and _is_among(len(self_rows), gallery, count):
+        among = propose_among(gallery, count)
     for start in range(0, len(queries), block_size):
         part = slice(start, min(start + block_size, len(queries)))
         own = None if self_rows is None else self_rows[part]
-        search = _search_proposed if proposed else _search_exhaustively
-        yield part, search(queries[part], gallery, own, k)
+        if not proposed:
+            yield part, _search_exhaustively(queries[part], gallery, own, k)
+        elif among is None or own is None:
+            candidates = _propose(queries[part], gallery, count)
+            yield part, _settled(*candidates, queries[part], gallery, own, k)
+        else:
+            yield part, _settled(*_of(among, own), queries[part], gallery, own, k)
+
+
+def _is_among(queries: int, gallery: Float[Tensor, "R D"], count: int) -> bool:
+    """Whether most of the gallery is searched for, and its candidates need little memory."""
+    small = 8 * count * len(gallery) <= max(_BLOCK_BYTES, gallery.nbytes // 4)
+    return small and queries >= _MOST * len(gallery)
 
 
 def _rows_per_block(gallery_rows: int, k: int) -> int:
@@ -214,35 +234,48 @@ def _top_of_row(row: np.ndarray, k: int) -> np.ndarray:
     return np.concatenate([above, level])
 
 
-def _search_proposed(
+def _propose(
+    queries: Float[Tensor, "B D"], gallery: Float[Tensor, "R D"], count: int
+) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
+    faiss = find_faiss()
+    assert faiss is not None
+    measure = faiss.METRIC_INNER_PRODUCT
+    rough, indices = faiss.knn(queries.numpy(), gallery.numpy(), count, metric=measure)
+    return torch.from_numpy(rough), torch.from_numpy(indices)
+
+
+def _of(
+    among: tuple[Float[Tensor, "R K"], Int[Tensor, "R K"]], rows: Int[Tensor, " B"]
+) -> tuple[Float[Tensor, "B K"], Int[Tensor, "B K"]]:
+    rough, order = among[0][rows].sort(1, descending=True)
+    return rough, among[1][rows].gather(1, order).long()
+
+
+def _settled(
+    rough: Float[Tensor, "B P"],
+    columns: Int[Tensor, "B P"],
     queries: Float[Tensor, "B D"],
     gallery: Float[Tensor, "R D"],
     self_rows: Int[Tensor, " B"] | None,
     k: int,
 ) -> Int[Tensor, "B K"]:
-    """Search by faiss; exact scores settle the order where float32 leaves it open.
+    """Rank candidates, the largest products first; exact scores settle what float32 leaves open.
 
     A float32 inner product of D terms of rows of norm 1 is off by at most e = D 2^-24, in any
     order of summation.  So only candidates within 2 e of a neighbour in the ranking need their
-    exact score.  A row that faiss did not return scores at most (its last score) + e: if the k-th
+    exact score.  A row that is no candidate scores at most (the last score) + e: if the k-th
     candidate lies 2 e above that, the k best are all among the candidates; if not, the query is
     searched exhaustively.
     """
-    faiss = find_faiss()
-    assert faiss is not None
     reach = k + int(self_rows is not None)
-    num_proposals = min(reach + max(16, k // 4), len(gallery))
-    rough, indices = faiss.knn(
-        queries.numpy(), gallery.numpy(), num_proposals, metric=faiss.METRIC_INNER_PRODUCT
-    )
-    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(indices)
+    scores = rough.double()
     last = scores[:, -1].clone()
     error = 1.01 * queries.shape[1] / GRID
     _settle(scores, columns, queries, gallery, reach, error)
     if self_rows is not None:
         scores.masked_fill_(columns == self_rows[:, None], -torch.inf)
     ranked = _by_score_then_index(scores, columns)[:, :k].contiguous()
-    if num_proposals == len(gallery):
+    if columns.shape[1] == len(gallery):
         return ranked
     kth = scores.topk(k).values[:, -1]
     doubtful = (kth <= last + 2 * error).nonzero()[:, 0]

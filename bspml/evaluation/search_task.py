@@ -42,6 +42,7 @@ from bspml.tensors.unit_rows import grid_unit_rows
 # Mean squared distance to the mean direction, below which similarities differ by about 1e-6:
 # the order of the neighbours is then mostly float32 rounding.
 _COLLAPSE = 1e-6
+_TILE_ROWS = 4096  # turned into float64 at a time
 
 
 class CollapseWarning(UserWarning):
@@ -203,7 +204,9 @@ class SearchTask:
 
     def warn_of_collapse(self) -> bool:
         """Warn, for the caller of the caller, of rows that all point one way; return whether."""
-        blocks = [self.queries.rows] + ([] if self.alone else [self.gallery.rows])
+        sides = [self.queries.rows] + ([] if self.alone else [self.gallery.rows])
+        # By tiles: a norm in float64 would first copy all rows.
+        blocks = [tile for side in sides for tile in side.split(_TILE_ROWS)]
         n = sum(len(block) for block in blocks)
         mean = torch.stack([block.sum(0, dtype=torch.float64) for block in blocks]).sum(0) / n
         norms = [torch.linalg.vector_norm(block, dtype=torch.float64) for block in blocks]

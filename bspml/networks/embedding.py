@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,6 +24,7 @@ from bspml.tensors.checks import check_whole
 # (64 MiB): it goes back to the system after every layer and comes again page by page, filled with
 # zeros, which costs more time than the network itself.
 _PASS = 5 * 2**18
+_THREAD_PASS = _PASS // 2  # of each thread, for which the C library keeps less
 
 
 def embed(
@@ -121,6 +123,55 @@ def embed_by_ranks(
     return computed_by_rows(len(data), compute, batch_size, home)  # type: ignore[arg-type]
 
 
+def embed_by_threads(
+    model: nn.Module, data: Any, count: Callable[[int], object] | None = None
+) -> Float[Tensor, "N D"]:
+    """Return what `embed` does on the CPU, each thread reading and embedding samples of its own.
+
+    Threads that share every layer wait for each other at its end, hundreds of times a sample, and
+    where others use the machine one of them is mostly late; and all but one rest while the one
+    reads.  Here none waits.  The embeddings are the same up to rounding.
+
+    Args:
+        model: as for `embed`, on the CPU; threads share it.
+        data: N > 0 items, tensors or tuples that start with one, which threads may ask for.
+        count: told the rows of each pass, in the caller's thread.
+
+    Returns:
+        (N, D) float32.
+
+    Example:
+        >>> embed_by_threads(nn.Flatten(1), [torch.eye(2), torch.ones(2, 2)])
+        tensor([[1., 0., 0., 1.],
+                [1., 1., 1., 1.]])
+    """
+    threads = torch.get_num_threads()
+
+    def read(row: int) -> Tensor:
+        item = data[row]
+        return item[0] if isinstance(item, list | tuple) else item
+
+    at_a_time = _rows_per_pass(read(0)[None], torch.device("cpu"), _THREAD_PASS)
+
+    def compute(start: int) -> Tensor:
+        rows = range(start, min(start + at_a_time, len(data)))
+        with torch.no_grad():
+            return model(torch.stack([read(row) for row in rows])).float()
+
+    parts = []
+    pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
+    try:
+        with _evaluating(model):
+            for part in pool.map(compute, range(0, len(data), at_a_time)):
+                parts.append(part)
+                if count is not None:
+                    count(len(part))
+    finally:
+        pool.shutdown(cancel_futures=True)
+        torch.set_num_threads(threads)  # of the threads that start later
+    return torch.cat(parts)
+
+
 class _InputsOf(Dataset):
     """The inputs of some rows of a data set, without labels and what else its items hold."""
 
@@ -135,11 +186,11 @@ class _InputsOf(Dataset):
         return item[self.key] if isinstance(item, tuple | list | Mapping) else item
 
 
-def _rows_per_pass(inputs: Tensor, device: torch.device) -> int:
+def _rows_per_pass(inputs: Tensor, device: torch.device, size: int = _PASS) -> int:
     """How many rows of a batch go through the network at a time: on a CPU a few photographs."""
     if device.type != "cpu":
         return len(inputs)
-    return max(1, _PASS * len(inputs) // max(1, inputs.numel() * inputs.element_size()))
+    return max(1, size * len(inputs) // max(1, inputs.numel() * inputs.element_size()))
 
 
 def _batches(data: Any, batch_size: int, num_workers: int, pinned: bool) -> Any:

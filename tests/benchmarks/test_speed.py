@@ -20,7 +20,7 @@ BENCHMARKS = REPOSITORY / "benchmarks"
 @pytest.fixture
 def speed(monkeypatch):
     monkeypatch.syspath_prepend(str(BENCHMARKS))
-    names = ("app", "measuring", "device", "steps", "epoch", "epoch_profile", "weights")
+    names = ("app", "measuring", "device", "steps", "epoch", "epoch_profile", "weights", "features")
     return SimpleNamespace(**{name: importlib.import_module(f"speed.{name}") for name in names})
 
 
@@ -146,3 +146,14 @@ def test_the_command_runs_a_row_in_a_process_of_its_own(tmp_path):
     assert result["machine"]["threads"] == 1
     assert "steps on the device" in result["rows"][0]["row"] or torch.cuda.is_available()
     assert "| what | bar |" in (tmp_path / "s.md").read_text()
+
+
+def test_features_of_a_folder_are_counted_without_their_first_photos(speed, monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr(
+        speed.features, "cached_features", lambda split, *_, **__: asked.append(len(split))
+    )
+    line = speed.features.measure_folder(speed.features.make_pictures(tmp_path, 11), "pictures")
+    assert asked == [2, 11]
+    assert line["row"].startswith("features of 11 pictures, efficientnet-lite0")
+    assert "photos/s; a 1,000 take" in speed.app.table_line(line)

@@ -7,6 +7,7 @@ from torch.utils.data import Dataset, TensorDataset
 
 from bspml.errors import DataError, InputError
 from bspml.networks import build_network, embed, embed_by_ranks
+from bspml.networks.embedding import embed_by_threads
 from helpers.draws import pixels
 
 needs_gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -209,3 +210,46 @@ def test_a_cpu_passes_few_photographs_and_many_small_pictures_at_a_time():
             embed(net, x, batch_size=5, progress=seen.append), x.mean((2, 3))
         )
         assert (net.rows, seen) == (rows, [5])
+
+
+class Alone(Sizes):
+    """Notes how many threads a layer is shared by."""
+
+    def forward(self, x):
+        assert torch.get_num_threads() == 1
+        assert not self.training
+        return super().forward(x)
+
+
+def test_threads_embed_rows_of_their_own_in_order():
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        for size, rows in ((224, [1] * 7), (96, [5, 2])):
+            net, x, seen = Alone(), pixels(7, 3, size, size), []
+            for data in (x, Pairs(x, 2)):
+                out = embed_by_threads(net, data, seen.append)
+                torch.testing.assert_close(out, x.mean((2, 3)))
+            assert seen == rows * 2
+            assert sorted(net.rows, reverse=True) == sorted(rows * 2, reverse=True)
+            assert net.training
+            assert torch.get_num_threads() == 3
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_an_error_in_a_thread_comes_as_it_is_and_stops_the_others():
+    read = []
+
+    class Damaged(Pairs):
+        def __getitem__(self, i):
+            read.append(i)
+            if i == 2:
+                raise DataError("2.jpg: cannot be read")
+            return super().__getitem__(i)
+
+    threads = torch.get_num_threads()
+    with pytest.raises(DataError, match=r"^2\.jpg: cannot be read$"):
+        embed_by_threads(Sizes(), Damaged(pixels(1, 3, 224, 224).expand(900, -1, -1, -1), 0))
+    assert len(read) < 900
+    assert torch.get_num_threads() == threads

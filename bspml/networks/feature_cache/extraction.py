@@ -21,6 +21,7 @@ from bspml.files.folders import cache_dir
 from bspml.files.opening import reason
 from bspml.networks import embed, feature_network
 from bspml.networks.by_name import view_for
+from bspml.networks.embedding import embed_by_threads
 from bspml.networks.feature_cache.identity import FeatureSource, identity_of
 from bspml.networks.feature_cache.store import PART, FeatureStore
 from bspml.shapes import Float, Tensor
@@ -58,7 +59,8 @@ def cached_features(
         source: the backbone, its weights, and how it is shown the images.
         cache: folder; None is the environment's BSPML_CACHE, or the user's cache folder.
         device: to extract on; None is the GPU where there is one.
-        num_workers: processes that decode images.
+        num_workers: processes that decode images; 0, which on a CPU is quickest: threads decode
+            and embed.
         progress: show a line on stderr while extracting; None shows it on a terminal.
         say: told in a sentence how many are extracted and how many were there.
 
@@ -172,7 +174,10 @@ def _extracted(
         DataError: a feature is not finite.
     """
     try:
-        features = embed(net, images, _BATCH, None, num_workers, count)
+        if num_workers or next(net.parameters()).device.type != "cpu":
+            features = embed(net, images, _BATCH, None, num_workers, count)
+        else:
+            features = embed_by_threads(net, images, count)
     except AssertionError as err:  # what transformers, made for one size, raise
         raise InputError(
             f"`image_size`: {backbone} does not take these images ({err}). Give the size "
