@@ -8,12 +8,18 @@ steps, though, so each measurement is printed twice:
     a round against an epoch    whole against whole, as they are
     per step                    both for the steps of a plain epoch: what a training pays
 
-With clean labels no row is left out and both are the same.  The details say what share of the rows
-was kept and what embeddings and statistics took.
+With clean labels no row is left out and both are the same.  Labels are judged after every round
+that is measured, as they are while weights move.  Once these rest, every k-th round is judged,
+which has lines of its own:
+
+    at rest                     the mean of k rounds: embeddings and statistics count 1 / k
+
+The details say what share of the rows was kept and what embeddings and statistics took.
 
 On a CPU: the small network on all training glyphs of 24 px, and a ResNet-18 on some of 3 x 64 x 64,
-one thread.  On CUDA: a ResNet-50 on glyphs of 3 x 128 x 128 that lie on the device, in bfloat16,
-channels last.  Weights are random: how a network got its weights takes no time in a step.
+one thread, whose own clock leaves out what others do on the machine.  On CUDA: a ResNet-50 on
+glyphs of 3 x 128 x 128 that lie on the device, in bfloat16, channels last.  Weights are random: how
+a network got its weights takes no time in a step.
 """
 
 from __future__ import annotations
@@ -34,12 +40,14 @@ import bspml
 from bspml.data.sets.glyphs import Glyphs
 from bspml.networks import SmallConvNet, build_network
 from bspml.trainers.alternating import AlternatingTrainer
+from bspml.trainers.settings import COLLECTED_EVERY, AutoSettings
 from speed.measuring import Peak, Row, row
 
 BARS = {
     "fresh": ("<= 1.35 x plain, embeddings computed afresh", 1.35),
     "collected": ("<= 1.05 x plain, embeddings collected during training", 1.05),
 }
+EVERY = {"fresh": AutoSettings().judge_every, "collected": COLLECTED_EVERY}  # the defaults
 FACES = 16  # images of each glyph
 BATCH = 64
 
@@ -86,6 +94,12 @@ class Epoch(NamedTuple):
     embeddings: float
     statistics: float
 
+    def at_rest(self, every: int) -> Epoch:
+        """The mean of `every` rounds of which one is judged."""
+        saved = (1 - 1 / every) * (self.embeddings + self.statistics)
+        share = 1 - saved / self.seconds
+        return self._replace(seconds=share * self.seconds, per_epoch=share * self.per_epoch)
+
 
 def measure_epochs(quick: bool) -> list[Row]:
     """The lines of a CPU."""
@@ -93,7 +107,7 @@ def measure_epochs(quick: bool) -> list[Row]:
 
 
 def measure_epochs_on(device: str, quick: bool) -> list[Row]:
-    """Two lines for each network, share of wrong labels, and way to the embeddings."""
+    """Four lines for each network, share of wrong labels, and way to the embeddings."""
     cases = cases_on(device, quick)
     with one_thread() if device == "cpu" else everything_ready():
         return [line for case in cases for line in measure_case(case)]
@@ -127,7 +141,7 @@ def small_network() -> nn.Module:
 
 
 def measure_case(case: Case) -> list[Row]:
-    """Four lines: with fresh and with collected embeddings, whole rounds and per step."""
+    """Eight lines: with fresh and with collected embeddings, while weights move and at rest."""
     trainers = {kind: make(kind, case) for kind in ("plain", *BARS)}
     first = {kind: an_epoch(trainer)() for kind, trainer in trainers.items()}
     with Peak() as peak:
@@ -135,7 +149,12 @@ def measure_case(case: Case) -> list[Row]:
     memory = peak.highest
     if case.device != "cpu":
         memory = torch.cuda.max_memory_allocated()
-    return [line for kind in BARS for line in lines(case, kind, found, first, memory / 1e6)]
+    rows: list[Row] = []
+    for kind in BARS:
+        rows += lines(case, kind, found, first, memory / 1e6)
+        rested = {kind: [epoch.at_rest(EVERY[kind]) for epoch in found[kind]]}
+        rows += lines(case, kind, found | rested, first, memory / 1e6, at_rest=True)
+    return rows
 
 
 def in_turn(trainers: dict[str, AlternatingTrainer], turns: int) -> dict[str, list[Epoch]]:
@@ -153,10 +172,12 @@ def lines(
     found: dict[str, list[Epoch]],
     first: dict[str, Epoch],
     peak_mb: float,
+    at_rest: bool = False,
 ) -> tuple[Row, Row]:
-    """A round against an epoch, and the same per step."""
-    bar, limit = BARS[kind]
+    """A round against an epoch, and the same per step; the bars are for weights at rest."""
+    bar, limit = BARS[kind] if at_rest else ("", None)
     name = f"epoch, {case.name}, {case.noise:.0%} wrong labels, {kind} embeddings"
+    name += f", at rest (every {EVERY[kind]})" * at_rest
 
     def both(figure: str) -> dict[str, list[float]]:
         sides = {"ours": found[kind], "reference": found["plain"]}
@@ -165,7 +186,7 @@ def lines(
     def median(figure: str) -> float:
         return statistics.median(both(figure)["ours"])
 
-    per_step = row(f"{name}: per step", "", both("per_epoch"), None)
+    per_step = row(f"{name}: per step", bar, both("per_epoch"), limit)
     whole = row(
         f"{name}: a round against an epoch",
         bar,
@@ -191,7 +212,7 @@ def make(kind: str, case: Case) -> AlternatingTrainer:
     weights = bspml.SampleWeights(noisy.labels)
     curriculum, options = None, {}
     if kind != "plain":
-        curriculum = bspml.SelfPacedCurriculum(weights, preset="auto", warmup="features")
+        curriculum = bspml.SelfPacedCurriculum(weights, warmup="features", judge_every=1)
         options = {"embeddings": kind}
     return make_trainer(
         case.build(), images, weights, curriculum, device=case.device, step=case.step, **options
@@ -221,13 +242,18 @@ def an_epoch(trainer: AlternatingTrainer) -> Callable[[], Epoch]:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Steps of a small network are shorter than the time two threads wait for each other."""
-    threads = torch.get_num_threads()
+    """Steps of a small network are shorter than the time two threads wait for each other.
+
+    The clock of everything inside, the trainer's too, is the processor's.
+    """
+    threads, clock = torch.get_num_threads(), time.perf_counter
     torch.set_num_threads(1)
+    time.perf_counter = time.process_time
     try:
         yield
     finally:
         torch.set_num_threads(threads)
+        time.perf_counter = clock
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import torch
 import bspml
 from bspml.data.sets.glyphs import Glyphs
 from bspml.networks import embed
-from bspml.trainers.curriculum import automatic
+from bspml.trainers.curriculum import quadratic
 from speed.epoch import an_epoch, cases_on, make, one_thread
 from speed.measuring import Row
 
@@ -65,12 +65,12 @@ class Clock:
 
 def measure_profile(quick: bool) -> list[Row]:
     """One line whose details hold the seconds by part, and the table."""
-    solve = automatic.age_for_maw
+    solve = quadratic.age_for_maw
     try:
         with one_thread():
             seconds, rounds = _train(1 if quick else 4, quick)
     finally:
-        automatic.age_for_maw = solve
+        quadratic.age_for_maw = solve
     total = sum(seconds.values())
     shares = {part: value / total for part, value in seconds.items()}
     lines = ["| part of an epoch | s | share |", "|:--|--:|--:|"]
@@ -99,7 +99,7 @@ def _train(epochs: int, quick: bool) -> tuple[dict[str, float], int]:
     inner.step_optimizers = clock.around("optimiser", inner.step_optimizers)
     trainer.embed = clock.around("embeddings", trainer.embed)
     trainer.curriculum.update = clock.around("statistics", trainer.curriculum.update)
-    automatic.age_for_maw = clock.around("solve", automatic.age_for_maw)
+    quadratic.age_for_maw = clock.around("solve", quadratic.age_for_maw)
     trainer.evaluate = clock.around("evaluation", _evaluation(inner.models["trunk"], quick))
     for _ in range(epochs):
         clock.around("rest", an_epoch(trainer))()

@@ -271,18 +271,19 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self.reset_due = self._update(trainer, pl_module).reset_model
 
     def _update(self, trainer: Any, pl_module: Any) -> CurriculumRecord:
-        """Embed all samples, each rank its share, and update the weights."""
+        """Embed all samples, each rank its share, where labels are judged; update the weights."""
         for buffer in pl_module.buffers():  # running statistics that the ranks took of their parts
             copy_of_main(buffer)
-        model = _Embedder(pl_module, self.embed, trainer.precision_plugin)
-        embeddings = embed_by_ranks(
-            model,
-            self.data,
-            self.batch_size,
-            pl_module.device,
-            self.loader.num_workers,
-            key=self.keys[0],
-        )
+        embeddings = None
+        if self.curriculum.needs_embeddings:
+            embeddings = embed_by_ranks(
+                _Embedder(pl_module, self.embed, trainer.precision_plugin),
+                self.data,
+                self.batch_size,
+                pl_module.device,
+                self.loader.num_workers,
+                key=self.keys[0],
+            )
         self.record = self.curriculum.update(embeddings)
         return self.record
 

@@ -293,7 +293,8 @@ class TrainerCurriculum(transformers.TrainerCallback):
             checkpoints.save(folder / FILE, self.state_dict())
 
     def _update(self, state: Any) -> None:
-        record = self.curriculum.update(self.embed())
+        needed = self.curriculum.needs_embeddings
+        record = self.curriculum.update(self.embed() if needed else None)
         self._updated_at = int(state.global_step)
         self.records.append(record)
         self._choose_rows()

@@ -261,9 +261,12 @@ class AlternatingTrainer:
         Not while halves are warmed up: the judged half is never visited, and vectors of a network
         that still moves fast do not share a space with those of its end.
         """
-        if self.embeddings == "fresh" or self.curriculum is None or self.curriculum.may_reset:
+        curriculum = self.curriculum
+        if self.embeddings == "fresh" or curriculum is None or curriculum.may_reset:
             return nullcontext()
-        return self.collected.collecting(self.trainer.models["embedder"], self.curriculum.weights)
+        if not curriculum.needs_embeddings:
+            return nullcontext()
+        return self.collected.collecting(self.trainer.models["embedder"], curriculum.weights)
 
     def _start_loader(self, steps: int) -> None:
         """Open the loader at `self.step`; generators go back where the checkpoint found them.
@@ -293,10 +296,11 @@ class AlternatingTrainer:
         self.loss_reader.restart()
         update, seconds_embed, temporary = None, 0.0, False
         if self.curriculum is not None:
-            start = time.perf_counter()
-            embeddings = self.collected.take(self.embed, self.embed_rows)
-            if embeddings.is_cuda:  # the clock stops when the device has them
-                torch.cuda.synchronize(embeddings.device)
+            start, embeddings = time.perf_counter(), None
+            if self.curriculum.needs_embeddings:
+                embeddings = self.collected.take(self.embed, self.embed_rows)
+                if embeddings.is_cuda:  # the clock stops when the device has them
+                    torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
             temporary = self.curriculum.rounds_to_reset is not None
             update = self.curriculum.update(embeddings)

@@ -51,6 +51,7 @@ Statistics = Literal["unweighted", "weighted"]
 Solver = Literal["coordinate", "doubly-stochastic"]
 RepairRule = Literal["none", "confident"]
 Search = Literal["auto", "exact", "neighbours"]
+COLLECTED_EVERY = 16  # judge_every where embeddings are collected, to save time
 RHO = "similarity at which a pair's term is 1, rho"
 
 
@@ -153,6 +154,7 @@ class AutoSettings(PresetSettings):
     warmup: Warmup = key("features", "what judges the labels first")
     warmup_rounds: Count = key(2, "rounds on each half, cross-fitted")
     reset: bool = key(True, "start the network afresh after the warm-up")
+    judge_every: Count = key(3, "rounds to a judgement of the labels once weights rest")
     repair: RepairRule = key(
         "none", "train suspects under the class a network believes that never saw them"
     )

@@ -110,10 +110,20 @@ def test_a_round_is_measured_whole_and_for_the_steps_of_a_plain_epoch(speed):
     whole, per_step = speed.epoch.lines(case, "collected", found, first, 7.0)
     assert "30% wrong labels, collected embeddings: a round against an epoch" in whole["row"]
     assert per_step["row"].endswith("collected embeddings: per step")
-    assert (whole["ratio"], whole["met"]) == (1.0, True)  # the median of .5 and 1.5
+    assert (whole["ratio"], whole["met"]) == (1.0, None)  # the median of .5 and 1.5
     assert (per_step["ratio"], per_step["met"]) == (1.3125, None)
     assert whole["details"]["per_step_ratio"] == per_step["ratio"]
     assert (whole["details"]["kept"], whole["details"]["embeddings_s"]) == (0.775, 0.375)
+    # Every third round judged: two thirds of .375 and of .75 s are saved.
+    rested = {kind: [one.at_rest(3) for one in epochs] for kind, epochs in found.items()}
+    assert [one.seconds for one in rested["collected"]] == pytest.approx([0.75, 2.5])
+    assert [one.per_epoch for one in rested["collected"]] == pytest.approx([0.9375, 10 / 3])
+    whole, per_step = speed.epoch.lines(case, "collected", rested, first, 7.0, at_rest=True)
+    assert whole["row"].endswith(
+        "collected embeddings, at rest (every 16): a round against an epoch"
+    )
+    assert (whole["ratio"], whole["met"]) == (pytest.approx(0.8125), True)
+    assert (per_step["ratio"], per_step["met"]) == (pytest.approx(1.0677, abs=1e-4), False)
 
 
 def test_clean_labels_leave_hardly_a_row_out_and_without_any_both_readings_agree(speed):

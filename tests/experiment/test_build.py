@@ -47,6 +47,10 @@ def test_the_automatic_preset_is_told_what_its_section_says():
     assert curriculum._update.settings == AutoSettings(
         rule="quadratic", warmup="cross-fit", warmup_rounds=3
     )
+    collected = built("bspml", curriculum={"embeddings": "collected"})[1]
+    assert collected._update.settings.judge_every == 16
+    chosen = {"embeddings": "collected", "judge_every": 2}
+    assert built("bspml", curriculum=chosen)[1]._update.settings.judge_every == 2
     pretrained = built("bspml", network={"weights": "net.pt"})[1]
     assert pretrained._update.settings == AutoSettings()
 

@@ -14,6 +14,7 @@ from bspml.errors import CheckpointError, InputError
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer
 from bspml.trainers.averaging import average_weights
+from bspml.trainers.curriculum import FixedCurriculum
 from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.patience import Patience
 from bspml.trainers.schedules import lr_schedule
@@ -82,8 +83,9 @@ def make_trainer(preset="paper", observer=None, seed=0, workers=0, **options):
     )
     settings = {
         "paper": {"preset": "paper", "target_maw": 0.75},
-        "auto": {"preset": "auto", "warmup": "cross-fit", "warmup_rounds": 1},
-        "features": {"preset": "auto"},
+        "auto": {"preset": "auto", "warmup": "cross-fit", "warmup_rounds": 1, "judge_every": 1},
+        "features": {"preset": "auto", "judge_every": 1},
+        "at rest": {"preset": "auto", "judge_every": 3},
     }[preset]
     curriculum = bspml.SelfPacedCurriculum(weights, is_noisy=noisy.is_noisy, **settings)
     if options.get("averaged") is not None:
@@ -120,9 +122,13 @@ def test_a_round_trains_then_updates_the_weights_and_records_both():
         ("auto", "collected", 5),
         pytest.param("auto", "fresh", 14, marks=pytest.mark.slow),
         pytest.param("features", "fresh", 9, marks=pytest.mark.slow),
+        ("at rest", "collected", 13),
     ],
 )
-def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(preset, embeddings, save_at):
+def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(
+    preset, embeddings, save_at, monkeypatch
+):
+    monkeypatch.setattr("bspml.trainers.curriculum.pace.RESTING", 1.0)  # after two rounds
     whole = Watch(save_at)
     uninterrupted = make_trainer(preset, whole, embeddings=embeddings)
     uninterrupted.train(6)
@@ -136,6 +142,8 @@ def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(preset, e
     assert len(rest.losses) >= 20
     one, two = (t.curriculum.weights.weights for t in (uninterrupted, resumed))
     assert torch.equal(one, two)
+    phases = [record.curriculum.phase for record in whole.records]
+    assert phases.count("weights, waiting") >= (3 if preset == "at rest" else 0)
     for a, b in zip(
         uninterrupted.trainer.models["trunk"].state_dict().values(),
         resumed.trainer.models["trunk"].state_dict().values(),
@@ -227,6 +235,30 @@ def test_only_rows_that_no_step_visited_are_embedded_again():
     assert 0 < len(asked[0]) < CLASSES * PER_CLASS
     assert torch.equal(given[0][asked[0]], whole()[asked[0]])
     assert not given[0].isnan().any()
+
+
+def test_nothing_is_embedded_or_collected_in_a_round_whose_labels_are_not_judged(monkeypatch):
+    monkeypatch.setattr("bspml.trainers.curriculum.pace.RESTING", 1.0)
+    trainer, judged = make_trainer("at rest", embeddings="collected"), []
+    take = trainer.collected.take
+
+    def taken(*arguments):
+        judged.append(trainer.round)
+        return take(*arguments)
+
+    trainer.collected.take = taken
+    records = trainer.train(7)
+    assert judged == [1, 2, 5, 8][: len(judged)]
+    assert len(judged) >= 3
+    for record in records:
+        waits = record.round not in judged
+        assert record.curriculum.phase == ("weights, waiting" if waits else "weights")
+        if waits:
+            assert (record.curriculum.changed, record.curriculum.seconds_statistics) == (0, 0)
+    fixed = FixedCurriculum(trainer.curriculum.weights)
+    trainer = make_trainer()
+    trainer.curriculum, trainer.embed = fixed, lambda: pytest.fail("nothing looks at them")
+    assert trainer.train(1)[0].curriculum.phase == "fixed"
 
 
 def test_halves_are_judged_by_one_network_even_when_vectors_are_collected():
@@ -576,7 +608,7 @@ def test_schedule_average_and_patience_go_on_bit_for_bit(preset, save_at):
 
 def test_a_state_from_before_there_were_recipes_is_taken(in_warmup):
     older = copy.deepcopy(in_warmup)
-    del older["patience"], older["position"]["lr"]
+    del older["patience"], older["position"]["lr"], older["curriculum"]["update"]["pace"]
     trainer = make_trainer("auto", evaluate=lambda _: {"recall": 0.5}, patience=Patience(9, recall))
     trainer.load_state_dict(older)
     assert trainer.steps == 4

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import model_validator
 
 from bspml.trainers.settings import (
+    COLLECTED_EVERY,
     AutoSettings,
     Count,
     Fraction,
@@ -48,6 +49,8 @@ class CurriculumConfig(Section):
     # On each half, where the warm-up is cross-fitted.
     warmup_epochs: Annotated[Count, _BY_AUTO] = _AUTO.warmup_rounds
     reset: Annotated[bool, _BY_AUTO] = _AUTO.reset  # start the network afresh after the warm-up
+    # Rounds to a judgement of the labels once few weights move; null: 3, collected 16.
+    judge_every: Annotated[Count | None, _BY_AUTO] = None
     # Suspects under the class that a network believes which never saw their label.
     repair: Annotated[RepairRule, _BY_AUTO] = _AUTO.repair
     solver: Solver = _PAPER.solver
@@ -66,5 +69,7 @@ class CurriculumConfig(Section):
 
     def keywords(self) -> dict[str, Any]:
         """Return what the preset reads, as keywords of `SelfPacedCurriculum`."""
-        section = PaperSettings if self.preset == "paper" else AutoSettings
-        return keywords_of(section, self)
+        if self.preset == "paper":
+            return keywords_of(PaperSettings, self)
+        rests = {"judge_every": COLLECTED_EVERY} if self.embeddings == "collected" else {}
+        return rests | keywords_of(AutoSettings, self)

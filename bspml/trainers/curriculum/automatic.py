@@ -59,10 +59,12 @@ from bspml.statistics.noise_rate import (
 )
 from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.tensors.checks import check_whole
+from bspml.trainers.curriculum.halves import random_half
+from bspml.trainers.curriculum.pace import Pace, num_changed
+from bspml.trainers.curriculum.quadratic import quadratic_weights
 from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
-from bspml.weights.age import age_for_maw
 from bspml.weights.state import SampleWeights
 
 _LARGEST_RATE = 0.95
@@ -81,7 +83,8 @@ class AutomaticUpdate:
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
         self.phase = "half A" if self.warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
-        self.in_half_a = _random_half(self.codes, seed)
+        self.pace = Pace(settings.judge_every)
+        self.in_half_a = random_half(self.codes, seed)
         self.noise_rate: float | None = None
         self.interval: tuple[float, float] | None = None
         self.total_rate: float | None = None
@@ -117,16 +120,33 @@ class AutomaticUpdate:
             return self.settings.warmup_rounds - self.rounds_in_phase
         return None
 
-    def update(self, embeddings: Tensor) -> dict[str, Any]:
-        """Judge, weigh, move to the next phase, and return the record's fields."""
-        if self.repair is None:
-            return self._judged_round(embeddings)
-        if self.phase != "features":
+    @property
+    def needs_embeddings(self) -> bool:
+        """Say whether the next update is to judge labels, or to let a round pass."""
+        if self.phase != "weights":
+            return not self._half_learns_on
+        repairs = self.repair is not None and not self.repair.is_done
+        return repairs or self.pace.is_due
+
+    @property
+    def _half_learns_on(self) -> bool:
+        halved, done = self.phase in ("half A", "half B"), self.rounds_in_phase + 1
+        return halved and done < self.settings.warmup_rounds
+
+    def update(self, embeddings: Tensor | None) -> dict[str, Any]:
+        """Judge (None: let a round pass), weigh, go on to the next phase; the record's fields."""
+        phase, before = self.phase, self.weights.weights.cpu().clone()
+        if self.repair is not None and phase != "features":
             self._note_training(self.repair)
-        if self.phase == "weights" and self.repair.is_due:
-            fields = solved_once(self, lambda: self._repaired(embeddings))
+        if embeddings is None or self._half_learns_on:
+            fields = self._pass()
         else:
             fields = self._judged_round(embeddings)
+            if phase == "weights":
+                moved = num_changed(before, self.weights.weights.cpu())
+                self.pace.judged(moved / len(before))
+        if self.repair is None:
+            return fields
         return fields | {"num_repaired": int(self.weights.repaired.sum())}
 
     def _note_training(self, repair: Repair) -> None:
@@ -142,15 +162,25 @@ class AutomaticUpdate:
         if self.phase == "weights":
             self.rows_were_read = False
 
-    def _repaired(self, embeddings: Tensor) -> dict[str, Any]:
+    def _repaired(self, embeddings: Tensor, repair: Repair) -> dict[str, Any]:
         """Let the network judge what it never saw; its verdict stands for this round."""
-        assert self.repair is not None
-        self.repair.repair(embeddings)
+        repair.repair(embeddings)
         return {"phase": "repair"} | self._rates()
+
+    def _pass(self) -> dict[str, Any]:
+        """Let a round pass without a judgement."""
+        if self.phase == "weights":
+            self.pace.passed()
+        else:
+            self._check_rows_were_read()
+            self.rounds_in_phase, self.rows_were_read = self.rounds_in_phase + 1, False
+        return {"phase": f"{self.phase}, waiting"} | self._rates()
 
     def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge and weigh all rows, or one half of them in the warm-up."""
-        phase = self.phase
+        phase, repair = self.phase, self.repair
+        if phase == "weights" and repair is not None and repair.is_due:
+            return solved_once(self, lambda: self._repaired(embeddings, repair))
         if phase not in ("half A", "half B"):
             fields, everyone = {"phase": phase}, torch.ones(len(self.weights), dtype=torch.bool)
             fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
@@ -160,16 +190,7 @@ class AutomaticUpdate:
             if phase == "features" and not weighed:
                 fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
-        if not self.rows_were_read:
-            raise InputError(
-                'warmup="cross-fit" judges each half by a network trained on the other: train '
-                "only on the rows of `curriculum.training_mask()` before each update, or use "
-                'warmup="features" with embeddings of a pretrained backbone.'
-            )
-        self.rounds_in_phase += 1
-        if self.rounds_in_phase < self.settings.warmup_rounds:
-            self.rows_were_read = False
-            return {"phase": f"{phase}, waiting"} | self._rates()
+        self._check_rows_were_read()
         trained_on = self.in_half_a if phase == "half A" else ~self.in_half_a
         reference = self.weights.weights.cpu().double() * trained_on
         fields = self._judge(embeddings, reference, judged=~trained_on)
@@ -179,6 +200,14 @@ class AutomaticUpdate:
             self.repair.restarted()
         self._enter("half B" if phase == "half A" else "weights")
         return fields | {"phase": phase, "reset_model": reset}
+
+    def _check_rows_were_read(self) -> None:
+        if not self.rows_were_read:
+            raise InputError(
+                'warmup="cross-fit" judges each half by a network trained on the other: train '
+                "only on the rows of `curriculum.training_mask()` before each update, or use "
+                'warmup="features" with embeddings of a pretrained backbone.'
+            )
 
     def _enter(self, phase: str) -> None:
         starts = phase == "weights" and self.phase != phase
@@ -228,7 +257,8 @@ class AutomaticUpdate:
         elif self.settings.rule == "threshold":
             new[testable] = self._keep_smallest(suspicion, stats.difficulty, testable)
         else:
-            new[testable], fields = self._solve_quadratic(stats, testable)
+            kept, balance = 1 - self.held_rate, self.settings.balance
+            new[testable], fields = quadratic_weights(stats, testable, balance, kept)
         self._check_left(new, judged)
         self._remember(p_values, testable)
         self.weights.update(new)
@@ -307,26 +337,6 @@ class AutomaticUpdate:
         ranked[decided] = ends.to(ranked)
         return best_fitting(ranked, difficulty[testable], 1 - self.held_rate).double()
 
-    def _solve_quadratic(
-        self, stats: ContrastiveStatistics, testable: Tensor
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """Eq. (6) with xi_pos = -s_i(y_i), xi_neg = t_i, each shifted to a minimum of 0."""
-        xi_pos, xi_neg = -stats.own[testable], stats.everyone[testable]
-        search = age_for_maw(
-            xi_pos - xi_pos.min(),
-            xi_neg - xi_neg.min(),
-            self.codes[testable],
-            self.settings.balance,
-            1 - self.held_rate,
-        )
-        return search.solution.weights, {
-            "age": search.age,
-            "objective_after": search.solution.objective,
-            "stationarity": search.solution.stationarity,
-            "status": search.solution.status,
-            "message": search.solution.message,
-        }
-
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:
         if self.p_values is None:
             self.p_values = torch.full((len(self.weights),), float("nan"), dtype=torch.float64)
@@ -350,6 +360,7 @@ class AutomaticUpdate:
             "total_rate": self.total_rate,
             "total_interval": None if self.total_interval is None else list(self.total_interval),
             "p_values": None if self.p_values is None else self.p_values.clone(),
+            "pace": self.pace.state_dict(),
             "repair": None if self.repair is None else self.repair.state_dict(),
         }
 
@@ -360,8 +371,7 @@ class AutomaticUpdate:
                 f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
-        # States of before the label model judged have no total.
-        rates = state["noise_rate"], state.get("total_rate")
+        rates = state["noise_rate"], state.get("total_rate")  # no total before the label model
         intervals = _pair(state["interval"]), _pair(state.get("total_interval"))
         numbers, p_values = [*rates, *(x for i in intervals if i for x in i)], state["p_values"]
         rounds = check_whole(state["rounds_in_phase"], "rounds_in_phase", low=0)
@@ -370,7 +380,7 @@ class AutomaticUpdate:
             or state["in_half_a"].dtype != torch.bool
             or type(state["rows_were_read"]) is not bool
             or not all(r is None or 0 <= r <= 1 for r in numbers)
-            or not (p_values is None or p_values.shape == state["in_half_a"].shape)
+            or (p_values is not None and p_values.shape != state["in_half_a"].shape)
             or (p_values is not None and bool(((p_values < 0) | (p_values > 1)).any()))
         ):
             raise CheckpointError(
@@ -381,20 +391,10 @@ class AutomaticUpdate:
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
         self.p_values, (self.noise_rate, self.total_rate) = p_values, rates
         self.interval, self.total_interval = intervals
+        self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])
 
 
 def _pair(values: Any) -> tuple[float, float] | None:
     return None if values is None else (values[0], values[1])
-
-
-def _random_half(codes: Tensor, seed: int) -> Tensor:
-    """(N,) bool, a random half of every class, so that each class can be judged by the other."""
-    generator = torch.Generator().manual_seed(seed)
-    keys = torch.rand(len(codes), generator=generator, dtype=torch.float64)
-    order = torch.argsort(codes + keys)  # by class, at random within it
-    # Alternating along the whole order balances odd classes against each other.
-    half = torch.zeros(len(codes), dtype=torch.bool)
-    half[order[::2]] = True
-    return half

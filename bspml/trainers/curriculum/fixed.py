@@ -30,6 +30,7 @@ class FixedCurriculum(OldNames):
     starts_with_update = False
     may_reset = False
     rounds_to_reset = None
+    needs_embeddings = False
 
     def __init__(self, weights: SampleWeights) -> None:
         made = "SampleWeights: make them with SampleWeights(labels)"

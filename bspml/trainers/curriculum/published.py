@@ -30,7 +30,7 @@ class PublishedUpdate:
     solves once more, from w = 1, at the age found, and may end at a slightly other MAW.
     """
 
-    warmup, phase, rounds_to_reset = None, "weights", None
+    warmup, phase, rounds_to_reset, needs_embeddings = None, "weights", None, True
 
     def __init__(self, weights: SampleWeights, settings: PaperSettings) -> None:
         settings.check_pace()
@@ -50,8 +50,9 @@ class PublishedUpdate:
     def allowed_mask(self) -> None:
         """Return None: every row may be visited."""
 
-    def update(self, embeddings: Tensor) -> dict[str, Any]:
+    def update(self, embeddings: Tensor | None) -> dict[str, Any]:
         """Solve for the weights on these embeddings and return the record's fields."""
+        assert embeddings is not None
         start = time.perf_counter()
         current = self.weights.weights.detach().cpu().double()
         codes = self.weights.codes.cpu()

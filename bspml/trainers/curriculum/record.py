@@ -13,7 +13,8 @@ class CurriculumRecord:
 
     Attributes:
         round: number of updates so far, this one included.
-        phase: what the update did: "weights", "features", "half A", "half B" or "waiting".
+        phase: what the update did: "weights", "features", "half A", "half B" or "repair"; with
+            ", waiting" behind it no label was judged in this round.
         maw: mean over classes of the class mean weight, [Zhang 2023] eq. (14).
         sdaw: population standard deviation of the class mean weights, eq. (14).
         changed: samples whose weight crossed 0.5.

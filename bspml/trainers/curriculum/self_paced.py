@@ -7,13 +7,13 @@ from typing import Any
 from torch import Tensor
 
 from bspml.errors import CheckpointError, InputError
-from bspml.files.run import SUSPECT_BELOW
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole
 from bspml.tensors.row_index import check_same_rows
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.detection import Truth
 from bspml.trainers.curriculum.old_names import OldNames
+from bspml.trainers.curriculum.pace import num_changed
 from bspml.trainers.curriculum.published import PublishedUpdate
 from bspml.trainers.curriculum.record import CurriculumRecord
 from bspml.trainers.settings import AnySection, AutoSettings, PaperSettings, section_of
@@ -51,6 +51,9 @@ class SelfPacedCurriculum(OldNames):
         reset: auto, cross-fit: ask for a fresh network after the second half too (after the
             first one it is always asked for: half A must be judged by a network that never saw it).
             True by default.
+        judge_every: auto: k, 3 by default; once two judgements in a row moved few weights (3 % at
+            most), `needs_embeddings` after every k-th round only, until a judgement moves more.
+            1: after every round.
         repair: auto: "none" (the default), or "confident": after some rounds, suspects whose label
             the network never saw are trained under the class it believes, if it is sure, and stay
             out if not: `weights.current_labels`.
@@ -97,6 +100,7 @@ class SelfPacedCurriculum(OldNames):
         warmup: str | None = None,
         warmup_rounds: int | None = None,
         reset: bool | None = None,
+        judge_every: int | None = None,
         repair: str | None = None,
         search: str | None = None,
         statistics_error: float | None = None,
@@ -144,6 +148,11 @@ class SelfPacedCurriculum(OldNames):
         """Return after how many more updates a fresh network is asked for; None: never again."""
         return self._update.rounds_to_reset
 
+    @property
+    def needs_embeddings(self) -> bool:
+        """Say whether labels are due to be judged; where not, `update` takes None, and waits."""
+        return self._update.needs_embeddings
+
     def training_mask(self) -> Bool[Tensor, " N"] | None:
         """Return (N,) bool: the rows that the next round may train on; None for every row."""
         return self._update.training_mask()
@@ -160,25 +169,20 @@ class SelfPacedCurriculum(OldNames):
         """Return (N,) label p-values of the automatic curriculum (large: suspicious), or None."""
         return self._update.scores()
 
-    def update(self, embeddings: Float[Tensor, "N D"] | ArrayLike) -> CurriculumRecord:
+    def update(self, embeddings: Float[Tensor, "N D"] | ArrayLike | None) -> CurriculumRecord:
         """Compute statistics, solve for the weights, write them, and say what happened.
 
         In a torch.distributed group every rank must make this call, with the same embeddings: the
         statistics are shared among them, rank 0 solves, and all end with the same weights.
 
         Args:
-            embeddings: (N, D) of the whole training set, in data-set order, eval mode.
+            embeddings: (N, D) of the whole training set, in data-set order, eval mode; or None,
+                where `needs_embeddings` is False: this round's labels are not judged then.
 
         Raises:
             InputError: another number of rows than weights, or NaN; the weights stay as they were.
         """
-        check_same_rows(self.weights.labels_index, embeddings=embeddings)
-        embeddings = check_embeddings(embeddings)
-        if len(embeddings) != len(self.weights):
-            raise InputError(
-                f"`embeddings` must have one row per weight, ({len(self.weights)}, D); got "
-                f"{tuple(embeddings.shape)}. Embed the whole training set, in its order."
-            )
+        embeddings = self._checked(embeddings)
         before, state = self.weights.weights.detach().cpu().clone(), self._update.state_dict()
         labels = self.weights.current_codes.clone()
         try:
@@ -195,10 +199,28 @@ class SelfPacedCurriculum(OldNames):
             round=self.rounds,
             maw=self.weights.maw(),
             sdaw=self.weights.sdaw(),
-            changed=int(((before < SUSPECT_BELOW) != (after < SUSPECT_BELOW)).sum()),
+            changed=num_changed(before, after),
             **fields,
             **self._detection(),
         )
+
+    def _checked(self, embeddings: Any) -> Tensor | None:
+        """Refuse embeddings that do not fit, and None where labels are due to be judged."""
+        if embeddings is None:
+            if not self.needs_embeddings:
+                return None
+            raise InputError(
+                "`embeddings` are needed where labels are judged; got None, which is for rounds "
+                "whose `curriculum.needs_embeddings` is False. Embed the whole training set."
+            )
+        check_same_rows(self.weights.labels_index, embeddings=embeddings)
+        embeddings = check_embeddings(embeddings)
+        if len(embeddings) != len(self.weights):
+            raise InputError(
+                f"`embeddings` must have one row per weight, ({len(self.weights)}, D); got "
+                f"{tuple(embeddings.shape)}. Embed the whole training set, in its order."
+            )
+        return embeddings
 
     def _detection(self) -> dict[str, Any]:
         """How well the given labels are told apart, where the truth is known."""

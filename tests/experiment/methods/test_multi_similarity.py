@@ -113,6 +113,7 @@ def test_auto_needs_no_noise_rate_and_hands_its_options_on():
         "warmup": "cross-fit",
         "warmup_rounds": 3,
         "reset": True,
+        "judge_every": 3,
         "repair": "none",
     }
 

@@ -185,6 +185,30 @@ def test_cross_fit_walks_through_its_phases_and_asks_for_fresh_networks():
     assert records[-1].detection_recall > 0.85
 
 
+def test_embeddings_are_asked_for_only_where_labels_are_judged():
+    E, labels, _ = noisy_clusters(0.3)
+    weights, curriculum = cross_fitted(labels, judge_every=3)
+    phases = []
+    for _ in range(9):
+        curriculum.training_mask()
+        wanted = curriculum.needs_embeddings
+        if wanted:
+            with pytest.raises(InputError, match="`embeddings` are needed where labels are judged"):
+                curriculum.update(None)
+        before = weights.weights.clone()
+        record = curriculum.update(E if wanted else None)
+        phases.append(record.phase)
+        assert wanted or torch.equal(weights.weights, before)
+        assert wanted or record.maw == weights.maw()
+    judged = [phase for phase in phases if not phase.endswith("waiting")]
+    assert judged == ["half A", "half B", "weights", "weights", "weights"]
+    assert phases[4:] == ["weights", "weights", "weights, waiting", "weights, waiting", "weights"]
+    assert not curriculum.needs_embeddings
+    with pytest.raises(InputError, match="one row per weight"):
+        curriculum.update(E[1:])
+    assert curriculum.update(E).phase == "weights"  # what is given is looked at
+
+
 def test_without_reset_only_the_first_half_asks_for_a_fresh_network():
     E, labels, _ = noisy_clusters(0.3)
     _, curriculum = cross_fitted(labels, warmup_rounds=1, reset=False)

@@ -1,0 +1,17 @@
+"""The halves of a cross-fitted warm-up."""
+
+import torch
+
+from bspml.trainers.curriculum.halves import random_half
+
+
+def test_every_class_is_halved_odd_ones_balancing_each_other_at_random_by_seed():
+    codes = torch.tensor([2, 0, 1, 0, 1, 2, 0, 1, 2, 3])
+    halves = [random_half(codes, seed) for seed in range(8)]
+    for half in halves:
+        assert int(half.sum()) == 5
+        for code in range(4):
+            size, inside = int((codes == code).sum()), int(half[codes == code].sum())
+            assert abs(2 * inside - size) <= 1
+    assert len({tuple(half.tolist()) for half in halves}) > 4
+    assert torch.equal(random_half(codes, 3), halves[3])
