@@ -235,14 +235,46 @@ def _search_proposed(
     rough, indices = faiss.knn(
         queries.numpy(), gallery.numpy(), num_proposals, metric=faiss.METRIC_INNER_PRODUCT
     )
-    scores, columns = torch.from_numpy(rough).double(), torch.from_numpy(indices)
-    last = scores[:, -1].clone()
     error = 1.01 * queries.shape[1] / GRID
+    return rank_proposals(rough, indices, queries, gallery, k, error, self_rows)
+
+
+def rank_proposals(
+    rough: np.ndarray,
+    proposed: np.ndarray,
+    queries: Float[Tensor, "B D"],
+    gallery: Float[Tensor, "R D"],
+    k: int,
+    error: float,
+    self_rows: Int[Tensor, " B"] | None = None,
+) -> Int[Tensor, "B K"]:
+    """Return the k most similar gallery rows of each query, exactly, from somebody's proposals.
+
+    As `ranked_neighbours` does, at the cost of a few products a query where the proposals hold the
+    neighbours and some more.
+
+    Args:
+        rough: (B, P) similarities of the P > k gallery rows that seem nearest, descending.
+        proposed: (B, P) int64 their rows, the query's own allowed.
+        queries, gallery: rows from `grid_unit_rows`, on the CPU.
+        k: neighbours per query.
+        error: how far a rough similarity is at most from the exact one, unlisted ones included.
+        self_rows: the gallery row that is query i itself, left out; or None.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> rough, proposed = np.array([[1.0, 1e-9]] * 3), np.array([[2, 1], [1, 0], [0, 1]])
+        >>> rank_proposals(rough, proposed, rows, rows, 1, 1e-6, torch.arange(3)).tolist()
+        [[2], [0], [0]]
+    """
+    reach = k + int(self_rows is not None)
+    scores, columns = torch.from_numpy(rough.astype(np.float64)), torch.from_numpy(proposed)
+    last = scores[:, -1].clone()
     _settle(scores, columns, queries, gallery, reach, error)
     if self_rows is not None:
         scores.masked_fill_(columns == self_rows[:, None], -torch.inf)
     ranked = _by_score_then_index(scores, columns)[:, :k].contiguous()
-    if num_proposals == len(gallery):
+    if rough.shape[1] == len(gallery):
         return ranked
     kth = scores.topk(k).values[:, -1]
     doubtful = (kth <= last + 2 * error).nonzero()[:, 0]

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
+import torch
 
+from bspml.evaluation.neighbours import rank_proposals, ranked_neighbours
 from bspml.statistics import contrastive_host
 from bspml.statistics.contrastive import contrastive_tables
+from bspml.tensors.unit_rows import GRID, grid_unit_rows
 
 
 @pytest.mark.parametrize(("kind", "tolerance"), [(np.float64, 1e-14), (np.float32, 2e-7)])
@@ -36,3 +39,18 @@ def test_few_references_leave_the_rest_of_a_list_empty():
     assert (np.sort(found.rows, 1)[:, :2] == -1).all()
     assert np.isneginf(found.similarities[:, 2:]).all()
     assert contrastive_tables(np.eye(3), [0, 1, 1]).candidates is None
+
+
+@pytest.mark.parametrize("kept", [6, 12, 30])
+def test_candidates_lead_to_the_neighbours_of_an_exhaustive_search(kept, monkeypatch):
+    monkeypatch.setattr(contrastive_host, "_PANEL", 32)
+    rng = np.random.default_rng(1)
+    # Few directions: equal rows, and equal similarities of others, more than the lists hold.
+    x = rng.integers(-1, 2, (200, 4)) + 0.001 * rng.integers(0, 2, (200, 4))
+    rows = grid_unit_rows(torch.from_numpy(x[(x != 0).any(1)]).float())
+    n, own = len(rows), torch.arange(len(rows))
+    found = contrastive_tables(rows, np.arange(n) % 7, candidates=kept).candidates
+    error = found.error + 1.01 * rows.shape[1] ** 0.5 / GRID
+    ranked = rank_proposals(found.similarities, found.rows, rows, rows, 5, error, own)
+    ((_, expected),) = ranked_neighbours(rows, rows, 5, own)
+    assert torch.equal(ranked, expected)
