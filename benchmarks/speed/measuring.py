@@ -15,16 +15,19 @@ Row = dict[str, Any]
 
 
 def alternate(
-    calls: dict[str, Callable[[], Any]], repeats: int, warm_up: int = 1
+    calls: dict[str, Callable[[], Any]],
+    repeats: int,
+    warm_up: int = 1,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, list[float]]:
     """Seconds of each call, `repeats` times in turn, so that a slow minute meets all alike."""
     seconds: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(warm_up + repeats):
         for name, call in calls.items():
-            begin = time.perf_counter()
+            begin = clock()
             call()
             if turn >= warm_up:
-                seconds[name].append(time.perf_counter() - begin)
+                seconds[name].append(clock() - begin)
     return seconds
 
 

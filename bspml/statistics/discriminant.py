@@ -247,7 +247,7 @@ class Discriminant:
         return shares, nodes
 
     def _by_class(self, traces: Tensor, to_ridge: float) -> tuple[Tensor, Tensor]:
-        """V at some traces, (n, D), and mu' V mu of each class, over 1, over the support, (n + 2, C).
+        """V at some traces, (n, D); and (n + 2, C): mu' V mu of each class, 1, the support.
 
         Those at `_nodes` are kept.
         """
