@@ -49,6 +49,14 @@ class _Waiting(NamedTuple):
     sums: np.ndarray  # (powers, classes, rows)
 
 
+class _Product(NamedTuple):
+    """A panel of rows times one of columns."""
+
+    E: np.ndarray  # (rows up to a multiple of `TOGETHER`, columns), becomes exp(a S), then its cube
+    panel: slice
+    beside: slice
+
+
 class HostRows(JudgedRows):
     """On the CPU; all sums in float64."""
 
@@ -149,26 +157,19 @@ class HostRows(JudgedRows):
         b, k = len(rows), beside.stop - beside.start
         padded = -(-b // TOGETHER) * TOGETHER
         block = self.buffer[: padded * k].view(padded, k)
-        product = torch.mm(rows, self.reference.embeddings[beside].T, out=block[:b])
+        S = torch.mm(rows, self.reference.embeddings[beside].T, out=block[:b])
         own = np.flatnonzero((place >= beside.start) & (place < beside.stop))
-        product[torch.from_numpy(own), torch.from_numpy(place[own] - beside.start)] = -torch.inf
-        E = block.numpy()
+        S[torch.from_numpy(own), torch.from_numpy(place[own] - beside.start)] = -torch.inf
+        product = _Product(block.numpy(), panel, beside)
         for power in range(self.powers):
-            self._share(b, self._of_rows, E, power, panel, beside, sums[power])
+            self._share(b, self._of_rows, product, power, sums[power])
             if later is not None:
-                self._share(k, self._of_columns, E[:b], power, panel, beside, later.sums[power])
+                self._share(k, self._of_columns, product, power, later.sums[power])
 
     def _of_rows(
-        self,
-        thread: int,
-        low: int,
-        high: int,
-        E: np.ndarray,
-        power: int,
-        panel: slice,
-        beside: slice,
-        sums: np.ndarray,
+        self, thread: int, low: int, high: int, product: _Product, power: int, sums: np.ndarray
     ) -> None:
+        E, panel, beside = product
         some = E[low:high]
         # exp(a S) lies in [e^-a, e^a], which float32 holds for the a allowed.
         np.exp(some, out=some) if power == 0 else np.multiply(some, some * some, out=some)
@@ -178,20 +179,13 @@ class HostRows(JudgedRows):
             offer_to_rows(E, beside.start, self._lists_of(panel), low, high)
 
     def _of_columns(
-        self,
-        thread: int,
-        low: int,
-        high: int,
-        E: np.ndarray,
-        power: int,
-        panel: slice,
-        beside: slice,
-        sums: np.ndarray,
+        self, thread: int, low: int, high: int, product: _Product, power: int, sums: np.ndarray
     ) -> None:
+        E, panel, beside = product
         to = panel.start, panel.stop
         add_to_columns(E, to, self.weights, self.starts, sums, low, high)
         if self.lists is not None and power == 0:
-            offer_to_columns(E, panel.start, self._lists_of(beside), low, high)
+            offer_to_columns(E[: to[1] - to[0]], to[0], self._lists_of(beside), low, high)
 
     def _lists_of(self, panel: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         assert self.lists is not None
@@ -228,8 +222,8 @@ class HostRows(JudgedRows):
                 inside = np.flatnonzero((y >= first) & (y < first + _CLASSES))
                 means[:, y[inside] - first, inside] = own[:, inside]
                 means[0] /= a
-                strata = self.stratum
-                count_others(means[0], first, y, everyone, strata, best, self.nulls[thread])
+                null = self.nulls[thread]
+                count_others(means[0], first, y, everyone, self.stratum, best, null)
                 if self.tables is not None:
                     self._keep(means, some, self.judged[to])
         has_other = best[1] >= 0
@@ -258,10 +252,10 @@ class HostRows(JudgedRows):
         """Return the candidates of all n samples, if they were asked for."""
         if self.lists is None:
             return None
-        dims, columns = self.reference.embeddings.shape[1], np.flatnonzero
+        dims = self.reference.embeddings.shape[1]
         similarities, places, error = self.lists.found(self.a, dims)
         sample = np.empty(len(self.weights), np.int64)
-        referenced = columns(self.reference.position >= 0)
+        referenced = np.flatnonzero(self.reference.position >= 0)
         sample[self.reference.position[referenced]] = referenced
         rows = self.judged[self.order]
         out = np.full((n, places.shape[1]), -np.inf), np.full((n, places.shape[1]), -1)
