@@ -44,7 +44,7 @@ from speed.measuring import Peak, Row, alternate, row
 BLOCKS = (512, 1024, 2048, 4096)
 SIZES = (10_000, 100_000, 1_000_000)
 EXACT_BAR = "at most 1.0 x the blocked N x N product, extra memory < 512 MiB"
-BOTH_BAR = "at most 1.2 x the blocked N x N product"
+BOTH_BAR = "at most 1.2 x the blocked N x N product, extra memory < 512 MiB"
 CLASSES = (10, 400, 3_997)
 MILLION_BAR = "proved error, time growing like N^1.2 or less"
 ERROR, CONTRASTIVE_ERROR, CONFIDENCE = 1e-3, 0.02, 0.99
@@ -87,10 +87,10 @@ def _judged_lines(E: torch.Tensor, classes: int, repeats: int) -> list[Row]:
     calls = products | alone | {"both": both}
     seconds = alternate(calls, repeats, warm_up=0, clock=time.process_time)
     size = f"{len(E):,} x {E.shape[1]}, {classes:,} classes"
-    return [
-        _against_the_best(f"exact contrastive statistics, {size}", "", seconds, "alone"),
-        _against_the_best(f"and discriminant, {size}", BOTH_BAR, seconds, "both", 1.2, extra),
-    ]
+    first = _against_the_best(f"exact contrastive statistics, {size}", "", seconds, "alone")
+    line = _against_the_best(f"and discriminant, {size}", BOTH_BAR, seconds, "both", 1.2, extra)
+    line["met"] = line["met"] and extra < 1 << 29
+    return [first, line]
 
 
 def _against_the_best(
