@@ -84,7 +84,7 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)
-    (stats, tables), errors = contrastive_tables(embeddings, some, vouching, a), None
+    (stats, tables, _), errors = contrastive_tables(embeddings, some, vouching, a), None
     reason = why_unjudgeable(stats)
     if not reason and int(stats.testable.sum()) < FEWEST_LABELS:
         reason = _FEW

@@ -150,11 +150,15 @@ def ranked_neighbours(
         own = None if self_rows is None else self_rows[part]
         if not proposed:
             yield part, _search_exhaustively(queries[part], gallery, own, k)
-        elif among is None or own is None:
+            continue
+        if among is None or own is None:
             candidates = _propose(queries[part], gallery, count)
-            yield part, _settled(*candidates, queries[part], gallery, own, k)
         else:
-            yield part, _settled(*_of(among, own), queries[part], gallery, own, k)
+            candidates = _of(among, own)
+        # Inner products of D terms of rows of norm 1 are off by at most D 2^-24 in float32, in any
+        # order of summation.
+        error = 1.01 * queries.shape[1] / GRID
+        yield part, rank_proposals(*candidates, queries[part], gallery, k, error, own)
 
 
 def _is_among(queries: int, gallery: Float[Tensor, "R D"], count: int) -> bool:
@@ -251,31 +255,45 @@ def _of(
     return rough, among[1][rows].gather(1, order).long()
 
 
-def _settled(
+def rank_proposals(
     rough: Float[Tensor, "B P"],
-    columns: Int[Tensor, "B P"],
+    proposed: Int[Tensor, "B P"],
     queries: Float[Tensor, "B D"],
     gallery: Float[Tensor, "R D"],
-    self_rows: Int[Tensor, " B"] | None,
     k: int,
+    error: float,
+    self_rows: Int[Tensor, " B"] | None = None,
 ) -> Int[Tensor, "B K"]:
-    """Rank candidates, the largest products first; exact scores settle what float32 leaves open.
+    """Return the k most similar gallery rows of each query, exactly, from somebody's proposals.
 
-    A float32 inner product of D terms of rows of norm 1 is off by at most e = D 2^-24, in any
-    order of summation.  So only candidates within 2 e of a neighbour in the ranking need their
-    exact score.  A row that is no candidate scores at most (the last score) + e: if the k-th
-    candidate lies 2 e above that, the k best are all among the candidates; if not, the query is
-    searched exhaustively.
+    As `ranked_neighbours` does, at the cost of a few products a query where the proposals hold the
+    neighbours and some more.  Only proposals within 2 `error` of a neighbour in the ranking need
+    their exact score.  A row that was not proposed scores at most (the last score) + `error`: if
+    the k-th lies 2 `error` above that, the k best were all proposed; if not, the query is searched
+    exhaustively.
+
+    Args:
+        rough: (B, P) similarities of the P > k gallery rows that seem nearest, descending.
+        proposed: (B, P) int64 their rows, the query's own allowed.
+        queries, gallery: rows from `grid_unit_rows`, on the CPU.
+        k: neighbours per query.
+        error: how far a rough similarity is at most from the exact one, unlisted ones included.
+        self_rows: the gallery row that is query i itself, left out; or None.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> rough, proposed = torch.tensor([[1.0, 0.0]] * 3), torch.tensor([[2, 1], [1, 0], [0, 1]])
+        >>> rank_proposals(rough, proposed, rows, rows, 1, 1e-6, torch.arange(3)).tolist()
+        [[2], [0], [0]]
     """
     reach = k + int(self_rows is not None)
     scores = rough.double()
     last = scores[:, -1].clone()
-    error = 1.01 * queries.shape[1] / GRID
-    _settle(scores, columns, queries, gallery, reach, error)
+    _settle(scores, proposed, queries, gallery, reach, error)
     if self_rows is not None:
-        scores.masked_fill_(columns == self_rows[:, None], -torch.inf)
-    ranked = _by_score_then_index(scores, columns)[:, :k].contiguous()
-    if columns.shape[1] == len(gallery):
+        scores.masked_fill_(proposed == self_rows[:, None], -torch.inf)
+    ranked = _by_score_then_index(scores, proposed)[:, :k].contiguous()
+    if rough.shape[1] == len(gallery):
         return ranked
     kth = scores.topk(k).values[:, -1]
     doubtful = (kth <= last + 2 * error).nonzero()[:, 0]

@@ -24,8 +24,8 @@ import torch
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.statistics.contrastive_device import DeviceRows
 from bspml.statistics.contrastive_host import HostRows
+from bspml.statistics.contrastive_nearest import Candidates
 from bspml.statistics.contrastive_rows import ClassTables, JudgedRows
-from bspml.statistics.contrastive_square import LARGEST, SquareRows
 from bspml.statistics.references import References
 from bspml.statistics.soft_means import SHARPNESS
 from bspml.tensors.checks import (
@@ -39,7 +39,6 @@ from bspml.tensors.checks import (
 from bspml.tensors.precision import float64_device, full_precision
 from bspml.tensors.row_checks import check_reference_weights, check_rows
 from bspml.tensors.row_index import check_same_rows
-from bspml.tensors.unit_rows import unit_rows
 
 # exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of
 # which a smaller a would leave the rounding only.
@@ -170,10 +169,10 @@ def contrastive_statistics(
 ) -> ContrastiveStatistics:
     """Return soft-mean statistics of every label, and the null histogram, in one streamed pass.
 
-    Memory beside the embeddings: one normalised copy, O(N x block + C x block) and the histograms.
-    Similarities and exponentials are computed in the precision of the embeddings (half precisions
-    in float32), all sums in float64.  Deterministic; a different `block_size` may move a
-    similarity by a rounding of that precision.
+    Memory beside the embeddings: one normalised copy, O(block^2 + C x block), the histograms, and
+    on a CPU up to 256 MiB of class sums.  Similarities and exponentials are computed in the
+    precision of the embeddings (half precisions in float32), all sums in float64.  Deterministic;
+    a different `block_size` may move a similarity by a rounding of that precision.
 
     Args:
         embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
@@ -183,7 +182,7 @@ def contrastive_statistics(
         a: inverse temperature, in [0.001, 40]; 10 weights a similarity of .9 e times one of .8.
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.  For
             cross-fitting give the references their weights and the judged half weight 0.
-        block_size: rows per block; about 64 MiB of similarities if None.
+        block_size: rows and references to a product; chosen if None.
         null_bins: bins over [-2, 2]; a p-value is at most the share of one bin too large.
 
     Returns:
@@ -199,56 +198,69 @@ def contrastive_statistics(
         (1.0, 0.0)
     """
     task = JudgingTask.of(embeddings, labels, sample_weights, a, rows, null_bins)
-    return _one_pass(task, block_size, None)
+    return _one_pass(task, block_size).stats
+
+
+class ContrastivePass(NamedTuple):
+    """What one pass over all similarities says.
+
+    Attributes:
+        stats: the statistics.
+        tables: what further judges need of every class; None where these would be too large, on an
+            accelerator, or where a is not the third of the other judge's sharpness.
+        candidates: the most similar references of each sample; None where not asked for, or on an
+            accelerator.
+    """
+
+    stats: ContrastiveStatistics
+    tables: ClassTables | None
+    candidates: Candidates | None
 
 
 @full_precision()
 def contrastive_tables(
-    embeddings: Any, labels: Any, sample_weights: Any = None, a: float = 10.0
-) -> tuple[ContrastiveStatistics, ClassTables | None]:
-    """Return the statistics, and of the same pass what further judges need of every class.
+    embeddings: Any, labels: Any, sample_weights: Any = None, a: float = 10.0, candidates: int = 0
+) -> ContrastivePass:
+    """Return the statistics, and of the same pass what further judges and searches need.
 
     Args:
         embeddings: (N, D), see `contrastive_statistics`.
         labels: (N,).
         sample_weights: (N,) in [0, 1], or None.
         a: inverse temperature.
-
-    Returns:
-        `ContrastiveStatistics`, and the tables; None where these would be too large, or a is not
-        the third of the other judge's sharpness.
+        candidates: how many of the most similar references to keep of each sample; see
+            `bspml.statistics.contrastive_nearest.Candidates` for how exact they are.
 
     Example:
-        >>> stats, tables = contrastive_tables([[1., 0], [1, 0], [0, 1], [0, 1]], [0, 0, 1, 1])
+        >>> stats, tables, _ = contrastive_tables([[1., 0], [1, 0], [0, 1], [0, 1]], [0, 0, 1, 1])
         >>> tables.means[0].round(3).tolist(), np.allclose(tables.sharp[0], [0, -30])
         ([1.0, 0.0], True)
     """
     task = JudgingTask.of(embeddings, labels, sample_weights, a, None, NULL_BINS)
+    candidates = check_whole(candidates, "candidates", 0)
     shape = len(task.labels.codes), len(task.labels.classes)
     fits = 3 * task.a == SHARPNESS and shape[0] * shape[1] <= _TABLE_VALUES
     tables = None
     if fits and task.embeddings.device.type == "cpu":
         kind = np.float64 if task.embeddings.dtype == torch.float64 else np.float32
         tables = ClassTables(*np.full((2, *shape), np.nan, kind))
-    return _one_pass(task, None, tables), tables
+    return _one_pass(task, None, tables, candidates)
 
 
 def _one_pass(
-    task: JudgingTask, block_size: int | None, tables: ClassTables | None
-) -> ContrastiveStatistics:
+    task: JudgingTask,
+    block: int | None = None,
+    tables: ClassTables | None = None,
+    candidates: int = 0,
+) -> ContrastivePass:
     embeddings, judged = task.embeddings, np.flatnonzero(task.judged.numpy())
     reference = References.of(embeddings, task.labels, task.weights.numpy())
-    kind: type[JudgedRows] = HostRows
-    if reference.embeddings.device.type != "cpu":
-        kind = DeviceRows
-    elif tables is not None and tables.means.size <= LARGEST:
-        kind = SquareRows
-    table = kind(reference, task.labels, judged, task.a, task.bins, tables)
-    block = table.default_block() if block_size is None else check_whole(block_size, "block_size")
-    for first in range(0, len(judged), block):
-        index = torch.from_numpy(judged[first : first + block]).to(embeddings.device)
-        table.judge(first, unit_rows(embeddings[index]).mul_(task.a))
-    return _statistics(table, task)
+    block = None if block is None else check_whole(block, "block_size")
+    on_host = reference.embeddings.device.type == "cpu"
+    kind: type[JudgedRows] = HostRows if on_host else DeviceRows
+    rows = kind(reference, task.labels, judged, task.a, task.bins, tables, candidates)
+    rows.judge(embeddings, block)
+    return ContrastivePass(_statistics(rows, task), tables, rows.nearest(len(embeddings)))
 
 
 def _statistics(rows: JudgedRows, task: JudgingTask) -> ContrastiveStatistics:

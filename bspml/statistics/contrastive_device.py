@@ -7,15 +7,15 @@ similarities.  In torch's own operations, so it also runs, slower, on the CPU.
 from __future__ import annotations
 
 import math
-from typing import Any, no_type_check
+from typing import Any
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
 from bspml.statistics.contrastive_rows import JudgedRows, RowFits
-from bspml.statistics.references import SUPPORT_EDGES, weight_elsewhere
+from bspml.statistics.references import SUPPORT_EDGES
+from bspml.tensors.unit_rows import unit_rows
 
 _BLOCK_BYTES = 1 << 30  # held at a time
 _PER_REFERENCE, _PER_CLASS = 20, 80  # bytes of a judged row, for each reference and class
@@ -36,9 +36,10 @@ class DeviceRows(JudgedRows):
         # Invalid pairs are counted in a bin behind the last.
         strata = np.where(self.stratum < 0, len(SUPPORT_EDGES), self.stratum)
         self.offset = self._on_device(strata * self.bins)[:, None]
-        mates = _weight_of_others(reference.weights, reference.starts, self.codes, self.position)
-        rest = weight_elsewhere(reference.totals)[self.codes]
-        self.mates, self.rest = self._on_device(mates), self._on_device(rest)  # (M,)
+        self.with_class, self.beside = (
+            self._on_device(self.mates),
+            self._on_device(self.rest),
+        )  # (M,)
         self.columns, self.places = self._on_device(self.codes), self._on_device(self.position)
         m = len(self.judged)
         # In the order of `RowFits`: own, everyone, other; other_class, own_bin.
@@ -50,26 +51,29 @@ class DeviceRows(JudgedRows):
     def _on_device(self, values: np.ndarray) -> Tensor:
         return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
 
-    def default_block(self) -> int:
-        """Return the rows whose block takes about 1 GiB."""
-        row = _PER_REFERENCE * len(self.weights) + _PER_CLASS * len(self.totals)
-        return max(1, min(len(self.judged), _BLOCK_BYTES // row))
-
-    def judge(self, first: int, rows: Tensor) -> None:
-        """Judge a block: class sums by runs of references, then everything else on (C, B).
+    def judge(self, embeddings: Tensor, block: int | None) -> None:
+        """Judge all rows, a block of about 1 GiB at a time.
 
         Args:
-            first: place of the block's first row among the judged.
-            rows: (B, D) of norm a.
+            embeddings: (N, D) of all samples, not normalised.
+            block: rows at a time; None to choose.
         """
+        row = _PER_REFERENCE * len(self.weights) + _PER_CLASS * len(self.totals)
+        block = max(1, _BLOCK_BYTES // row) if block is None else block
+        for first in range(0, len(self.judged), block):
+            index = torch.from_numpy(self.judged[first : first + block]).to(self.device)
+            self._judge_block(first, unit_rows(embeddings[index]).mul_(self.a))
+
+    def _judge_block(self, first: int, rows: Tensor) -> None:
+        """Judge rows (B, D) of norm a: class sums by runs of references, the rest on (C, B)."""
         part = slice(first, first + len(rows))
         y, place = self.columns[part], self.places[part]
         sample = torch.arange(len(rows), device=self.device)
         values = self._class_sums(rows, place, sample)  # (C, B)
         weight = self.totals.expand(-1, len(rows)).clone()
-        weight[y, sample] = self.mates[part]
+        weight[y, sample] = self.with_class[part]
         mean = torch.where(weight > 0, (values / weight).log() / self.a, math.nan)
-        everyone = (values.sum(0) / (self.rest[part] + self.mates[part])).log() / self.a
+        everyone = (values.sum(0) / (self.beside[part] + self.with_class[part])).log() / self.a
         own = mean[y, sample]
         others = mean.masked_fill(~self.present, -math.inf)
         others[y, sample] = -math.inf
@@ -109,15 +113,3 @@ class DeviceRows(JudgedRows):
         """Bring the results to the host."""
         null = self.counts.view(-1, self.bins)[:-1].cpu().numpy()
         return RowFits(*self.means.cpu().numpy(), *self.numbers.cpu().numpy()), null
-
-
-@numba.njit(cache=True)
-@no_type_check
-def _weight_of_others(weights, starts, codes, position):
-    """Sum the weight of each row's class without the row, (M,), anew: no cancellation."""
-    out = np.zeros(len(codes))
-    for r in range(len(codes)):
-        for j in range(starts[codes[r]], starts[codes[r] + 1]):
-            if j != position[r]:
-                out[r] += weights[j]
-    return out

@@ -1,31 +1,60 @@
-"""The judged rows of the contrastive statistics on a processor: compiled, a share per thread."""
+"""The judged rows of the contrastive statistics on a processor, each product taken once.
+
+References and rows are cut into panels, sorted by class.  The product of a panel of rows and one of
+columns gives the rows' sums over the columns' classes; where the rows are references, too, it also
+gives the columns' sums over the rows' classes, as S is symmetric, which wait until these columns
+are rows.  When the turn of panel k comes, the later panels' sums over the classes before it wait:
+at most N C / 4 numbers.  Where these are too many, only so many of the next panels' sums are kept
+as fit, and the other products are taken again.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, NamedTuple, no_type_check
+from typing import Any, NamedTuple
 
-import numba
 import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.statistics.contrastive_rows import ClassTables, JudgedRows, RowFits
+from bspml.statistics.contrastive_nearest import (
+    CandidateLists,
+    Candidates,
+    offer_to_columns,
+    offer_to_rows,
+)
+from bspml.statistics.contrastive_rows import JudgedRows, RowFits
+from bspml.statistics.contrastive_sums import (
+    TOGETHER,
+    add_to_columns,
+    add_to_rows,
+    count_others,
+)
 from bspml.statistics.references import SUPPORT_EDGES
+from bspml.tensors.unit_rows import unit_rows
 
-_BLOCK_BYTES = 1 << 26  # of similarities held at a time
-_COLUMNS = 2048  # references to a product
+_PANEL = 1024  # rows and columns to a product, at most
+_PANEL_VALUES = 1 << 23  # class sums of a panel of rows
+_WAITING_VALUES = 1 << 25  # class sums of later panels
+_CLASSES = 64  # judged together: their numbers stay in the processor's cache
 
 
-class _Classes(NamedTuple):
-    """The references as runs of columns, a class after the other; see `References`; and a."""
+class _Waiting(NamedTuple):
+    """What earlier products say of a panel of rows."""
 
-    starts: np.ndarray  # (C + 1,) int64
-    weights: np.ndarray  # (R,) float64
-    totals: np.ndarray  # (C,) float64
-    stratum: np.ndarray  # (C,) int64, row of the class in the null histogram
-    a: float
+    first: int  # class
+    sums: np.ndarray  # (powers, classes, rows)
+
+
+class _Product(NamedTuple):
+    """A panel of rows times one of columns."""
+
+    E: np.ndarray  # (rows up to a multiple of `TOGETHER`, columns), becomes exp(a S), then its cube
+    panel: slice
+    beside: slice
 
 
 class HostRows(JudgedRows):
@@ -33,182 +62,207 @@ class HostRows(JudgedRows):
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
-        n, reference = len(self.judged), self.reference
-        self.fits = RowFits(*np.full((3, n), np.nan), *np.full((2, n), -1, np.int64))
-        of_classes = reference.starts, reference.weights, reference.totals, self.stratum
-        self.classes = _Classes(*of_classes, float(self.a))
-        self.parts = self.reference.embeddings.split(_COLUMNS)
-        self.buffer = self.reference.embeddings.new_empty(0, len(self.reference.weights))
+        m, reference = len(self.judged), self.reference
+        self.fits = RowFits(*np.full((3, m), np.nan), *np.full((2, m), -1, np.int64))
+        self.starts, self.weights = reference.starts, reference.weights
+        # Where all references are judged, the first rows are they, in their order.
+        self.shared = len(self.weights)
+        if (self.position >= 0).sum() < self.shared:
+            self.shared = 0
+        first = self.position if self.shared else np.full(m, -1)
+        self.order = np.argsort(np.where(first < 0, m, first), kind="stable")
+        self.powers = 1 if self.tables is None else 2  # sums of exp(a S), and of exp(3 a S)
         # One histogram per thread; integers, so their sum does not depend on the split.
-        threads = torch.get_num_threads()
-        self.nulls = [np.zeros((len(SUPPORT_EDGES), self.bins), np.int64) for _ in range(threads)]
-        self.pool = ThreadPoolExecutor(threads)
+        self.threads = torch.get_num_threads()
+        self.nulls = np.zeros((self.threads, len(SUPPORT_EDGES), self.bins), np.int64)
+        self.pool = ThreadPoolExecutor(self.threads)
+        kind = reference.embeddings.numpy().dtype
+        self.lists = CandidateLists(m, self.candidates, kind) if self.candidates else None
 
-    def default_block(self) -> int:
-        """Return the rows whose block has about 64 MiB of similarities."""
-        references = len(self.reference.weights)
-        return max(1, min(len(self.judged), _BLOCK_BYTES // (4 * references)))
-
-    def judge(self, first: int, rows: Tensor) -> None:
-        """Judge one block: its exponentials, reduced by all threads.
-
-        exp(a S) lies in [e^-a, e^a], which float32 holds for the a allowed.
+    def judge(self, embeddings: Tensor, block: int | None) -> None:
+        """Judge all rows, a panel at a time.
 
         Args:
-            first: place of the block's first row among the judged.
-            rows: (B, D) of norm a.
+            embeddings: (N, D) of all samples, not normalised.
+            block: rows and columns to a panel; None to choose.
         """
-        exponentials = self._products(rows).exp_().numpy()
-        cuts = np.linspace(0, len(rows), len(self.nulls) + 1).astype(int).tolist()
-        jobs = [
-            self.pool.submit(self._reduce, first + low, exponentials[low:high], k)
-            for k, (low, high) in enumerate(pairwise(cuts))
-        ]
-        for job in jobs:
+        classes = len(self.starts) - 1
+        if block is None:
+            most = _PANEL_VALUES // (self.powers * classes)
+            block = min(_PANEL, max(TOGETHER, most // TOGETHER * TOGETHER))
+        columns = _cuts(0, len(self.weights), block)
+        panels = _cuts(0, self.shared, block) + _cuts(self.shared, len(self.judged), block)
+        reach = self._reach(columns) if self.shared else 0
+        padded = -(-block // TOGETHER) * TOGETHER
+        self.buffer = self.reference.embeddings.new_zeros(padded * block)
+        sums = np.empty((self.powers, classes, padded))
+        waiting: list[list[_Waiting]] = [[] for _ in columns]
+        for k, panel in enumerate(panels):
+            rows, place = self._rows(embeddings, panel), self.position[self.order[panel]]
+            inside = panel.stop <= self.shared
+            sums[:] = 0.0
+            for m, beside in enumerate(columns):
+                if inside and 0 < k - m <= reach:
+                    continue  # waits
+                later = None
+                if inside and 0 < m - k <= reach:
+                    later = self._nothing_yet(panel, beside)
+                    waiting[m].append(later)
+                self._multiply(rows, place, panel, beside, sums, later)
+            for first, part in waiting[k] if inside else ():
+                sums[:, first : first + part.shape[1], : part.shape[2]] += part
+            if inside:
+                waiting[k].clear()
+            self._share(panel.stop - panel.start, self._judge_some, panel.start, sums)
+
+    def _rows(self, embeddings: Tensor, panel: slice) -> Tensor:
+        """The panel's rows, (B, D) of norm a."""
+        if panel.stop <= self.shared:
+            return self.reference.embeddings[panel] * self.a
+        index = torch.from_numpy(self.judged[self.order[panel]])
+        return unit_rows(embeddings[index]).mul_(self.a)
+
+    def _classes_of(self, panel: slice) -> tuple[int, int]:
+        """First class of a panel of references, and how many it has."""
+        first, last = np.searchsorted(self.starts, [panel.start, panel.stop - 1], side="right") - 1
+        return int(first), int(last - first) + 1
+
+    def _nothing_yet(self, panel: slice, beside: slice) -> _Waiting:
+        first, count = self._classes_of(panel)
+        return _Waiting(first, np.zeros((self.powers, count, beside.stop - beside.start)))
+
+    def _reach(self, panels: list[slice]) -> int:
+        """How many panels ahead sums can wait, so that never too many do."""
+        n, places = len(panels), np.arange(len(panels))
+        counts = np.array([self._classes_of(panel)[1] for panel in panels])
+        each = self.powers * (panels[0].stop - panels[0].start)
+
+        def held(reach: int) -> int:
+            last = np.minimum(places + reach, n - 1)
+            panels_ahead = np.triu(np.maximum(last[:, None] - places, 0))  # [of, at the turn of]
+            return each * int((counts[:, None] * panels_ahead).sum(0).max())
+
+        return bisect_right(range(1, n), _WAITING_VALUES, key=held)
+
+    def _multiply(
+        self,
+        rows: Tensor,
+        place: np.ndarray,
+        panel: slice,
+        beside: slice,
+        sums: np.ndarray,
+        later: _Waiting | None,
+    ) -> None:
+        """Add what one product says of its rows, and of its columns where these come later."""
+        b, k = len(rows), beside.stop - beside.start
+        padded = -(-b // TOGETHER) * TOGETHER
+        block = self.buffer[: padded * k].view(padded, k)
+        S = torch.mm(rows, self.reference.embeddings[beside].T, out=block[:b])
+        own = np.flatnonzero((place >= beside.start) & (place < beside.stop))
+        S[torch.from_numpy(own), torch.from_numpy(place[own] - beside.start)] = -torch.inf
+        product = _Product(block.numpy(), panel, beside)
+        for power in range(self.powers):
+            self._share(b, self._of_rows, product, power, sums[power])
+            if later is not None:
+                self._share(k, self._of_columns, product, power, later.sums[power])
+
+    def _of_rows(
+        self, thread: int, low: int, high: int, product: _Product, power: int, sums: np.ndarray
+    ) -> None:
+        E, panel, beside = product
+        some = E[low:high]
+        # exp(a S) lies in [e^-a, e^a], which float32 holds for the a allowed.
+        np.exp(some, out=some) if power == 0 else np.multiply(some, some * some, out=some)
+        to = beside.start, beside.stop
+        add_to_rows(E, to, self.weights, self.starts, sums, low, high)
+        if self.lists is not None and power == 0:
+            offer_to_rows(E, beside.start, self._lists_of(panel), low, high)
+
+    def _of_columns(
+        self, thread: int, low: int, high: int, product: _Product, power: int, sums: np.ndarray
+    ) -> None:
+        E, panel, beside = product
+        to = panel.start, panel.stop
+        add_to_columns(E, to, self.weights, self.starts, sums, low, high)
+        if self.lists is not None and power == 0:
+            offer_to_columns(E[: to[1] - to[0]], to[0], self._lists_of(beside), low, high)
+
+    def _lists_of(self, panel: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        assert self.lists is not None
+        return self.lists.values[panel], self.lists.places[panel], self.lists.least[panel]
+
+    def _share(self, n: int, function: Callable[..., None], *arguments: Any) -> None:
+        """Call function(thread, low, high, *arguments) with a run of n for each thread."""
+        steps = -(-n // TOGETHER)
+        cuts = np.linspace(0, steps, self.threads + 1).astype(int) * TOGETHER
+        runs = [(t, *cut) for t, cut in enumerate(pairwise(np.minimum(cuts, n).tolist()))]
+        runs = [run for run in runs if run[1] < run[2]]
+        if len(runs) == 1:
+            return function(*runs[0], *arguments)
+        for job in [self.pool.submit(function, *run, *arguments) for run in runs]:
             job.result()
+        return None
 
-    def _products(self, rows: Tensor) -> Tensor:
-        """Multiply by parts, faster than one wide product: (B, R), overwritten by the next."""
-        if len(self.buffer) < len(rows):
-            self.buffer = self.buffer.new_empty(len(rows), self.buffer.shape[1])
-        out = self.buffer[: len(rows)]
-        for part, columns in zip(self.parts, out.split(_COLUMNS, 1), strict=True):
-            torch.mm(rows, part.T, out=columns)
-        return out
+    def _judge_some(
+        self, thread: int, low: int, high: int, first_row: int, whole: np.ndarray
+    ) -> None:
+        """Judge some rows of a panel by their class sums, which are overwritten."""
+        a, totals, sums = self.a, self.reference.totals, whole[:, :, low:high]
+        to = self.order[first_row + low : first_row + high]
+        y, mates, n = self.codes[to], self.mates[to], np.arange(high - low)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            everyone = np.log(sums[0].sum(0) / (self.rest[to] + mates)) / a
+            own = np.log(sums[:, y, n] / mates)
+            best = np.full(len(n), -np.inf), np.full(len(n), -1)
+            for first in range(0, len(totals), _CLASSES):
+                some = slice(first, first + _CLASSES)
+                means = sums[:, some]
+                means /= totals[some, None]
+                np.log(means, out=means)
+                inside = np.flatnonzero((y >= first) & (y < first + _CLASSES))
+                means[:, y[inside] - first, inside] = own[:, inside]
+                means[0] /= a
+                null = self.nulls[thread]
+                count_others(means[0], first, y, everyone, self.stratum, best, null)
+                if self.tables is not None:
+                    self._keep(means, some, self.judged[to])
+        has_other = best[1] >= 0
+        own_mean = own[0] / a
+        bins = np.floor((everyone - own_mean + 2.0) / 4.0 * self.bins)
+        bins = np.where(mates > 0, np.clip(bins, 0, self.bins - 1), -1)
+        found = own_mean, everyone, np.where(has_other, best[0], np.nan), best[1], bins
+        for values, some_values in zip(self.fits, found, strict=True):
+            values[to] = some_values
 
-    def _reduce(self, first: int, exponentials: np.ndarray, thread: int) -> None:
-        rows = slice(first, first + len(exponentials))
-        fits = RowFits(*(values[rows] for values in self.fits))
-        codes, position = self.codes[rows], self.position[rows]
-        width = 0 if self.tables is None else len(self.classes.totals)
-        tables = ClassTables(*np.empty((2, len(codes), width), exponentials.dtype))
-        into = fits, tables, self.nulls[thread]
-        _reduce_rows(exponentials, codes, position, self.classes, into)
-        if self.tables is not None:
-            for whole, part in zip(self.tables, tables, strict=True):
-                whole[self.judged[rows]] = part
+    def _keep(self, means: np.ndarray, some: slice, rows: np.ndarray) -> None:
+        """Write both tables of some classes: means of exp(a S), and logarithms of exp(3 a S)."""
+        assert self.tables is not None
+        sharpness = 3.0 * self.a
+        sharp = np.maximum(means[1] - sharpness, -2.0 * sharpness)
+        sharp[self.stratum[some] < 0] = -np.inf
+        self.tables.means[rows, some] = means[0].T
+        self.tables.sharp[rows, some] = sharp.T
 
     def finish(self) -> tuple[RowFits, np.ndarray]:
         """Sum the threads' histograms."""
         self.pool.shutdown()
-        return self.fits, np.sum(self.nulls, axis=0)
+        return self.fits, self.nulls.sum(0)
+
+    def nearest(self, n: int) -> Candidates | None:
+        """Return the candidates of all n samples, if they were asked for."""
+        if self.lists is None:
+            return None
+        dims = self.reference.embeddings.shape[1]
+        similarities, places, error = self.lists.found(self.a, dims)
+        sample = np.empty(len(self.weights), np.int64)
+        referenced = np.flatnonzero(self.reference.position >= 0)
+        sample[self.reference.position[referenced]] = referenced
+        rows = self.judged[self.order]
+        out = np.full((n, places.shape[1]), -np.inf), np.full((n, places.shape[1]), -1)
+        out[0][rows] = similarities
+        out[1][rows] = np.where(places < 0, -1, sample[places])
+        return Candidates(*out, error)
 
 
-# The order of the additions is free, so that they use the processor's vectors; one program adds
-# in one order, and the sums stay float64.
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-@no_type_check
-def _weighted_sum(weights, exponentials, r, start, stop):
-    value = 0.0
-    for j in range(start, stop):
-        value += weights[j] * exponentials[r, j]
-    return value
-
-
-@numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
-@no_type_check
-def _weighted_cubes(weights, exponentials, r, start, stop):
-    value = 0.0
-    for j in range(start, stop):
-        e = np.float64(exponentials[r, j])
-        value += weights[j] * (e * e * e)
-    return value
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def _reduce_rows(exponentials, codes, position, references, into):
-    """Reduce a block to class sums, soft means and histogram entries, into the last two arguments.
-
-    Args:
-        exponentials: (B, R) exp(a S), columns sorted by class; overwritten at i = j.
-        codes: (B,) given class of each row.
-        position: (B,) its own column, -1 if it is no reference.
-        references: `_Classes`.
-        into: `RowFits` of the block, its `ClassTables`, of no column where they are not asked for,
-            and the (G, bins) histogram.
-    """
-    starts, weights, totals, _, _ = references
-    keeps = into[1][1].shape[1] > 0
-    classes = len(totals)
-    values, cubes = np.empty(classes), np.zeros(classes)
-    for r in range(len(codes)):
-        y, self_column = codes[r], position[r]
-        if self_column >= 0:
-            exponentials[r, self_column] = 0.0  # j != i
-        for c in range(classes):
-            start, stop = starts[c], starts[c + 1]
-            values[c] = _weighted_sum(weights, exponentials, r, start, stop)
-            if keeps:
-                cubes[c] = _weighted_cubes(weights, exponentials, r, start, stop)
-        mates = totals[y]
-        if self_column >= 0:
-            # Summed anew: totals[y] - w_i would cancel when w_i is nearly all of it.
-            mates = weight_beside(weights, starts[y], starts[y + 1], self_column)
-        judge_row((r, r), y, values, cubes, mates, references, into)
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def weight_beside(weights, start, stop, place):
-    """Return the sum of the weights from `start` to `stop`, without that at `place`."""
-    weight = 0.0
-    for j in range(start, stop):
-        if j != place:
-            weight += weights[j]
-    return weight
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def judge_row(places, y, values, cubes, mates, references, into):
-    """Write what the class sums of one row say of it.
-
-    Args:
-        places: its places in the fits and in the tables.
-        y: its class.
-        values: (C,) sum_j w_j exp(a S) over each class, the row itself left out.
-        cubes: (C,) the same of exp(3 a S), of which the sharp table is; read where it has columns.
-        mates: weight of its own class, the row itself left out.
-        references: `_Classes`.
-        into: `RowFits`, `ClassTables` and the (G, bins) histogram.
-    """
-    _, _, totals, stratum, a = references
-    (r, row), (fits, (means, sharp), null) = places, into
-    own, everyone, other, other_class, own_bin = fits
-    keeps, sharpness = sharp.shape[1] > 0, 3.0 * a
-    classes, bins = len(totals), null.shape[1]
-    mean = np.empty(classes)  # s_i(c), NaN: no reference
-    total, total_weight = 0.0, 0.0
-    for c in range(classes):
-        weight = mates if c == y else totals[c]
-        mean[c] = np.log(values[c] / weight) / a if weight > 0 else np.nan
-        if keeps:
-            means[row, c] = mean[c]
-            if weight > 0:
-                sharp[row, c] = max(np.log(cubes[c] / weight) - sharpness, -2.0 * sharpness)
-            else:  # its own class without it, or one of no reference at all
-                sharp[row, c] = np.nan if totals[c] > 0 else -np.inf
-        total += values[c]
-        total_weight += weight
-    if total_weight <= 0:
-        return
-    t = np.log(total / total_weight) / a
-    best_other = -1
-    for c in range(classes):
-        if np.isnan(mean[c]) or c == y:
-            continue
-        if best_other < 0 or mean[c] > mean[best_other]:
-            best_other = c
-    everyone[r] = t
-    if best_other >= 0:
-        other[r], other_class[r] = mean[best_other], best_other
-    for c in range(classes):
-        if np.isnan(mean[c]):
-            continue
-        b = int(np.floor((t - mean[c] + 2.0) / 4.0 * bins))
-        b = min(max(b, 0), bins - 1)
-        if c == y:
-            own[r], own_bin[r] = mean[c], b
-        else:
-            null[stratum[c], b] += 1
+def _cuts(start: int, stop: int, step: int) -> list[slice]:
+    return [slice(low, min(low + step, stop)) for low in range(start, stop, step)]

@@ -1,8 +1,7 @@
 """What the contrastive statistics ask of the engine that multiplies: `HostRows` or `DeviceRows`.
 
-A block of judged rows at a time: similarities to all references, their class sums, a few numbers
-per row, counts in the null histograms.  `HostRows` does this on a processor, `DeviceRows` on an
-accelerator.
+Judged rows against references: similarities, their class sums, a few numbers per row, counts in
+the null histograms.  `HostRows` does this on a processor, `DeviceRows` on an accelerator.
 """
 
 from __future__ import annotations
@@ -13,7 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from torch import Tensor
 
-from bspml.statistics.references import SUPPORT_EDGES, References
+from bspml.statistics.contrastive_nearest import Candidates
+from bspml.statistics.contrastive_sums import weight_of_mates
+from bspml.statistics.references import SUPPORT_EDGES, References, weight_elsewhere
 from bspml.tensors.checks import Labels
 
 
@@ -50,7 +51,7 @@ class ClassTables(NamedTuple):
 
 
 class JudgedRows(ABC):
-    """M judged rows against R references in C classes, block by block.
+    """M judged rows against R references in C classes.
 
     Args:
         reference: whom they are judged by.
@@ -58,7 +59,8 @@ class JudgedRows(ABC):
         judged: (M,) sample indices.
         a: inverse temperature.
         bins: of a null histogram.
-        tables: to fill beside, or None.
+        tables: to fill beside, or None; on the host.
+        candidates: nearest references to keep of each row; on the host.
     """
 
     def __init__(
@@ -69,27 +71,32 @@ class JudgedRows(ABC):
         a: float,
         bins: int,
         tables: ClassTables | None = None,
+        candidates: int = 0,
     ) -> None:
         self.reference, self.judged, self.a, self.bins = reference, judged, a, bins
-        self.tables = tables
+        self.tables, self.candidates = tables, candidates
         counts = np.diff(reference.starts)
         self.stratum = np.searchsorted(SUPPORT_EDGES, counts, side="right") - 1  # -1: no reference
         self.codes = labels.codes.numpy()[judged]
         self.position = reference.position[judged]
+        # Weight of each row's class and of the others, the row itself left out.
+        mates = weight_of_mates(reference.weights, reference.starts)[self.position]
+        self.mates = np.where(self.position >= 0, mates, reference.totals[self.codes])
+        self.rest = weight_elsewhere(reference.totals)[self.codes]
 
     @abstractmethod
-    def default_block(self) -> int:
-        """Return how many rows to judge at a time."""
-
-    @abstractmethod
-    def judge(self, first: int, rows: Tensor) -> None:
-        """Judge one block.
+    def judge(self, embeddings: Tensor, block: int | None) -> None:
+        """Judge all rows.
 
         Args:
-            first: place of the block's first row among the judged.
-            rows: (B, D) of norm a.
+            embeddings: (N, D) of all samples, not normalised.
+            block: rows at a time; None to choose.
         """
 
     @abstractmethod
     def finish(self) -> tuple[RowFits, np.ndarray]:
         """Return what was found, and (G, bins) int64, a histogram for each of `SUPPORT_EDGES`."""
+
+    def nearest(self, n: int) -> Candidates | None:
+        """Return the candidates of all n samples, where they were asked for and can be kept."""
+        return None

@@ -22,18 +22,20 @@ makes its own direction cheap, and a wrong label seems to fit.  Ours, from textb
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.unit_rows import unit_rows
 
-_BLOCK_VALUES = 1 << 22  # of a table computed at a time
+_BLOCK_VALUES = 1 << 21  # of a table held at a time
+_CLASSES = 512  # of a table computed at a time
 _COVARIANCE_ROWS = 4096  # rows whose outer products are added at a time
 _TINY = 1e-9
-_NARROW, _NODES = 1.05, 6  # ratio of ridges between which so many nodes interpolate
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,7 @@ class Discriminant:
         codes: (N,) int64 class of each sample.
         weights: (N,) float64 w, at least 0.
         class_weights: (C,) float64.
+        known: what depends on the classes and the shrinkage only.
     """
 
     rows: Float[Tensor, "N D"]
@@ -57,6 +60,7 @@ class Discriminant:
     codes: Int[Tensor, " N"]
     weights: Float[Tensor, " N"]
     class_weights: Float[Tensor, " C"]
+    known: dict[float, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -111,14 +115,22 @@ class Discriminant:
             class_weights,
         )
 
-    def blocks(self, index: Int[Tensor, " M"]) -> Iterator[Int[Tensor, " B"]]:
-        """Cut sample numbers into blocks whose tables take some ten MiB.
+    def blocks(
+        self, index: Int[Tensor, " M"], shrinks: Sequence[float]
+    ) -> Iterator[tuple[Int[Tensor, " B"], list[Float[Tensor, "B C"]]]]:
+        """Yield the tables of some ten MiB at a time: places in `index`, a table per shrinkage.
 
         Args:
             index: (M,) sample numbers.
+            shrinks: each in (0, 1).
         """
+        index = index.to(self.codes)
+        by_class = torch.argsort(self.codes[index], stable=True)
         widest = max(len(self.class_weights), 3 * self.rows.shape[1])
-        yield from index.split(max(1, _BLOCK_VALUES // widest))
+        for places in by_class.split(max(1, _BLOCK_VALUES // widest)):
+            part = index[places]
+            rows = self.rows[part] @ self.turned
+            yield places, [self._block(part, rows, shrink) for shrink in shrinks]
 
     def table(self, index: Int[Tensor, " M"], shrink: float) -> Float[Tensor, "M C"]:
         """Return G_i(c), as precise as the rows and on their device.
@@ -141,11 +153,11 @@ class Discriminant:
             index: (M,) sample numbers.
             shrinks: each in (0, 1).
         """
-        parts = []
-        for part in self.blocks(index.to(self.codes)):
-            rows = self.rows[part] @ self.turned
-            parts.append([self._block(part, rows, shrink) for shrink in shrinks])
-        return [torch.cat(blocks) for blocks in zip(*parts, strict=True)]
+        tables = [self.rows.new_empty(len(index), len(self.means)) for _ in shrinks]
+        for places, parts in self.blocks(index, shrinks):
+            for table, part in zip(tables, parts, strict=True):
+                table[places] = part
+        return tables
 
     def _block(self, i: Tensor, rows: Tensor, shrink: float) -> Tensor:
         codes, weights = self.codes[i], self.weights[i]
@@ -164,43 +176,92 @@ class Discriminant:
         trace = trace.clamp_min(_TINY * float(total) + 1e-300)
         present = (self.class_weights > 0).sum()
         freedom = self.weights.sum() - weights - present + (~has_mates & (weights > 0)).double()
-        ridge = shrink / (1 - shrink) * trace / dims
-        scale = 1 / (self.scatter.to(kind) + ridge[:, None].to(kind))  # V, (B, D)
+        to_ridge = shrink / (1 - shrink) / dims
+        scale = 1 / (self.scatter.to(kind) + (to_ridge * trace)[:, None].to(kind))  # V, (B, D)
         scaled, turned = scale * rows, scale * gap
         kappa = share / (1 - share * (turned * gap).sum(1)).clamp_min(1e-6)
-        distance = self._at_ridges(self.means.square(), ridge)
-        distance = distance.addmm_(scaled, self.means.T, alpha=-2)
-        distance += (scaled * rows).sum(1)[:, None]
-        along = (turned * rows).sum(1)[:, None] - turned @ self.means.T
-        distance[b, codes] = (scale * own_gap * own_gap).sum(1)
-        along[b, codes] = (turned * own_gap).sum(1)
-        distance += along.square_().mul_(kappa.to(kind)[:, None])
-        table = distance.mul_((freedom.clamp_min(1.0) / (2 * shrink - 2)).to(kind)[:, None])
-        own = table[b, codes] + _of_support(mates, dims).to(kind)
-        table += _of_support(self.class_weights, dims).to(kind)
-        table[b, codes] = own
-        table[:, self.class_weights <= 0] = -torch.inf
-        table[b[~has_mates], codes[~has_mates]] = torch.nan
+        factor = freedom.clamp_min(1.0) / (2 * shrink - 2)  # below 0
+        own = (scale * own_gap * own_gap).sum(1) + kappa * (turned * own_gap).sum(1).square()
+        own = factor * own + _of_support(mates, dims)
+        # V = shares (B, n) @ at (n, D); factor (mu' V mu + x' V x) + support is left @ right.
+        shares, traces = self._interpolate(trace)
+        at, right = self._by_class(traces, to_ridge)
+        alone = factor * (scaled * rows).sum(1)
+        left = torch.stack([alone, torch.ones_like(alone)], 1)
+        left = torch.cat([factor[:, None] * shares, left], 1).to(kind)
+        # factor kappa (r' V (x - mu))^2, with r' V mu = x' V mu - mu_y' V mu
+        weight = (-factor * kappa).sqrt()[:, None]
+        across = (turned * rows).sum(1, keepdim=True) * weight.to(kind)
+        own_classes, place = torch.unique(codes, return_inverse=True)
+        few = 2 * len(at) * len(own_classes) <= len(i)
+        if few:
+            own_means = (at[:, None] * self.means[own_classes]).flatten(0, 1)  # V mu_y
+            shares = (shares * weight).to(kind)[:, :, None]
+        weight = weight.to(kind)
+        table = rows.new_empty(len(i), len(self.means))
+        for first in range(0, len(self.means), _CLASSES):  # faster than one wide product
+            some = slice(first, first + _CLASSES)
+            means = self.means[some].T
+            part = scaled @ means
+            if few:
+                along = torch.addcmul(across, part, -weight)
+                for k, values in enumerate((own_means @ means).unflatten(0, (len(at), -1))):
+                    along.addcmul_(values.index_select(0, place), shares[:, k])
+            else:
+                along = torch.addmm(across, turned * -weight, means)
+            part.mul_((-2 * factor).to(kind)[:, None]).addmm_(left, right[:, some])
+            torch.addcmul(part, along, along, value=-1, out=table[:, some])
+        table[b, codes] = torch.where(has_mates, own, torch.nan).to(kind)
         return table
 
-    def _at_ridges(self, values: Tensor, ridge: Tensor) -> Tensor:
-        """(B, C) sum_d values[c, d] / (e_d + ridge_i).
+    @cached_property
+    def _nodes(self) -> Tensor:
+        """(n,) traces between which those without any one sample are interpolated [Chebyshev].
 
-        Leaving one sample out hardly moves the ridge, and the sum is smooth in it: it is computed
-        at a few ridges and interpolated [Chebyshev], to 1e-11 of it.
+        Leaving one sample out hardly moves the trace, and so the ridge; and V is smooth in it.
+        Empty where one sample may be nearly all of the trace.
         """
-        low, high = float(ridge.min()), float(ridge.max())
-        if high > _NARROW * low or len(ridge) <= _NODES:
-            return (1 / (self.scatter.to(values) + ridge[:, None].to(values))) @ values.T
-        angles = (torch.arange(_NODES, dtype=torch.float64, device=ridge.device) + 0.5) / _NODES
-        half = max((high - low) / 2, 1e-6 * high)
-        nodes = (high + low) / 2 + half * (torch.pi * angles).cos()
-        at_nodes = (1 / (self.scatter + nodes[:, None])).to(values) @ values.T  # (nodes, C)
-        shares = torch.ones(len(ridge), _NODES, dtype=torch.float64, device=ridge.device)
-        for k in range(_NODES):
-            others = nodes[torch.arange(_NODES, device=ridge.device) != k]
-            shares[:, k] = ((ridge[:, None] - others) / (nodes[k] - others)).prod(1)
-        return shares.to(values) @ at_nodes
+        before = self.class_weights[self.codes]
+        mates = before - self.weights
+        share = torch.where(mates > _TINY, self.weights * before / mates, 0.0)
+        high = float(self.scatter.sum())
+        low = high - 4 * float(share.max())  # no row is further than 2 from a mean of rows
+        if low <= _TINY * high:
+            return self.scatter[:0]
+        # n nodes leave ratio^n, as no eigenvalue is below 0.
+        ratio = max((high**0.5 - low**0.5) / (high**0.5 + low**0.5), _TINY)
+        n = math.ceil(math.log(torch.finfo(self.rows.dtype).eps / 2) / math.log(ratio))
+        angles = torch.pi / n * (torch.arange(n, device=share.device).double() + 0.5)
+        return (high + low) / 2 + (high - low) / 2 * angles.cos()
+
+    def _interpolate(self, trace: Tensor) -> tuple[Tensor, Tensor]:
+        """(B, n) and (n,): shares of what is computed at these traces in what it is at (B,)."""
+        nodes = self._nodes
+        if not 0 < len(nodes) < len(trace):
+            return torch.eye(len(trace)).to(trace), trace
+        places = torch.arange(len(nodes), device=trace.device)
+        shares = torch.ones(len(trace), len(nodes)).to(trace)
+        for k in places:
+            others = nodes[places != k]
+            shares[:, k] = ((trace[:, None] - others) / (nodes[k] - others)).prod(1)
+        return shares, nodes
+
+    def _by_class(self, traces: Tensor, to_ridge: float) -> tuple[Tensor, Tensor]:
+        """V at some traces, (n, D); and (n + 2, C): mu' V mu of each class, 1, the support.
+
+        Those at `_nodes` are kept.
+        """
+        if traces is self._nodes and to_ridge in self.known:
+            return self.known[to_ridge]
+        at = (1 / (self.scatter + to_ridge * traces[:, None])).to(self.means)
+        support = _of_support(self.class_weights, self.means.shape[1])
+        support = support.masked_fill_(self.class_weights <= 0, -torch.inf).to(self.means)
+        terms = torch.cat(
+            [at @ self.means.square().T, torch.stack([torch.ones_like(support), support])]
+        )
+        if traces is self._nodes:
+            self.known[to_ridge] = at, terms
+        return at, terms
 
     def nearest_classes(
         self, count: int, shrink: float, share: Float[Tensor, " N"]

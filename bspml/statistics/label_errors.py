@@ -28,7 +28,6 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.statistics.contrastive import JudgingTask, contrastive_tables
-from bspml.statistics.contrastive_square import LARGEST
 from bspml.statistics.discriminant import Discriminant
 from bspml.statistics.label_likelihood import Confusions, label_cost
 from bspml.statistics.label_model import (
@@ -48,6 +47,7 @@ SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
 _FIT_VALUES = 1 << 21  # of a table that the model is fitted to
 _FEWEST_FITTED = 1500
 _ROUNDS = 4
+_ONE_PASS_VALUES = 1 << 24  # of a table that all rows are judged by
 _SHRINK_ROWS = 2000  # by which the shrinkage is chosen, at most
 _SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
@@ -152,7 +152,7 @@ def judge_labels(
     fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
     judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
     if soft_means is None:
-        soft_means = _of_one_pass(task, task.weights, LARGEST)
+        soft_means = _of_one_pass(task, task.weights, _ONE_PASS_VALUES)
     judges = _Judges.of(task, task.weights, soft_means)
     judges = replace(judges, shrink=judges.best_shrink(fitted))
     best = judges.fit(fitted, random_rate, half_trained, first=True)
@@ -282,7 +282,7 @@ def _of_one_pass(task: JudgingTask, weights: Tensor, most: int) -> np.ndarray | 
     on_host = task.embeddings.device.type == "cpu"
     if not on_host or n * classes > most or 2 * int(task.judged.sum()) <= n:
         return None
-    tables = contrastive_tables(task.embeddings, task.labels, weights)[1]
+    tables = contrastive_tables(task.embeddings, task.labels, weights).tables
     return None if tables is None else tables.sharp
 
 

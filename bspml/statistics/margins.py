@@ -38,10 +38,12 @@ def label_margins(
     codes = task.labels.codes
     judge = Discriminant.of(task.embeddings, codes, task.weights, len(task.labels.classes))
     margins = torch.full((len(codes),), torch.nan, dtype=torch.float64)
-    for rows in judge.blocks(task.judged.nonzero()[:, 0].to(judge.codes.device)):
-        table, own = judge.table(rows, shrink), judge.codes[rows, None]
+    judged = task.judged.nonzero()[:, 0].to(judge.codes.device)
+    for places, (table,) in judge.blocks(judged, (shrink,)):
+        rows = judged[places]
+        own = judge.codes[rows, None]
         label = table.gather(1, own)[:, 0]
-        other = table.scatter(1, own, -torch.inf).max(1).values
+        other = table.scatter_(1, own, -torch.inf).amax(1)
         values = torch.where(other.isfinite(), other - label, torch.nan)
         margins[rows.cpu()] = values.double().cpu()
     return margins

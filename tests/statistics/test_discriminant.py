@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from bspml.statistics import discriminant
 from bspml.statistics.discriminant import Discriminant
 from helpers.draws import clouds
 
@@ -57,6 +58,21 @@ def test_leaving_out_is_refitting(shrink, weighted, dims):
     for i in range(len(x)):
         expected = refitted(x, codes, weights, 4, shrink, i)
         assert found[i] == pytest.approx(expected, rel=1e-7, abs=1e-7)
+
+
+@pytest.mark.parametrize("classes", [3, 100])  # products of pairs of classes, and of all rows
+def test_large_blocks_interpolate_and_still_refit(classes, monkeypatch):
+    monkeypatch.setattr(discriminant, "_CLASSES", 2 if classes == 3 else 33)
+    x, codes, rng = case(classes, 300 // classes, 6)
+    weights = rng.uniform(0.2, 1, 300)
+    weights[:2] = 0
+    judge = Discriminant.of(*(torch.as_tensor(v) for v in (x, codes, weights)), classes)
+    order = rng.permutation(300)
+    assert 0 < len(judge._nodes) < 300
+    table = judge.table(torch.from_numpy(order), 0.4).numpy()
+    for place in range(0, 300, 13):
+        expected = refitted(x, codes, weights, classes, 0.4, order[place])
+        assert table[place] == pytest.approx(expected, rel=1e-11, abs=1e-11)
 
 
 def test_a_class_of_one_is_unknown_to_its_sample_and_absent_classes_are_impossible():
