@@ -22,7 +22,7 @@ _NO_K = -40.0  # log odds of k = 0
 _SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-8.0, 4.0), (-8.0, 8.0)
 _ITERATIONS = 200
 _COARSE_VALUES = 1 << 19  # of a table from which every start is tried
-_FEWEST_COARSE = 300
+_FEWEST_COARSE, _MOST_COARSE = 300, 2000  # labels
 
 
 class Confusions(NamedTuple):
@@ -148,24 +148,26 @@ class Likelihood:
         Where it is large enough to tell one maximum from another, and small enough to be climbed
         from every start.
         """
-        step = len(self.codes) * self.num_classes / _COARSE_VALUES
-        if step <= 1:
+        count = max(_FEWEST_COARSE, min(_MOST_COARSE, _COARSE_VALUES // self.num_classes))
+        if count >= len(self.codes):
             return self
-        count = min(len(self.codes), max(_FEWEST_COARSE, round(len(self.codes) / step)))
         rows = np.linspace(0, len(self.codes) - 1, count).round().astype(int)
         tables = [table[rows] for table in self.tables]
         return replace(self, tables=tables, codes=self.codes[rows])
 
-    def fits_from_starts(self, with_k: bool = True) -> list[Fit]:
+    def fits_from_starts(
+        self, with_k: bool = True, further: Sequence[np.ndarray] = ()
+    ) -> list[Fit]:
         """Maximise the likelihood from every start; over fewer labels where they are many.
 
         Where it was over fewer, only the best goes on over all.
 
         Args:
             with_k: False: k = 0.
+            further: points to start from as well.
         """
         coarse = self.thinned()
-        fits = [coarse.fit(start, with_k) for start in self.starts()]
+        fits = [coarse.fit(start, with_k) for start in [*self.starts(), *further]]
         if coarse is self:
             return sorted(fits, key=lambda fit: fit.fun)
         return [self.fit(best_of(fits).x, with_k)]
@@ -191,6 +193,19 @@ class Likelihood:
             self.confusions.unit * float(np.exp(x[2])),
             np.exp(-x[3:]) / self.units,
         )
+
+    def pack(self, u: float, k: float, tau: float, slopes: np.ndarray) -> np.ndarray:
+        """Return the point of these, as `unpack` gives them.
+
+        Args:
+            u: share of labels drawn at random.
+            k: share of confused labels.
+            tau: how far confusions reach.
+            slopes: b of each judge.
+        """
+        shares = np.log(np.maximum([u, k], LEAST) / max(1 - u - k, LEAST))
+        x = np.array([*shares, np.log(tau / self.confusions.unit), *-np.log(slopes * self.units)])
+        return np.clip(x, *np.transpose(self._bounds(True)))
 
     def terms(self, slopes: np.ndarray, tau: float) -> LabelTerms:
         """Return what p says of the labels, the largest p and g among it.
@@ -221,7 +236,7 @@ class Likelihood:
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds(with_k),
-            options={"maxiter": _ITERATIONS, "ftol": 1e-10, "gtol": 1e-6},
+            options={"maxiter": _ITERATIONS, "ftol": 1e-8, "gtol": 1e-6},
         )
         return Fit(found.x, float(found.fun), bool(found.success))
 
@@ -254,9 +269,13 @@ def centred(table: np.ndarray) -> np.ndarray:
 
     Args:
         table: (M, C); NaN counts as -inf.
+
+    Returns:
+        (M, C) float32.
     """
-    table = np.where(np.isnan(table), -np.inf, table)
-    return np.maximum(table - table.max(1, keepdims=True), _LOWEST)
+    lead = table - np.fmax.reduce(table, 1)[:, None]
+    np.copyto(lead, -np.inf, where=np.isnan(lead))
+    return np.maximum(lead, _LOWEST, out=lead).astype(np.float32, copy=False)
 
 
 def nobody(num_classes: int) -> Confusions:
