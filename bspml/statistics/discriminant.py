@@ -193,32 +193,33 @@ class Discriminant:
 
     def _block(self, i: Tensor, rows: Tensor, shrink: float) -> Tensor:
         codes, weights = self.codes[i], self.weights[i]
-        kind, dims, b = rows.dtype, rows.shape[1], torch.arange(len(i), device=rows.device)
+        kind, dims, dot = rows.dtype, rows.shape[1], torch.linalg.vecdot
+        b = torch.arange(len(i), device=rows.device)
         before = self.class_weights[codes]
         mates = before - weights
         has_mates = mates > _TINY
-        divisor = torch.where(has_mates, mates, 1.0)
+        # x - the mean without i = (x - mean) k / (k - w) = gap * without; with no mate there is none
+        without = torch.where(has_mates, before / mates, 0.0)
         gap = rows - self.means[codes]
-        # x - the mean without i = (x - mean) k / (k - w)
-        own_gap = gap * (before / divisor)[:, None].to(kind)
-        gap = torch.where(has_mates[:, None], gap, torch.zeros((), dtype=kind, device=gap.device))
-        share = torch.where(has_mates, weights * before / divisor, 0.0)  # c
+        share = weights * without  # c
         total = self.scatter.sum()
-        trace = total - share * gap.double().square().sum(1)
+        trace = total - share * dot(gap, gap).double()
         trace = trace.clamp_min(_TINY * float(total) + 1e-300)
         present = (self.class_weights > 0).sum()
         freedom = self.weights.sum() - weights - present + (~has_mates & (weights > 0)).double()
         ridge = shrink / (1 - shrink) * trace / dims
         scale = 1 / (self.scatter.to(kind) + ridge[:, None].to(kind))  # V, (B, D)
-        scaled, turned = scale * rows, scale * gap
-        kappa = share / (1 - share * (turned * gap).sum(1)).clamp_min(1e-6)
+        turned = scale * gap
+        scaled = scale.mul_(rows)
+        own, without = dot(turned, gap), without.to(kind)
+        kappa = share.to(kind) / (1 - share.to(kind) * own).clamp_min(1e-6)
         distance = self._at_ridges(self.means.square(), ridge)
         distance = distance.addmm_(scaled, self.means.T, alpha=-2)
-        distance += (scaled * rows).sum(1)[:, None]
-        along = (turned * rows).sum(1)[:, None] - turned @ self.means.T
-        distance[b, codes] = (scale * own_gap * own_gap).sum(1)
-        along[b, codes] = (turned * own_gap).sum(1)
-        distance += along.square_().mul_(kappa.to(kind)[:, None])
+        distance += dot(scaled, rows)[:, None]
+        along = dot(turned, rows)[:, None] - turned @ self.means.T
+        distance[b, codes] = own * without.square()
+        along[b, codes] = own * without
+        distance += along.square_().mul_(kappa[:, None])
         table = distance.mul_((freedom.clamp_min(1.0) / (2 * shrink - 2)).to(kind)[:, None])
         own = table[b, codes] + _of_support(mates, dims).to(kind)
         table += _of_support(self.class_weights, dims).to(kind)

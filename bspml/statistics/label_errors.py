@@ -31,7 +31,7 @@ from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.statistics.contrastive import JudgingTask, contrastive_tables
 from bspml.statistics.discriminant import Discriminant
-from bspml.statistics.label_likelihood import Confusions, label_cost
+from bspml.statistics.label_likelihood import Confusions, label_costs
 from bspml.statistics.label_model import (
     NEAREST,
     LabelModel,
@@ -251,7 +251,7 @@ class _Judges:
         and their tables."""
         tables = self.discriminant.tables(torch.from_numpy(few), SHRINKS)
         codes = self.codes[few]
-        best = int(np.argmin([label_cost(table.cpu().numpy(), codes) for table in tables]))
+        best = int(np.argmin(label_costs([table.cpu().numpy() for table in tables], codes)))
         return replace(self, shrink=SHRINKS[best], few=(few, self._both(few, tables[best])))
 
     def fit(

@@ -236,7 +236,7 @@ class Likelihood:
             jac=True,
             method="L-BFGS-B",
             bounds=self._bounds(with_k),
-            options={"maxiter": _ITERATIONS, "ftol": 1e-8, "gtol": 1e-6},
+            options={"maxiter": _ITERATIONS, "ftol": 1e-10, "gtol": 1e-6},
         )
         return Fit(found.x, float(found.fun), bool(found.success))
 
@@ -291,14 +291,25 @@ def nobody(num_classes: int) -> Confusions:
     return Confusions(np.zeros(num_classes + 1, int), np.zeros(0, int), np.zeros(0), 1.0)
 
 
-def label_cost(table: np.ndarray, codes: np.ndarray) -> float:
-    """Return minus the mean log likelihood of labels under one judge and random errors alone.
+def label_costs(tables: Sequence[np.ndarray], codes: np.ndarray) -> list[float]:
+    """Return minus the mean log likelihood of labels under each judge and random errors alone.
+
+    The first is fitted from every start, each other from where the one before it ended.
 
     Args:
-        table: (M, C) of the judge.
+        tables: (M, C) of each judge.
         codes: (M,) given labels.
     """
-    if not np.isfinite(table[np.arange(len(codes)), codes]).any():
-        return 0.0  # no label to be explained
-    likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
-    return best_of(likelihood.fits_from_starts(with_k=False)).fun
+    rows, costs, x = np.arange(len(codes)), [], None
+    for table in tables:
+        if not np.isfinite(table[rows, codes]).any():
+            costs.append(0.0)  # no label to be explained
+            continue
+        likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
+        if x is None:
+            fit = best_of(likelihood.fits_from_starts(with_k=False))
+        else:
+            fit = likelihood.fit(x, with_k=False)
+        x = fit.x
+        costs.append(fit.fun)
+    return costs

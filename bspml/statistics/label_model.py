@@ -132,7 +132,7 @@ class LabelModel:
             even, odd = 1.0, 0.0
         other = alternatives(filled, self.slopes, codes, pairs, (even, odd))
         own, g = other.own, other.g
-        wrong = self.labels_random * (1 - own) / classes + self.labels_confused * g
+        wrong = self.labels_random * other.others / classes + self.labels_confused * g
         right = (1 - self.random - self.confused + self.labels_random / classes) * own
         right += max(0.0, self.random - self.labels_random) / classes
         right += max(0.0, self.confused - self.labels_confused) * g

@@ -76,6 +76,7 @@ class Alternatives(NamedTuple):
 
     Attributes:
         own: (M,) p(z).
+        others: (M,) 1 - p(z), to all its digits where p(z) is nearly 1.
         g: (M,) sum_y p(y) Q(y, z).
         best: (M,) int64, the y != z of largest f.
         value: (M,) f of it.
@@ -84,6 +85,7 @@ class Alternatives(NamedTuple):
     """
 
     own: np.ndarray
+    others: np.ndarray
     g: np.ndarray
     best: np.ndarray
     value: np.ndarray
@@ -113,8 +115,8 @@ def alternatives(
         >>> alternatives([table], np.ones(1), np.array([0]), none, (1.0, 0.0)).best
         array([2])
     """
-    own, g, value, total, shown = np.zeros((5, len(codes)))
-    found = Alternatives(own, g, codes.copy(), value, total, shown)
+    own, others, g, value, total, shown = np.zeros((6, len(codes)))
+    found = Alternatives(own, others, g, codes.copy(), value, total, shown)
     slopes = np.asarray(slopes, np.float64)
     _alternatives(_single(tables), slopes, codes, pairs, shares, found)
     return found
@@ -124,9 +126,9 @@ def _single(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(table, np.float32) for table in tables)
 
 
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def pair_shares(sources, distances, tau, num_classes):
+def pair_shares(
+    sources: np.ndarray, distances: np.ndarray, tau: float, num_classes: int
+) -> tuple[np.ndarray, np.ndarray]:
     """Return (E,) Q ~ exp(-distance / tau), which sums to 1 over the pairs of a source.
 
     And (E,) by how much distance / tau exceeds its mean under Q, over the same pairs.
@@ -141,16 +143,10 @@ def pair_shares(sources, distances, tau, num_classes):
         >>> pair_shares(np.array([0, 0]), np.array([0.0, np.log(3)]), 1.0, 1)[0]
         array([0.75, 0.25])
     """
-    shares, beyond = np.empty(len(sources)), np.empty(len(sources))
-    total, mean = np.zeros(num_classes), np.zeros(num_classes)
-    for e in range(len(sources)):
-        beyond[e] = min(distances[e] / tau, 700.0)
-        shares[e] = np.exp(-beyond[e])
-        total[sources[e]] += shares[e]
-        mean[sources[e]] += shares[e] * beyond[e]
-    for e in range(len(sources)):
-        shares[e] /= total[sources[e]]
-        beyond[e] -= mean[sources[e]] / total[sources[e]]
+    beyond = np.minimum(distances / tau, 700.0)
+    shares = np.exp(-beyond)
+    shares /= np.bincount(sources, shares, num_classes)[sources]
+    beyond -= np.bincount(sources, shares * beyond, num_classes)[sources]
     return shares, beyond
 
 
@@ -247,7 +243,8 @@ def _terms(tables, slopes, codes, pairs, terms):
     for i in range(len(codes)):
         top, total = _exponentials(tables, slopes, i, shown, bits)
         z = codes[i]
-        own[i], largest[i] = np.exp(_logit(tables, slopes, i, z) - top) / total, 1 / total
+        own[i] = min(1.0, np.exp(_logit(tables, slopes, i, z) - top) / total)
+        largest[i] = 1 / total
         for j in range(len(tables)):
             expected[j, i] = _dot(shown, tables[j][i]) / total
         for e in range(starts[z], starts[z + 1]):
@@ -263,7 +260,7 @@ def _terms(tables, slopes, codes, pairs, terms):
 @no_type_check
 def _alternatives(tables, slopes, codes, pairs, shares, found):
     (starts, sources, taken), (even, odd) = pairs, shares
-    own, g, best, value, total, likely = found
+    own, others, g, best, value, total, likely = found
     classes = tables[0].shape[1]
     shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
     score = np.empty(classes)
@@ -272,7 +269,7 @@ def _alternatives(tables, slopes, codes, pairs, shares, found):
         z = codes[i]
         for c in range(classes):
             score[c] = even * shown[c] / whole
-        own[i] = np.exp(_logit(tables, slopes, i, z) - highest) / whole
+        own[i] = min(1.0, np.exp(_logit(tables, slopes, i, z) - highest) / whole)
         for e in range(starts[z], starts[z + 1]):
             routed = shown[sources[e]] * taken[e] / whole
             g[i] += routed
@@ -282,6 +279,7 @@ def _alternatives(tables, slopes, codes, pairs, shares, found):
             if c == z:
                 continue
             total[i] += score[c]
+            others[i] += shown[c] / whole
             if first or score[c] > value[i]:
                 best[i], value[i], first = c, score[c], False
         if shown[best[i]] <= _NOTHING * whole:  # all beyond what a number holds: by their logits
