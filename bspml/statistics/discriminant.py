@@ -198,7 +198,7 @@ class Discriminant:
         before = self.class_weights[codes]
         mates = before - weights
         has_mates = mates > _TINY
-        # x - the mean without i = (x - mean) k / (k - w) = gap * without; with no mate there is none
+        # x - the mean without i = (x - mean) k / (k - w) = gap * without; there may be none
         without = torch.where(has_mates, before / mates, 0.0)
         gap = rows - self.means[codes]
         share = weights * without  # c

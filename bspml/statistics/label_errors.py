@@ -7,16 +7,16 @@
 A judge whose references are partly wrong calls labels uncertain that are not: its classes are
 mixtures.  So the references are weighed by how probably their labels are right, and everything is
 judged anew, while the left-out likelihood of the labels improves; the round of the best likelihood
-answers.  (Where the rounds do not help, with many similar classes, the likelihood says so.)  A round
-is tried on a few rows before all are judged, and only references doubted by more than
+answers.  (Where the rounds do not help, with many similar classes, the likelihood says so.)  A
+round is tried on a few rows before all are judged, and only references doubted by more than
 `_MATERIAL` change their weight, so that neither judge starts from nothing.
 
 The tables have N C entries for C classes.  Where these are many they are never held: the model is
 fitted to a sample of the rows, every class alike, and all rows are judged in blocks; `fitted` says
 how many told the model; below N the interval of the rate holds the error of sampling, as it rests
-on these rows alone.  The shrinkage is chosen by at most 2,000 of them, as are the rounds: over 18 synthetic settings
-(random and nearest-class errors of 0 to 40 %, 3 to 500 samples a class) AUROC and rate are those of
-all of them to .001.
+on these rows alone.  The shrinkage is chosen by at most 2,000 of them, as are the
+rounds: over 18 synthetic settings (random and nearest-class errors of 0 to 40 %, 3 to 500 samples a
+class) AUROC and rate are those of all of them to .001.
 """
 
 from __future__ import annotations
@@ -52,6 +52,7 @@ _ROUNDS = 4
 _ONE_PASS_VALUES = 1 << 24  # of a table that all rows are judged by
 _FEW_ROWS = 2000  # by which the shrinkage and the rounds are chosen, at most
 _FEW_VALUES = 1 << 19  # of a table of these
+_PAIRS, _FEWEST_NEAREST = 1 << 16, 16  # of classes taken for one another
 _MATERIAL = 0.02  # doubt below which a reference keeps its weight
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
 _BLOCK_VALUES = 1 << 22  # of a table judged at a time
@@ -152,7 +153,7 @@ def judge_labels(
     if fitted_to is not None:
         told_by = np.flatnonzero(np.asarray(fitted_to) & task.judged.numpy())
     fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
-    judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
+    judged = np.concatenate([fitted, np.setdiff1d(judged, fitted)])  # whose tables serve twice
     if soft_means is None:
         soft_means = _of_one_pass(task)
     judges = _Judges.of(task, task.weights, soft_means)
@@ -161,23 +162,21 @@ def judge_labels(
     best = judges.fit(fitted, random_rate, half_trained)
     if best is None:
         return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
-    verdicts, strangeness = judges.verdicts(best, judged)
+    verdicts, strangeness = judges.verdicts(best, fitted, judged)
     rounds, no_doubt = 0, torch.zeros(len(task.labels.codes), dtype=torch.float64)
     while rows is None and rounds < _ROUNDS:
         weights = task.weights.clone()
         kept = np.where(verdicts.doubt > _MATERIAL, 1 - verdicts.doubt, 1.0)
         weights[judged] *= torch.from_numpy(np.maximum(kept, _LEAST_WEIGHT))
         again = judges.reweighted(task, weights)
-        before, after = (
-            some.refit(best, best.confusions, few, half_trained) for some in (judges, again)
-        )
+        before, after = (some.refit(best, few, half_trained) for some in (judges, again))
         if after.log_likelihood <= before.log_likelihood:
             break
-        model = again.refit(best, again.confusions(no_doubt), fitted, half_trained)
+        model = again.refit(best, fitted, half_trained, again.confusions(no_doubt))
         if model.log_likelihood <= best.log_likelihood:
             break
         judges, best, rounds = again, model, rounds + 1
-        verdicts, strangeness = judges.verdicts(best, judged)
+        verdicts, strangeness = judges.verdicts(best, fitted, judged)
     n = len(task.labels.codes)
     found = _Found(verdicts, strangeness, best, judges.shrink, rounds, len(fitted))
     return found.of_all(n, judged)
@@ -242,7 +241,8 @@ class _Judges:
 
     def confusions(self, doubt: Tensor) -> Confusions:
         classes = len(self.discriminant.class_weights)
-        count = min(NEAREST, max(3, classes // 4), classes - 1)
+        nearest = max(_FEWEST_NEAREST, min(NEAREST, _PAIRS // classes))
+        count = min(nearest, max(3, classes // 4), classes - 1)
         nearest = self.discriminant.nearest_classes(count, self.shrink, 1 - doubt)
         return Confusions.of(*(values.cpu().numpy() for values in nearest))
 
@@ -275,17 +275,22 @@ class _Judges:
         )
 
     def refit(
-        self, model: LabelModel, confusions: Confusions, rows: np.ndarray, half_trained: bool
+        self,
+        model: LabelModel,
+        rows: np.ndarray,
+        half_trained: bool,
+        confusions: Confusions | None = None,
     ) -> LabelModel:
-        """The model fitted anew, from where it is, to some rows."""
-        return refit_label_model(
-            model, self.tables(rows), self.codes[rows], confusions, self.support, half_trained
-        )
+        """The model fitted anew, from where it is, to some rows; its confusions stay if None."""
+        given = self.tables(rows), self.codes[rows], confusions or model.confusions, self.support
+        return refit_label_model(model, *given, half_trained)
 
-    def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
-        """Judge `judged`, in blocks; and how strange each is."""
-        size = max(1, _BLOCK_VALUES // model.num_classes)
-        cuts = [judged] if len(judged) <= size else np.split(judged, range(size, len(judged), size))
+    def verdicts(
+        self, model: LabelModel, fitted: np.ndarray, judged: np.ndarray
+    ) -> tuple[Verdicts, np.ndarray]:
+        """Judge `judged`, the first of which are `fitted`, in blocks; and how strange each is."""
+        size, rest = max(1, _BLOCK_VALUES // model.num_classes), judged[len(fitted) :]
+        cuts = [fitted, *(rest[start : start + size] for start in range(0, len(rest), size))]
         parts, strangeness = [], []
         for part in cuts:
             tables = self.tables(part)

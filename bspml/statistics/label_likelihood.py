@@ -170,7 +170,9 @@ class Likelihood:
         fits = [coarse.fit(start, with_k) for start in [*self.starts(), *further]]
         if coarse is self:
             return sorted(fits, key=lambda fit: fit.fun)
-        return [self.fit(best_of(fits).x, with_k)]
+        start = best_of(fits).x
+        start[2] = 0.0  # where tau is small no gradient says whether a larger one is better
+        return [self.fit(start, with_k)]
 
     def starts(self) -> list[np.ndarray]:
         """Points to start from."""

@@ -9,10 +9,10 @@ judging sample i without itself, and z the given label out of C:
 
 u is the share of labels drawn at random, k the share confused with a class near in the judges' own
 eyes: Delta is the distance between class means beyond that of the nearest class, over the J
-nearest classes.  u, k, b and tau maximise the mean of log P(z_i | x_i), by L-BFGS with exact
-gradients from several starts; one of them is the best model with k = 0, so the fit is never worse
-than that one.  The starts are tried on some of the labels, where these are many, and the best goes
-on over all.
+nearest classes (64; from 1,024 classes on fewer, down to 16).  u, k, b and tau maximise the mean of
+log P(z_i | x_i), by L-BFGS with exact gradients from several starts; one of them is the best model
+with k = 0, so the fit is never worse than that one.  The starts are tried on some of the labels,
+where these are many, and the best goes on over all.
 
 Whose confusions are they?  The k of all samples holds the judges' own errors too, which gather
 where the judges are unsure, while labels go wrong whatever the judges think.  So the labels' shares
