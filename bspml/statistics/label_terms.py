@@ -17,7 +17,7 @@ import numpy as np
 _LOG2E = np.float32(math.log2(math.e))
 _SMALLEST = np.float32(-126.0)  # power of 2: below every entry that counts
 _NOTHING = 2.0**-120
-_HALF, _ONE, _BIAS, _MANTISSA = np.float32([0.5, 1.0, 127.0, 2.0**23])
+_HALF, _ONE, _BIAS, _MANTISSA = (np.float32(value) for value in (0.5, 1.0, 127.0, 2.0**23))
 _S1, _S2, _S3, _S4, _S5, _S6, _S7 = (
     np.float32(math.log(2) ** n / math.factorial(n)) for n in range(1, 8)
 )
