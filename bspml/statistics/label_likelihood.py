@@ -22,7 +22,7 @@ _NO_K = -40.0  # log odds of k = 0
 _SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-8.0, 4.0), (-8.0, 8.0)
 _ITERATIONS = 200
 _COARSE_VALUES = 1 << 19  # of a table from which every start is tried
-_FEWEST_COARSE, _MOST_COARSE = 300, 2000  # labels
+_FEWEST_COARSE = 300
 
 
 class Confusions(NamedTuple):
@@ -148,7 +148,7 @@ class Likelihood:
         Where it is large enough to tell one maximum from another, and small enough to be climbed
         from every start.
         """
-        count = max(_FEWEST_COARSE, min(_MOST_COARSE, _COARSE_VALUES // self.num_classes))
+        count = max(_FEWEST_COARSE, _COARSE_VALUES // self.num_classes)
         if count >= len(self.codes):
             return self
         rows = np.linspace(0, len(self.codes) - 1, count).round().astype(int)
@@ -170,9 +170,7 @@ class Likelihood:
         fits = [coarse.fit(start, with_k) for start in [*self.starts(), *further]]
         if coarse is self:
             return sorted(fits, key=lambda fit: fit.fun)
-        start = best_of(fits).x
-        start[2] = 0.0  # where tau is small no gradient says whether a larger one is better
-        return [self.fit(start, with_k)]
+        return [self.fit(best_of(fits).x, with_k)]
 
     def starts(self) -> list[np.ndarray]:
         """Points to start from."""

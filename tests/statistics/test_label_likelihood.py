@@ -130,7 +130,7 @@ def test_every_start_is_tried_on_some_labels_and_the_best_goes_on_over_all(monke
     tables, codes, nearest, further = case(m=900)
     likelihood = Likelihood.of(tables, codes, Confusions.of(nearest, further))
     whole = best_of(likelihood.fits_from_starts())
-    monkeypatch.setattr("bspml.statistics.label_likelihood._MOST_COARSE", 300)
+    monkeypatch.setattr("bspml.statistics.label_likelihood._COARSE_VALUES", 6 * 300)
     assert len(likelihood.thinned().codes) == 300
     (found,) = likelihood.fits_from_starts()
     assert found.fun == pytest.approx(whole.fun, abs=1e-3)
