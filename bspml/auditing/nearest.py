@@ -66,19 +66,19 @@ def nearest_rows(
 
 
 def nearest_of_candidates(
-    rows: Float[Tensor, "N D"], candidates: Candidates, k: int
+    rows: Float[Tensor, "N D"], candidates: Candidates | None, k: int
 ) -> Nearest | None:
     """Return what `nearest_rows` does of all rows, told from a pass over their similarities.
 
     Args:
         rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
-        candidates: of the same rows, more than k.
+        candidates: of the same rows, more than k, if at hand.
         k: neighbours per row.
 
     Returns:
-        None where some rows are nobody's candidates, as rows of norm 0 are, or are too few.
+        None where there are no candidates, or for some rows too few; none are of norm 0.
     """
-    if (candidates.rows < 0).any():
+    if candidates is None or (candidates.rows < 0).any():
         return None
     error = candidates.error + 1.01 * rows.shape[1] ** 0.5 / GRID
     own = torch.arange(len(rows))

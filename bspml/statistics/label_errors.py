@@ -241,8 +241,8 @@ class _Judges:
 
     def confusions(self, doubt: Tensor) -> Confusions:
         classes = len(self.discriminant.class_weights)
-        nearest = max(_FEWEST_NEAREST, min(NEAREST, _PAIRS // classes))
-        count = min(nearest, max(3, classes // 4), classes - 1)
+        most = max(_FEWEST_NEAREST, min(NEAREST, _PAIRS // classes))
+        count = min(most, max(3, classes // 4), classes - 1)
         nearest = self.discriminant.nearest_classes(count, self.shrink, 1 - doubt)
         return Confusions.of(*(values.cpu().numpy() for values in nearest))
 
