@@ -6,7 +6,8 @@ fits worst), by their similarities S.
 Two: split the class by 2-means; rho is the share of its scatter between the halves.  A class that
 is one cloud gives about the rho of Gaussian samples of the same size and covariance [Liu 2008,
 SigClust].  `two_score` = (rho - mean) / deviation over such samples; as the covariance contains a
-gap between two true classes, single classes score near -2, and 0.5 is far out.
+gap between two true classes, single classes score near -2, and 0.5 is far out.  Of 30 such samples
+10 are drawn first; the others only where these leave a score above -1.
 
 Same: of class c and the class k that its samples most often fit best otherwise,
 
@@ -39,7 +40,8 @@ _FEWEST_TO_SPLIT = 8
 _FEWEST_TO_COMPARE = 5
 _FEWEST_IN_HALF = 3
 _SMALLEST_HALF = 0.1
-_SIMULATIONS = 30
+_SIMULATIONS, _FEW_SIMULATIONS = 30, 10
+_NEARLY_TWO = -1.0  # score by the few simulations above which all are made
 _EXCHANGES = 399
 _LARGEST = 128  # samples of a class looked at; more tell little more
 _LARGE = 64  # samples of a class
@@ -154,14 +156,24 @@ def _two_scores(rows: Float[Tensor, "K n D"], draws: _Draws) -> np.ndarray:
     splits = smaller >= max(_FEWEST_IN_HALF, _SMALLEST_HALF * rows.shape[1])
     splits &= gram.diagonal(dim1=1, dim2=2).sum(1) >= 1e-9  # not all equal
     score = torch.full((len(rows),), -torch.inf, dtype=torch.float64)
-    if not splits.any():
-        return score.numpy()
-    spread = torch.linalg.eigvalsh(gram[splits]).clamp_min(0).sqrt()
-    simulated = draws.normals(rows.shape[1]) * spread[:, None, None]  # (K, simulations, n, n)
-    simulated = simulated - simulated.mean(2, keepdim=True)
-    usual = _two_means((simulated @ simulated.mT).flatten(0, 1))[0].view(-1, _SIMULATIONS)
-    score[splits] = (share[splits] - usual.mean(1)) / usual.std(1).clamp_min(1e-12)
+    # A few simulations tell that a class is far from looking like two, as nearly all are.
+    for simulations, least in ((_FEW_SIMULATIONS, -torch.inf), (_SIMULATIONS, _NEARLY_TWO)):
+        some = splits & (score >= least)
+        if some.any():
+            normals = draws.normals(rows.shape[1])[:simulations]
+            score[some] = _score(share[some], gram[some], normals)
     return score.numpy()
+
+
+def _score(
+    share: Float[Tensor, " K"], gram: Float[Tensor, "K n n"], normals: Float[Tensor, "S n n"]
+) -> Float[Tensor, " K"]:
+    """By how many deviations the share exceeds that of Gaussian samples of the same covariance."""
+    spread = torch.linalg.eigvalsh(gram).clamp_min(0).sqrt()
+    simulated = normals * spread[:, None, None]  # (K, S, n, n)
+    simulated = simulated - simulated.mean(2, keepdim=True)
+    usual = _two_means((simulated @ simulated.mT).flatten(0, 1))[0].view(len(gram), -1)
+    return (share - usual.mean(1)) / usual.std(1).clamp_min(1e-12)
 
 
 def _two_means(

@@ -10,7 +10,11 @@ import torch
 
 from bspml.auditing.distinct import Distinct
 from bspml.statistics.confusions import plausible_confusions
-from bspml.statistics.contrastive import ContrastiveStatistics, contrastive_tables
+from bspml.statistics.contrastive import (
+    ContrastivePass,
+    ContrastiveStatistics,
+    contrastive_tables,
+)
 from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.statistics.label_model import wrong_share_of_kept
 from bspml.statistics.label_shares import FEWEST_MATES
@@ -66,7 +70,13 @@ class Evidence:
     testable: np.ndarray
 
 
-def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) -> Evidence:
+def judge_distinct(
+    embeddings: Any,
+    labels: Labels,
+    once: Distinct,
+    a: float,
+    seen: ContrastivePass | None = None,
+) -> Evidence:
     """Judge distinct samples, and tell for all.
 
     Args:
@@ -74,6 +84,7 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
         labels: (N,) as codes.
         once: the distinct ones.
         a: inverse temperature of the contrastive statistics.
+        seen: these of all samples, if at hand: they serve where no sample is a copy.
     """
     kept = np.flatnonzero(~once.placeholder)
     rows = torch.from_numpy(once.first[kept])
@@ -84,7 +95,9 @@ def judge_distinct(embeddings: Any, labels: Labels, once: Distinct, a: float) ->
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)
-    (stats, tables, _), errors = contrastive_tables(embeddings, some, vouching, a), None
+    if seen is None or len(kept) < len(labels.codes) or vouching.min() < 1:
+        seen = contrastive_tables(embeddings, some, vouching, a)
+    (stats, tables, _), errors = seen, None
     reason = why_unjudgeable(stats)
     if not reason and int(stats.testable.sum()) < FEWEST_LABELS:
         reason = _FEW

@@ -26,13 +26,14 @@ from bspml.auditing.distinct import Distinct, groups_table
 from bspml.auditing.duplicates import OUTER, find_duplicates
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
-from bspml.auditing.nearest import nearest_rows
+from bspml.auditing.nearest import nearest_of_candidates, nearest_rows
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing
 from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
+from bspml.statistics.contrastive import contrastive_tables
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import (
     Labels,
@@ -46,6 +47,7 @@ from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 FLAGGED_ABOVE = 0.5  # probability of being wrong
+_SPARE = 16  # candidates beyond the neighbours, by which these are proved the nearest
 
 
 def audit(
@@ -115,10 +117,16 @@ def audit(
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
-    near = nearest_rows(rows, min(OUTER, len(rows) - 1), backend)
+    seen, near = None, None
+    if embeddings.device.type == "cpu":  # one pass serves the statistics and the search
+        seen = contrastive_tables(rows, encoded, None, a, candidates=OUTER + _SPARE)
+        embeddings, near = rows, nearest_of_candidates(rows, seen.candidates, OUTER)
+        seen = seen._replace(candidates=None)
+    if near is None:
+        near = nearest_rows(rows, min(OUTER, len(rows) - 1), backend)
     duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
     once = Distinct.of(duplicates, codes)
-    judged = judge_distinct(embeddings, encoded, once, a)
+    judged = judge_distinct(embeddings, encoded, once, a, seen)
     wrong, other = judged.wrong, judged.other
     fits_better = judged.other_probability > 1 - wrong
     fits_better &= ~fits_nothing(wrong, judged.outlier_score)

@@ -9,8 +9,10 @@ import numba
 import numpy as np
 import torch
 
-from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
+from bspml.evaluation.neighbours import choose_backend, rank_proposals, ranked_neighbours
 from bspml.shapes import Float, Tensor
+from bspml.statistics.contrastive_nearest import Candidates
+from bspml.tensors.unit_rows import GRID
 
 
 @dataclass(frozen=True)
@@ -60,6 +62,32 @@ def nearest_rows(
     engine = choose_backend(backend, rows.device)
     for part, found in ranked_neighbours(wanted, rows, k, self_rows=own, backend=engine):
         places[part] = found.numpy()
+    return _measured(rows, asked, places)
+
+
+def nearest_of_candidates(
+    rows: Float[Tensor, "N D"], candidates: Candidates | None, k: int
+) -> Nearest | None:
+    """Return what `nearest_rows` does of all rows, told from a pass over their similarities.
+
+    Args:
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
+        candidates: of the same rows, more than k, if at hand.
+        k: neighbours per row.
+
+    Returns:
+        None where there are no candidates, or for some rows too few; none are of norm 0.
+    """
+    if candidates is None or (candidates.rows < 0).any():
+        return None
+    error = candidates.error + 1.01 * rows.shape[1] ** 0.5 / GRID
+    own = torch.arange(len(rows))
+    listed = torch.from_numpy(candidates.similarities), torch.from_numpy(candidates.rows)
+    places = rank_proposals(*listed, rows, rows, k, error, own).numpy()
+    return _measured(rows, own.numpy(), places)
+
+
+def _measured(rows: Tensor, asked: np.ndarray, places: np.ndarray) -> Nearest:
     squared = _squared_distances(rows.numpy(), asked, places)
     order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
     return Nearest(np.take_along_axis(places, order, 1), np.take_along_axis(squared, order, 1))

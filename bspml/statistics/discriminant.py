@@ -39,6 +39,46 @@ _TINY = 1e-9
 
 
 @dataclass(frozen=True)
+class _Moments:
+    """Weighted sums of rows, in float64: they can be added to, for other weights."""
+
+    weights: Tensor  # (C,)
+    sums: Tensor  # (C, D)
+    outer: Tensor  # (D, D)
+
+    @classmethod
+    def of(cls, rows: Tensor, codes: Tensor, weights: Tensor, num_classes: int) -> _Moments:
+        dims = rows.shape[1]
+        outer = weights.new_zeros(dims, dims)
+        for part in torch.arange(len(rows), device=rows.device).split(_COVARIANCE_ROWS):
+            weighted = rows[part] * weights[part, None].to(rows.dtype)
+            outer += (weighted.T @ rows[part]).double()
+        return cls(*_class_sums(rows, codes, weights, num_classes), outer)
+
+    def __add__(self, other: _Moments) -> _Moments:
+        weights = (self.weights + other.weights).clamp_min(0)
+        return _Moments(weights, self.sums + other.sums, self.outer + other.outer)
+
+    @property
+    def means(self) -> Tensor:
+        """(C, D); 0 where a class has no reference."""
+        means = self.sums / self.weights.clamp_min(_TINY)[:, None]
+        means[self.weights <= 0] = 0
+        return means
+
+
+def _class_sums(
+    rows: Tensor, codes: Tensor, weights: Tensor, num_classes: int
+) -> tuple[Tensor, Tensor]:
+    """(C,) weights and (C, D) weighted rows of each class, in float64."""
+    sums = weights.new_zeros(num_classes, rows.shape[1])
+    for part in torch.arange(len(rows), device=rows.device).split(_COVARIANCE_ROWS):
+        weighted = rows[part] * weights[part, None].to(rows.dtype)
+        sums.index_add_(0, codes[part], weighted.double())
+    return weights.new_zeros(num_classes).index_add_(0, codes, weights), sums
+
+
+@dataclass(frozen=True)
 class Discriminant:
     """Means and scatter of weighted reference samples, in the eigenvectors of the scatter.
 
@@ -50,6 +90,7 @@ class Discriminant:
         codes: (N,) int64 class of each sample.
         weights: (N,) float64 w, at least 0.
         class_weights: (C,) float64.
+        moments: what they are made of.
         known: what depends on the classes and the shrinkage only.
     """
 
@@ -60,6 +101,7 @@ class Discriminant:
     codes: Int[Tensor, " N"]
     weights: Float[Tensor, " N"]
     class_weights: Float[Tensor, " C"]
+    moments: _Moments
     known: dict[float, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -85,35 +127,37 @@ class Discriminant:
             0
         """
         rows = unit_rows(embeddings)
-        device = rows.device
-        codes, weights = codes.to(device), weights.to(device, torch.float64)
-        dims = rows.shape[1]
-        sums = torch.zeros(num_classes, dims, dtype=torch.float64, device=device)
-        moment = torch.zeros(dims, dims, dtype=torch.float64, device=device)
-        centre = (weights.to(rows.dtype) @ rows) / weights.sum().to(rows.dtype)
-        rows -= centre  # distances do not change, and rounding is less
-        for part in torch.arange(len(rows), device=device).split(_COVARIANCE_ROWS):
-            weighted = rows[part] * weights[part, None].to(rows.dtype)
-            sums.index_add_(0, codes[part], weighted.double())
-            moment += (weighted.T @ rows[part]).double()
-        class_weights = torch.zeros(num_classes, dtype=torch.float64, device=device)
-        class_weights.index_add_(0, codes, weights)
-        means = (sums / class_weights.clamp_min(_TINY)[:, None]).to(rows.dtype)
-        means[class_weights <= 0] = 0
-        for part in torch.arange(num_classes, device=device).split(_COVARIANCE_ROWS):
+        codes, weights = codes.to(rows.device), weights.to(rows.device, torch.float64)
+        rows -= (weights.to(rows.dtype) @ rows) / weights.sum().to(rows.dtype)  # rounding is less
+        moments = _Moments.of(rows, codes, weights, num_classes)
+        return cls._from(rows, codes, weights, moments)
+
+    @classmethod
+    def _from(cls, rows: Tensor, codes: Tensor, weights: Tensor, moments: _Moments) -> Discriminant:
+        class_weights = moments.weights
+        means = moments.means.to(rows.dtype)
+        scatter = moments.outer.clone()
+        for part in torch.arange(len(means), device=rows.device).split(_COVARIANCE_ROWS):
             weighted = means[part] * class_weights[part, None].to(rows.dtype)
-            moment -= (weighted.T @ means[part]).double()
+            scatter -= (weighted.T @ means[part]).double()
         # As precise as the products in it: the ridge is far above the rounding of an eigenvalue.
-        scatter, turned = torch.linalg.eigh(moment.to(rows.dtype))
-        return cls(
-            rows,
-            turned,
-            means @ turned,
-            scatter.double().clamp_min(0),
-            codes,
-            weights,
-            class_weights,
-        )
+        scatter, turned = torch.linalg.eigh(scatter.to(rows.dtype))
+        scatter = scatter.double().clamp_min(0)
+        return cls(rows, turned, means @ turned, scatter, codes, weights, class_weights, moments)
+
+    def reweighted(self, weights: Float[Tensor, " N"]) -> Discriminant:
+        """Return the discriminant of the same rows under other weights.
+
+        Only the rows whose weight changes are added up; the eigenvectors are computed anew.
+
+        Args:
+            weights: (N,) float64, at least 0.
+        """
+        weights = weights.to(self.weights)
+        change = weights - self.weights
+        some = change.nonzero()[:, 0]
+        added = _Moments.of(self.rows[some], self.codes[some], change[some], len(self.means))
+        return self._from(self.rows, self.codes, weights, self.moments + added)
 
     def blocks(
         self, index: Int[Tensor, " M"], shrinks: Sequence[float]
@@ -161,37 +205,38 @@ class Discriminant:
 
     def _block(self, i: Tensor, rows: Tensor, shrink: float) -> Tensor:
         codes, weights = self.codes[i], self.weights[i]
-        kind, dims, b = rows.dtype, rows.shape[1], torch.arange(len(i), device=rows.device)
+        kind, dims, dot = rows.dtype, rows.shape[1], torch.linalg.vecdot
+        b = torch.arange(len(i), device=rows.device)
         before = self.class_weights[codes]
         mates = before - weights
         has_mates = mates > _TINY
-        divisor = torch.where(has_mates, mates, 1.0)
+        # x - the mean without i = (x - mean) k / (k - w) = gap * without; there may be none
+        without = torch.where(has_mates, before / mates, 0.0)
         gap = rows - self.means[codes]
-        # x - the mean without i = (x - mean) k / (k - w)
-        own_gap = gap * (before / divisor)[:, None].to(kind)
-        gap = torch.where(has_mates[:, None], gap, torch.zeros((), dtype=kind, device=gap.device))
-        share = torch.where(has_mates, weights * before / divisor, 0.0)  # c
+        share = weights * without  # c
         total = self.scatter.sum()
-        trace = total - share * gap.double().square().sum(1)
+        trace = total - share * dot(gap, gap).double()
         trace = trace.clamp_min(_TINY * float(total) + 1e-300)
         present = (self.class_weights > 0).sum()
         freedom = self.weights.sum() - weights - present + (~has_mates & (weights > 0)).double()
         to_ridge = shrink / (1 - shrink) / dims
         scale = 1 / (self.scatter.to(kind) + (to_ridge * trace)[:, None].to(kind))  # V, (B, D)
-        scaled, turned = scale * rows, scale * gap
-        kappa = share / (1 - share * (turned * gap).sum(1)).clamp_min(1e-6)
+        turned = scale * gap
+        size = dot(turned, gap).double()
+        kappa = share / (1 - share * size).clamp_min(1e-6)
         factor = freedom.clamp_min(1.0) / (2 * shrink - 2)  # below 0
-        own = (scale * own_gap * own_gap).sum(1) + kappa * (turned * own_gap).sum(1).square()
+        own = size * without.square() * (1 + kappa * size)
         own = factor * own + _of_support(mates, dims)
+        scaled = scale.mul_(rows)
         # V = shares (B, n) @ at (n, D); factor (mu' V mu + x' V x) + support is left @ right.
         shares, traces = self._interpolate(trace)
         at, right = self._by_class(traces, to_ridge)
-        alone = factor * (scaled * rows).sum(1)
+        alone = factor * dot(scaled, rows)
         left = torch.stack([alone, torch.ones_like(alone)], 1)
         left = torch.cat([factor[:, None] * shares, left], 1).to(kind)
         # factor kappa (r' V (x - mu))^2, with r' V mu = x' V mu - mu_y' V mu
         weight = (-factor * kappa).sqrt()[:, None]
-        across = (turned * rows).sum(1, keepdim=True) * weight.to(kind)
+        across = dot(turned, rows)[:, None] * weight.to(kind)
         own_classes, place = torch.unique(codes, return_inverse=True)
         few = 2 * len(at) * len(own_classes) <= len(i)
         if few:
@@ -283,11 +328,7 @@ class Discriminant:
         ridge = shrink / (1 - shrink) * self.scatter.sum() / self.rows.shape[1]
         freedom = (self.weights.sum() - (self.class_weights > 0).sum()).clamp_min(1.0)
         weights = self.weights * share.to(self.weights)
-        means = torch.zeros(self.means.shape, dtype=torch.float64, device=weights.device)
-        for part in torch.arange(len(weights), device=weights.device).split(_COVARIANCE_ROWS):
-            weighted = self.rows[part] * weights[part, None].to(self.rows)
-            means.index_add_(0, self.codes[part], weighted.double())
-        sums = torch.zeros_like(self.class_weights).index_add_(0, self.codes, weights)
+        sums, means = _class_sums(self.rows, self.codes, weights, len(self.means))
         means = (means / sums.clamp_min(_TINY)[:, None]).to(self.rows) @ self.turned
         whitened = means * (self.scatter + ridge.clamp_min(1e-30)).rsqrt().to(self.rows)
         squares = whitened.square().sum(1)

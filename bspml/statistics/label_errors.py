@@ -7,14 +7,16 @@
 A judge whose references are partly wrong calls labels uncertain that are not: its classes are
 mixtures.  So the references are weighed by how probably their labels are right, and everything is
 judged anew, while the left-out likelihood of the labels improves; the round of the best likelihood
-answers.  (Where the rounds do not help, with many similar classes, the likelihood says so.)
+answers.  (Where the rounds do not help, with many similar classes, the likelihood says so.)  A
+round is tried on a few rows before all are judged, and only references doubted by more than
+`_MATERIAL` change their weight, so that neither judge starts from nothing.
 
 The tables have N C entries for C classes.  Where these are many they are never held: the model is
 fitted to a sample of the rows, every class alike, and all rows are judged in blocks; `fitted` says
 how many told the model; below N the interval of the rate holds the error of sampling, as it rests
-on these rows alone.  The shrinkage is chosen by at most 2,000 of them: over 18 synthetic settings
-(random and nearest-class errors of 0 to 40 %, 3 to 500 samples a class) AUROC and rate are those of
-all of them to .001.
+on these rows alone.  The shrinkage is chosen by at most 2,000 of them, as are the
+rounds: over 18 synthetic settings (random and nearest-class errors of 0 to 40 %, 3 to 500 samples a
+class) AUROC and rate are those of all of them to .001.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.statistics.contrastive import JudgingTask, contrastive_tables
 from bspml.statistics.discriminant import Discriminant
-from bspml.statistics.label_likelihood import Confusions, label_cost
+from bspml.statistics.label_likelihood import Confusions, label_costs
 from bspml.statistics.label_model import (
     NEAREST,
     LabelModel,
     RandomErrors,
     Verdicts,
     fit_label_model,
+    refit_label_model,
     tells_apart,
 )
 from bspml.statistics.soft_means import SoftMeans
@@ -48,8 +51,10 @@ _FIT_VALUES = 1 << 21  # of a table that the model is fitted to
 _FEWEST_FITTED = 1500
 _ROUNDS = 4
 _ONE_PASS_VALUES = 1 << 24  # of a table that all rows are judged by
-_SHRINK_ROWS = 2000  # by which the shrinkage is chosen, at most
-_SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
+_FEW_ROWS = 2000  # by which the shrinkage and the rounds are chosen, at most
+_FEW_VALUES = 1 << 19  # of a table of these
+_PAIRS, _FEWEST_NEAREST = 1 << 16, 16  # of classes taken for one another
+_MATERIAL = 0.02  # doubt below which a reference keeps its weight
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
 _BLOCK_VALUES = 1 << 22  # of a table judged at a time
 
@@ -150,26 +155,30 @@ def judge_labels(
     if fitted_to is not None:
         told_by = np.flatnonzero(np.asarray(fitted_to) & task.judged.numpy())
     fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
-    judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
+    judged = np.concatenate([fitted, np.setdiff1d(judged, fitted)])  # whose tables serve twice
     if soft_means is None:
-        soft_means = _of_one_pass(task, task.weights, _ONE_PASS_VALUES)
+        soft_means = _of_one_pass(task)
     judges = _Judges.of(task, task.weights, soft_means)
-    judges = replace(judges, shrink=judges.best_shrink(fitted))
-    best = judges.fit(fitted, random_rate, half_trained, first=True)
+    few = _evenly(fitted, _few(len(task.labels.classes)))
+    judges = judges.shrunk(few)
+    best = judges.fit(fitted, random_rate, half_trained)
     if best is None:
         return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
-    verdicts, strangeness = judges.verdicts(best, judged)
-    rounds = 0
+    verdicts, strangeness = judges.verdicts(best, fitted, judged)
+    rounds, no_doubt = 0, torch.zeros(len(task.labels.codes), dtype=torch.float64)
     while rows is None and rounds < _ROUNDS:
         weights = task.weights.clone()
-        weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
-        soft_means = _of_one_pass(task, weights, 2 * _FIT_VALUES)  # then most rows are fitted
-        judges = replace(_Judges.of(task, weights, soft_means), shrink=judges.shrink)
-        model = judges.fit(fitted, random_rate, half_trained)
-        if model is None or model.log_likelihood <= best.log_likelihood:
+        kept = np.where(verdicts.doubt > _MATERIAL, 1 - verdicts.doubt, 1.0)
+        weights[judged] *= torch.from_numpy(np.maximum(kept, _LEAST_WEIGHT))
+        again = judges.reweighted(task, weights)
+        before, after = (some.refit(best, few, half_trained) for some in (judges, again))
+        if after.log_likelihood <= before.log_likelihood:
             break
-        best, rounds = model, rounds + 1
-        verdicts, strangeness = judges.verdicts(best, judged)
+        model = again.refit(best, fitted, half_trained, again.confusions(no_doubt))
+        if model.log_likelihood <= best.log_likelihood:
+            break
+        judges, best, rounds = again, model, rounds + 1
+        verdicts, strangeness = judges.verdicts(best, fitted, judged)
     n = len(task.labels.codes)
     found = _Found(verdicts, strangeness, best, judges.shrink, rounds, len(fitted))
     return found.of_all(n, judged)
@@ -186,6 +195,7 @@ class _Judges:
     support: float  # mean references a class
     shrink: float
     latest: dict[str, Any]  # the tables last asked for
+    few: tuple[np.ndarray, list[np.ndarray]] | None = None  # some rows, and their tables
 
     @classmethod
     def of(cls, task: JudgingTask, weights: Tensor, known: np.ndarray | None = None) -> _Judges:
@@ -205,44 +215,49 @@ class _Judges:
             {},
         )
 
+    def reweighted(self, task: JudgingTask, weights: Tensor) -> _Judges:
+        """The judges under other weights of the same references."""
+        return replace(
+            self,
+            discriminant=self.discriminant.reweighted(weights),
+            soft_means=self.soft_means.reweighted(task.labels, weights),
+            latest={},
+            few=None,
+        )
+
     def tables(self, index: np.ndarray) -> list[np.ndarray]:
         """(M, C) of the discriminant and of the soft means; the latest are kept."""
+        if self.few is not None and self.few[0] is index:
+            return self.few[1]
         if self.latest.get("index") is not index:
-            rows = torch.from_numpy(index)
-            tables = [
-                table.cpu().numpy()
-                for table in (
-                    self.discriminant.table(rows, self.shrink),
-                    self.soft_means.table(rows),
-                )
-            ]
-            for table in tables:
-                table[:, self.too_few] = -np.inf
-            self.latest.update(index=index, tables=tables)
+            found = self.discriminant.table(torch.from_numpy(index), self.shrink)
+            self.latest.update(index=index, tables=self._both(index, found))
         return list(self.latest["tables"])
+
+    def _both(self, index: np.ndarray, of_discriminant: Tensor) -> list[np.ndarray]:
+        soft_means = self.soft_means.table(torch.from_numpy(index))
+        tables = [table.cpu().numpy() for table in (of_discriminant, soft_means)]
+        for table in tables:
+            table[:, self.too_few] = -np.inf
+        return tables
 
     def confusions(self, doubt: Tensor) -> Confusions:
         classes = len(self.discriminant.class_weights)
-        count = min(NEAREST, max(3, classes // 4), classes - 1)
+        most = max(_FEWEST_NEAREST, min(NEAREST, _PAIRS // classes))
+        count = min(most, max(3, classes // 4), classes - 1)
         nearest = self.discriminant.nearest_classes(count, self.shrink, 1 - doubt)
         return Confusions.of(*(values.cpu().numpy() for values in nearest))
 
-    def best_shrink(self, fitted: np.ndarray) -> float:
-        """The shrinkage under which the discriminant alone explains the labels best."""
-        classes = len(self.discriminant.class_weights)
-        count = max(_FEWEST_FITTED // 3, min(_SHRINK_ROWS, _SHRINK_VALUES // classes))
-        rows = _evenly(fitted, count)
-        tables = self.discriminant.tables(torch.from_numpy(rows), SHRINKS)
-        codes = self.codes[rows]
-        costs = [label_cost(table.cpu().numpy(), codes) for table in tables]
-        return SHRINKS[int(np.argmin(costs))]
+    def shrunk(self, few: np.ndarray) -> _Judges:
+        """With the shrinkage under which the discriminant alone explains the labels of `few` best,
+        and their tables."""
+        tables = self.discriminant.tables(torch.from_numpy(few), SHRINKS)
+        codes = self.codes[few]
+        best = int(np.argmin(label_costs([table.cpu().numpy() for table in tables], codes)))
+        return replace(self, shrink=SHRINKS[best], few=(few, self._both(few, tables[best])))
 
     def fit(
-        self,
-        fitted: np.ndarray,
-        random_rate: float | None,
-        half_trained: bool,
-        first: bool = False,
+        self, fitted: np.ndarray, random_rate: float | None, half_trained: bool
     ) -> LabelModel | None:
         """The model, or None where the samples do not tell the classes apart."""
         tables = self.tables(fitted)
@@ -255,17 +270,29 @@ class _Judges:
         # errors explain is left out of the distances.
         at_random = RandomErrors.of(tables, codes)
         doubt = torch.zeros(len(self.codes), dtype=torch.float64)
-        if first:
-            doubt[fitted] = torch.from_numpy(at_random.doubt)
+        doubt[fitted] = torch.from_numpy(at_random.doubt)
         confusions = self.confusions(doubt)
         return fit_label_model(
             tables, codes, confusions, self.support, random_rate, half_trained, at_random
         )
 
-    def verdicts(self, model: LabelModel, judged: np.ndarray) -> tuple[Verdicts, np.ndarray]:
-        """Judge `judged`, in blocks; and how strange each is."""
-        size = max(1, _BLOCK_VALUES // model.num_classes)
-        cuts = [judged] if len(judged) <= size else np.split(judged, range(size, len(judged), size))
+    def refit(
+        self,
+        model: LabelModel,
+        rows: np.ndarray,
+        half_trained: bool,
+        confusions: Confusions | None = None,
+    ) -> LabelModel:
+        """The model fitted anew, from where it is, to some rows; its confusions stay if None."""
+        given = self.tables(rows), self.codes[rows], confusions or model.confusions, self.support
+        return refit_label_model(model, *given, half_trained)
+
+    def verdicts(
+        self, model: LabelModel, fitted: np.ndarray, judged: np.ndarray
+    ) -> tuple[Verdicts, np.ndarray]:
+        """Judge `judged`, the first of which are `fitted`, in blocks; and how strange each is."""
+        size, rest = max(1, _BLOCK_VALUES // model.num_classes), judged[len(fitted) :]
+        cuts = [fitted, *(rest[start : start + size] for start in range(0, len(rest), size))]
         parts, strangeness = [], []
         for part in cuts:
             tables = self.tables(part)
@@ -275,15 +302,20 @@ class _Judges:
         return verdicts, np.concatenate(strangeness)
 
 
-def _of_one_pass(task: JudgingTask, weights: Tensor, most: int) -> np.ndarray | None:
+def _of_one_pass(task: JudgingTask) -> np.ndarray | None:
     """The soft means of all rows at once, for half the products, where most rows are judged by
     few enough classes."""
     n, classes = len(task.embeddings), len(task.labels.classes)
     on_host = task.embeddings.device.type == "cpu"
-    if not on_host or n * classes > most or 2 * int(task.judged.sum()) <= n:
+    if not on_host or n * classes > _ONE_PASS_VALUES or 2 * int(task.judged.sum()) <= n:
         return None
-    tables = contrastive_tables(task.embeddings, task.labels, weights).tables
+    tables = contrastive_tables(task.embeddings, task.labels, task.weights).tables
     return None if tables is None else tables.sharp
+
+
+def _few(classes: int) -> int:
+    """So many rows choose the shrinkage, and whether another round helps."""
+    return max(_FEWEST_FITTED // 3, min(_FEW_ROWS, _FEW_VALUES // classes))
 
 
 def _sample(codes: np.ndarray, judged: np.ndarray, classes: int) -> np.ndarray:

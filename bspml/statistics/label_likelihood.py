@@ -148,24 +148,26 @@ class Likelihood:
         Where it is large enough to tell one maximum from another, and small enough to be climbed
         from every start.
         """
-        step = len(self.codes) * self.num_classes / _COARSE_VALUES
-        if step <= 1:
+        count = max(_FEWEST_COARSE, _COARSE_VALUES // self.num_classes)
+        if count >= len(self.codes):
             return self
-        count = min(len(self.codes), max(_FEWEST_COARSE, round(len(self.codes) / step)))
         rows = np.linspace(0, len(self.codes) - 1, count).round().astype(int)
         tables = [table[rows] for table in self.tables]
         return replace(self, tables=tables, codes=self.codes[rows])
 
-    def fits_from_starts(self, with_k: bool = True) -> list[Fit]:
+    def fits_from_starts(
+        self, with_k: bool = True, further: Sequence[np.ndarray] = ()
+    ) -> list[Fit]:
         """Maximise the likelihood from every start; over fewer labels where they are many.
 
         Where it was over fewer, only the best goes on over all.
 
         Args:
             with_k: False: k = 0.
+            further: points to start from as well.
         """
         coarse = self.thinned()
-        fits = [coarse.fit(start, with_k) for start in self.starts()]
+        fits = [coarse.fit(start, with_k) for start in [*self.starts(), *further]]
         if coarse is self:
             return sorted(fits, key=lambda fit: fit.fun)
         return [self.fit(best_of(fits).x, with_k)]
@@ -191,6 +193,19 @@ class Likelihood:
             self.confusions.unit * float(np.exp(x[2])),
             np.exp(-x[3:]) / self.units,
         )
+
+    def pack(self, u: float, k: float, tau: float, slopes: np.ndarray) -> np.ndarray:
+        """Return the point of these, as `unpack` gives them.
+
+        Args:
+            u: share of labels drawn at random.
+            k: share of confused labels.
+            tau: how far confusions reach.
+            slopes: b of each judge.
+        """
+        shares = np.log(np.maximum([u, k], LEAST) / max(1 - u - k, LEAST))
+        x = np.array([*shares, np.log(tau / self.confusions.unit), *-np.log(slopes * self.units)])
+        return np.clip(x, *np.transpose(self._bounds(True)))
 
     def terms(self, slopes: np.ndarray, tau: float) -> LabelTerms:
         """Return what p says of the labels, the largest p and g among it.
@@ -254,9 +269,13 @@ def centred(table: np.ndarray) -> np.ndarray:
 
     Args:
         table: (M, C); NaN counts as -inf.
+
+    Returns:
+        (M, C) float32.
     """
-    table = np.where(np.isnan(table), -np.inf, table)
-    return np.maximum(table - table.max(1, keepdims=True), _LOWEST)
+    lead = table - np.fmax.reduce(table, 1)[:, None]
+    np.copyto(lead, -np.inf, where=np.isnan(lead))
+    return np.maximum(lead, _LOWEST, out=lead).astype(np.float32, copy=False)
 
 
 def nobody(num_classes: int) -> Confusions:
@@ -272,14 +291,25 @@ def nobody(num_classes: int) -> Confusions:
     return Confusions(np.zeros(num_classes + 1, int), np.zeros(0, int), np.zeros(0), 1.0)
 
 
-def label_cost(table: np.ndarray, codes: np.ndarray) -> float:
-    """Return minus the mean log likelihood of labels under one judge and random errors alone.
+def label_costs(tables: Sequence[np.ndarray], codes: np.ndarray) -> list[float]:
+    """Return minus the mean log likelihood of labels under each judge and random errors alone.
+
+    The first is fitted from every start, each other from where the one before it ended.
 
     Args:
-        table: (M, C) of the judge.
+        tables: (M, C) of each judge.
         codes: (M,) given labels.
     """
-    if not np.isfinite(table[np.arange(len(codes)), codes]).any():
-        return 0.0  # no label to be explained
-    likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
-    return best_of(likelihood.fits_from_starts(with_k=False)).fun
+    rows, costs, x = np.arange(len(codes)), [], None
+    for table in tables:
+        if not np.isfinite(table[rows, codes]).any():
+            costs.append(0.0)  # no label to be explained
+            continue
+        likelihood = Likelihood.of([table], codes, nobody(table.shape[1]))
+        if x is None:
+            fit = best_of(likelihood.fits_from_starts(with_k=False))
+        else:
+            fit = likelihood.fit(x, with_k=False)
+        x = fit.x
+        costs.append(fit.fun)
+    return costs

@@ -9,9 +9,10 @@ judging sample i without itself, and z the given label out of C:
 
 u is the share of labels drawn at random, k the share confused with a class near in the judges' own
 eyes: Delta is the distance between class means beyond that of the nearest class, over the J
-nearest classes.  u, k, b and tau maximise the mean of log P(z_i | x_i), by L-BFGS with exact
-gradients from several starts; one of them is the best model with k = 0, so the fit is never worse
-than that one.
+nearest classes (64; from 1,024 classes on fewer, down to 16).  u, k, b and tau maximise the mean of
+log P(z_i | x_i), by L-BFGS with exact gradients from several starts; one of them is the best model
+with k = 0, so the fit is never worse than that one.  The starts are tried on some of the labels,
+where these are many, and the best goes on over all.
 
 Whose confusions are they?  The k of all samples holds the judges' own errors too, which gather
 where the judges are unsure, while labels go wrong whatever the judges think.  So the labels' shares
@@ -69,6 +70,7 @@ NEAREST = 64  # J
 FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
 BY_CHANCE = 4.5  # standard deviations
 _ALMOST_NO_K = -8.0  # log odds of k, at the start from the best model without it
+_LEAST_K = 1e-4  # at the start from another model: with none there is no way to more
 _AS_GOOD = 4.0  # log likelihood, in all, below which no fit is better than another
 _DOMINANT = 0.9  # share of a class beside which too few labels are left to permute
 
@@ -131,7 +133,7 @@ class LabelModel:
             even, odd = 1.0, 0.0
         other = alternatives(filled, self.slopes, codes, pairs, (even, odd))
         own, g = other.own, other.g
-        wrong = self.labels_random * (1 - own) / classes + self.labels_confused * g
+        wrong = self.labels_random * other.others / classes + self.labels_confused * g
         right = (1 - self.random - self.confused + self.labels_random / classes) * own
         right += max(0.0, self.random - self.labels_random) / classes
         right += max(0.0, self.confused - self.labels_confused) * g
@@ -226,9 +228,33 @@ def fit_label_model(
     likelihood = replace(at_random.likelihood, confusions=confusions)
     alone = at_random.fits
     x = alone[0].x
-    from_alone = likelihood.fit(np.concatenate([x[:1], [_ALMOST_NO_K], x[2:]]))
-    fits = [*alone, *likelihood.fits_from_starts(), from_alone]
+    from_alone = np.concatenate([x[:1], [_ALMOST_NO_K], x[2:]])
+    fits = [*alone, *likelihood.fits_from_starts(further=[from_alone])]
     return _model(likelihood, _decided(likelihood, fits, random_rate), support, half_trained)
+
+
+def refit_label_model(
+    model: LabelModel,
+    tables: Sequence[np.ndarray],
+    codes: np.ndarray,
+    confusions: Confusions,
+    support: float,
+    half_trained: bool = False,
+) -> LabelModel:
+    """Fit a model anew, from where it was, to other labels or tables.
+
+    Args:
+        model: as it was fitted to similar tables.
+        tables: see `fit_label_model`.
+        codes: (M,) given labels.
+        confusions: whom each class may be taken for.
+        support: mean references a class.
+        half_trained: see `fit_label_model`.
+    """
+    likelihood = Likelihood.of(tables, codes, confusions)
+    k = max(model.confused, _LEAST_K)
+    start = likelihood.pack(model.random, k, model.tau, model.slopes)
+    return _model(likelihood, likelihood.fit(start), support, half_trained)
 
 
 def _model(likelihood: Likelihood, best: Fit, support: float, half_trained: bool) -> LabelModel:

@@ -6,7 +6,7 @@ statistics starts here, exact or sampled, on the host or on an accelerator.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -51,17 +51,47 @@ class References:
             labels: (N,) as codes.
             weights: (N,) float64, at least 0.
         """
+        reference = cls.sorted_by_class(embeddings, labels, weights)
+        check_two_classes(np.diff(reference.starts))
+        return reference
+
+    @classmethod
+    def sorted_by_class(cls, embeddings: Tensor, labels: Labels, weights: np.ndarray) -> References:
+        """Sort the samples of any weight but 0, of however few classes.
+
+        Args:
+            embeddings: (N, D).
+            labels: (N,) as codes.
+            weights: (N,) float64.
+        """
         codes = labels.codes.numpy()
-        rows_kept = np.flatnonzero(weights > 0)
+        rows_kept = np.flatnonzero(weights)
         order = rows_kept[np.argsort(codes[rows_kept], kind="stable")]
         counts = np.bincount(codes[order], minlength=len(labels.classes))
-        check_two_classes(counts)
         position = np.full(len(codes), -1, np.int64)
         position[order] = np.arange(len(order))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         totals = np.bincount(codes[order], weights[order], minlength=len(counts))
         rows = unit_rows(embeddings[torch.from_numpy(order)])
         return cls(rows, weights[order], position, starts, totals)
+
+    def spread(self) -> np.ndarray:
+        """Return (N,) the weights, 0 where a sample is no reference."""
+        weights = np.zeros(len(self.position))
+        weights[self.position >= 0] = self.weights[self.position[self.position >= 0]]
+        return weights
+
+    def reweighted(self, weights: np.ndarray) -> References:
+        """Return the same references with other weights.
+
+        Args:
+            weights: (N,) float64, above 0 for the references.
+        """
+        own = np.empty(len(self.weights))
+        own[self.position[self.position >= 0]] = weights[self.position >= 0]
+        classes = np.repeat(np.arange(len(self.totals)), np.diff(self.starts))
+        totals = np.bincount(classes, own, minlength=len(self.totals))
+        return replace(self, weights=own, totals=totals)
 
 
 def weight_elsewhere(weights: np.ndarray) -> np.ndarray:

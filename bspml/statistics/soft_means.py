@@ -10,7 +10,7 @@ to .981 over a = 10, and costs nothing where classes are one cloud.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from bspml.tensors.checks import Labels
 from bspml.tensors.unit_rows import unit_rows
 
 SHARPNESS = 30.0  # a
+_LEAST_LEFT = 1e-4  # of a sum whose weights change: below, rounding would show
 _BLOCK_VALUES = 1 << 23  # similarities held at a time
 
 
@@ -33,12 +34,15 @@ class SoftMeans:
         reference: those of positive weight.
         codes: (N,) int64 class of each sample.
         known: (N, C) the whole table, of another pass over the similarities, or None.
+        change: the references whose weight has changed since `known`, by how much, and those of
+            `known`; None for none.
     """
 
     rows: Float[Tensor, "N D"]
     reference: References
     codes: Int[Tensor, " N"]
     known: Float[Tensor, "N C"] | None = None
+    change: tuple[References, References] | None = None
 
     @classmethod
     def of(
@@ -62,6 +66,25 @@ class SoftMeans:
         reference = References.of(embeddings, labels, weights.cpu().numpy())
         return cls(embeddings, reference, labels.codes, known)
 
+    def reweighted(self, labels: Labels, weights: Float[Tensor, " N"]) -> SoftMeans:
+        """Return the soft means under other weights of the same references.
+
+        Where the whole table is known, only the references whose weight changes are multiplied.
+        What is left of a class's sum is then at least 1e-4 of it, which holds where no weight falls
+        below that share.
+
+        Args:
+            labels: (N,) as codes.
+            weights: (N,) float64, above 0 where they were.
+        """
+        reference = self.reference.reweighted(weights.cpu().numpy())
+        if self.known is None:
+            return replace(self, reference=reference)
+        before = self.reference if self.change is None else self.change[1]
+        change = reference.spread() - before.spread()
+        changed = References.sorted_by_class(self.rows, labels, change)
+        return replace(self, reference=reference, change=(changed, before))
+
     def table(self, index: Int[Tensor, " M"]) -> Float[Tensor, "M C"]:
         """Return K_i(c), as precise as the rows and on their device.
 
@@ -71,15 +94,31 @@ class SoftMeans:
         Args:
             index: (M,) sample numbers.
         """
-        if self.known is not None:
+        if self.known is not None and self.change is None:
             return self.known[index.to(self.known.device)].to(self.reference.embeddings)
-        size = max(1, _BLOCK_VALUES // len(self.reference.weights))
+        columns = self.reference if self.change is None else self.change[0]
+        size = max(1, _BLOCK_VALUES // max(1, len(columns.weights)))
         return torch.cat([self._block(part) for part in index.cpu().split(size)])
 
     def _block(self, i: Tensor) -> Tensor:
-        reference, device = self.reference, self.rows.device
-        position, codes = torch.from_numpy(reference.position)[i], self.codes[i]
-        b = torch.arange(len(i))
+        kind = self.reference.embeddings.dtype
+        mates = self._mates(i, self.reference)
+        if self.known is None or self.change is None:
+            sums = self._sums(i, self.reference)
+        else:
+            changed, before = self.change
+            whole = self.known[i].double().exp() * self._mates(i, before)
+            sums = torch.maximum(whole + self._sums(i, changed), _LEAST_LEFT * whole)
+        # Far beyond every reference: below any similarity, but a number.
+        table = (sums / mates).log().clamp_min(-2 * SHARPNESS)
+        table[mates <= 0] = torch.nan
+        table[:, torch.from_numpy(np.diff(self.reference.starts) == 0)] = -torch.inf
+        return table.to(kind).contiguous()
+
+    def _sums(self, i: Tensor, reference: References) -> Tensor:
+        """(B, C) float64, sum_{j != i, y_j = c} w_j exp(a (S_ij - 1))."""
+        device, b = self.rows.device, torch.arange(len(i))
+        position = torch.from_numpy(reference.position)[i]
         similarities = reference.embeddings @ unit_rows(self.rows[i.to(device)]).T  # (R, B)
         exponentials = similarities.sub_(1).mul_(SHARPNESS).exp_()
         inside = b[position >= 0]
@@ -87,17 +126,16 @@ class SoftMeans:
         weights = torch.from_numpy(reference.weights).to(device, exponentials.dtype)
         lengths = torch.from_numpy(np.diff(reference.starts)).to(device)
         exponentials *= weights[:, None]
-        sums = torch.segment_reduce(exponentials, "sum", lengths=lengths, axis=0).double().T
+        return torch.segment_reduce(exponentials, "sum", lengths=lengths, axis=0).double().T
+
+    def _mates(self, i: Tensor, reference: References) -> Tensor:
+        """(B, C) float64, the weight of each class without i."""
+        device = self.rows.device
+        position, codes = torch.from_numpy(reference.position)[i], self.codes[i]
+        inside = torch.arange(len(i))[position >= 0]
         totals = torch.from_numpy(reference.totals).to(device).repeat(len(i), 1)
         own = torch.from_numpy(reference.weights)[position[inside]].to(device)
-        inside_codes = codes[inside].to(device)
-        left = totals[inside.to(device), inside_codes] - own
+        places = inside.to(device), codes[inside].to(device)
         alone = torch.from_numpy(np.diff(reference.starts))[codes[inside]] < 2
-        totals[inside.to(device), inside_codes] = torch.where(alone.to(device), 0.0, left)
-        table = (sums / totals).log()
-        # Far beyond every reference: below any similarity, but a number.
-        table = table.clamp_min(-2 * SHARPNESS)
-        table[totals <= 0] = torch.nan
-        absent = lengths == 0
-        table[:, absent] = -torch.inf
-        return table.to(exponentials.dtype).contiguous()
+        totals[places] = torch.where(alone.to(device), 0.0, totals[places] - own)
+        return totals

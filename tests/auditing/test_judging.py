@@ -13,6 +13,7 @@ from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.label_errors import judge_labels
 from bspml.statistics.noise_rate import estimate_noise
+from bspml.tensors.unit_rows import grid_unit_rows
 from helpers.draws import clouds as clouds_of
 
 
@@ -50,6 +51,7 @@ def test_planted_wrong_labels_are_found_and_the_right_ones_suggested(noisy_case)
 
 def test_the_numbers_are_those_of_the_parts(noisy_case):
     x, _, given, _, report = noisy_case
+    x = grid_unit_rows(torch.as_tensor(x))  # which serve the search and the statistics
     stats = contrastive_statistics(x, given)
     estimate = estimate_noise(stats, plausible_confusions(x, stats).upper_bound)
     errors = judge_labels(x, given, random_rate=estimate.noise_rate)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.auditing.nearest import among_groups, nearest_rows
+from bspml.auditing.nearest import among_groups, nearest_of_candidates, nearest_rows
+from bspml.statistics.contrastive import contrastive_tables
 from bspml.tensors.unit_rows import grid_unit_rows
 
 
@@ -24,6 +25,20 @@ def test_distances_are_exact_and_ascending(backend):
     assert np.array_equal(near.squared, np.take_along_axis(squared, near.places, 1))
     assert np.array_equal(near.squared[:60], np.sort(squared, 1)[:60, :12])
     assert (np.diff(near.squared, axis=1) >= 0).all()
+
+
+def test_a_pass_over_the_similarities_knows_the_nearest():
+    rows, _ = rows_and_distances(2)
+    labels = np.arange(120) % 4
+    expected = nearest_rows(rows, 9, "torch")
+    for spare in (1, 30):  # too few to prove all; enough
+        seen = contrastive_tables(rows, labels, candidates=9 + spare).candidates
+        found = nearest_of_candidates(rows, seen, 9)
+        assert np.array_equal(found.places, expected.places)
+        assert np.array_equal(found.squared, expected.squared)
+    rows[7] = 0  # nobody's candidate
+    seen = contrastive_tables(rows, labels, candidates=20).candidates
+    assert nearest_of_candidates(rows, seen, 9) is None
 
 
 @pytest.mark.parametrize("known", [None, 8, 40])

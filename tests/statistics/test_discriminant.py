@@ -75,6 +75,22 @@ def test_large_blocks_interpolate_and_still_refit(classes, monkeypatch):
         assert table[place] == pytest.approx(expected, rel=1e-11, abs=1e-11)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_reweighted_is_computed_anew(dtype):
+    x, codes, rng = case()
+    weights = np.ones(len(x))
+    given = torch.as_tensor(x, dtype=dtype), torch.as_tensor(codes)
+    judge = Discriminant.of(*given, torch.tensor(weights), 4)
+    for _ in range(2):  # and reweighted again
+        some = rng.permutation(len(x))[:7]
+        weights[some] = rng.uniform(1e-4, 1, 7)
+        judge = judge.reweighted(torch.tensor(weights))
+        found = judge.table(torch.arange(len(x)), 0.3).numpy()
+        expected = table_of(x, codes, weights, 4, 0.3, dtype)
+        rounding = 1e-9 if dtype == torch.float64 else 2e-4
+        assert found == pytest.approx(expected, rel=rounding, abs=rounding)
+
+
 def test_a_class_of_one_is_unknown_to_its_sample_and_absent_classes_are_impossible():
     x, codes, _ = case()
     codes[:6] = np.where(np.arange(6) == 0, 0, 1)

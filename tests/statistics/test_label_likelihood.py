@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from scipy.optimize import check_grad
 from scipy.special import softmax as by_scipy
 
 from bspml.statistics.label_likelihood import (
     Confusions,
     Likelihood,
     best_of,
-    label_cost,
+    label_costs,
     nobody,
 )
 
@@ -47,7 +46,7 @@ def test_the_likelihood_is_its_definition(x):
     likelihood = Likelihood.of(tables, codes, Confusions.of(nearest, further))
     u, k, tau, slopes = likelihood.unpack(np.array(x))
     expected = slow(tables, codes, nearest, further, u, k, tau, slopes)
-    assert likelihood.value(np.array(x))[0] == pytest.approx(-expected, rel=1e-12)
+    assert likelihood.value(np.array(x))[0] == pytest.approx(-expected, rel=1e-6)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -55,8 +54,9 @@ def test_the_gradient_is_that_of_the_value(seed):
     tables, codes, nearest, further = case(seed=seed)
     likelihood = Likelihood.of(tables, codes, Confusions.of(nearest, further))
     x = np.random.default_rng(seed).normal(0, 0.7, 5)
-    error = check_grad(lambda x: likelihood.value(x)[0], lambda x: likelihood.value(x)[1], x)
-    assert error < 1e-6
+    found, step = likelihood.value(x)[1], 1e-3  # the value is rounded to float32 label by label
+    ends = [[likelihood.value(x + s * step * e)[0] for s in (1, -1)] for e in np.eye(5)]
+    assert found == pytest.approx([(up - down) / (2 * step) for up, down in ends], abs=5e-5)
 
 
 def test_confusions_sum_to_one_over_each_class_and_list_the_sources_of_a_label():
@@ -111,5 +111,26 @@ def test_the_cost_of_one_judge_is_its_best_fit():
         for u in np.linspace(-6, 3, 40)
         for b in np.linspace(-2, 5, 60)
     ]
-    assert label_cost(tables[0], codes) == pytest.approx(min(grid), abs=2e-3)
-    assert label_cost(tables[0], codes) <= min(grid)
+    # The second is fitted from where the first ended; the third explains nothing.
+    blurred, unknown = tables[0] / 3, np.full_like(tables[0], np.nan)
+    costs = label_costs([blurred, tables[0], unknown], codes)
+    assert costs[:2] == pytest.approx([min(grid)] * 2, abs=2e-3)
+    assert max(costs[:2]) <= min(grid)
+    assert costs[2] == 0
+
+
+def test_a_point_is_packed_as_it_is_unpacked():
+    tables, codes, nearest, further = case()
+    likelihood = Likelihood.of(tables, codes, Confusions.of(nearest, further))
+    x = np.array([-1.0, -2.0, 0.3, 0.5, -0.5])
+    assert likelihood.pack(*likelihood.unpack(x)) == pytest.approx(x)
+
+
+def test_every_start_is_tried_on_some_labels_and_the_best_goes_on_over_all(monkeypatch):
+    tables, codes, nearest, further = case(m=900)
+    likelihood = Likelihood.of(tables, codes, Confusions.of(nearest, further))
+    whole = best_of(likelihood.fits_from_starts())
+    monkeypatch.setattr("bspml.statistics.label_likelihood._COARSE_VALUES", 6 * 300)
+    assert len(likelihood.thinned().codes) == 300
+    (found,) = likelihood.fits_from_starts()
+    assert found.fun == pytest.approx(whole.fun, abs=1e-3)

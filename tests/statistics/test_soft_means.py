@@ -50,3 +50,21 @@ def test_what_is_far_from_everything_is_a_number():
     x = torch.tensor([[1.0, 0], [1, 0.1], [-1, 0], [-1, 0.1]]).repeat(1, 1)
     table = SoftMeans.of(x, encode_labels([0, 0, 1, 1]), torch.ones(4).double())
     assert torch.isfinite(table.table(torch.arange(4))).all()
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_reweighted_is_computed_anew(known):
+    rng = np.random.default_rng(2)
+    x, codes = clouds(rng, 5, 8, 6, 0.4)
+    codes[0] = 5  # a class of one
+    weights, labels = np.ones(40), encode_labels(codes)
+    weights[9] = 0  # nobody's reference, then as now
+    given, everyone = (torch.tensor(x), labels), torch.arange(40)
+    table = SoftMeans.of(*given, torch.tensor(weights)).table(everyone)
+    means = SoftMeans.of(*given, torch.tensor(weights), table if known else None)
+    for _ in range(2):  # and reweighted again
+        some = np.array([3, 11, 12, 30])
+        weights[some] = rng.uniform(1e-4, 1, 4)
+        means = means.reweighted(labels, torch.tensor(weights))
+        expected = by_definition(x, codes, weights, 6)
+        assert means.table(everyone).numpy() == pytest.approx(expected, rel=1e-9, nan_ok=True)
