@@ -30,7 +30,7 @@ from bspml.experiment.data import load_data
 from bspml.experiment.methods import check_method
 from bspml.experiment.run import run_experiment
 from bspml.files.atomic import atomic_write
-from bspml.files.run import RunFolder, read_json
+from bspml.files.run import UNTRAINED, RunFolder, read_json
 
 _AUTO = ["training.methods=[bspml]"]
 _PAPER = [*_AUTO, "curriculum.preset=paper", "curriculum.target_maw={kept}"]
@@ -98,7 +98,7 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
             config = config.model_copy(update={"curriculum": curriculum})
         run_experiment(config, RunFolder.create(path), figures=False)
     summary = read_json(RunFolder(path).summary)
-    row = next(iter(summary["results"].values()))
+    row = next(row for name, row in summary["results"].items() if name != UNTRAINED)
     return {
         "recall": row["Recall@1 %"],
         "map": row["MAP@R"],

@@ -4,7 +4,8 @@ The suspects of the first honest judgement weigh 0, so the network that is train
 sees their labels.  After a few rounds it knows the classes well, and may judge them:
 
     hold out    some of the labels that are kept, class by class: right ones that it does not see,
-                one for eight suspects
+                one for eight suspects, and one of eight that are kept at most: where most labels
+                are wrong, training has few right ones to spare
     train       on the others
     judge       suspects and held-out samples by the label model against what was trained on; it is
                 fitted to the held-out ones and as many suspects, since among suspects alone labels
@@ -31,8 +32,7 @@ from bspml.tensors.checks import check_number
 from bspml.weights.state import SampleWeights
 
 CONFIDENT = 0.8  # probability from which a class is believed
-_PER_SUSPECT = 1 / 8  # samples held out for each suspect
-_MOST_HELD_OUT = 0.3  # of the kept samples of a class
+_HELD_OUT = 1 / 8  # samples held out for each suspect, and of the kept samples at most
 _LEFT = 2  # samples of a class that are never held out
 _PASSES = 2.0  # over as many samples as there are, before the suspects are judged
 _BACK = 0.05  # probability of being wrong up to which a suspect comes back under its own label
@@ -65,14 +65,14 @@ class Repair:
     def hold_out(self) -> None:
         """Choose the samples to hold out, at random from those that are kept."""
         kept, codes = self.weights.weights.cpu() > 0, self.weights.current_codes.cpu()
-        share = _PER_SUSPECT * int((~kept).sum()) / max(int(kept.sum()), 1)
+        share = _HELD_OUT * min(int((~kept).sum()) / max(int(kept.sum()), 1), 1.0)
         allowed = kept & ~self.weights.fixed.cpu() & ~self.trained_on
         generator = torch.Generator().manual_seed(self.seed)
         keys = torch.rand(len(codes), generator=generator, dtype=torch.float64)
         for code in codes[allowed].unique():
             rows = (allowed & (codes == code)).nonzero()[:, 0]
             num_kept = int((kept & (codes == code)).sum())
-            count = min(round(min(share, _MOST_HELD_OUT) * num_kept), num_kept - _LEFT)
+            count = min(round(share * num_kept), num_kept - _LEFT)
             if count > 0:
                 self.held_out[rows[keys[rows].argsort()[:count]]] = True
 

@@ -67,9 +67,17 @@ def test_held_out_samples_are_some_of_every_class_and_come_back():
     assert (repair.weights.weights[held] > 0).all()
     for code in range(CLASSES):
         kept = (repair.weights.weights > 0) & (codes == code)
-        assert 1 <= int(held[kept].sum()) <= 0.3 * int(kept.sum()) + 0.5
+        assert 1 <= int(held[kept].sum()) <= int(kept.sum()) / 8 + 0.5
     repair.repair(embeddings)
     assert (repair.weights.weights[held] > 0).float().mean() > 0.9
+
+
+def test_an_eighth_of_few_kept_labels_is_held_out_at_most():
+    weights = SampleWeights(torch.arange(N) % CLASSES)
+    weights.update((torch.arange(N) < 9 * CLASSES).double())  # 9 of 30 of every class
+    repair = Repair(weights, seed=0)
+    repair.hold_out()
+    assert int(repair.held_out.sum()) == CLASSES  # not 3 of each, as an eighth of the suspects is
 
 
 def test_embeddings_that_show_nothing_repair_nothing():
@@ -92,6 +100,20 @@ def test_the_order_of_the_samples_does_not_matter():
     other.repair(embeddings[order])
     same = repair.weights.current_codes[order] == weights.current_codes
     assert same.float().mean() > 0.99  # a probability at the very bar may fall on either side
+
+
+def test_the_names_of_the_classes_do_not_matter():
+    repair, embeddings, _, given = known()
+    names = torch.randperm(CLASSES, generator=torch.Generator().manual_seed(3))
+    weights = SampleWeights(names[given])
+    weights.update(repair.weights.weights.double())
+    other = Repair(weights, seed=0)
+    other.hold_out()
+    assert torch.equal(other.held_out, repair.held_out)
+    other.trained_on = repair.trained_on
+    assert repair.repair(embeddings) == other.repair(embeddings)
+    assert torch.equal(names[repair.weights.current_codes], weights.current_codes)
+    assert torch.equal(repair.weights.weights, weights.weights)
 
 
 def test_a_saved_repair_goes_on():
