@@ -18,12 +18,17 @@ every point at once; the computed ones lie within e of the true ones.  Hence
 
 `p_value_bounds` gives these, `storey_bounds` what they leave open of Storey's noise rate.  Half of
 1 - confidence goes to the t_i, half to the null.
+
+That is much, as the errors might all go one way.  So the rate is not read off these p-values: some
+thousand rows, drawn at random and spread evenly over the classes, are judged exactly against all
+references (`exact_part`), and `bspml.statistics.noise_rate` estimates from them alone.  Its
+interval is that of a count among as many labels, so it holds the error of drawing them as well.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +36,11 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.class_pairs import class_blocks
-from bspml.statistics.contrastive import ContrastiveStatistics, JudgingTask
+from bspml.statistics.contrastive import (
+    ContrastiveStatistics,
+    JudgingTask,
+    contrastive_statistics,
+)
 from bspml.statistics.references import SUPPORT_EDGES, check_two_classes
 from bspml.statistics.sample_lists import SampleLists
 from bspml.statistics.sampled_means import sampled_soft_means
@@ -39,6 +48,7 @@ from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
 
+EXACT_ROWS = 8192  # judged exactly: the rate's interval is less than .1 wide
 _BLOCK = 1 << 22  # similarities of null values held at a time
 
 
@@ -54,12 +64,19 @@ class SampledContrastiveStatistics(ContrastiveStatistics):
         null_error: largest error k of the null's distribution function by sampling.
         confidence: probability that all these errors hold together.
         computed: share of the similarities that were computed for `everyone`.
+        exact_rows: exact statistics of rows drawn at random; None where none were.
     """
 
     everyone_error: Float[Tensor, " N"]
     null_error: float
     confidence: float
     computed: float
+    exact_rows: ContrastiveStatistics | None = field(default=None, repr=False)
+
+    @property
+    def exact_part(self) -> ContrastiveStatistics:
+        """The rows that were judged exactly; all of them, as they are, if none were."""
+        return self if self.exact_rows is None else self.exact_rows
 
     def p_value_bounds(self) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
         """Bound each label's p-value from below and above, (N,) float64; NaN where not testable."""
@@ -110,6 +127,7 @@ def sampled_contrastive_statistics(
     lists: int | None = None,
     seed: int = 0,
     null_bins: int = 1 << 18,
+    exact_rows: int = EXACT_ROWS,
 ) -> SampledContrastiveStatistics:
     """Return statistics of every label with the errors of what was sampled, for large data sets.
 
@@ -126,6 +144,8 @@ def sampled_contrastive_statistics(
         lists: as in `bspml.neighbour_statistics`.
         seed: of the lists, the draws and the null.
         null_bins: bins over [-2, 2].
+        exact_rows: rows that are judged exactly, for the noise rate, at a cost of as many times
+            the references; 0 where no rate is asked for.
 
     Returns:
         `SampledContrastiveStatistics`.
@@ -146,6 +166,7 @@ def sampled_contrastive_statistics(
     confidence = check_number(confidence, "confidence", 0, 1 - 1e-9, open_low=True)
     lists = None if lists is None else check_whole(lists, "lists")
     count = check_whole(null_values, "null_values")
+    exact_rows = check_whole(exact_rows, "exact_rows", 0)
     codes, weights, judged = task.labels.codes, task.weights, task.judged
     class_support = torch.bincount(codes[weights > 0], minlength=len(task.labels.classes))
     check_two_classes(class_support.numpy())
@@ -158,6 +179,10 @@ def sampled_contrastive_statistics(
     difficulty = means.values - own
     null = _sampled_null(E, task, means.values, count, seed)
     nothing = torch.full((len(E),), math.nan, dtype=torch.float64)
+    drawn = _evenly_over_classes(codes, judged, exact_rows, seed)
+    exact = None
+    if len(drawn):
+        exact = contrastive_statistics(E, codes, weights, a, drawn, null_bins=task.bins)
     return SampledContrastiveStatistics(
         own=own,
         everyone=means.values,
@@ -177,7 +202,22 @@ def sampled_contrastive_statistics(
         null_error=math.sqrt(math.log(2 / chance) / (2 * max(1, int(null.sum())))),
         confidence=confidence,
         computed=means.computed,
+        exact_rows=exact,
     )
+
+
+def _evenly_over_classes(codes: Tensor, judged: Tensor, count: int, seed: int) -> Tensor:
+    """Draw `count` of the judged rows, ascending; of each class as many as is its share."""
+    rows = judged.nonzero()[:, 0]
+    generator = torch.Generator().manual_seed(seed + 2)
+    rows = rows[torch.randperm(len(rows), generator=generator)]
+    rows = rows[torch.argsort(codes[rows], stable=True)]  # by class, at random within it
+    if count < len(rows):
+        # Every row is as likely: equal steps from a random start.
+        start = float(torch.rand(1, generator=generator, dtype=torch.float64))
+        steps = (torch.arange(count, dtype=torch.float64) + start) * len(rows) / max(1, count)
+        rows = rows[steps.long().clamp_max(len(rows) - 1)]
+    return rows.sort().values
 
 
 def _bins(difficulty: Tensor, bins: int) -> Tensor:

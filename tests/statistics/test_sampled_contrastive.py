@@ -163,3 +163,37 @@ def test_one_weight_beside_which_the_others_vanish_leaves_the_error_proved():
     found = sampled_contrastive_statistics(E, labels, sample_weights=weights, a=0.5)
     off = (found.everyone - exact.everyone).abs()
     assert bool((off <= found.everyone_error + 1e-12).all()), (off, found.everyone_error)
+
+
+def test_the_rate_comes_from_rows_judged_exactly_and_the_interval_knows_how_few_they_are():
+    truths, widths, covered = [], [], 0
+    E, labels = clusters(2500, dim=16, count=10, seed=3)
+    whole = estimate_noise(contrastive_statistics(E, labels)).noise_rate
+    for seed in range(12):
+        stats = sampled_contrastive_statistics(
+            E, labels, error=0.3, null_values=500, lists=4, seed=seed, exact_rows=700
+        )
+        found = estimate_noise(stats)
+        drawn = stats.exact_part
+        assert (~drawn.everyone.isnan()).sum() == 700
+        # Of each class its share, to a row: the steps are equal.
+        of_class = torch.bincount(labels[~drawn.everyone.isnan()], minlength=30)
+        assert ((of_class - torch.bincount(labels, minlength=30) * 700 / 2500).abs() < 1).all()
+        assert torch.equal(found.p_values, label_p_values(stats))
+        assert "700 labels drawn at random" in " ".join(found.notes)
+        truths.append(found.noise_rate)
+        widths.append(found.interval[1] - found.interval[0])
+        covered += found.interval[0] <= whole <= found.interval[1]
+    assert covered >= 11
+    assert abs(np.mean(truths) - whole) < 0.02
+    assert max(widths) < 0.25
+    assert np.std(truths) > 0  # other rows every time
+
+
+def test_rows_that_are_all_judged_exactly_give_the_exact_rate():
+    E, labels = clusters(400)
+    exact = estimate_noise(contrastive_statistics(E, labels))
+    found = estimate_noise(sampled_contrastive_statistics(E, labels, error=0.3))
+    assert (found.noise_rate, found.interval) == (exact.noise_rate, exact.interval)
+    without = sampled_contrastive_statistics(E, labels, error=0.3, exact_rows=0)
+    assert without.exact_part is without
