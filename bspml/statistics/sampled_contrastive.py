@@ -50,6 +50,7 @@ from bspml.tensors.unit_rows import unit_rows
 
 EXACT_ROWS = 8192  # judged exactly: the rate's interval is less than .1 wide
 _BLOCK = 1 << 22  # similarities of null values held at a time
+_TOGETHER = 256  # references of small classes to a product
 
 
 @dataclass(frozen=True)
@@ -263,18 +264,22 @@ def _sampled_null(
     i, c = _draw_pairs(samples, classes, codes, count, generator)
     values = torch.empty(count, dtype=torch.float64)
     rows, w = E[i.to(E.device)], task.weights[references].to(E)
-    by_class = torch.bincount(c, minlength=len(support)).tolist()
-    start = 0
-    for label in c.unique().tolist():  # the pairs are sorted by class
-        stop = start + by_class[label]
-        members = slice(int(ends[label] - support[label]), int(ends[label]))
-        columns = E[references[members].to(E.device)]
-        for part in torch.arange(start, stop).split(max(1, _BLOCK // len(columns))):
-            pairs = slice(int(part[0]), int(part[-1]) + 1)
-            f = (rows[pairs] @ columns.T).sub_(1).mul_(a).exp_()
-            mean = torch.mv(f, w[members]).double() / w[members].double().sum()
-            values[pairs] = 1 + mean.log().cpu() / a
-        start = stop
+    totals = torch.zeros(len(support), dtype=torch.float64)
+    totals.index_add_(0, codes[references], task.weights[references])
+    # Small classes share a product, as `class_pairs` has them; the pairs are sorted by class.
+    together = (ends[c] - 1) // _TOGETHER
+    sizes = together.unique_consecutive(return_counts=True)[1].tolist()
+    for pairs in torch.arange(count).split(sizes):
+        own = c[pairs]
+        low, high = int(ends[own[0]] - support[own[0]]), int(ends[own[-1]])
+        members = references[low:high]
+        columns, column_codes = E[members.to(E.device)], codes[members].to(E.device)
+        for part in pairs.split(max(1, _BLOCK // len(columns))):
+            here = slice(int(part[0]), int(part[-1]) + 1)
+            f = (rows[here] @ columns.T).sub_(1).mul_(a).exp_()
+            f.masked_fill_(c[here].to(E.device)[:, None] != column_codes, 0)
+            sums = torch.mv(f, w[low:high]).double().cpu()
+            values[here] = 1 + (sums / totals[c[here]]).log() / a
     stratum = np.searchsorted(SUPPORT_EDGES, support[c].numpy(), side="right") - 1
     np.add.at(null, (stratum, _bins(everyone[i] - values, task.bins).numpy()), 1)
     return null
