@@ -107,7 +107,7 @@ class ContrastiveStatistics:
 
     @property
     def exact_part(self) -> ContrastiveStatistics:
-        """Exact statistics of all that were judged, or of some drawn at random: what tells a rate."""
+        """Exact statistics of all that were judged, or of some drawn at random, to tell a rate."""
         return self
 
 

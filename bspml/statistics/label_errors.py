@@ -49,6 +49,7 @@ _FEWEST_FITTED = 1500
 _ROUNDS = 4
 _SHRINK_ROWS = 2000  # by which the shrinkage is chosen, at most
 _SHRINK_VALUES = 1 << 19  # of a table that chooses the shrinkage
+_FEWEST_OF_CLASS = 4  # references that are left of a class
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
 _BLOCK_VALUES = 1 << 22  # of a table judged at a time
 
@@ -102,6 +103,7 @@ def judge_labels(
     fitted_to: Any = None,
     soft_means: np.ndarray | None = None,
     half_trained: bool = False,
+    most_references: int | None = None,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -122,6 +124,8 @@ def judge_labels(
             similarities, if at hand.
         half_trained: the embedding comes from a network that learned from labels as wrong as
             these, and not for long; see `bspml.statistics.label_model`.
+        most_references: of the soft means, evenly of every class but four of each at least, so
+            that the judgement is linear in N; None for all.
 
     Raises:
         InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
@@ -151,18 +155,19 @@ def judge_labels(
     judged = fitted if len(fitted) == len(judged) else judged  # then the tables serve twice
     if soft_means is None:
         soft_means = _of_one_pass(task, task.weights, LARGEST)
-    judges = _Judges.of(task, task.weights, soft_means)
+    judges = _Judges.of(task, task.weights, soft_means, most_references)
     judges = replace(judges, shrink=judges.best_shrink(fitted))
     best = judges.fit(fitted, random_rate, half_trained, first=True)
     if best is None:
         return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
     verdicts, strangeness = judges.verdicts(best, judged)
-    rounds = 0
+    rounds, shrink = 0, judges.shrink
     while rows is None and rounds < _ROUNDS:
         weights = task.weights.clone()
         weights[judged] *= torch.from_numpy(np.maximum(1 - verdicts.doubt, _LEAST_WEIGHT))
         soft_means = _of_one_pass(task, weights, 2 * _FIT_VALUES)  # then most rows are fitted
-        judges = replace(_Judges.of(task, weights, soft_means), shrink=judges.shrink)
+        judges = _Judges.of(task, weights, soft_means, most_references)
+        judges = replace(judges, shrink=shrink)
         model = judges.fit(fitted, random_rate, half_trained)
         if model is None or model.log_likelihood <= best.log_likelihood:
             break
@@ -186,11 +191,18 @@ class _Judges:
     latest: dict[str, Any]  # the tables last asked for
 
     @classmethod
-    def of(cls, task: JudgingTask, weights: Tensor, known: np.ndarray | None = None) -> _Judges:
+    def of(
+        cls,
+        task: JudgingTask,
+        weights: Tensor,
+        known: np.ndarray | None = None,
+        most: int | None = None,
+    ) -> _Judges:
         embeddings, labels = task.embeddings, task.labels
         classes, references = len(labels.classes), labels.codes[task.weights > 0]
         whole = None if known is None else torch.from_numpy(known)
-        soft_means = SoftMeans.of(embeddings, labels, weights, whole)  # refuses what cannot judge
+        telling = weights if most is None else _thinned(weights, task, most)
+        soft_means = SoftMeans.of(embeddings, labels, telling, whole)  # refuses what cannot judge
         counts = torch.bincount(references, minlength=classes).numpy()
         few = (counts < 2) & (counts > 0)
         return cls(
@@ -271,6 +283,21 @@ class _Judges:
             strangeness.append(-np.fmax.reduce(tables[0], 1).astype(np.float64))
         verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         return verdicts, np.concatenate(strangeness)
+
+
+def _thinned(weights: Tensor, task: JudgingTask, most: int) -> Tensor:
+    """The weights of some references of every class, evenly taken; 0 for the others."""
+    codes, classes = task.labels.codes.numpy(), len(task.labels.classes)
+    kept = np.flatnonzero(task.weights.numpy() > 0)  # whatever the round
+    kept = kept[np.argsort(codes[kept], kind="stable")]
+    sizes = np.bincount(codes[kept], minlength=classes)
+    size = sizes[codes[kept]]
+    rank = np.arange(len(kept)) - (np.cumsum(sizes) - sizes)[codes[kept]]
+    share = np.minimum(max(_FEWEST_OF_CLASS, most // classes), size)
+    chosen = kept[(rank + 1) * share // size > rank * share // size]
+    thinned = torch.zeros_like(weights)
+    thinned[chosen] = weights[chosen]
+    return thinned
 
 
 def _of_one_pass(task: JudgingTask, weights: Tensor, most: int) -> np.ndarray | None:

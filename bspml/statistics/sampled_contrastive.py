@@ -57,8 +57,8 @@ _TOGETHER = 256  # references of small classes to a product
 class SampledContrastiveStatistics(ContrastiveStatistics):
     """Contrastive statistics whose averages were sampled.
 
-    They serve wherever p-values and the noise rate are estimated.  No search over all classes was
-    made: `other_class` is -1, `other` and `margin` are NaN.
+    They serve wherever p-values and the noise rate are estimated.  Only for the rows judged exactly
+    all classes were searched: elsewhere `other_class` is -1, `other` and `margin` are NaN.
 
     Attributes:
         everyone_error: (N,) largest error of `everyone` and `difficulty`; NaN where not judged.
@@ -179,19 +179,20 @@ def sampled_contrastive_statistics(
     own = _own_soft_means(E, task)
     difficulty = means.values - own
     null = _sampled_null(E, task, means.values, count, seed)
-    nothing = torch.full((len(E),), math.nan, dtype=torch.float64)
     drawn = _evenly_over_classes(codes, judged, exact_rows, seed)
-    exact = None
+    exact, other_class = None, torch.full((len(E),), -1)
+    other = torch.full((len(E),), math.nan, dtype=torch.float64)
     if len(drawn):
-        exact = contrastive_statistics(E, codes, weights, a, drawn, null_bins=task.bins)
+        exact = contrastive_statistics(E, task.labels, weights, a, drawn, null_bins=task.bins)
+        other_class, other = exact.other_class, exact.other
     return SampledContrastiveStatistics(
         own=own,
         everyone=means.values,
         difficulty=difficulty,
         testable=~own.isnan(),
         support=class_support[codes] - (weights > 0).long(),
-        other_class=torch.full((len(E),), -1),
-        other=nothing,
+        other_class=other_class,
+        other=other,
         codes=codes,
         classes=task.labels.classes,
         class_support=class_support,

@@ -26,10 +26,11 @@ Without any chance, near <= F_i <= near + D, and by Jensen's inequality
 
     far_i >= sum over far lists of W_l exp(a (q_i . mu_l - 1)),  mu_l the members' weighted mean.
 
-So F_i lies in [near + Z' - h, near + Z' + h], cut at these.  (Jensen's end is the nearer to F_i
-where lists are narrow, so the middle is above it by a part of the error that all samples share.)  We give the middle of log F over it,
-and half of it, over a, as the error.  Samples whose error is above the one asked for draw half as
-many again, up to `_ROUNDS` times, and in the end are computed against everyone.  The union bound
+So F_i lies in [near + Z' - h, near + Z' + h], cut at these.  We give the middle of log F over it,
+and half of it, over a, as the error.  (Where lists are narrow Jensen's end is nearer to F_i than
+the other: the middle is then above it, by a part that all samples share.)  Samples whose error is
+above the one asked for draw half as many again, up to `_ROUNDS` times, and in the end are computed
+against everyone.  The union bound
 over N samples and all rounds, q = (1 - confidence) / (N rounds), makes ALL errors hold together
 with the confidence named, although the samples of a group share their draws.
 """

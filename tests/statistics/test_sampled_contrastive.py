@@ -122,7 +122,7 @@ def test_a_null_value_never_takes_a_samples_own_class():
 
 def test_what_was_not_looked_for_is_marked():
     E, labels = clusters(100)
-    stats = sampled_contrastive_statistics(E, labels, null_values=10)
+    stats = sampled_contrastive_statistics(E, labels, null_values=10, exact_rows=0)
     assert stats.other_class.tolist() == [-1] * 100
     assert stats.margin.isnan().all()
     assert stats.best_class.tolist() == stats.codes.tolist()
@@ -194,4 +194,5 @@ def test_rows_that_are_all_judged_exactly_give_the_exact_rate():
     found = estimate_noise(sampled_contrastive_statistics(E, labels, error=0.3))
     assert (found.noise_rate, found.interval) == (exact.noise_rate, exact.interval)
     without = sampled_contrastive_statistics(E, labels, error=0.3, exact_rows=0)
+    assert without.margin.isnan().all()
     assert without.exact_part is without
