@@ -9,8 +9,11 @@ import numba
 import numpy as np
 import torch
 
+from bspml.auditing.listed import listed_neighbours
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
+
+LISTS = "lists"  # the backend that is approximate
 
 
 @dataclass(frozen=True)
@@ -20,6 +23,7 @@ class Nearest:
     Attributes:
         places: (N, k) int64, nearest first.
         squared: (N, k) float64 squared distances, ascending; any multiple of them will do.
+        recall: share of the true neighbours among them; below 1 it was measured on some rows.
 
     Example:
         >>> Nearest(np.array([[1], [0]]), np.array([[2.0], [2.0]])).places.shape
@@ -28,6 +32,7 @@ class Nearest:
 
     places: np.ndarray
     squared: np.ndarray
+    recall: float = 1.0
 
 
 def nearest_rows(
@@ -45,7 +50,7 @@ def nearest_rows(
     Args:
         rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
         k: neighbours per row, below N.
-        backend: "auto", "faiss" or "torch"; the same result.
+        backend: "auto", "faiss" or "torch", the same result; `LISTS`, an approximate one.
         queries: (Q,) int64 rows to search for; None for all.
 
     Example:
@@ -54,15 +59,23 @@ def nearest_rows(
         ([[2, 1], [0, 2], [0, 1]], [[0.0, 2.0], [2.0, 2.0], [0.0, 2.0]])
     """
     asked = np.arange(len(rows)) if queries is None else queries
+    if backend == LISTS:
+        places, recall = listed_neighbours(rows, asked, k)
+        return _by_distance(rows, asked, places, recall)
     own = torch.from_numpy(asked)
     wanted = rows if queries is None else rows[own]
     places = np.empty((len(asked), k), np.int64)
     engine = choose_backend(backend, rows.device)
     for part, found in ranked_neighbours(wanted, rows, k, self_rows=own, backend=engine):
         places[part] = found.numpy()
+    return _by_distance(rows, asked, places, 1.0)
+
+
+def _by_distance(rows: Tensor, asked: np.ndarray, places: np.ndarray, recall: float) -> Nearest:
     squared = _squared_distances(rows.numpy(), asked, places)
     order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
-    return Nearest(np.take_along_axis(places, order, 1), np.take_along_axis(squared, order, 1))
+    places, squared = (np.take_along_axis(values, order, 1) for values in (places, squared))
+    return Nearest(places, squared, recall)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order
