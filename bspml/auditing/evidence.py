@@ -72,7 +72,12 @@ class Evidence:
 
 
 def judge_distinct(
-    embeddings: Any, labels: Labels, once: Distinct, a: float, approximate: bool = False
+    embeddings: Any,
+    labels: Labels,
+    once: Distinct,
+    a: float,
+    approximate: bool = False,
+    across_ranks: bool = False,
 ) -> Evidence:
     """Judge distinct samples, and tell for all.
 
@@ -82,6 +87,7 @@ def judge_distinct(
         once: the distinct ones.
         a: inverse temperature of the contrastive statistics.
         approximate: take sampled statistics and fewer references, at a cost nearly linear in N.
+        across_ranks: share the sampled statistics among processes.
     """
     kept = np.flatnonzero(~once.placeholder)
     rows = torch.from_numpy(once.first[kept])
@@ -95,7 +101,9 @@ def judge_distinct(
     stats: ContrastiveStatistics
     errors, tables = None, None
     if approximate:
-        stats = sampled_contrastive_statistics(embeddings, some, vouching, a)
+        stats = sampled_contrastive_statistics(
+            embeddings, some, vouching, a, across_ranks=across_ranks
+        )
     else:
         stats, tables = contrastive_tables(embeddings, some, vouching, a)
     reason = why_unjudgeable(stats)
@@ -200,9 +208,9 @@ def _sampled_note(stats: SampledContrastiveStatistics) -> str:
     error = float(stats.everyone_error.nan_to_num(0).max())
     return (
         f"Statistics were sampled: how similar a sample is to everyone is within {error:.3f} for "
-        f"all samples together, with confidence {stats.confidence:g}, and so are the difficulties that "
-        f"p-values rank. The rate of random errors rests on {exact:,} labels judged exactly, and "
-        "margins are theirs alone. Every label was judged by all class means, and by at most "
+        f"all samples together, with confidence {stats.confidence:g}, and so are the difficulties "
+        f"that p-values rank. The rate of random errors rests on {exact:,} labels judged exactly, "
+        "and margins are theirs alone. Every label was judged by all class means, and by at most "
         f"{_REFERENCES:,} of the other samples, or four of each class."
     )
 

@@ -26,7 +26,7 @@ from bspml.auditing.distinct import Distinct, groups_table
 from bspml.auditing.duplicates import OUTER, find_duplicates
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
-from bspml.auditing.nearest import LISTS, Nearest, nearest_rows
+from bspml.auditing.nearest import LISTS, Nearest, nearest_of_all
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing
@@ -63,6 +63,7 @@ def audit(
     map_method: str = "pca",
     texts: Sequence[str] | None = None,
     search: str = "auto",
+    across_ranks: bool = False,
 ) -> AuditReport:
     """Judge every label by how well its sample's embedding fits the others of its class.
 
@@ -91,6 +92,9 @@ def audit(
             inverted lists with a measured recall, sampled statistics, and judges with fewer
             references; the notes say with what error.  "auto": exact below `NEIGHBOURS_FROM`
             samples, and wherever faiss is not installed.
+        across_ranks: share the neighbour search and the sampled statistics among the processes of
+            a torch.distributed group.  Each must make this call, with the same arguments, and gets
+            the whole report.
 
     Returns:
         `AuditReport`.
@@ -111,7 +115,7 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     seed, neighbours = check_whole(seed, "seed", 0), check_whole(neighbours, "neighbours")
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
-    approximate = _is_approximate(search, len(embeddings))
+    approximate = is_approximate(search, len(embeddings))
     check_map_method(map_method)
     name_array = _check_texts(names, "names", len(embeddings))
     text_array = None if texts is None else _check_texts(texts, "texts", len(embeddings))
@@ -119,10 +123,10 @@ def audit(
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
     backend = LISTS if approximate else backend
-    near = nearest_rows(rows, min(OUTER, len(rows) - 1), backend)
+    near = nearest_of_all(rows, min(OUTER, len(rows) - 1), backend, across_ranks)
     duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
     once = Distinct.of(duplicates, codes)
-    judged = judge_distinct(embeddings, encoded, once, a, approximate)
+    judged = judge_distinct(embeddings, encoded, once, a, approximate, across_ranks)
     wrong, other = judged.wrong, judged.other
     fits_better = judged.other_probability > 1 - wrong
     fits_better &= ~fits_nothing(wrong, judged.outlier_score)
@@ -164,12 +168,27 @@ def audit(
     )
 
 
-def _is_approximate(search: str, n: int) -> bool:
-    check_choice(search, "search", ("auto", "exact", "neighbours"))
+def is_approximate(search: str, n: int, name: str = "search") -> bool:
+    """Return whether an audit is approximate; refuse one that cannot be had, before any work.
+
+    Args:
+        search: "auto", "exact" or "neighbours".
+        n: samples.
+        name: of the option, for the message.
+
+    Raises:
+        InputError: another search.
+        MissingDependencyError: "neighbours" without faiss.
+
+    Example:
+        >>> is_approximate("auto", 1000), is_approximate("exact", 10**9)
+        (False, False)
+    """
+    check_choice(search, name, ("auto", "exact", "neighbours"))
     if search == "neighbours" and find_faiss() is None:
         raise MissingDependencyError(
-            "search='neighbours' needs faiss, which is not installed; `pip install 'bspml[cpu]'`, "
-            "or search='exact'."
+            f"{name}='neighbours' needs faiss, which is not installed; `pip install "
+            f"'bspml[cpu]'`, or {name}='exact'."
         )
     if search == "auto":
         return n >= NEIGHBOURS_FROM and find_faiss() is not None

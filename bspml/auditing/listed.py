@@ -18,7 +18,7 @@ LEAST_RECALL = 0.98
 _MEASURED = 500  # rows whose true neighbours are searched
 _FIRST_VISITED = 8  # lists
 _TRAINED_ON = 64  # rows a list
-_QUERIES = 1 << 14  # at a time
+QUERIES = 4096  # at a time
 
 
 def listed_neighbours(
@@ -51,7 +51,8 @@ def listed_neighbours(
     index.train(x[np.sort(chosen)])
     index.add(x)
     index.nprobe = min(count, _FIRST_VISITED)
-    some = queries[np.linspace(0, len(queries) - 1, min(_MEASURED, len(queries))).astype(int)]
+    # Of all rows, whoever asks: several processes then visit as many lists.
+    some = np.linspace(0, len(x) - 1, min(_MEASURED, len(x))).astype(int)
     flat = faiss.IndexFlatIP(x.shape[1])
     flat.add(x)
     true = _without_self(flat.search(x[some], k + 1)[1], some)
@@ -64,8 +65,8 @@ def listed_neighbours(
             break
         index.nprobe = min(count, 2 * index.nprobe)
     places = np.empty((len(queries), k), np.int64)
-    for start in range(0, len(queries), _QUERIES):
-        part = queries[start : start + _QUERIES]
+    for start in range(0, len(queries), QUERIES):
+        part = queries[start : start + QUERIES]
         places[start : start + len(part)] = _without_self(index.search(x[part], k + 1)[1], part)
     short = np.flatnonzero((places < 0).any(1))  # the lists visited hold fewer
     if len(short):

@@ -9,7 +9,9 @@ import numba
 import numpy as np
 import torch
 
-from bspml.auditing.listed import listed_neighbours
+from bspml.auditing.listed import QUERIES, listed_neighbours
+from bspml.distributed.group import ranks
+from bspml.distributed.rows import gather_rows, share_of
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
 
@@ -76,6 +78,30 @@ def _by_distance(rows: Tensor, asked: np.ndarray, places: np.ndarray, recall: fl
     order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
     places, squared = (np.take_along_axis(values, order, 1) for values in (places, squared))
     return Nearest(places, squared, recall)
+
+
+def nearest_of_all(
+    rows: Float[Tensor, "N D"], k: int, backend: str = "auto", across_ranks: bool = False
+) -> Nearest:
+    """Search the k nearest of each row; the same from one process or several.
+
+    Args:
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
+        k: neighbours per row, below N.
+        backend: as in `nearest_rows`.
+        across_ranks: share the rows among the processes of a torch.distributed group, which all
+            make this call and get the whole result.
+
+    Example:
+        >>> nearest_of_all(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), 1).places.tolist()
+        [[1], [0]]
+    """
+    if not across_ranks or ranks() == 1:
+        return nearest_rows(rows, k, backend)
+    mine = share_of(len(rows), QUERIES)  # the blocks of one process
+    part = nearest_rows(rows, k, backend, np.arange(mine.start, mine.stop))
+    places, squared = (gather_rows(torch.from_numpy(v)) for v in (part.places, part.squared))
+    return Nearest(places.numpy(), squared.numpy(), part.recall)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order

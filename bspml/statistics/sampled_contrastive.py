@@ -129,6 +129,7 @@ def sampled_contrastive_statistics(
     seed: int = 0,
     null_bins: int = 1 << 18,
     exact_rows: int = EXACT_ROWS,
+    across_ranks: bool = False,
 ) -> SampledContrastiveStatistics:
     """Return statistics of every label with the errors of what was sampled, for large data sets.
 
@@ -147,6 +148,8 @@ def sampled_contrastive_statistics(
         null_bins: bins over [-2, 2].
         exact_rows: rows that are judged exactly, for the noise rate, at a cost of as many times
             the references; 0 where no rate is asked for.
+        across_ranks: share the lists among the processes of a torch.distributed group.  Each must
+            make this call, with the same arguments, and gets the whole result, that of one process.
 
     Returns:
         `SampledContrastiveStatistics`.
@@ -174,7 +177,14 @@ def sampled_contrastive_statistics(
     E = unit_rows(task.embeddings)
     chance = (1 - confidence) / 2
     means = sampled_soft_means(
-        SampleLists.of(E, lists, seed), weights, judged, task.a, error, 1 - chance, seed
+        SampleLists.of(E, lists, seed),
+        weights,
+        judged,
+        task.a,
+        error,
+        1 - chance,
+        seed,
+        across_ranks,
     )
     own = _own_soft_means(E, task)
     difficulty = means.values - own

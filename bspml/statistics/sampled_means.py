@@ -42,6 +42,8 @@ from dataclasses import dataclass
 
 import torch
 
+from bspml.distributed.group import rank, ranks
+from bspml.distributed.rows import add_over_ranks
 from bspml.shapes import Float, Tensor
 from bspml.statistics.references import weight_elsewhere
 from bspml.statistics.sample_lists import SampleLists, for_each_list, runs
@@ -98,6 +100,7 @@ def sampled_soft_means(
     error: float,
     confidence: float,
     seed: int,
+    across_ranks: bool = False,
 ) -> SoftMeans:
     """Return t_i of the judged samples, each within `error`, all together with `confidence`.
 
@@ -109,6 +112,7 @@ def sampled_soft_means(
         error: largest error of any t_i, > 0.
         confidence: probability that all errors hold, in (0, 1).
         seed: of the draws.
+        across_ranks: each process of a group judges the members of some lists.
 
     Returns:
         `SoftMeans`.
@@ -116,15 +120,20 @@ def sampled_soft_means(
     shells = Shells.of(lists, weights, _SHELLS)
     sampler = _Sampler(shells, judged, a, error, confidence, seed)
     n = len(weights)
-    values, errors = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
+    values, errors = torch.zeros(2, n, dtype=torch.float64)
     others = torch.from_numpy(weight_elsewhere(weights.numpy())).log()  # of the others' weight
-    numbers = range(len(lists))
+    numbers = range(rank(), len(lists), ranks()) if across_ranks else range(len(lists))
     intervals = for_each_list(sampler.log_sums, numbers, lists.rows.device)
     for number, (low, high) in zip(numbers, intervals, strict=True):
         samples = shells.order[sampler.members(number)].cpu()
         values[samples] = 1 + ((low + high) / 2 - others[samples]) / a
         errors[samples] = (high - low) / (2 * a)
-    return SoftMeans(values, errors, sum(sampler.pairs) / (max(1, int(judged.sum())) * n))
+    pairs = torch.tensor(sum(sampler.pairs))
+    if across_ranks:
+        for shared in (values, errors, pairs):
+            add_over_ranks(shared)  # to zeros: of each sample one rank has the value
+    values[~judged], errors[~judged] = math.nan, math.nan
+    return SoftMeans(values, errors, int(pairs) / (max(1, int(judged.sum())) * n))
 
 
 class _Sampler:
