@@ -207,10 +207,10 @@ class SampleLists:
             cosines: (..., K).
             lists: (K,) numbers, or None: all.
         """
-        cosine, sine = self.cosine, self.sine
+        radii = self.cosine, self.sine
         if lists is not None:
-            cosine, sine = cosine[lists], sine[lists]
-        return ceiling(cosines, cosine, sine, self.slack)
+            radii = self.cosine[lists], self.sine[lists]
+        return ceiling(cosines, *radii, self.slack)
 
     def by_distance(self, number: int) -> Int[Tensor, " L"]:
         """Return (L,) all lists by the distance of their centroids from one's; it comes first
@@ -229,25 +229,14 @@ class SampleLists:
 
 
 def ceiling(cosines: Tensor, cosine: Tensor, sine: Tensor, slack: float) -> Tensor:
-    """Return `SampleLists.ceiling` of lists of these radii.
-
-    Args:
-        cosines: (..., K) of the queries and the centroids.
-        cosine, sine: (K,) of the radii, from `rounded_radius`.
-        slack: how far a computed similarity may lie from the exact one.
-    """
+    """Return `SampleLists.ceiling` of (..., K) cosines to K centroids, of these radii and slack."""
     across = cosines.square().neg_().add_(1).clamp_min_(0).sqrt_()
     bound = (cosines * cosine).add_(across.mul_(sine)).add_(slack)
     return bound.masked_fill_(cosines >= cosine, 1.0 + slack)
 
 
 def rounded_radius(cosine: Float[Tensor, " K"], slack: float) -> tuple[Tensor, Tensor]:
-    """Return cosines of radii, rounded down, and their sines, rounded up.
-
-    Args:
-        cosine: (K,) float64.
-        slack: how far these may lie from the exact ones.
-    """
+    """Return cosines of radii, `slack` off at most, rounded down, and their sines, rounded up."""
     cosine = (cosine - slack).clamp(-1.0, 1.0)
     return cosine, (1 - cosine.square()).clamp_min(0).sqrt() + slack
 
