@@ -28,7 +28,7 @@ class StatisticsSearch:
         error: largest error of a statistic by neighbours; None for 1e-3 (xi_neg) and 2e-2 (t_i,
             together with confidence .99).
 
-    Several processes share the exact statistics; those by neighbours each computes alone.
+    Several processes share the statistics; the pair statistics by neighbours each computes alone.
     """
 
     search: str
@@ -80,6 +80,7 @@ class StatisticsSearch:
             rows=rows,
             error=self.error or CONTRASTIVE_ERROR,
             exact_rows=EXACT_ROWS if for_rate else 0,
+            across_ranks=True,
         )
 
     def is_exact(self, embeddings: Tensor) -> bool:
