@@ -54,12 +54,13 @@ def run_audit(options: AuditOptions) -> None:
     if options.fail_above is not None:
         check_number(options.fail_above, "--fail-above", 0, 1)
     with joined():
-        if is_main():
-            report = _run(options)
-        else:
-            work = from_main(lambda: None)
-            report = None if work is None else _judged(work)
-    if is_main() and report is not None and options.fail_above is not None:
+        if not is_main():
+            work = from_main(lambda: None)  # of the first process
+            if work is not None:
+                _judged(work)
+            return
+        report = _run(options)
+    if options.fail_above is not None:
         _judge(report, options.fail_above)
 
 
