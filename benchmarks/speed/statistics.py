@@ -36,6 +36,7 @@ import torch
 
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.margins import label_margins
+from bspml.statistics.noise_rate import estimate_noise
 from bspml.statistics.pair import pair_statistics
 from bspml.statistics.pair_bounded import neighbour_statistics
 from bspml.statistics.sampled_contrastive import sampled_contrastive_statistics
@@ -190,6 +191,7 @@ def _contrastive_line(E: torch.Tensor, labels: torch.Tensor) -> Row:
         truth.append(float((10 * (S - 1)).exp().sum().div(len(E) - 1).log() / 10 + 1))
     realised = (stats.everyone[chosen] - torch.tensor(truth).double()).abs()
     low, high = stats.p_value_bounds()
+    estimate = estimate_noise(stats)
     return _line(
         f"contrastive statistics by sampling, {len(E):,} x {E.shape[1]}",
         seconds,
@@ -200,7 +202,8 @@ def _contrastive_line(E: torch.Tensor, labels: torch.Tensor) -> Row:
         realised=float(realised.max()),
         within=bool((realised <= stats.everyone_error[chosen] + 2e-6).all()),
         p_value_width=float((high - low).nanmean()),
-        storey_bounds=stats.storey_bounds(),
+        noise_rate=estimate.noise_rate,
+        noise_interval=estimate.interval,
         computed=stats.computed,
     )
 

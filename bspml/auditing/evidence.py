@@ -26,6 +26,10 @@ from bspml.statistics.noise_rate import (
     notes_on_samples,
     why_unjudgeable,
 )
+from bspml.statistics.sampled_contrastive import (
+    SampledContrastiveStatistics,
+    sampled_contrastive_statistics,
+)
 from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.tensors.checks import Labels
 from bspml.words import counted, error_sentence
@@ -40,6 +44,7 @@ _COPIES = (
 )
 _FEW = "too few labels have another sample of their class to compare with."
 _FEW_CLASSES = 3
+_REFERENCES = 20_000  # of an approximate audit's soft means
 _UPPER_END = 5.0  # samples a class below which no upper end is claimed
 _WEAK = (
     "These embeddings are too weak to tell labels confused with a similar class from their own "
@@ -76,6 +81,8 @@ def judge_distinct(
     once: Distinct,
     a: float,
     seen: ContrastivePass | None = None,
+    approximate: bool = False,
+    across_ranks: bool = False,
 ) -> Evidence:
     """Judge distinct samples, and tell for all.
 
@@ -85,6 +92,8 @@ def judge_distinct(
         once: the distinct ones.
         a: inverse temperature of the contrastive statistics.
         seen: these of all samples, if at hand: they serve where no sample is a copy.
+        approximate: take sampled statistics and fewer references, at a cost nearly linear in N.
+        across_ranks: share the sampled statistics among processes.
     """
     kept = np.flatnonzero(~once.placeholder)
     rows = torch.from_numpy(once.first[kept])
@@ -95,9 +104,16 @@ def judge_distinct(
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)
-    if seen is None or len(kept) < len(labels.codes) or vouching.min() < 1:
-        seen = contrastive_tables(embeddings, some, vouching, a)
-    (stats, tables, _), errors = seen, None
+    stats: ContrastiveStatistics
+    errors, tables = None, None
+    if approximate:
+        stats = sampled_contrastive_statistics(
+            embeddings, some, vouching, a, across_ranks=across_ranks
+        )
+    else:
+        if seen is None or len(kept) < len(labels.codes) or vouching.min() < 1:
+            seen = contrastive_tables(embeddings, some, vouching, a)
+        stats, tables, _ = seen
     reason = why_unjudgeable(stats)
     if not reason and int(stats.testable.sum()) < FEWEST_LABELS:
         reason = _FEW
@@ -106,7 +122,12 @@ def judge_distinct(
         upper = plausible_confusions(embeddings, stats, vouching, means).upper_bound
         estimate = estimate_noise(stats, upper)
         errors = judge_labels(
-            embeddings, some, vouching, random_rate=estimate.noise_rate, soft_means=sharp
+            embeddings,
+            some,
+            vouching,
+            random_rate=estimate.noise_rate,
+            soft_means=sharp,
+            most_references=_REFERENCES if approximate else None,
         )
         reason = "" if errors.model is not None else NOT_TOLD_APART
     if reason or errors is None:
@@ -162,6 +183,8 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
             f"The estimate rests on {errors.fitted:,} of {len(stats.codes):,} labels, and its "
             "interval holds the error of sampling; every label was judged."
         )
+    if isinstance(stats, SampledContrastiveStatistics):
+        notes.append(_sampled_note(stats))
     testable = stats.testable.numpy()
     wrong = errors.wrong_probability
     # Nothing speaks for the label of a class of one: it is scored, and never flagged.
@@ -185,6 +208,18 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
         outlier_score=outlier_scores(errors.strangeness, right),
         outlier_p=conformal_p(errors.strangeness, right),
         testable=testable,
+    )
+
+
+def _sampled_note(stats: SampledContrastiveStatistics) -> str:
+    exact = int((~stats.exact_part.everyone.isnan()).sum())
+    error = float(stats.everyone_error.nan_to_num(0).max())
+    return (
+        f"Statistics were sampled: how similar a sample is to everyone is within {error:.3f} for "
+        f"all samples together, with confidence {stats.confidence:g}, and so are the difficulties "
+        f"that p-values rank. The rate of random errors rests on {exact:,} labels judged exactly, "
+        "and margins are theirs alone. Every label was judged by all class means, and by at most "
+        f"{_REFERENCES:,} of the other samples, or four of each class."
     )
 
 

@@ -26,11 +26,12 @@ from bspml.auditing.distinct import Distinct, groups_table
 from bspml.auditing.duplicates import OUTER, find_duplicates
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
-from bspml.auditing.nearest import nearest_of_candidates, nearest_rows
+from bspml.auditing.nearest import LISTS, Nearest, nearest_of_all, nearest_of_candidates
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing
-from bspml.errors import InputError
+from bspml.errors import InputError, MissingDependencyError
+from bspml.evaluation.neighbours import find_faiss
 from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.statistics.contrastive import contrastive_tables
@@ -48,6 +49,8 @@ from bspml.tensors.unit_rows import grid_unit_rows
 
 FLAGGED_ABOVE = 0.5  # probability of being wrong
 _SPARE = 16  # candidates beyond the neighbours, by which these are proved the nearest
+NEIGHBOURS_FROM = 100_000  # from here an exact audit takes many minutes
+_SEARCHED = 2048  # samples of a class among which an approximate audit seeks neighbours
 
 
 def audit(
@@ -62,6 +65,8 @@ def audit(
     pictures: PictureHashes | None = None,
     map_method: str = "pca",
     texts: Sequence[str] | None = None,
+    search: str = "auto",
+    across_ranks: bool = False,
 ) -> AuditReport:
     """Judge every label by how well its sample's embedding fits the others of its class.
 
@@ -86,6 +91,13 @@ def audit(
         map_method: of the map on the page: "pca" or "umap", which needs `bspml[map]`.
         texts: N texts that the embeddings are of, to be read on the page where a photo would be
             seen.
+        search: "exact"; "neighbours", nearly linear in N, with faiss: neighbours and copies from
+            inverted lists with a measured recall, sampled statistics, and judges with fewer
+            references; the notes say with what error.  "auto": exact below `NEIGHBOURS_FROM`
+            samples, and wherever faiss is not installed.
+        across_ranks: share the neighbour search and the sampled statistics among the processes of
+            a torch.distributed group.  Each must make this call, with the same arguments, and gets
+            the whole report.
 
     Returns:
         `AuditReport`.
@@ -111,6 +123,7 @@ def audit(
         check_whole(neighbours, "neighbours", high=2**24),
     )
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
+    approximate = is_approximate(search, len(embeddings))
     check_map_method(map_method)
     name_array = _check_texts(names, "names", len(embeddings))
     text_array = None if texts is None else _check_texts(texts, "texts", len(embeddings))
@@ -118,22 +131,24 @@ def audit(
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
     seen, near = None, None
-    if embeddings.device.type == "cpu":  # one pass serves the statistics and the search
+    if embeddings.device.type == "cpu" and not approximate:
+        # One pass serves the statistics and the search.
         seen = contrastive_tables(rows, encoded, None, a, candidates=OUTER + _SPARE)
         embeddings, near = rows, nearest_of_candidates(rows, seen.candidates, OUTER)
         seen = seen._replace(candidates=None)
+    backend = LISTS if approximate else backend
     if near is None:
-        near = nearest_rows(rows, min(OUTER, len(rows) - 1), backend)
+        near = nearest_of_all(rows, min(OUTER, len(rows) - 1), backend, across_ranks)
     duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
     once = Distinct.of(duplicates, codes)
-    judged = judge_distinct(embeddings, encoded, once, a, seen)
+    judged = judge_distinct(embeddings, encoded, once, a, seen, approximate, across_ranks)
     wrong, other = judged.wrong, judged.other
     fits_better = judged.other_probability > 1 - wrong
     fits_better &= ~fits_nothing(wrong, judged.outlier_score)
     suggested = np.where(fits_better, other, codes)
     weights = np.where(wrong > FLAGGED_ABOVE, 0.0, 1.0)
     findings = examine_classes(rows, codes, weights > 0, other, len(encoded.classes), seed)
-    classes = encoded.classes
+    classes, most = encoded.classes, _SEARCHED if approximate else None
     return AuditReport(
         noise_rate=judged.noise_rate,
         interval=judged.noise_interval,
@@ -142,7 +157,7 @@ def audit(
         lower_bound=judged.lower_bound,
         upper_bound=judged.upper_bound,
         sentence=judged.sentence,
-        notes=judged.notes,
+        notes=(*_notes_on_search(near, approximate), *judged.notes),
         labels=classes[codes],
         names=name_array,
         p_values=judged.p_values,
@@ -156,8 +171,8 @@ def audit(
         outlier_score=judged.outlier_score,
         outlier_p=judged.outlier_p,
         testable=judged.testable,
-        own_neighbours=nearest_in_class(rows, codes, codes, neighbours, near),
-        other_neighbours=nearest_in_class(rows, codes, other, neighbours, near),
+        own_neighbours=nearest_in_class(rows, codes, codes, neighbours, near, most),
+        other_neighbours=nearest_in_class(rows, codes, other, neighbours, near, most),
         classes=_class_table(classes, codes, weights, judged.testable, findings),
         duplicates=duplicates,
         groups=groups_table(duplicates, codes, classes),
@@ -165,6 +180,43 @@ def audit(
         map_method=map_method,
         index=index,
         texts=text_array,
+    )
+
+
+def is_approximate(search: str, n: int, name: str = "search") -> bool:
+    """Return whether an audit is approximate; refuse one that cannot be had, before any work.
+
+    Args:
+        search: "auto", "exact" or "neighbours".
+        n: samples.
+        name: of the option, for the message.
+
+    Raises:
+        InputError: another search.
+        MissingDependencyError: "neighbours" without faiss.
+
+    Example:
+        >>> is_approximate("auto", 1000), is_approximate("exact", 10**9)
+        (False, False)
+    """
+    check_choice(search, name, ("auto", "exact", "neighbours"))
+    if search == "neighbours" and find_faiss() is None:
+        raise MissingDependencyError(
+            f"{name}='neighbours' needs faiss, which is not installed; `pip install "
+            f"'bspml[cpu]'`, or {name}='exact'."
+        )
+    if search == "auto":
+        return n >= NEIGHBOURS_FROM and find_faiss() is not None
+    return search == "neighbours"
+
+
+def _notes_on_search(near: Nearest, approximate: bool) -> tuple[str, ...]:
+    if not approximate:
+        return ()
+    return (
+        f"This audit is approximate: {near.recall:.1%} of the true nearest neighbours of some "
+        "samples were found, so as many copies may be missing. `search='exact'` finds all, in a "
+        "time that grows like the square of the samples.",
     )
 
 

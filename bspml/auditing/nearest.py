@@ -9,10 +9,15 @@ import numba
 import numpy as np
 import torch
 
+from bspml.auditing.listed import QUERIES, listed_neighbours
+from bspml.distributed.group import ranks
+from bspml.distributed.rows import gather_rows, share_of
 from bspml.evaluation.neighbours import choose_backend, rank_proposals, ranked_neighbours
 from bspml.shapes import Float, Tensor
 from bspml.statistics.contrastive_nearest import Candidates
 from bspml.tensors.unit_rows import GRID
+
+LISTS = "lists"  # the backend that is approximate
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,7 @@ class Nearest:
     Attributes:
         places: (N, k) int64, nearest first.
         squared: (N, k) float64 squared distances, ascending; any multiple of them will do.
+        recall: share of the true neighbours among them; below 1 it was measured on some rows.
 
     Example:
         >>> Nearest(np.array([[1], [0]]), np.array([[2.0], [2.0]])).places.shape
@@ -30,6 +36,7 @@ class Nearest:
 
     places: np.ndarray
     squared: np.ndarray
+    recall: float = 1.0
 
 
 def nearest_rows(
@@ -47,7 +54,7 @@ def nearest_rows(
     Args:
         rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
         k: neighbours per row, below N.
-        backend: "auto", "faiss" or "torch"; the same result.
+        backend: "auto", "faiss" or "torch", the same result; `LISTS`, an approximate one.
         queries: (Q,) int64 rows to search for; None for all.
 
     Example:
@@ -56,13 +63,16 @@ def nearest_rows(
         ([[2, 1], [0, 2], [0, 1]], [[0.0, 2.0], [2.0, 2.0], [0.0, 2.0]])
     """
     asked = np.arange(len(rows)) if queries is None else queries
+    if backend == LISTS:
+        places, recall = listed_neighbours(rows, asked, k)
+        return _by_distance(rows, asked, places, recall)
     own = torch.from_numpy(asked)
     wanted = rows if queries is None else rows[own]
     places = np.empty((len(asked), k), np.int64)
     engine = choose_backend(backend, rows.device)
     for part, found in ranked_neighbours(wanted, rows, k, self_rows=own, backend=engine):
         places[part] = found.numpy()
-    return _measured(rows, asked, places)
+    return _by_distance(rows, asked, places, 1.0)
 
 
 def nearest_of_candidates(
@@ -84,13 +94,38 @@ def nearest_of_candidates(
     own = torch.arange(len(rows))
     listed = torch.from_numpy(candidates.similarities), torch.from_numpy(candidates.rows)
     places = rank_proposals(*listed, rows, rows, k, error, own).numpy()
-    return _measured(rows, own.numpy(), places)
+    return _by_distance(rows, own.numpy(), places, 1.0)
 
 
-def _measured(rows: Tensor, asked: np.ndarray, places: np.ndarray) -> Nearest:
+def _by_distance(rows: Tensor, asked: np.ndarray, places: np.ndarray, recall: float) -> Nearest:
     squared = _squared_distances(rows.numpy(), asked, places)
     order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
-    return Nearest(np.take_along_axis(places, order, 1), np.take_along_axis(squared, order, 1))
+    places, squared = (np.take_along_axis(values, order, 1) for values in (places, squared))
+    return Nearest(places, squared, recall)
+
+
+def nearest_of_all(
+    rows: Float[Tensor, "N D"], k: int, backend: str = "auto", across_ranks: bool = False
+) -> Nearest:
+    """Search the k nearest of each row; the same from one process or several.
+
+    Args:
+        rows: from `bspml.tensors.unit_rows.grid_unit_rows`.
+        k: neighbours per row, below N.
+        backend: as in `nearest_rows`.
+        across_ranks: share the rows among the processes of a torch.distributed group, which all
+            make this call and get the whole result.
+
+    Example:
+        >>> nearest_of_all(torch.tensor([[1.0, 0.0], [0.0, 1.0]]), 1).places.tolist()
+        [[1], [0]]
+    """
+    if not across_ranks or ranks() == 1:
+        return nearest_rows(rows, k, backend)
+    mine = share_of(len(rows), QUERIES)  # the blocks of one process
+    part = nearest_rows(rows, k, backend, np.arange(mine.start, mine.stop))
+    places, squared = (gather_rows(torch.from_numpy(v)) for v in (part.places, part.squared))
+    return Nearest(places.numpy(), squared.numpy(), part.recall)
 
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})  # exact in any order

@@ -31,6 +31,7 @@ def nearest_in_class(
     asked: np.ndarray,
     k: int = 3,
     near: Nearest | None = None,
+    most: int | None = None,
 ) -> np.ndarray:
     """Return the k samples labelled `asked[i]` most similar to sample i, best first, without i.
 
@@ -43,6 +44,7 @@ def nearest_in_class(
         asked: (N,) int64, the class to search for each sample; negative: none.
         k: neighbours per sample.
         near: of `bspml.auditing.nearest.nearest_rows`, of all these rows, if at hand.
+        most: samples of a class that are searched where `near` does not hold enough; None for all.
 
     Returns:
         (N, k) int64 sample indices, -1 where the class has no further sample.
@@ -59,9 +61,10 @@ def nearest_in_class(
     _search_few(rows.numpy(), wanted, *runs, neighbours)
     for c, askers in groups(wanted).items():
         gallery = members[starts[c] : starts[c] + sizes[c]]
-        # Whether the asker itself is in the gallery depends on its label.
-        for inside in (True, False):
-            queries = askers[(codes[askers] == c) == inside]
+        if most is not None and len(gallery) > most:
+            gallery = gallery[np.linspace(0, len(gallery) - 1, most).astype(int)]
+        for inside in (True, False):  # the asker itself, in the gallery
+            queries = askers[np.isin(askers, gallery) == inside]
             count = min(k, len(gallery) - inside)
             queries = queries[neighbours[queries, count - 1] < 0] if count > 0 else queries[:0]
             if len(queries):

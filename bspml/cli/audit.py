@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bspml.auditing.decided import audit_decided
 from bspml.auditing.embedding_map import check_map_method
 from bspml.auditing.files import save_report
 from bspml.auditing.folder import CORRECTED, MARK, check_folder, is_audit_folder, named_folder
+from bspml.auditing.judging import is_approximate
 from bspml.auditing.picture_hashes import WITHOUT, PictureHashes, hash_pictures
 from bspml.auditing.pictures import check_pictures
 from bspml.cli.audit_results import (
@@ -33,6 +34,7 @@ from bspml.cli.terminal import note, put
 from bspml.data.labels.carried import CarriedDecisions, carry_over
 from bspml.data.labels.decision_words import note_on_new_classes
 from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
+from bspml.distributed import from_main, is_main, joined
 from bspml.errors import InputError, MissingDependencyError
 from bspml.files.arrays import text_objects
 from bspml.files.folders import file_in
@@ -45,14 +47,40 @@ _FOR_BSPML = ("audit.npz", "page.json")  # from which an audit is opened again
 
 
 def run_audit(options: AuditOptions) -> None:
-    """Audit, write, print; `typer.Exit(3)` if more labels are wrong than `options.fail_above`."""
-    fail_above, quiet = options.fail_above, options.quiet
-    if fail_above is not None:
-        check_number(fail_above, "--fail-above", 0, 1)
+    """Audit, write, print; `typer.Exit(3)` if more labels are wrong than `options.fail_above`.
+
+    Under torchrun the first process does so, and the others take their share of the work.
+    """
+    if options.fail_above is not None:
+        check_number(options.fail_above, "--fail-above", 0, 1)
+    with joined():
+        if not is_main():
+            work = from_main(lambda: None)  # of the first process
+            if work is not None:
+                _judged(work)
+            return
+        report = _run(options)
+    if options.fail_above is not None:
+        _judge(report, options.fail_above)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What all processes audit together."""
+
+    source: AuditSource
+    carried: CarriedDecisions | None
+    pictures: PictureHashes | None
+    settings: dict[str, Any]
+
+
+def _run(options: AuditOptions) -> AuditReport:
+    quiet = options.quiet
     _check_options(options)
     decisions = None if options.apply is None else read_decisions(options.apply)
     carried, caution, images = None, "", options.images
     if _is_audit(options.what):
+        from_main(lambda: None)  # nothing to share
         folder = named_folder(options.what if options.output is None else options.output)
         report, files = _again(options, folder, decisions)
     else:
@@ -92,11 +120,11 @@ def run_audit(options: AuditOptions) -> None:
             lines = [_report_text(report, folder, files, quiet), *lines]
         put("\n".join([*lines, *results.lines]))
         _remarks(files, caution if options.apply is None and quiet else "")
-    if fail_above is not None:
-        _judge(report, fail_above)
+    return report
 
 
 def _check_options(options: AuditOptions) -> None:
+    is_approximate(options.search or "auto", 0, "--search")
     if options.map is not None:
         check_map_method(options.map, "--map")
     if options.flag is not None and options.flag_precision is not None:
@@ -125,7 +153,7 @@ def _again(
     """Load an earlier audit; return it and the files written anew."""
     useless = (
         *("labels", "names", "map", "backbone", "weights", "decisions", "seed", "device"),
-        "workers",
+        *("workers", "search"),
     )
     flags = flags_of(options, *useless)
     if flags:
@@ -166,14 +194,14 @@ def _audit(
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
     pictures, without = _hashes(source)
     try:
-        settings: dict[str, Any] = {"seed": options.seed or 0, "map_method": options.map or "pca"}
-        if carried is None:
-            report = audit(
-                source.embeddings, source.labels, source.names, pictures=pictures, **settings
-            )
-        else:
-            names = source.names or ()
-            report = audit_decided(source.embeddings, carried, names, pictures, **settings)
+        settings: dict[str, Any] = {
+            "seed": options.seed or 0,
+            "map_method": options.map or "pca",
+            "search": options.search or "auto",
+            "across_ranks": True,
+        }
+        work = _Work(replace(source, images=None), carried, pictures, settings)
+        report = _judged(from_main(lambda: work))
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
     report = _flagged_as_asked(report, options)
@@ -186,6 +214,17 @@ def _audit(
         report = replace(report, texts=text_objects(source.texts))
     title = f"Audit of {_safe_line(Path(what).name)}"
     return report, save_report(report, folder, source.images, title=title, replacing=replacing)
+
+
+def _judged(work: _Work) -> AuditReport:
+    """The audit, on every process."""
+    source, settings = work.source, work.settings
+    if work.carried is None:
+        return audit(
+            source.embeddings, source.labels, source.names, pictures=work.pictures, **settings
+        )
+    names = source.names or ()
+    return audit_decided(source.embeddings, work.carried, names, work.pictures, **settings)
 
 
 def _hashes(source: AuditSource) -> tuple[PictureHashes | None, str]:

@@ -187,6 +187,13 @@ class AuditOptions:
         str | None,
         typer.Option(help="Of the samples, on the page: pca, or umap, which needs bspml[map]."),
     ] = None
+    search: Annotated[
+        str | None,
+        typer.Option(
+            help="exact; neighbours, nearly linear in time and approximate; or auto, exact below "
+            "100,000 samples.",
+        ),
+    ] = None
     backbone: Annotated[
         str | None,
         typer.Option(help="For images: efficientnet-lite0, torchvision:MODEL or timm:MODEL."),

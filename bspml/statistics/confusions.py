@@ -44,6 +44,7 @@ from bspml.tensors.unit_rows import unit_rows
 
 _TYPICAL, _BROAD = 0.5, 0.25  # u of the two readings
 _BLOCK_VALUES = 1 << 24  # similarities held at a time
+_CLOUD = 512  # samples of a class that a few rivals are compared with
 
 
 @dataclass(frozen=True)
@@ -101,12 +102,23 @@ def plausible_confusions(
     fits = _Fits(embeddings, stats, weights) if means is None else means
     margin = stats.margin.numpy()
     tested = np.flatnonzero(~np.isnan(margin))
-    by_class = _groups(stats.codes.numpy()[tested], tested)
+    # The cloud of a class needs no best other class: of sampled statistics it is all its samples.
+    judged = np.flatnonzero(~np.isnan(stats.own.numpy()))
+    by_class = _groups(stats.codes.numpy()[judged], judged)
+    if len(tested) < len(judged):
+        by_class = {k: _some(members) for k, members in by_class.items()}
     p = np.full(len(margin), np.nan)
     for k, rivals in _groups(stats.other_class.numpy()[tested], tested).items():
         if k in by_class:
             _test_against(by_class[k], rivals, fits, stats, p)
     return _bounds(torch.from_numpy(p), stats.codes)
+
+
+def _some(members: np.ndarray) -> np.ndarray:
+    """At most `_CLOUD` of them, at equal steps."""
+    if len(members) <= _CLOUD:
+        return members
+    return members[np.linspace(0, len(members) - 1, _CLOUD).astype(int)]
 
 
 def _groups(keys: np.ndarray, values: np.ndarray) -> dict[int, np.ndarray]:

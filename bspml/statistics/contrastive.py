@@ -104,6 +104,11 @@ class ContrastiveStatistics:
         """
         return self.other - self.own
 
+    @property
+    def exact_part(self) -> ContrastiveStatistics:
+        """Exact statistics of all that were judged, or of some drawn at random, to tell a rate."""
+        return self
+
 
 class JudgingTask(NamedTuple):
     """The checked arguments of contrastive statistics, exact or sampled.

@@ -55,6 +55,7 @@ _FEW_ROWS = 2000  # by which the shrinkage and the rounds are chosen, at most
 _FEW_VALUES = 1 << 19  # of a table of these
 _PAIRS, _FEWEST_NEAREST = 1 << 16, 16  # of classes taken for one another
 _MATERIAL = 0.02  # doubt below which a reference keeps its weight
+_FEWEST_OF_CLASS = 4  # references that are left of a class
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
 _BLOCK_VALUES = 1 << 22  # of a table judged at a time
 
@@ -108,6 +109,7 @@ def judge_labels(
     fitted_to: Any = None,
     soft_means: np.ndarray | None = None,
     half_trained: bool = False,
+    most_references: int | None = None,
 ) -> LabelErrors:
     """Judge every label by what its sample shows, confusions between similar classes included.
 
@@ -128,6 +130,8 @@ def judge_labels(
             similarities, if at hand.
         half_trained: the embedding comes from a network that learned from labels as wrong as
             these, and not for long; see `bspml.statistics.label_model`.
+        most_references: of the soft means, evenly of every class but four of each at least, so
+            that the judgement is linear in N; None for all.
 
     Raises:
         InputError: wrong shapes, weights outside [0, 1], nothing to judge, or fewer than two
@@ -157,8 +161,8 @@ def judge_labels(
     fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
     judged = np.concatenate([fitted, np.setdiff1d(judged, fitted)])  # whose tables serve twice
     if soft_means is None:
-        soft_means = _of_one_pass(task)
-    judges = _Judges.of(task, task.weights, soft_means)
+        soft_means = None if most_references else _of_one_pass(task)
+    judges = _Judges.of(task, soft_means, most_references)
     few = _evenly(fitted, _few(len(task.labels.classes)))
     judges = judges.shrunk(few)
     best = judges.fit(fitted, random_rate, half_trained)
@@ -198,15 +202,16 @@ class _Judges:
     few: tuple[np.ndarray, list[np.ndarray]] | None = None  # some rows, and their tables
 
     @classmethod
-    def of(cls, task: JudgingTask, weights: Tensor, known: np.ndarray | None = None) -> _Judges:
+    def of(cls, task: JudgingTask, known: np.ndarray | None, most: int | None) -> _Judges:
         embeddings, labels = task.embeddings, task.labels
         classes, references = len(labels.classes), labels.codes[task.weights > 0]
         whole = None if known is None else torch.from_numpy(known)
-        soft_means = SoftMeans.of(embeddings, labels, weights, whole)  # refuses what cannot judge
+        telling = task.weights if most is None else _thinned(task, most)
+        soft_means = SoftMeans.of(embeddings, labels, telling, whole)  # refuses what cannot judge
         counts = torch.bincount(references, minlength=classes).numpy()
         few = (counts < 2) & (counts > 0)
         return cls(
-            Discriminant.of(embeddings, labels.codes, weights, classes),
+            Discriminant.of(embeddings, labels.codes, task.weights, classes),
             soft_means,
             labels.codes.numpy(),
             np.flatnonzero(few) if (counts >= 2).sum() >= 2 else np.zeros(0, int),
@@ -300,6 +305,21 @@ class _Judges:
             strangeness.append(-np.fmax.reduce(tables[0], 1).astype(np.float64))
         verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         return verdicts, np.concatenate(strangeness)
+
+
+def _thinned(task: JudgingTask, most: int) -> Tensor:
+    """The weights of some references of every class, evenly taken; 0 for the others."""
+    codes, classes = task.labels.codes.numpy(), len(task.labels.classes)
+    kept = np.flatnonzero(task.weights.numpy() > 0)
+    kept = kept[np.argsort(codes[kept], kind="stable")]
+    sizes = np.bincount(codes[kept], minlength=classes)
+    size = sizes[codes[kept]]
+    rank = np.arange(len(kept)) - (np.cumsum(sizes) - sizes)[codes[kept]]
+    share = np.minimum(max(_FEWEST_OF_CLASS, most // classes), size)
+    chosen = kept[(rank + 1) * share // size > rank * share // size]
+    thinned = torch.zeros_like(task.weights)
+    thinned[chosen] = task.weights[chosen]
+    return thinned
 
 
 def _of_one_pass(task: JudgingTask) -> np.ndarray | None:

@@ -58,7 +58,7 @@ class NoiseEstimate:
     Attributes:
         noise_rate: share of labels wrong at random, in [0, 1], corrected as the module says.
         interval: 95 % interval (low, high) of `noise_rate`.
-        storey: Storey's plain pi from `p_values`, uncorrected.
+        storey: Storey's plain pi from the exact p-values, uncorrected.
         lower_bound: at least this share of the labels is wrong (the interval's low end).
         upper_bound: at most this share, or None when confusions were not looked at.
         p_values: (N,) float64, NaN where the label cannot be judged.
@@ -95,7 +95,8 @@ def estimate_noise(
     Statistics under solved weights must not come here: the estimate would feed on itself.
 
     Args:
-        stats: of `contrastive_statistics`, all reference weights 0 or 1.
+        stats: of `contrastive_statistics`, all reference weights 0 or 1; of sampled ones the rows
+            that were judged exactly tell the rate.
         confusions_upper: upper bound of the share of wrong labels, confusions included, as
             `bspml.statistics.confusions` gives it.
         correct_few_classes: take the true classes out of the null behind the q-values if there are
@@ -114,9 +115,12 @@ def estimate_noise(
     if num_testable == 0:
         return no_estimate(len(stats.codes), _ALONE)
     p = label_p_values(stats)
-    tested = p[stats.testable].numpy()
+    exact = stats.exact_part
+    if not exact.testable.any():
+        return no_estimate(len(stats.codes), _ALONE)
+    tested = label_p_values(exact)[exact.testable].numpy()
     storey = min(1.0, float((tested > TAIL).mean() / (1 - TAIL)))
-    count = TailCount.of(stats)
+    count = TailCount.of(exact)
     rate, interval = count.rate(), count.interval()
     num_classes = count.num_classes
     corrected = correct_few_classes and num_classes < FEW_CLASSES
@@ -294,6 +298,11 @@ def _notes(
     corrected: bool,
 ) -> tuple[str, ...]:
     notes = [*notes_on_samples(stats)]
+    if count.tested < int(stats.testable.sum()):
+        notes.append(
+            f"The rate rests on {count.tested:,} labels drawn at random and judged exactly, and "
+            "its interval holds the error of drawing them."
+        )
     if corrected:
         notes.append(
             f"Few classes ({count.num_classes}): q-values use a null without the samples' true "

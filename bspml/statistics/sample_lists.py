@@ -141,8 +141,7 @@ class SampleLists:
         centroids = torch.stack([_centre(part) for part in parts])
         shapes = [_shape(part, c) for part, c in zip(parts, centroids, strict=True)]
         cosine, foot, reach, drift, variance = torch.stack(shapes, 1).double()  # (L,) each
-        cosine = (cosine - slack).clamp(-1.0, 1.0)
-        sine = (1 - cosine.square()).clamp_min(0).sqrt() + slack
+        cosine, sine = rounded_radius(cosine, slack)
         return cls(
             rows=rows,
             order=order,
@@ -208,12 +207,10 @@ class SampleLists:
             cosines: (..., K).
             lists: (K,) numbers, or None: all.
         """
-        cosine, sine_r = self.cosine, self.sine
+        radii = self.cosine, self.sine
         if lists is not None:
-            cosine, sine_r = cosine[lists], sine_r[lists]
-        sine = cosines.square().neg_().add_(1).clamp_min_(0).sqrt_()
-        bound = (cosines * cosine).add_(sine.mul_(sine_r)).add_(self.slack)
-        return bound.masked_fill_(cosines >= cosine, 1.0 + self.slack)
+            radii = self.cosine[lists], self.sine[lists]
+        return ceiling(cosines, *radii, self.slack)
 
     def by_distance(self, number: int) -> Int[Tensor, " L"]:
         """Return (L,) all lists by the distance of their centroids from one's; it comes first
@@ -229,6 +226,19 @@ class SampleLists:
         g = ((t * reach).exp() - 1 - t * reach) / reach.square()
         # The rounding of q.p_l is below a slack.
         return (t * self.drift + self.variance * g).log1p() + t * self.slack
+
+
+def ceiling(cosines: Tensor, cosine: Tensor, sine: Tensor, slack: float) -> Tensor:
+    """Return `SampleLists.ceiling` of (..., K) cosines to K centroids, of these radii and slack."""
+    across = cosines.square().neg_().add_(1).clamp_min_(0).sqrt_()
+    bound = (cosines * cosine).add_(across.mul_(sine)).add_(slack)
+    return bound.masked_fill_(cosines >= cosine, 1.0 + slack)
+
+
+def rounded_radius(cosine: Float[Tensor, " K"], slack: float) -> tuple[Tensor, Tensor]:
+    """Return cosines of radii, `slack` off at most, rounded down, and their sines, rounded up."""
+    cosine = (cosine - slack).clamp(-1.0, 1.0)
+    return cosine, (1 - cosine.square()).clamp_min(0).sqrt() + slack
 
 
 def runs(starts: Int[Tensor, " M"], numbers: Int[Tensor, " K"]) -> Int[Tensor, " R"]:

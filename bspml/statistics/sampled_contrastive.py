@@ -18,12 +18,17 @@ every point at once; the computed ones lie within e of the true ones.  Hence
 
 `p_value_bounds` gives these, `storey_bounds` what they leave open of Storey's noise rate.  Half of
 1 - confidence goes to the t_i, half to the null.
+
+That is much, as the errors might all go one way.  So the rate is not read off these p-values: some
+thousand rows, drawn at random and spread evenly over the classes, are judged exactly against all
+references (`exact_part`), and `bspml.statistics.noise_rate` estimates from them alone.  Its
+interval is that of a count among as many labels, so it holds the error of drawing them as well.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -31,7 +36,11 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.class_pairs import class_blocks
-from bspml.statistics.contrastive import ContrastiveStatistics, JudgingTask
+from bspml.statistics.contrastive import (
+    ContrastiveStatistics,
+    JudgingTask,
+    contrastive_statistics,
+)
 from bspml.statistics.references import SUPPORT_EDGES, check_two_classes
 from bspml.statistics.sample_lists import SampleLists
 from bspml.statistics.sampled_means import sampled_soft_means
@@ -39,27 +48,36 @@ from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
 
+EXACT_ROWS = 8192  # judged exactly: the rate's interval is less than .1 wide
 _BLOCK = 1 << 22  # similarities of null values held at a time
+_TOGETHER = 256  # references of small classes to a product
 
 
 @dataclass(frozen=True)
 class SampledContrastiveStatistics(ContrastiveStatistics):
     """Contrastive statistics whose averages were sampled.
 
-    They serve wherever p-values and the noise rate are estimated.  No search over all classes was
-    made: `other_class` is -1, `other` and `margin` are NaN.
+    They serve wherever p-values and the noise rate are estimated.  Only for the rows judged exactly
+    all classes were searched: elsewhere `other_class` is -1, `other` and `margin` are NaN.
 
     Attributes:
         everyone_error: (N,) largest error of `everyone` and `difficulty`; NaN where not judged.
         null_error: largest error k of the null's distribution function by sampling.
         confidence: probability that all these errors hold together.
         computed: share of the similarities that were computed for `everyone`.
+        exact_rows: exact statistics of rows drawn at random; None where none were.
     """
 
     everyone_error: Float[Tensor, " N"]
     null_error: float
     confidence: float
     computed: float
+    exact_rows: ContrastiveStatistics | None = field(default=None, repr=False)
+
+    @property
+    def exact_part(self) -> ContrastiveStatistics:
+        """The rows that were judged exactly; all of them, as they are, if none were."""
+        return self if self.exact_rows is None else self.exact_rows
 
     def p_value_bounds(self) -> tuple[Float[Tensor, " N"], Float[Tensor, " N"]]:
         """Bound each label's p-value from below and above, (N,) float64; NaN where not testable."""
@@ -110,6 +128,8 @@ def sampled_contrastive_statistics(
     lists: int | None = None,
     seed: int = 0,
     null_bins: int = 1 << 18,
+    exact_rows: int = EXACT_ROWS,
+    across_ranks: bool = False,
 ) -> SampledContrastiveStatistics:
     """Return statistics of every label with the errors of what was sampled, for large data sets.
 
@@ -126,6 +146,10 @@ def sampled_contrastive_statistics(
         lists: as in `bspml.neighbour_statistics`.
         seed: of the lists, the draws and the null.
         null_bins: bins over [-2, 2].
+        exact_rows: rows that are judged exactly, for the noise rate, at a cost of as many times
+            the references; 0 where no rate is asked for.
+        across_ranks: share the lists among the processes of a torch.distributed group.  Each must
+            make this call, with the same arguments, and gets the whole result, that of one process.
 
     Returns:
         `SampledContrastiveStatistics`.
@@ -147,26 +171,39 @@ def sampled_contrastive_statistics(
     lists = None if lists is None else check_whole(lists, "lists")
     seed = check_whole(seed, "seed", low=0)
     count = check_whole(null_values, "null_values", high=2**24)
+    exact_rows = check_whole(exact_rows, "exact_rows", 0)
     codes, weights, judged = task.labels.codes, task.weights, task.judged
     class_support = torch.bincount(codes[weights > 0], minlength=len(task.labels.classes))
     check_two_classes(class_support.numpy())
     E = unit_rows(task.embeddings)
     chance = (1 - confidence) / 2
     means = sampled_soft_means(
-        SampleLists.of(E, lists, seed), weights, judged, task.a, error, 1 - chance, seed
+        SampleLists.of(E, lists, seed),
+        weights,
+        judged,
+        task.a,
+        error,
+        1 - chance,
+        seed,
+        across_ranks,
     )
     own = _own_soft_means(E, task)
     difficulty = means.values - own
     null = _sampled_null(E, task, means.values, count, seed)
-    nothing = torch.full((len(E),), math.nan, dtype=torch.float64)
+    drawn = _evenly_over_classes(codes, judged, exact_rows, seed)
+    exact, other_class = None, torch.full((len(E),), -1)
+    other = torch.full((len(E),), math.nan, dtype=torch.float64)
+    if len(drawn):
+        exact = contrastive_statistics(E, task.labels, weights, a, drawn, null_bins=task.bins)
+        other_class, other = exact.other_class, exact.other
     return SampledContrastiveStatistics(
         own=own,
         everyone=means.values,
         difficulty=difficulty,
         testable=~own.isnan(),
         support=class_support[codes] - (weights > 0).long(),
-        other_class=torch.full((len(E),), -1),
-        other=nothing,
+        other_class=other_class,
+        other=other,
         codes=codes,
         classes=task.labels.classes,
         class_support=class_support,
@@ -178,7 +215,22 @@ def sampled_contrastive_statistics(
         null_error=math.sqrt(math.log(2 / chance) / (2 * max(1, int(null.sum())))),
         confidence=confidence,
         computed=means.computed,
+        exact_rows=exact,
     )
+
+
+def _evenly_over_classes(codes: Tensor, judged: Tensor, count: int, seed: int) -> Tensor:
+    """Draw `count` of the judged rows, ascending; of each class as many as is its share."""
+    rows = judged.nonzero()[:, 0]
+    generator = torch.Generator().manual_seed(seed + 2)
+    rows = rows[torch.randperm(len(rows), generator=generator)]
+    rows = rows[torch.argsort(codes[rows], stable=True)]  # by class, at random within it
+    if count < len(rows):
+        # Every row is as likely: equal steps from a random start.
+        start = float(torch.rand(1, generator=generator, dtype=torch.float64))
+        steps = (torch.arange(count, dtype=torch.float64) + start) * len(rows) / max(1, count)
+        rows = rows[steps.long().clamp_max(len(rows) - 1)]
+    return rows.sort().values
 
 
 def _bins(difficulty: Tensor, bins: int) -> Tensor:
@@ -224,18 +276,22 @@ def _sampled_null(
     i, c = _draw_pairs(samples, classes, codes, count, generator)
     values = torch.empty(count, dtype=torch.float64)
     rows, w = E[i.to(E.device)], task.weights[references].to(E)
-    by_class = torch.bincount(c, minlength=len(support)).tolist()
-    start = 0
-    for label in c.unique().tolist():  # the pairs are sorted by class
-        stop = start + by_class[label]
-        members = slice(int(ends[label] - support[label]), int(ends[label]))
-        columns = E[references[members].to(E.device)]
-        for part in torch.arange(start, stop).split(max(1, _BLOCK // len(columns))):
-            pairs = slice(int(part[0]), int(part[-1]) + 1)
-            f = (rows[pairs] @ columns.T).sub_(1).mul_(a).exp_()
-            mean = torch.mv(f, w[members]).double() / w[members].double().sum()
-            values[pairs] = 1 + mean.log().cpu() / a
-        start = stop
+    totals = torch.zeros(len(support), dtype=torch.float64)
+    totals.index_add_(0, codes[references], task.weights[references])
+    # Small classes share a product, as `class_pairs` has them; the pairs are sorted by class.
+    together = (ends[c] - 1) // _TOGETHER
+    sizes = together.unique_consecutive(return_counts=True)[1].tolist()
+    for pairs in torch.arange(count).split(sizes):
+        own = c[pairs]
+        low, high = int(ends[own[0]] - support[own[0]]), int(ends[own[-1]])
+        members = references[low:high]
+        columns, column_codes = E[members.to(E.device)], codes[members].to(E.device)
+        for part in pairs.split(max(1, _BLOCK // len(columns))):
+            here = slice(int(part[0]), int(part[-1]) + 1)
+            f = (rows[here] @ columns.T).sub_(1).mul_(a).exp_()
+            f.masked_fill_(c[here].to(E.device)[:, None] != column_codes, 0)
+            sums = torch.mv(f, w[low:high]).double().cpu()
+            values[here] = 1 + (sums / totals[c[here]]).log() / a
     stratum = np.searchsorted(SUPPORT_EDGES, support[c].numpy(), side="right") - 1
     np.add.at(null, (stratum, _bins(everyone[i] - values, task.bins).numpy()), 1)
     return null

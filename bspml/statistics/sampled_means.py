@@ -5,7 +5,7 @@ With W = sum w_j and f(S) = exp(a (S - 1)),
     t_i = 1 + (1/a) log( F_i / (W - w_i) ),    F_i = sum_{j != i} w_j f(S_ij) = near_i + far_i
 
 near_i runs over the lists near i (its own among them) and is exact.  far_i, over all the others,
-is sampled: no member of list l has f above a ceiling C_l for any sample of the group judged
+is sampled: no member of shell l has f above a ceiling C_l for any sample of the group judged
 together, so list l is drawn with probability W_l C_l / D, D = sum W_l C_l, and a member j of it
 with probability w_j / W_l.  Then Z = f(S_ij) D / C_l has the expectation far_i and lies in [0, D].
 For m independent draws let Z' be the mean, Q the mean square, V the sample variance (over m - 1),
@@ -24,11 +24,13 @@ probability q / 4 at most.  It is the shorter where Z is mostly small beside its
 many far samples, the second where D is small.  Both hold with probability 1 - q; the smaller is h.
 Without any chance, near <= F_i <= near + D, and by Jensen's inequality
 
-    far_i >= W_far exp(a (q_i . mu - 1)),    mu the weighted mean of the far members.
+    far_i >= sum over far lists of W_l exp(a (q_i . mu_l - 1)),  mu_l the members' weighted mean.
 
 So F_i lies in [near + Z' - h, near + Z' + h], cut at these.  We give the middle of log F over it,
-and half of it, over a, as the error.  Samples whose error is above the one asked for draw half as
-many again, up to `_ROUNDS` times, and in the end are computed against everyone.  The union bound
+and half of it, over a, as the error.  (Where lists are narrow Jensen's end is nearer to F_i than
+the other: the middle is then above it, by a part that all samples share.)  Samples whose error is
+above the one asked for draw half as many again, up to `_ROUNDS` times, and in the end are computed
+against everyone.  The union bound
 over N samples and all rounds, q = (1 - confidence) / (N rounds), makes ALL errors hold together
 with the confidence named, although the samples of a group share their draws.
 """
@@ -40,15 +42,20 @@ from dataclasses import dataclass
 
 import torch
 
+from bspml.distributed.group import rank, ranks
+from bspml.distributed.rows import add_over_ranks
 from bspml.shapes import Float, Tensor
 from bspml.statistics.references import weight_elsewhere
 from bspml.statistics.sample_lists import SampleLists, for_each_list, runs
+from bspml.statistics.shells import Shells
 
 _FEWEST_DRAWS = 256
 _ROUNDS = 6
 _STEP = 0.9  # L of the first bound
 _PSI = -math.log(1 - _STEP) - _STEP
 _FIRST_LISTS = 4
+_SHELLS = 16  # of a list
+_GUESSED, _SPENT = 0.5, 0.9  # quantile of F in a list, and share of its error, that draws are for
 _BLOCK = 1 << 20  # similarities held at a time: they stay in the cache
 
 
@@ -93,6 +100,7 @@ def sampled_soft_means(
     error: float,
     confidence: float,
     seed: int,
+    across_ranks: bool = False,
 ) -> SoftMeans:
     """Return t_i of the judged samples, each within `error`, all together with `confidence`.
 
@@ -104,21 +112,28 @@ def sampled_soft_means(
         error: largest error of any t_i, > 0.
         confidence: probability that all errors hold, in (0, 1).
         seed: of the draws.
+        across_ranks: each process of a group judges the members of some lists.
 
     Returns:
         `SoftMeans`.
     """
-    sampler = _Sampler(lists, weights, judged, a, error, confidence, seed)
+    shells = Shells.of(lists, weights, _SHELLS)
+    sampler = _Sampler(shells, judged, a, error, confidence, seed)
     n = len(weights)
-    values, errors = (torch.full((n,), math.nan, dtype=torch.float64) for _ in range(2))
+    values, errors = torch.zeros(2, n, dtype=torch.float64)
     others = torch.from_numpy(weight_elsewhere(weights.numpy())).log()  # of the others' weight
-    numbers = range(len(lists))
+    numbers = range(rank(), len(lists), ranks()) if across_ranks else range(len(lists))
     intervals = for_each_list(sampler.log_sums, numbers, lists.rows.device)
     for number, (low, high) in zip(numbers, intervals, strict=True):
-        samples = lists.order[sampler.members(number)].cpu()
+        samples = shells.order[sampler.members(number)].cpu()
         values[samples] = 1 + ((low + high) / 2 - others[samples]) / a
         errors[samples] = (high - low) / (2 * a)
-    return SoftMeans(values, errors, sum(sampler.pairs) / (max(1, int(judged.sum())) * n))
+    pairs = torch.tensor(sum(sampler.pairs))
+    if across_ranks:
+        for shared in (values, errors, pairs):
+            add_over_ranks(shared)  # to zeros: of each sample one rank has the value
+    values[~judged], errors[~judged] = math.nan, math.nan
+    return SoftMeans(values, errors, int(pairs) / (max(1, int(judged.sum())) * n))
 
 
 class _Sampler:
@@ -126,58 +141,51 @@ class _Sampler:
 
     def __init__(
         self,
-        lists: SampleLists,
-        weights: Tensor,
+        shells: Shells,
         judged: Tensor,
         a: float,
         error: float,
         confidence: float,
         seed: int,
     ) -> None:
-        self.lists, self.a, self.error, self.seed = lists, a, error, seed
-        order = lists.order.cpu()
-        self.weights = weights[order]
-        sizes = lists.sizes.tolist()
-        self.judged = judged.cpu()[order]
-        self.total = float(weights.sum())
+        self.shells, self.a, self.error, self.seed = shells, a, error, seed
+        self.weights, self.judged = shells.weights, judged.cpu()[shells.order.cpu()]
         self.cumulated = torch.cat([self.weights.new_zeros(1), self.weights.cumsum(0)])
-        # Not differences of running sums: beside one large weight the small ones cancel.
-        self.list_weights = torch.stack([w.sum() for w in self.weights.split(sizes)])
-        weighted = zip(lists.rows.cpu().split(sizes), self.weights.split(sizes), strict=True)
-        self.list_sums = torch.stack([rows.double().T @ w for rows, w in weighted])  # (L, D)
-        self.mean = (self.list_sums.sum(0) / self.total).to(lists.rows)  # (D,)
-        self.chance = (1 - confidence) / (len(order) * _ROUNDS)
+        self.chance = (1 - confidence) / (len(self.weights) * _ROUNDS)
         self.allowed = math.expm1(2 * a * error)  # of F_high / F_low - 1
         self.pairs: list[int] = []  # computed; threads may append
 
     def members(self, number: int) -> Tensor:
         """Return positions of a list's judged members in list order."""
-        start, stop = self.lists.starts[number : number + 2].tolist()
+        start, stop = self.shells.list_starts[number : number + 2].tolist()
         return start + self.judged[start:stop].nonzero()[:, 0]
 
     def log_sums(self, number: int) -> tuple[Tensor, Tensor]:
         """Return low and high ends of log F of the judged members of one list, (B,) float64."""
-        lists, a = self.lists, self.a
+        shells, a = self.shells, self.a
         rows = self.members(number)
         if len(rows) == 0:
             empty = torch.empty(0, dtype=torch.float64)
             return empty, empty
-        queries = lists.rows[rows]
-        ceilings = lists.ceiling(lists.largest_cosines(queries))  # (L,)
+        queries = shells.rows[rows]
+        is_first = shells.nearest(number, _FIRST_LISTS)
+        cosines, least = self._survey(queries, ~is_first)
+        ceilings = shells.ceilings(cosines)  # (S,)
         ceilings = ceilings.double().cpu().sub_(1).mul_(a).exp_().mul_(1.001)
+        mass = shells.shell_weights * ceilings  # W_l C_l
         # near_i, exactly: the lists nearest to this one, then those that would make D too large.
-        is_first = self._nearest_lists(number)
-        near = self._exact(queries, rows, runs(lists.starts, is_first.nonzero()[:, 0]))
-        # Below F but for the query's own part: W times the exponential of the mean.
-        others = self.total * torch.mv(queries, self.mean).sub_(1).mul_(a).exp_().double().cpu()
-        guess = float((near + others).min())
-        is_new, draws = self._plan_draws(torch.where(is_first, 0.0, ceilings), guess)
-        near += self._exact(queries, rows, runs(lists.starts, (is_new & ~is_first).nonzero()[:, 0]))
-        is_far = ~(is_first | is_new)
-        mass = torch.where(is_far, self.list_weights * ceilings, 0.0)  # (L,) W_l C_l
+        near = self._exact(queries, rows, runs(shells.list_starts, is_first.nonzero()[:, 0]))
+        guess = float((near + least).quantile(_GUESSED))
+        of_list = torch.zeros(len(shells), dtype=torch.float64).index_add_(0, shells.parent, mass)
+        is_new, draws = self._plan_draws(torch.where(is_first, 0.0, of_list), guess)
+        is_new, is_far = is_new & ~is_first, ~(is_first | is_new)
+        if is_new.any():
+            near += self._exact(queries, rows, runs(shells.list_starts, is_new.nonzero()[:, 0]))
+            _, least = self._survey(queries, is_far)
+        mass = torch.where(is_far[shells.parent], mass, 0.0)
         most = float(mass.sum()) * (1 + 1e-9)  # D
         # Without any chance: Jensen's least <= far_i <= D.
-        low, high = (near + self._least_far(queries, is_far)).log(), (near + most).log()
+        low, high = (near + least).log(), (near + most).log()
         open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
         sums, squares, num_drawn = torch.zeros_like(near), torch.zeros_like(near), 0
         generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
@@ -206,38 +214,36 @@ class _Sampler:
             low[open_rows], high[open_rows] = exact, exact
         return low, high
 
-    def _nearest_lists(self, number: int) -> Tensor:
-        """Return (L,) bool, the list itself and the ones nearest to it."""
-        nearest = torch.zeros(len(self.lists), dtype=torch.bool)
-        nearest[self.lists.by_distance(number)[:_FIRST_LISTS].cpu()] = True
-        return nearest
+    def _survey(self, queries: Tensor, is_far: Tensor) -> tuple[Tensor, Tensor]:
+        """Return (L,) the largest similarity to each centroid, and Jensen's bound of the far sum.
 
-    def _least_far(self, queries: Tensor, is_far: Tensor) -> Tensor:
-        """Compute Jensen's lower bound of the far sum, (B,), rounded down."""
-        total = float(self.list_weights[is_far].sum())
-        if total == 0:
-            return torch.zeros(len(queries), dtype=torch.float64)
-        mean = (is_far.double() @ self.list_sums).div_(total)  # (D,)
-        closeness = torch.mv(queries, mean.to(queries)).double().cpu() - self.lists.slack
-        return closeness.sub_(1).mul_(self.a).exp_().mul_(total * (1 - 1e-6))
+        The bound, (B,) float64, is rounded down.
+        """
+        shells, cosines, least = self.shells, [], []
+        weights = torch.where(is_far, shells.list_weights, 0.0).to(queries)
+        for part in queries.split(max(1, _BLOCK // len(weights))):
+            products = part @ shells.centroids.T  # (b, L)
+            cosines.append(products.amax(0))
+            products.mul_(shells.length).sub_(1 + 2e-3 * (shells.length == 0) + shells.slack)
+            least.append(torch.mv(products.mul_(self.a).exp_(), weights).double().cpu())
+        return torch.stack(cosines).amax(0), torch.cat(least).mul_(1 - 1e-4)
 
-    def _plan_draws(self, ceilings: Tensor, guess: float) -> tuple[Tensor, int]:
+    def _plan_draws(self, mass: Tensor, guess: float) -> tuple[Tensor, int]:
         """Choose more lists to compute exactly, (L,) bool, and how many draws to begin with.
 
-        The upper end lies some D x / (L m) above the far sum, which may be .8 of what is allowed;
-        for that F is guessed.  Taking out the lists of the highest ceilings lowers D; the cheapest
-        sum of their sizes and the draws wins.  It decides the time; the error is computed from
-        what was seen.
+        The upper end lies some D x / (L m) above the far sum, which may be `_SPENT` of what is
+        allowed; for that F is guessed.  Taking out lists whose members have high ceilings
+        lowers D; the cheapest sum of their sizes and the draws wins.  It decides the time; the
+        error is computed from what was seen.
         """
-        mass = self.list_weights * ceilings
-        descending = ceilings.argsort(descending=True)
+        descending = (mass / self.shells.sizes).argsort(descending=True)
         left = mass.sum() - torch.cat([mass.new_zeros(1), mass[descending].cumsum(0)])  # (L + 1,)
-        sizes = self.lists.sizes[descending].cumsum(0)
+        sizes = self.shells.sizes[descending].cumsum(0)
         x = math.log(4 / self.chance)
-        draws = left.clamp_min(0) * (x / (_STEP * 0.8 * self.allowed * max(guess, 1e-300)))
+        draws = left.clamp_min(0) * (x / (_STEP * _SPENT * self.allowed * max(guess, 1e-300)))
         draws = draws.clamp_min(_FEWEST_DRAWS)
         best = int((draws + torch.cat([sizes.new_zeros(1), sizes])).argmin())
-        is_new = torch.zeros(len(ceilings), dtype=torch.bool)
+        is_new = torch.zeros(len(mass), dtype=torch.bool)
         is_new[descending[:best]] = True
         return is_new, int(min(float(draws[best]), 1e15)) + 1
 
@@ -248,15 +254,15 @@ class _Sampler:
         uniform = torch.rand(2, draws, generator=generator, dtype=torch.float64)
         edges = mass.cumsum(0)
         number = torch.searchsorted(edges, uniform[0] * edges[-1], right=True)
-        last = int(mass.nonzero()[-1])  # a list without weight is never drawn, by rounding neither
+        last = int(mass.nonzero()[-1])  # a shell without weight is never drawn, by rounding neither
         number = number.clamp_(max=last)
-        low, high = (self.cumulated[self.lists.starts[number + k]] for k in (0, 1))
+        low, high = (self.cumulated[self.shells.starts[number + k]] for k in (0, 1))
         # In the samples' order, so that neighbours in memory are read together.
         inside, order = (low + uniform[1] * (high - low)).sort()
         number = number[order]
         place = torch.searchsorted(self.cumulated[1:], inside, right=True)
-        place = torch.maximum(place, self.lists.starts[number])
-        place = torch.minimum(place, self.lists.starts[number + 1] - 1)
+        place = torch.maximum(place, self.shells.starts[number])
+        place = torch.minimum(place, self.shells.starts[number + 1] - 1)
         return place, most / ceilings[number]
 
     def _exact(self, queries: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
@@ -283,5 +289,5 @@ class _Sampler:
 
     def _f(self, queries: Tensor, part: Tensor) -> Tensor:
         shift = queries.new_full((), -self.a)
-        columns = self.lists.rows[part.to(queries.device)]
+        columns = self.shells.rows[part.to(queries.device)]
         return torch.addmm(shift, queries, columns.T, alpha=self.a).exp_()

@@ -7,7 +7,7 @@ import torch
 
 import bspml
 from bspml.auditing import AuditReport
-from bspml.errors import InputError
+from bspml.errors import InputError, MissingDependencyError
 from bspml.report.models import load_page
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import contrastive_statistics
@@ -281,3 +281,23 @@ def test_texts_are_read_on_the_page_among_the_copies_too_and_must_fit(tmp_path):
     for wrong, got in ((texts[:5], "5"), ("text", "a single text")):
         with pytest.raises(InputError, match=f"`texts` must be one text per sample, 32; got {got}"):
             bspml.audit(x, labels, texts=wrong)
+
+
+def test_an_approximate_audit_says_so_and_finds_the_same(noisy_case, monkeypatch):
+    x, codes, given, wrong, exact = noisy_case
+    x, given = np.concatenate([x, x[:3] + 1e-6]), np.concatenate([given, given[:3]])
+    found = bspml.audit(x, given, search="neighbours")
+    assert found.notes[0].startswith("This audit is approximate: ")
+    assert "judged exactly" in " ".join(found.notes)
+    assert len(found.duplicates) == 3
+    assert (found.flagged[:300] == exact.flagged).mean() > 0.98
+    assert (found.suggested_labels[:300] == codes)[wrong].mean() > 0.95
+    assert abs(found.noise_rate - exact.noise_rate) < 0.03
+    assert abs(found.total_rate - exact.total_rate) < 0.03
+    np.testing.assert_allclose(found.p_values[:300], exact.p_values, atol=0.1)
+    monkeypatch.setattr("bspml.auditing.judging.NEIGHBOURS_FROM", 303)
+    assert bspml.audit(x, given).notes == found.notes
+    monkeypatch.setattr("bspml.auditing.judging.find_faiss", lambda: None)
+    assert "approximate" not in " ".join(bspml.audit(x, given).notes)
+    with pytest.raises(MissingDependencyError, match=r"bspml\[cpu\].*search='exact'"):
+        bspml.audit(x, given, search="neighbours")

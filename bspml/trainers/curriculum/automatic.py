@@ -227,7 +227,9 @@ class AutomaticUpdate:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
-        stats = self.search.contrastive_statistics(embeddings, self.codes, reference, rows)
+        stats = self.search.contrastive_statistics(
+            embeddings, self.codes, reference, rows, for_rate=self.noise_rate is None
+        )
         solving = time.perf_counter()
         fields = solved_once(self, lambda: self._weigh(stats, judged, embeddings, reference))
         return fields | {

@@ -9,7 +9,7 @@ from torch import Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.pair import PairStatistics, pair_statistics
 from bspml.statistics.pair_bounded import neighbour_statistics
-from bspml.statistics.sampled_contrastive import sampled_contrastive_statistics
+from bspml.statistics.sampled_contrastive import EXACT_ROWS, sampled_contrastive_statistics
 from bspml.statistics.sharded import sharded_contrastive_statistics
 from bspml.trainers.settings import Scales
 
@@ -28,7 +28,7 @@ class StatisticsSearch:
         error: largest error of a statistic by neighbours; None for 1e-3 (xi_neg) and 2e-2 (t_i,
             together with confidence .99).
 
-    Several processes share the exact statistics; those by neighbours each computes alone.
+    Several processes share the statistics; the pair statistics by neighbours each computes alone.
     """
 
     search: str
@@ -55,7 +55,12 @@ class StatisticsSearch:
         return neighbour_statistics(*arguments, error=self.error or PAIR_ERROR)
 
     def contrastive_statistics(
-        self, embeddings: Tensor, codes: Tensor, sample_weights: Tensor, rows: Tensor | None
+        self,
+        embeddings: Tensor,
+        codes: Tensor,
+        sample_weights: Tensor,
+        rows: Tensor | None,
+        for_rate: bool,
     ) -> ContrastiveStatistics:
         """Return ours, as `bspml.statistics.contrastive.contrastive_statistics` gives them.
 
@@ -64,6 +69,7 @@ class StatisticsSearch:
             codes: (N,) class codes.
             sample_weights: (N,) in [0, 1]; rows of positive weight are the reference.
             rows: (M,) the rows to judge; None: all.
+            for_rate: a noise rate will be estimated from them.
         """
         if self.is_exact(embeddings):
             return sharded_contrastive_statistics(embeddings, codes, sample_weights, rows)
@@ -73,6 +79,8 @@ class StatisticsSearch:
             sample_weights=sample_weights,
             rows=rows,
             error=self.error or CONTRASTIVE_ERROR,
+            exact_rows=EXACT_ROWS if for_rate else 0,
+            across_ranks=True,
         )
 
     def is_exact(self, embeddings: Tensor) -> bool:

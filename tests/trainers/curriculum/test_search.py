@@ -51,7 +51,7 @@ def test_auto_is_exact_below_the_size_and_by_neighbours_from_it_on(monkeypatch):
         how = search_module.StatisticsSearch("auto", None)
         found[size] = (
             how.pair_statistics(E, labels, Scales(base=0.5), None),
-            how.contrastive_statistics(E, labels, torch.ones(len(E)).double(), None),
+            how.contrastive_statistics(E, labels, torch.ones(len(E)).double(), None, True),
         )
     below = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[401]]
     above = [isinstance(s, NeighbourStatistics | SampledContrastiveStatistics) for s in found[400]]
