@@ -35,7 +35,7 @@ from bspml.evaluation.neighbours import find_faiss
 from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.statistics.contrastive import contrastive_tables
-from bspml.tensors.arguments import check_kind
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import (
     Labels,
     check_choice,
@@ -112,16 +112,15 @@ def audit(
         >>> report.table()["index"].iloc[0].item(), report.suggested_labels[0].item()
         (0, 'a')
     """
+    check_flags(across_ranks=across_ranks)
     index = check_same_rows(embeddings=embeddings, labels=labels, names=names)
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     if pictures is not None:
         check_kind(pictures, "pictures", PictureHashes, "what hash_pictures returned, or None")
-    seed, neighbours = (
-        check_whole(seed, "seed", 0),
-        check_whole(neighbours, "neighbours", high=2**24),
-    )
+    seed = check_whole(seed, "seed", 0)
+    neighbours = check_whole(neighbours, "neighbours", high=2**24)
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     approximate = is_approximate(search, len(embeddings))
     check_map_method(map_method)

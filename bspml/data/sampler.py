@@ -322,7 +322,7 @@ class PKSampler(BatchSampler):
             self._mask, self._codes, self._groups = before
             why = f"{err!s} is missing" if isinstance(err, KeyError) else " ".join(f"{err}".split())
             raise CheckpointError(
-                f"`state` must be what PKSampler.state_dict() returned; {why[:200]}. "
+                f"`state` must be what PKSampler.state_dict() returned; {why[:200].rstrip('.')}. "
                 "Was another object's state saved under this name?"
             ) from err
         self.set_epoch(epoch, position)

@@ -44,6 +44,7 @@ from bspml.statistics.contrastive import (
 from bspml.statistics.references import SUPPORT_EDGES, check_two_classes
 from bspml.statistics.sample_lists import SampleLists
 from bspml.statistics.sampled_means import sampled_soft_means
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number, check_whole
 from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
@@ -165,6 +166,7 @@ def sampled_contrastive_statistics(
         >>> stats.everyone_error.max().item() <= 0.02  # what was asked for
         True
     """
+    check_flags(across_ranks=across_ranks)
     task = JudgingTask.of(embeddings, labels, sample_weights, a, rows, null_bins)
     error = check_number(error, "error", 0, open_low=True)
     confidence = check_number(confidence, "confidence", 0, 1 - 1e-9, open_low=True)

@@ -174,7 +174,7 @@ def _extracted(
         DataError: a feature is not finite.
     """
     try:
-        if num_workers or next(net.parameters()).device.type != "cpu":
+        if num_workers or any(p.device.type != "cpu" for p in net.parameters()):
             features = embed(net, images, _BATCH, None, num_workers, count)
         else:
             features = embed_by_threads(net, images, count)

@@ -374,7 +374,8 @@ class AutomaticUpdate:
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
         rates = state["noise_rate"], state.get("total_rate")  # no total before the label model
-        intervals = _pair(state["interval"]), _pair(state.get("total_interval"))
+        ends = state["interval"], state.get("total_interval")
+        intervals = [None if pair is None else (pair[0], pair[1]) for pair in ends]
         numbers, p_values = [*rates, *(x for i in intervals if i for x in i)], state["p_values"]
         rounds = check_whole(state["rounds_in_phase"], "rounds_in_phase", low=0)
         if (
@@ -396,7 +397,3 @@ class AutomaticUpdate:
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])
-
-
-def _pair(values: Any) -> tuple[float, float] | None:
-    return None if values is None else (values[0], values[1])
