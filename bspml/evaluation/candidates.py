@@ -9,17 +9,16 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
-from typing import Any, no_type_check
+from typing import Any
 
-import numba
 import numpy as np
 import torch
 
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.largest import Largest, offer_to_columns, offer_to_rows
 from bspml.tensors.precision import full_precision
 
 _BLOCK = 1024  # rows and columns to a product
-_RUN = 128  # entries that are compared with the bar before any is looked at
 
 
 def propose_among(
@@ -40,78 +39,30 @@ def propose_among(
         [[0, 2], [1, 2], [1, 2]]
     """
     n, threads = len(rows), torch.get_num_threads()
-    scores = np.full((n, count), -np.inf, np.float32)  # each a heap, the least of it first
-    columns = np.zeros((n, count), np.int32)
-    bars = np.full(n, -np.inf, np.float32)  # what a product must be above to be kept
-    starts = range(0, n, _BLOCK)
+    kept = Largest.nothing(n, count, np.float32)
     buffer = rows.new_empty(_BLOCK * _BLOCK)
     with full_precision(), torch.no_grad(), ThreadPoolExecutor(threads) as pool:
         # One thread does it all itself: the block is still in its core's memory.
         run: Any = pool.map if threads > 1 else map
-        for away in starts:
+        for away in range(0, n, _BLOCK):
             for low in range(0, n - away, _BLOCK):
-                above, beside = rows[low : low + _BLOCK], rows[low + away : low + away + _BLOCK]
-                block = buffer[: len(above) * len(beside)].view(len(above), len(beside))
-                products = torch.mm(above, beside.T, out=block).numpy()
-                state = products, low, low + away, (scores, columns, bars)
-                jobs = [(_keep_of_rows, *cut) for cut in _shares(len(above), threads)]
+                above, beside = slice(low, low + _BLOCK), slice(low + away, low + away + _BLOCK)
+                left, right = rows[above], rows[beside]
+                block = buffer[: len(left) * len(right)].view(len(left), len(right))
+                products = torch.mm(left, right.T, out=block).numpy()
+                jobs = [
+                    (offer_to_rows, products, beside.start, kept.of(above), *cut)
+                    for cut in _shares(len(left), threads)
+                ]
                 if away:
-                    jobs += [(_keep_of_columns, *cut) for cut in _shares(len(beside), threads)]
-                list(run(lambda job, state=state: job[0](*state, *job[1:]), jobs))
-    return torch.from_numpy(scores), torch.from_numpy(columns)
+                    jobs += [
+                        (offer_to_columns, products, low, kept.of(beside), *cut)
+                        for cut in _shares(len(right), threads)
+                    ]
+                list(run(lambda job: job[0](*job[1:]), jobs))
+    return torch.from_numpy(kept.values), torch.from_numpy(kept.places)
 
 
 def _shares(n: int, threads: int) -> list[tuple[int, int]]:
     """Return a run of n for each thread."""
     return list(pairwise(n * thread // threads for thread in range(threads + 1)))
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def _keep(scores, columns, bars, i, score, j):
-    """Put j in the place of the least of row i's heap."""
-    heap, of_heap, count, place = scores[i], columns[i], scores.shape[1], 0
-    while True:
-        child = 2 * place + 1
-        if child >= count:
-            break
-        if child + 1 < count and heap[child + 1] < heap[child]:
-            child += 1
-        if heap[child] >= score:
-            break
-        heap[place], of_heap[place] = heap[child], of_heap[child]
-        place = child
-    heap[place], of_heap[place] = score, j
-    bars[i] = heap[0]
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def _keep_of_rows(products, low, left, kept, first, last):
-    """Offer the columns of a block to a share of its rows."""
-    scores, columns, bars = kept
-    for r in range(first, last):
-        i = low + r
-        for start in range(0, products.shape[1], _RUN):
-            run, bar, above = products[r, start : start + _RUN], bars[i], 0
-            for c in range(len(run)):  # of a slice, by number: this compiles to vector code
-                above += run[c] > bar
-            for c in range(len(run) if above else 0):
-                if run[c] > bars[i]:
-                    _keep(scores, columns, bars, i, run[c], left + start + c)
-
-
-@numba.njit(cache=True, nogil=True)
-@no_type_check
-def _keep_of_columns(products, low, left, kept, first, last):
-    """Offer the rows of a block to a share of its columns."""
-    scores, columns, bars = kept
-    for r in range(products.shape[0]):
-        for start in range(first, last, _RUN):
-            stop, above = min(start + _RUN, last), 0
-            run, bar = products[r, start:stop], bars[left + start : left + stop]
-            for c in range(len(run)):
-                above += run[c] > bar[c]
-            for c in range(len(run) if above else 0):
-                if run[c] > bar[c]:
-                    _keep(scores, columns, bars, left + start + c, run[c], low + r)

@@ -20,12 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.statistics.contrastive_nearest import (
-    CandidateLists,
-    Candidates,
-    offer_to_columns,
-    offer_to_rows,
-)
+from bspml.statistics.contrastive_nearest import Candidates, candidates_of
 from bspml.statistics.contrastive_rows import JudgedRows, RowFits
 from bspml.statistics.contrastive_sums import (
     TOGETHER,
@@ -34,6 +29,7 @@ from bspml.statistics.contrastive_sums import (
     count_others,
 )
 from bspml.statistics.references import SUPPORT_EDGES
+from bspml.tensors.largest import Largest, offer_to_columns, offer_to_rows
 from bspml.tensors.unit_rows import unit_rows
 
 _PANEL = 1024  # rows and columns to a product, at most
@@ -77,7 +73,8 @@ class HostRows(JudgedRows):
         self.nulls = np.zeros((self.threads, len(SUPPORT_EDGES), self.bins), np.int64)
         self.pool = ThreadPoolExecutor(self.threads)
         kind = reference.embeddings.numpy().dtype
-        self.lists = CandidateLists(m, self.candidates, kind) if self.candidates else None
+        # Exponentials are above 0, but for those of a row and itself.
+        self.kept = Largest.nothing(m, self.candidates, kind, 0.0) if self.candidates else None
 
     def judge(self, embeddings: Tensor, block: int | None) -> None:
         """Judge all rows, a panel at a time.
@@ -175,8 +172,8 @@ class HostRows(JudgedRows):
         np.exp(some, out=some) if power == 0 else np.multiply(some, some * some, out=some)
         to = beside.start, beside.stop
         add_to_rows(E, to, self.weights, self.starts, sums, low, high)
-        if self.lists is not None and power == 0:
-            offer_to_rows(E, beside.start, self._lists_of(panel), low, high)
+        if self.kept is not None and power == 0:
+            offer_to_rows(E, beside.start, self.kept.of(panel), low, high)
 
     def _of_columns(
         self, thread: int, low: int, high: int, product: _Product, power: int, sums: np.ndarray
@@ -184,12 +181,8 @@ class HostRows(JudgedRows):
         E, panel, beside = product
         to = panel.start, panel.stop
         add_to_columns(E, to, self.weights, self.starts, sums, low, high)
-        if self.lists is not None and power == 0:
-            offer_to_columns(E[: to[1] - to[0]], to[0], self._lists_of(beside), low, high)
-
-    def _lists_of(self, panel: slice) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        assert self.lists is not None
-        return self.lists.values[panel], self.lists.places[panel], self.lists.least[panel]
+        if self.kept is not None and power == 0:
+            offer_to_columns(E[: to[1] - to[0]], to[0], self.kept.of(beside), low, high)
 
     def _share(self, n: int, function: Callable[..., None], *arguments: Any) -> None:
         """Call function(thread, low, high, *arguments) with a run of n for each thread."""
@@ -250,10 +243,10 @@ class HostRows(JudgedRows):
 
     def nearest(self, n: int) -> Candidates | None:
         """Return the candidates of all n samples, if they were asked for."""
-        if self.lists is None:
+        if self.kept is None:
             return None
         dims = self.reference.embeddings.shape[1]
-        similarities, places, error = self.lists.found(self.a, dims)
+        similarities, places, error = candidates_of(self.kept, self.a, dims)
         sample = np.empty(len(self.weights), np.int64)
         referenced = np.flatnonzero(self.reference.position >= 0)
         sample[self.reference.position[referenced]] = referenced
