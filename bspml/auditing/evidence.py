@@ -44,7 +44,7 @@ _COPIES = (
 )
 _FEW = "too few labels have another sample of their class to compare with."
 _FEW_CLASSES = 3
-_REFERENCES = 20_000  # of an approximate audit's soft means
+_REFERENCES = 5_000  # of an approximate audit's soft means
 _UPPER_END = 5.0  # samples a class below which no upper end is claimed
 _WEAK = (
     "These embeddings are too weak to tell labels confused with a similar class from their own "

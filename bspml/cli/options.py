@@ -191,7 +191,7 @@ class AuditOptions:
         str | None,
         typer.Option(
             help="exact; neighbours, nearly linear in time and approximate; or auto, exact below "
-            "100,000 samples.",
+            "200,000 samples.",
         ),
     ] = None
     backbone: Annotated[

@@ -82,6 +82,7 @@ class Mixture:
     def shares(self, u: float, k: float) -> tuple[float, float]:
         """Find u and k by expectation-maximisation, from those given."""
         u, k = max(u, 0.02), max(k, 0.02)
+        u, k = (share * min(1.0, 0.98 / (u + k)) for share in (u, k))  # some labels are right
         for _ in range(_EM_STEPS):
             likelihood, before = self.likelihood(u, k), u + k
             u = float((u / self.num_classes / likelihood).mean())

@@ -30,6 +30,12 @@ def test_the_shares_are_those_of_the_largest_likelihood():
     assert (u, k) == pytest.approx((a, b), abs=5e-3)
 
 
+@pytest.mark.parametrize("start", [(1.0, 0.0), (0.0, 1.0), (0.5, 0.5)])
+def test_shares_that_leave_no_label_right_are_a_start_like_any(start):
+    found, _ = mixture(n=500)
+    assert found.shares(*start) == pytest.approx(found.shares(0.1, 0.1), abs=1e-4)
+
+
 def test_the_rate_and_its_interval_hold_the_truth():
     held = 0
     for seed in range(40):
