@@ -106,6 +106,8 @@ def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
         embeddings = embeddings.float()
     if embeddings.shape[1] == 0:
         raise InputError(f"`{name}` must have at least one column; got {tuple(embeddings.shape)}.")
+    if torch.isfinite(embeddings.detach().sum()):  # no copy; a sum may overflow
+        return embeddings
     bad = (~torch.isfinite(embeddings)).any(1)
     if bad.any():
         raise InputError(
@@ -123,10 +125,11 @@ def zero_rows(embeddings: Tensor) -> Tensor:
 def normalize_rows(embeddings: Tensor) -> Tensor:
     """Scale rows to norm 1; a zero row stays zero, so that its similarities are 0."""
     # Two steps, so that rows of norm 1e30 or 1e-30 neither overflow nor vanish when squared.
-    peak = embeddings.abs().amax(1, keepdim=True)
+    peak = torch.maximum(embeddings.amax(1, keepdim=True), -embeddings.amin(1, keepdim=True))
     scaled = embeddings / torch.where(peak > 0, peak, 1)
     norm = scaled.norm(dim=1, keepdim=True)
-    return scaled / torch.where(norm > 0, norm, 1)
+    norm = torch.where(norm > 0, norm, 1)
+    return scaled / norm if scaled.requires_grad else scaled.div_(norm)
 
 
 @dataclass(frozen=True)
