@@ -11,6 +11,7 @@ to .981 over a = 10, and costs nothing where classes are one cloud.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -22,7 +23,8 @@ from bspml.tensors.unit_rows import unit_rows
 
 SHARPNESS = 30.0  # a
 _LEAST_LEFT = 1e-4  # of a sum whose weights change: below, rounding would show
-_BLOCK_VALUES = 1 << 23  # similarities held at a time
+_BLOCK_VALUES = 1 << 22  # similarities held at a time
+_RUN = 4096  # references to a product, but for the rest of a class
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,8 @@ class SoftMeans:
         if self.known is not None and self.change is None:
             return self.known[index.to(self.known.device)].to(self.reference.embeddings)
         columns = self.reference if self.change is None else self.change[0]
-        size = max(1, _BLOCK_VALUES // max(1, len(columns.weights)))
+        widest = int(np.diff(columns.starts[_runs(columns.starts)]).max())
+        size = max(1, _BLOCK_VALUES // max(1, widest))
         return torch.cat([self._block(part) for part in index.cpu().split(size)])
 
     def _block(self, i: Tensor) -> Tensor:
@@ -117,16 +120,22 @@ class SoftMeans:
 
     def _sums(self, i: Tensor, reference: References) -> Tensor:
         """(B, C) float64, sum_{j != i, y_j = c} w_j exp(a (S_ij - 1))."""
-        device, b = self.rows.device, torch.arange(len(i))
+        device, starts = self.rows.device, reference.starts
         position = torch.from_numpy(reference.position)[i]
-        similarities = reference.embeddings @ unit_rows(self.rows[i.to(device)]).T  # (R, B)
-        exponentials = similarities.sub_(1).mul_(SHARPNESS).exp_()
-        inside = b[position >= 0]
-        exponentials[position[inside].to(device), inside.to(device)] = 0.0  # j != i
-        weights = torch.from_numpy(reference.weights).to(device, exponentials.dtype)
-        lengths = torch.from_numpy(np.diff(reference.starts)).to(device)
-        exponentials *= weights[:, None]
-        return torch.segment_reduce(exponentials, "sum", lengths=lengths, axis=0).double().T
+        rows = unit_rows(self.rows[i.to(device)]).T
+        weights = torch.from_numpy(reference.weights).to(device, rows.dtype)
+        sums = []
+        for first, stop in pairwise(_runs(starts)):
+            some = slice(int(starts[first]), int(starts[stop]))
+            similarities = reference.embeddings[some] @ rows  # (references, B)
+            exponentials = similarities.sub_(1).mul_(SHARPNESS).exp_()
+            inside = ((position >= some.start) & (position < some.stop)).nonzero()[:, 0]
+            place = position[inside] - some.start
+            exponentials[place.to(device), inside.to(device)] = 0.0  # j != i
+            exponentials *= weights[some, None]
+            lengths = torch.from_numpy(np.diff(starts[first : stop + 1])).to(device)
+            sums.append(torch.segment_reduce(exponentials, "sum", lengths=lengths, axis=0))
+        return torch.cat(sums).double().T
 
     def _mates(self, i: Tensor, reference: References) -> Tensor:
         """(B, C) float64, the weight of each class without i."""
@@ -139,3 +148,12 @@ class SoftMeans:
         alone = torch.from_numpy(np.diff(reference.starts))[codes[inside]] < 2
         totals[places] = torch.where(alone.to(device), 0.0, totals[places] - own)
         return totals
+
+
+def _runs(starts: np.ndarray) -> list[int]:
+    """Cut classes into runs of some `_RUN` references: the first of each, and C."""
+    runs = [0]
+    while runs[-1] < len(starts) - 1:
+        last = np.searchsorted(starts, starts[runs[-1]] + _RUN, side="right") - 1
+        runs.append(max(runs[-1] + 1, int(last)))
+    return runs

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from bspml.statistics import soft_means
 from bspml.statistics.soft_means import SHARPNESS, SoftMeans
 from bspml.tensors.checks import encode_labels
 from helpers.draws import clouds
@@ -24,7 +25,10 @@ def by_definition(x, codes, weights, classes):
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_the_table_is_its_definition(weighted):
+@pytest.mark.parametrize("run", [1, 9, 4096])  # references to a product
+def test_the_table_is_its_definition(weighted, run, monkeypatch):
+    monkeypatch.setattr(soft_means, "_RUN", run)
+    monkeypatch.setattr(soft_means, "_BLOCK_VALUES", 100)
     rng = np.random.default_rng(0)
     x, codes = clouds(rng, 4, 6, 5, 0.5)
     codes[0] = 4  # a class of one
