@@ -152,7 +152,7 @@ class _Fits:
     def __init__(
         self, embeddings: Tensor, stats: ContrastiveStatistics, weights: np.ndarray
     ) -> None:
-        self.embeddings, self.a = embeddings, stats.a
+        self.rows, self.a = unit_rows(embeddings), stats.a
         self.reference = References.of(embeddings, Labels(stats.codes, stats.classes), weights)
 
     def __getitem__(self, place: tuple[np.ndarray, int]) -> np.ndarray:
@@ -162,10 +162,10 @@ class _Fits:
         start, stop = reference.starts[c], reference.starts[c + 1]
         columns = reference.embeddings[start:stop]
         weights = torch.from_numpy(reference.weights[start:stop])
-        rows = self.embeddings[torch.from_numpy(members).to(self.embeddings.device)]
+        rows = self.rows[torch.from_numpy(members).to(self.rows.device)]
         sums = []
         for block in rows.split(max(1, _BLOCK_VALUES // int(stop - start))):
-            exponentials = ((unit_rows(block) @ columns.T - 1) * self.a).exp_()
+            exponentials = ((block @ columns.T - 1) * self.a).exp_()
             sums.append(exponentials.double().cpu() @ weights)
         return 1 + np.log(torch.cat(sums).numpy() / reference.totals[c]) / self.a
 
