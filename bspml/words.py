@@ -67,7 +67,10 @@ def percent(share: float) -> str:
 
 
 def noise_sentence(
-    rate: float, interval: tuple[float, float] | None = None, upper_bound: float | None = None
+    rate: float,
+    interval: tuple[float, float] | None = None,
+    upper_bound: float | None = None,
+    with_confusions: bool = False,
 ) -> str:
     """Say in one sentence how many labels are wrong.
 
@@ -77,6 +80,7 @@ def noise_sentence(
         rate: best estimate of the share of labels wrong at random, in [0, 1].
         interval: its 95 % interval, where known.
         upper_bound: at most this share is wrong, confusions included, where known.
+        with_confusions: the rate counts confusions between similar classes, too.
 
     Example:
         >>> noise_sentence(0.3)[:54]
@@ -86,6 +90,9 @@ def noise_sentence(
     inside = ""
     if interval is not None:
         inside = f" (95 % interval {percent(interval[0])} to {percent(interval[1])} %)"
+    if with_confusions:
+        none = ", maybe none" if maybe_none else ""
+        return f"The best estimate is that {percent(rate)} % of the labels are wrong{inside}{none}."
     estimate = f"best estimate of labels wrong at random is {percent(rate)} %{inside}"
     on_top = "confusions between similar classes come on top"
     if interval is None or upper_bound is None:

@@ -104,7 +104,7 @@ def _run(options: AuditOptions) -> AuditReport:
     is_new = options.apply is not None or carried is not None
     if corrected is not None and is_new:
         files = [*files, save_corrected(folder, corrected)]
-    elif files and (folder / CORRECTED).exists():
+    elif files and _flags_changed(options) and (folder / CORRECTED).exists():
         note(
             f"note: {folder / CORRECTED} is of an earlier audit, or of other flags; --apply makes "
             "it anew"
@@ -121,6 +121,11 @@ def _run(options: AuditOptions) -> AuditReport:
         put("\n".join([*lines, *results.lines]))
         _remarks(files, caution if options.apply is None and quiet else "")
     return report
+
+
+def _flags_changed(options: AuditOptions) -> bool:
+    flags = options.flag, options.flag_precision
+    return not _is_audit(options.what) or any(value is not None for value in flags)
 
 
 def _check_options(options: AuditOptions) -> None:

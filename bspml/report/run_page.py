@@ -156,7 +156,9 @@ def _sentence(records: Sequence[EpochRecord]) -> str:
         return "The share of wrong labels was not estimated in this run."
     low, high = estimated.noise_rate_low, estimated.noise_rate_high
     interval = None if low is None or high is None else (low, high)
-    return noise_sentence(estimated.noise_rate, interval)
+    curriculum = estimated.extra.get("curriculum")
+    total = curriculum.get("total_rate") if isinstance(curriculum, dict) else None
+    return noise_sentence(estimated.noise_rate, interval, with_confusions=total is not None)
 
 
 def _warnings(records: Sequence[EpochRecord]) -> Iterator[str]:

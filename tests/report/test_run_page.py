@@ -70,6 +70,16 @@ def test_a_runs_page_says_what_its_records_say(run):
     render_page(data)
 
 
+def test_a_rate_that_counts_confusions_is_not_called_one_of_random_errors(run):
+    total = {"curriculum": {"noise_rate": 0.02, "total_rate": 0.25}}
+    record = EpochRecord(
+        "bspml", 2.0, noise_rate=0.25, noise_rate_low=0.0, noise_rate_high=0.3, extra=total
+    )
+    RecordLog(run.records).append(record)
+    expected = "that 25 % of the labels are wrong (95 % interval 0 to 30 %), maybe none."
+    assert run_page(run).sentence == f"The best estimate is {expected}"
+
+
 def test_a_runs_page_says_how_many_right_labels_are_suspicious_where_that_is_known(run):
     assert "False alarms" not in dict(run_page(run).facts)
     RecordLog(run.records).append(
