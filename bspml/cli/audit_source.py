@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import labels_of
+from bspml.cli.labels import in_order_of, labels_of
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.retrieval import RetrievalSplit
@@ -193,7 +193,11 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         )
     _refuse_options(options, "a folder of images", "images", "names")
     folder = _photos(Path(what))
-    labels = _folder_labels(folder, what) if options.labels is None else read_labels(options.labels)
+    if options.labels is None:
+        labels = _folder_labels(folder, what)
+    else:
+        found = read_labels(options.labels)
+        labels = in_order_of(folder.paths, found, options.labels, what)
     if len(labels) != len(folder):
         raise DataError(
             f"{options.labels}: has {counted(len(labels), 'label')}; {what} has "

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from bspml.errors import InputError
 from bspml.experiment.embed import SPLITS, TRAINED_ON_THEM, embed_named
 from bspml.experiment.load import load
 from bspml.files.arrays import text_column
-from bspml.files.atomic import atomic_write, remove_leftovers
+from bspml.files.atomic import atomic_write, check_not_read, remove_leftovers
 
 
 def run_embed(run: str, what: str, output: str | None, method: str | None, as_json: bool) -> None:
@@ -32,9 +33,15 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
             f"bspml: note: {what} is the run's own {what} split; for the folder write ./{what}",
             file=sys.stderr,
         )
-    result = embed_named(load(run, method), what)
     stem = Path(what).stem if Path(what).is_file() else Path(what).name
     path = Path(output or f"{stem or 'images'}-embeddings.npz")
+    if path.suffix.lower() != ".npz":
+        raise InputError(f"--output must end in .npz, which is what is written; got {path.name}.")
+    loaded = load(run, method)
+    root = loaded.config.data.root
+    for read in (what, *((root, Path(root) / path.name) if root else ())):
+        check_not_read(path, read)
+    result = embed_named(loaded, what)
     columns: dict[str, Any] = {"embeddings": result.embeddings.numpy()}
     if result.labels is not None:
         columns["labels"] = result.labels.astype(str)

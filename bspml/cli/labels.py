@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
 from bspml.errors import DataError, InputError
-from bspml.files.tables import read_labels
+from bspml.files.tables import fitting_names, read_labels
+from bspml.words import shown
 
 
 def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:
@@ -20,10 +22,12 @@ def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:
 
     Raises:
         InputError: `what` can hold no labels.
-        DataError: it could and does not, or a file is damaged.
+        DataError: it could and does not, a file is damaged, or both name their samples and mean
+            different ones.
     """
     if labels is not None:
-        return read_labels(labels)
+        found = read_labels(labels)
+        return in_order_of(fitting_names(what, len(found)), found, labels, what)
     if Path(what).suffix.lower() == ".npy":
         raise InputError(
             f"{option} is missing: {what} holds embeddings only. Name a file of labels, or give a "
@@ -33,3 +37,39 @@ def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:
         return read_labels(what)
     except DataError as err:
         raise DataError(f"{err} Or give {option} as a file of their own.") from err
+
+
+def in_order_of(
+    names: Sequence[str] | None, found: np.ndarray, labels: str, what: str
+) -> np.ndarray:
+    """Return labels in the order of the samples, where both name them; else as they stand.
+
+    Args:
+        names: of the samples, in their order; None where they have none.
+        found: (N,) labels as read.
+        labels: the file they were read from, whose names are read here.
+        what: what the samples were read from, for the message.
+
+    Raises:
+        DataError: the same number of names, but others, or one twice in another order.
+    """
+    theirs = fitting_names(labels, len(found))
+    if names is None or theirs is None or len(names) != len(found):
+        return found
+    for part in (str, _last_part):  # a path in one file may be the name of a photo in the other
+        ours, others = [part(name) for name in names], [part(name) for name in theirs]
+        place = {name: row for row, name in enumerate(others)}
+        if ours == others:
+            return found
+        if len(place) == len(found) and set(place) == set(ours):
+            return found[[place[name] for name in ours]]
+    row = next(i for i, (a, b) in enumerate(zip(ours, others, strict=True)) if a != b)
+    raise DataError(
+        f"{labels}: names other samples than {what}: sample {row} is {shown(theirs[row])} there "
+        f"and {shown(names[row])} here, and they cannot be matched by name. Give the labels of "
+        "these samples, each name once."
+    )
+
+
+def _last_part(name: str) -> str:
+    return name.replace("\\", "/").rpartition("/")[2]

@@ -9,7 +9,7 @@ from pathlib import Path
 from bspml.cli.options import NoiseOptions
 from bspml.data import noise
 from bspml.errors import InputError
-from bspml.files.atomic import remove_leftovers
+from bspml.files.atomic import check_not_read, remove_leftovers
 from bspml.files.tables import read_labels, write_labels
 from bspml.tensors.checks import check_choice
 from bspml.words import counted
@@ -47,6 +47,9 @@ def run_noise(options: NoiseOptions) -> None:
     true_labels = read_labels(options.labels)
     noisy = KINDS[kind](true_labels, rate, seed=options.seed or 0, **settings)
     path = Path(options.output or f"{Path(options.labels).stem}-{kind}-{rate:g}.csv")
+    if path.suffix.lower() not in ("", ".csv", ".npz"):
+        raise InputError(f"--output must end in .csv or .npz; got {path.name}.")
+    check_not_read(path, options.labels)
     remove_leftovers(path.parent)
     if path.suffix.lower() == ".npz":
         noisy.save(path)

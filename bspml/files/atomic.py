@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
-from bspml.errors import RunError
+from bspml.errors import InputError, RunError
 from bspml.files.opening import is_special, reason
 
 try:
@@ -161,6 +161,24 @@ def out_of_sight(parent: Path, make: Callable[[Path], object]) -> Iterator[Path]
                 _remove(path)
         if descriptor is not None:
             os.close(descriptor)
+
+
+def check_not_read(path: Path, read: str | os.PathLike[str], option: str = "--output") -> None:
+    """Refuse a file to write that is the one that was read.
+
+    Args:
+        path: the file to write.
+        read: the file or folder that was read.
+        option: what the command line calls `path`.
+
+    Raises:
+        InputError: both are the same.
+
+    Example:
+        >>> check_not_read(Path("new.csv"), "old.csv")
+    """
+    if path.exists() and Path(read).exists() and path.samefile(read):
+        raise InputError(f"{option} {path} is the file that is read; name another.")
 
 
 def remove_leftovers(folder: Path) -> None:

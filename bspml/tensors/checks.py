@@ -108,10 +108,10 @@ def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
         raise InputError(f"`{name}` must have at least one column; got {tuple(embeddings.shape)}.")
     if torch.isfinite(embeddings.detach().sum()):  # no copy; a sum may overflow
         return embeddings
-    bad = (~torch.isfinite(embeddings)).any(1)
-    if bad.any():
+    bad = (~torch.isfinite(embeddings)).any(1).nonzero()[:, 0]
+    if len(bad):
         raise InputError(
-            f"`{name}` must be finite; rows {some_of(bad.nonzero()[:, 0])} hold NaN or infinity. "
+            f"`{name}` must be finite; rows {some_of(bad)} hold NaN or infinity. "
             "Drop these rows or look for a diverged model."
         )
     return embeddings
@@ -127,8 +127,7 @@ def normalize_rows(embeddings: Tensor) -> Tensor:
     # Two steps, so that rows of norm 1e30 or 1e-30 neither overflow nor vanish when squared.
     peak = torch.maximum(embeddings.amax(1, keepdim=True), -embeddings.amin(1, keepdim=True))
     scaled = embeddings / torch.where(peak > 0, peak, 1)
-    norm = scaled.norm(dim=1, keepdim=True)
-    norm = torch.where(norm > 0, norm, 1)
+    norm = scaled.norm(dim=1, keepdim=True).clamp_min(1)  # below 1 of zero rows alone
     return scaled / norm if scaled.requires_grad else scaled.div_(norm)
 
 

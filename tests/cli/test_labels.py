@@ -1,0 +1,61 @@
+"""Labels beside embeddings: matched by name where both files have names."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from bspml.cli.labels import in_order_of, labels_of
+from bspml.errors import DataError
+from helpers.commands import run
+
+
+@pytest.fixture
+def named(tmp_path):
+    """Embeddings of six samples with names, and the labels of their names."""
+    names = [f"photos/{i}.jpg" for i in range(6)]
+    np.savez(tmp_path / "e.npz", embeddings=np.eye(6), names=np.array(names))
+    return tmp_path, names
+
+
+def write(folder, names, labels):
+    pd.DataFrame({"name": names, "label": labels}).to_csv(folder / "l.csv", index=False)
+    return str(folder / "l.csv")
+
+
+@pytest.mark.parametrize("short", [False, True])
+def test_labels_are_matched_by_name(named, short):
+    folder, names = named
+    order = [3, 0, 5, 1, 2, 4]
+    theirs = [names[i].removeprefix("photos/" if short else "") for i in order]
+    file = write(folder, theirs, [f"class{i}" for i in order])
+    found = labels_of(str(folder / "e.npz"), file, "LABELS")
+    assert found.tolist() == [f"class{i}" for i in range(6)]
+
+
+@pytest.mark.parametrize("wrong", ["photos/9.jpg", "photos/1.jpg"])
+def test_names_of_other_samples_are_refused(named, wrong):
+    folder, names = named
+    file = write(folder, [wrong, *names[1:]], list("aabbcc"))
+    words = rf"sample 0 is '{wrong}' there and 'photos/0.jpg' here"
+    with pytest.raises(DataError, match=words):
+        labels_of(str(folder / "e.npz"), file, "LABELS")
+
+
+def test_without_names_on_both_sides_the_order_stays(named):
+    folder, names = named
+    labels = np.array(list("aabbcc"))
+    file = write(folder, names[::-1], labels)
+    assert in_order_of(None, labels, file, "x").tolist() == labels.tolist()
+    np.save(folder / "e.npy", np.eye(6))
+    assert labels_of(str(folder / "e.npy"), file, "LABELS").tolist() == labels.tolist()
+
+
+def test_noise_does_not_write_over_what_it_read(capsys, named):
+    folder, names = named
+    file = write(folder, names, list("aabbcc"))
+    before = (folder / "l.csv").read_bytes()
+    code, _, err = run(capsys, "noise", file, "-o", file)
+    assert (code, "is the file that is read; name another" in err) == (2, True)
+    assert (folder / "l.csv").read_bytes() == before
+    code, _, err = run(capsys, "noise", file, "-o", folder / "l.xyz")
+    assert (code, "must end in .csv or .npz; got l.xyz" in err) == (2, True)
