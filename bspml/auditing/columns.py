@@ -22,6 +22,9 @@ _NUMBERS = (
     "p_values", "q_values", "weights", "margins", "wrong_probability", "suggestion_probability",
     "outlier_score", "outlier_p", "embedding_map",
 )  # fmt: skip
+_SHARES = (
+    "p_values", "q_values", "weights", "wrong_probability", "suggestion_probability", "outlier_p",
+)  # fmt: skip
 # Tables, and a column that each must have.
 _TABLES = {
     "classes": "looks_like",
@@ -117,6 +120,14 @@ def _check_shapes(fields: Mapping[str, np.ndarray | None]) -> None:
             raise ValueError(f"`{name}` has the shape {values.shape}, for {n} samples")
         if name in _NUMBERS and values.dtype.kind != "f":
             raise ValueError(f"`{name}` holds no numbers")
+        if name in _SHARES and ((values < 0) | (values > 1)).any():
+            raise ValueError(f"`{name}` holds numbers outside 0 to 1")
+        if name == "weights" and np.isnan(values).any():
+            raise ValueError("`weights` holds NaN")
+        if name == "testable" and values.dtype.kind != "b":
+            raise ValueError("`testable` holds something else than true and false")
+        if name.endswith("labels") and values.dtype.kind not in "iuUO":
+            raise ValueError(f"`{name}` holds neither whole numbers nor text")
         if name == "embedding_map" and (values.shape[1] != 2 or not np.isfinite(values).all()):
             raise ValueError(f"`{name}` holds no places in the plane")
         if name.endswith("_neighbours") and (

@@ -12,7 +12,6 @@ labels are left out of the statistics and counted as wrong, but for each label's
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,7 +63,7 @@ def audit(
     backend: str = "auto",
     pictures: PictureHashes | None = None,
     map_method: str = "pca",
-    texts: Sequence[str] | None = None,
+    texts: Any = None,
     search: str = "auto",
     across_ranks: bool = False,
 ) -> AuditReport:
@@ -113,7 +112,7 @@ def audit(
         (0, 'a')
     """
     check_flags(across_ranks=across_ranks)
-    index = check_same_rows(embeddings=embeddings, labels=labels, names=names)
+    index = check_same_rows(embeddings=embeddings, labels=labels, names=names, texts=texts)
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     encoded = replace(encoded, classes=plain_labels(encoded.classes))

@@ -54,6 +54,7 @@ _ONE_PASS_VALUES = 1 << 24  # of a table that all rows are judged by
 _FEW_ROWS = 2000  # by which the shrinkage and the rounds are chosen, at most
 _FEW_VALUES = 1 << 19  # of a table of these
 _PAIRS, _FEWEST_NEAREST = 1 << 16, 16  # of classes taken for one another
+_GAIN = 1e-6  # of the mean log likelihood: rounding, so the order of the rows, is below
 _MATERIAL = 0.02  # doubt below which a reference keeps its weight
 _FEWEST_OF_CLASS = 4  # references that are left of a class
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
@@ -176,10 +177,10 @@ def judge_labels(
         weights[judged] *= torch.from_numpy(np.maximum(kept, _LEAST_WEIGHT))
         again = judges.reweighted(task, weights)
         before, after = (some.refit(best, few, half_trained) for some in (judges, again))
-        if after.log_likelihood <= before.log_likelihood:
+        if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
         model = again.refit(best, fitted, half_trained, again.confusions(no_doubt))
-        if model.log_likelihood <= best.log_likelihood:
+        if model.log_likelihood <= best.log_likelihood + _GAIN:
             break
         judges, best, rounds = again, model, rounds + 1
         verdicts, strangeness = judges.verdicts(best, fitted, judged)

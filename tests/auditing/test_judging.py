@@ -301,3 +301,10 @@ def test_an_approximate_audit_says_so_and_finds_the_same(noisy_case, monkeypatch
     assert "approximate" not in " ".join(bspml.audit(x, given).notes)
     with pytest.raises(MissingDependencyError, match=r"bspml\[cpu\].*search='exact'"):
         bspml.audit(x, given, search="neighbours")
+
+
+def test_texts_under_another_index_are_refused():
+    x = pd.DataFrame(np.repeat(np.eye(4), 5, 0))
+    texts = pd.Series([f"text {i}" for i in range(20)])
+    with pytest.raises(InputError, match="`texts`"):
+        bspml.audit(x, np.arange(20) // 5, texts=texts[::-1])

@@ -17,7 +17,7 @@ from bspml.data.sets.path_table import by_split
 from bspml.errors import DataError
 from bspml.words import counted
 
-SOURCE = "Name the folder of your images with --root."
+SOURCE = "Name the folder that holds a folder of images per class."
 
 
 def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> RetrievalData:

@@ -26,7 +26,7 @@ from bspml.data.sets.saved_datasets import is_saved, read_saved_features
 from bspml.errors import DataError
 from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
 
-SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder, with --root."
+SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder."
 
 _KINDS = (".npz", ".parquet", ".csv", ".npy")
 _LABELS = (".npy", ".csv", ".txt")

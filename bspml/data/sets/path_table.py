@@ -32,7 +32,7 @@ from bspml.files.cells import empty_rows
 from bspml.files.columns import LABEL_COLUMNS, check_texts, numbers_in
 from bspml.files.tables import read_texts
 
-SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder with --root."
+SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder."
 
 PATH_COLUMNS = ("path", "image", "file", "filename")
 

@@ -31,7 +31,7 @@ from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts
 from bspml.files.folders import cache_dir, new_folder
 from bspml.words import some_of
 
-SOURCE = "Name the folder that `save_to_disk` wrote, or a .parquet file of images, with --root."
+SOURCE = "Name the folder that `save_to_disk` wrote, or a .parquet file of images."
 
 _IMAGE_COLUMNS = ("image", "img")
 _MARKS = ("dataset_info.json", "dataset_dict.json")  # of a folder that `save_to_disk` wrote

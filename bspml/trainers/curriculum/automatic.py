@@ -384,6 +384,7 @@ class AutomaticUpdate:
             or type(state["rows_were_read"]) is not bool
             or not all(r is None or 0 <= r <= 1 for r in numbers)
             or (p_values is not None and p_values.shape != state["in_half_a"].shape)
+            or (p_values is not None and p_values.dtype != torch.float64)
             or (p_values is not None and bool(((p_values < 0) | (p_values > 1)).any()))
         ):
             raise CheckpointError(
