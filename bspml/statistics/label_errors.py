@@ -176,10 +176,11 @@ def judge_labels(
         kept = np.where(verdicts.doubt > _MATERIAL, 1 - verdicts.doubt, 1.0)
         weights[judged] *= torch.from_numpy(np.maximum(kept, _LEAST_WEIGHT))
         again = judges.reweighted(task, weights)
-        before, after = (some.refit(best, few, half_trained) for some in (judges, again))
+        before = judges.refit(best, few, half_trained)
+        after = again.refit(best, few, half_trained, afresh=True)
         if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
-        model = again.refit(best, fitted, half_trained, again.confusions(no_doubt))
+        model = again.refit(after, fitted, half_trained, again.confusions(no_doubt))
         if model.log_likelihood <= best.log_likelihood + _GAIN:
             break
         judges, best, rounds = again, model, rounds + 1
@@ -288,10 +289,11 @@ class _Judges:
         rows: np.ndarray,
         half_trained: bool,
         confusions: Confusions | None = None,
+        afresh: bool = False,
     ) -> LabelModel:
         """The model fitted anew, from where it is, to some rows; its confusions stay if None."""
         given = self.tables(rows), self.codes[rows], confusions or model.confusions, self.support
-        return refit_label_model(model, *given, half_trained)
+        return refit_label_model(model, *given, half_trained, afresh)
 
     def verdicts(
         self, model: LabelModel, fitted: np.ndarray, judged: np.ndarray

@@ -240,6 +240,7 @@ def refit_label_model(
     confusions: Confusions,
     support: float,
     half_trained: bool = False,
+    afresh: bool = False,
 ) -> LabelModel:
     """Fit a model anew, from where it was, to other labels or tables.
 
@@ -250,11 +251,14 @@ def refit_label_model(
         confusions: whom each class may be taken for.
         support: mean references a class.
         half_trained: see `fit_label_model`.
+        afresh: from the usual starts as well; a judge that was all too sure stays so.
     """
+    check_flags(half_trained=half_trained, afresh=afresh)
     likelihood = Likelihood.of(tables, codes, confusions)
     k = max(model.confused, _LEAST_K)
     start = likelihood.pack(model.random, k, model.tau, model.slopes)
-    return _model(likelihood, likelihood.fit(start), support, half_trained)
+    fits = likelihood.fits_from_starts(further=[start]) if afresh else [likelihood.fit(start)]
+    return _model(likelihood, best_of(fits), support, half_trained)
 
 
 def _model(likelihood: Likelihood, best: Fit, support: float, half_trained: bool) -> LabelModel:
