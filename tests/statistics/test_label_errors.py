@@ -130,3 +130,17 @@ def test_fewer_references_are_of_every_class_and_change_little():
     whole, few = (judge_labels(x, labels, most_references=most) for most in (None, 60))
     agree = (whole.wrong_probability > 0.5) == (few.wrong_probability > 0.5)
     assert agree.mean() > 0.97
+
+
+def test_a_judge_that_was_too_sure_at_first_may_become_unsure():
+    # An untrained projection to 4 numbers: few samples, weak features, and a rate told too high.
+    true, row = np.repeat(np.arange(6), 12), np.arange(72)
+    labels = np.where(row % 6 == 0, (true + 1 + row // 6 % 5) % 6, true)
+    x = np.random.default_rng(0).normal(size=(6, 8))[true]
+    x = x + 0.2 * np.random.default_rng(1).normal(size=(72, 8))
+    torch.manual_seed(0)
+    network = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.Linear(16, 4))
+    embeddings = network(torch.from_numpy(x.astype(np.float32))).detach()
+    found = judge_labels(embeddings, labels, random_rate=0.41)
+    assert np.array_equal(found.wrong_probability > 0.5, labels != true)
+    assert found.rate == pytest.approx(1 / 6, abs=0.05)
