@@ -176,15 +176,12 @@ def judge_labels(
         kept = np.where(verdicts.doubt > _MATERIAL, 1 - verdicts.doubt, 1.0)
         weights[judged] *= torch.from_numpy(np.maximum(kept, _LEAST_WEIGHT))
         again = judges.reweighted(task, weights)
-        if len(few) == len(fitted):  # a trial would save nothing
-            model = again.fit(fitted, random_rate, half_trained, first=False)
-        else:
-            before = judges.refit(best, few, half_trained)
-            model = again.refit(best, few, half_trained, afresh=True)
-            if model.log_likelihood <= before.log_likelihood + _GAIN:
-                break
-            model = again.refit(model, fitted, half_trained, again.confusions(no_doubt))
-        if model is None or model.log_likelihood <= best.log_likelihood + _GAIN:
+        before = judges.refit(best, few, half_trained)
+        after = again.refit(best, few, half_trained, afresh=True)
+        if after.log_likelihood <= before.log_likelihood + _GAIN:
+            break
+        model = again.refit(after, fitted, half_trained, again.confusions(no_doubt))
+        if model.log_likelihood <= best.log_likelihood + _GAIN:
             break
         judges, best, rounds = again, model, rounds + 1
         verdicts, strangeness = judges.verdicts(best, fitted, judged)
@@ -267,20 +264,20 @@ class _Judges:
         return replace(self, shrink=SHRINKS[best], few=(few, self._both(few, tables[best])))
 
     def fit(
-        self, rows: np.ndarray, random_rate: float | None, half_trained: bool, first: bool = True
+        self, fitted: np.ndarray, random_rate: float | None, half_trained: bool
     ) -> LabelModel | None:
         """The model, or None where the samples do not tell the classes apart."""
-        tables = self.tables(rows)
-        codes, m = self.codes[rows], np.arange(len(rows))
+        tables = self.tables(fitted)
+        codes, m = self.codes[fitted], np.arange(len(fitted))
         if not np.all([np.isfinite(table[m, codes]) for table in tables], 0).any():
             return None
         if not any(tells_apart(table, codes) for table in tables):
             return None
-        # Wrong labels draw classes together: what random errors explain is left out of distances.
+        # A wrong label draws two classes together, which then seem easily confused: what random
+        # errors explain is left out of the distances.
         at_random = RandomErrors.of(tables, codes)
         doubt = torch.zeros(len(self.codes), dtype=torch.float64)
-        if first:
-            doubt[rows] = torch.from_numpy(at_random.doubt)
+        doubt[fitted] = torch.from_numpy(at_random.doubt)
         confusions = self.confusions(doubt)
         return fit_label_model(
             tables, codes, confusions, self.support, random_rate, half_trained, at_random
