@@ -55,6 +55,7 @@ _FEW_ROWS = 2000  # by which the shrinkage and the rounds are chosen, at most
 _FEW_VALUES = 1 << 19  # of a table of these
 _PAIRS, _FEWEST_NEAREST = 1 << 16, 16  # of classes taken for one another
 _GAIN = 1e-6  # of the mean log likelihood: rounding, so the order of the rows, is below
+_SURE_SLOPE = 100.0  # of a judge beyond which fits no longer move
 _MATERIAL = 0.02  # doubt below which a reference keeps its weight
 _FEWEST_OF_CLASS = 4  # references that are left of a class
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
@@ -177,7 +178,12 @@ def judge_labels(
         weights[judged] *= torch.from_numpy(np.maximum(kept, _LEAST_WEIGHT))
         again = judges.reweighted(task, weights)
         before = judges.refit(best, few, half_trained)
-        after = again.refit(best, few, half_trained, afresh=True)
+        after = again.refit(best, few, half_trained)
+        if (
+            after.log_likelihood <= before.log_likelihood + _GAIN
+            and best.slopes.max() > _SURE_SLOPE
+        ):
+            after = again.refit(best, few, half_trained, afresh=True)
         if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
         model = again.refit(after, fitted, half_trained, again.confusions(no_doubt))
