@@ -59,11 +59,11 @@ def where(path: Path, line: int = 0) -> str:
 
 
 def root_entries() -> Count:
-    """Modules and packages directly under bspml/, but for __init__ and __main__."""
+    """Modules and folders directly under bspml/, but for __init__ and __main__."""
     entries = [
         p.name
         for p in sorted(PACKAGE.iterdir())
-        if not p.name.startswith("__") and (p.suffix == ".py" or (p / "__init__.py").exists())
+        if not p.name.startswith("__") and (p.suffix == ".py" or p.is_dir())
     ]
     return Count("entries at the root of bspml/", len(entries), high=24, places=entries)
 

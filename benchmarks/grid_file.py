@@ -2,7 +2,7 @@
 
 name: table2
 seeds: [0, 1, 2]
-common: {...}            # of every cell: keys of an experiment, as in configs/glyphs.yaml
+common: {...}            # of every cell: keys of an experiment, see `bspml configs glyphs`
 datasets:
   cub50:
     title: CUB-50

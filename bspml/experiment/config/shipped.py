@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[2] / "configs"
+FOLDER = Path(__file__).parents[1] / "configs"
 
 
 def shipped_configs() -> dict[str, Path]:

@@ -12,7 +12,7 @@ from bspml.experiment.config import (
 )
 from helpers.places import REPOSITORY
 
-FOLDER = REPOSITORY / "bspml" / "configs" / "classification"
+FOLDER = REPOSITORY / "bspml" / "experiment" / "configs" / "classification"
 CLASSES, VALUES = "task=classification", "task=regression"
 
 

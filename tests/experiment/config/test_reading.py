@@ -17,7 +17,7 @@ from bspml.experiment.config import (
 from bspml.experiment.config.reading import parse_yaml
 from helpers.places import REPOSITORY
 
-CONFIGS = REPOSITORY / "bspml" / "configs"
+CONFIGS = REPOSITORY / "bspml" / "experiment" / "configs"
 
 
 @pytest.fixture
