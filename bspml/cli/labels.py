@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
+from bspml.data.labels.own_labels import rows_by_name
+from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
 from bspml.files.tables import fitting_names, read_labels
 from bspml.words import shown
@@ -57,12 +59,12 @@ def in_order_of(
     if names is None or theirs is None or len(names) != len(found):
         return found
     for part in (str, _last_part):  # a path in one file may be the name of a photo in the other
-        ours, others = [part(name) for name in names], [part(name) for name in theirs]
-        place = {name: row for row, name in enumerate(others)}
+        ours, others = tuple(map(part, names)), tuple(map(part, theirs))
         if ours == others:
             return found
-        if len(place) == len(found) and set(place) == set(ours):
-            return found[[place[name] for name in ours]]
+        rows = rows_by_name(others, Origin(found, ours))
+        if rows is not None and np.array_equal(np.sort(rows), np.arange(len(found))):
+            return found[np.argsort(rows)]
     row = next(i for i, (a, b) in enumerate(zip(ours, others, strict=True)) if a != b)
     raise DataError(
         f"{labels}: names other samples than {what}: sample {row} is {shown(theirs[row])} there "

@@ -14,9 +14,9 @@ round is tried on a few rows before all are judged, and only references doubted 
 The tables have N C entries for C classes.  Where these are many they are never held: the model is
 fitted to a sample of the rows, every class alike, and all rows are judged in blocks; `fitted` says
 how many told the model; below N the interval of the rate holds the error of sampling, as it rests
-on these rows alone.  The shrinkage is chosen by at most 2,000 of them, as are the
-rounds: over 18 synthetic settings (random and nearest-class errors of 0 to 40 %, 3 to 500 samples a
-class) AUROC and rate are those of all of them to .001.
+on these rows alone.  The shrinkage is chosen by at most 2,000 of them: over 18 synthetic settings
+(random and nearest-class errors of 0 to 40 %, 3 to 500 samples a class) AUROC and rate are those of
+all of them to .001.  So are the rounds tried, which these settings did not measure.
 """
 
 from __future__ import annotations

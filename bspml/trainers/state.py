@@ -56,6 +56,21 @@ def check_trainer_state(
         check_generators(state["generators"])
 
 
+def are_p_values(values: Tensor, shape: torch.Size) -> bool:
+    """Return whether saved p-values are float64 of this shape, in [0, 1] or NaN.
+
+    Args:
+        values: as loaded.
+        shape: that they must have.
+
+    Example:
+        >>> are_p_values(torch.tensor([0.5, 2.0]).double(), torch.Size([2]))
+        False
+    """
+    is_outside = (values < 0) | (values > 1)
+    return values.shape == shape and values.dtype == torch.float64 and not is_outside.any()
+
+
 @contextmanager
 def faults_named() -> Iterator[None]:
     """Turn whatever a malformed state leads to into a one-line CheckpointError."""

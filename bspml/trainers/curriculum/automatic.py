@@ -65,6 +65,7 @@ from bspml.trainers.curriculum.quadratic import quadratic_weights
 from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
+from bspml.trainers.state import are_p_values
 from bspml.weights.state import SampleWeights
 
 _LARGEST_RATE = 0.95
@@ -383,9 +384,7 @@ class AutomaticUpdate:
             or state["in_half_a"].dtype != torch.bool
             or type(state["rows_were_read"]) is not bool
             or not all(r is None or 0 <= r <= 1 for r in numbers)
-            or (p_values is not None and p_values.shape != state["in_half_a"].shape)
-            or (p_values is not None and p_values.dtype != torch.float64)
-            or (p_values is not None and bool(((p_values < 0) | (p_values > 1)).any()))
+            or not (p_values is None or are_p_values(p_values, state["in_half_a"].shape))
         ):
             raise CheckpointError(
                 "the saved curriculum has an unknown phase, or numbers that no curriculum has. "
