@@ -7,6 +7,7 @@ declare, and unpack to, gigabytes: such an array is refused unread.
 from __future__ import annotations
 
 import itertools
+import sys
 import tokenize
 import warnings
 import zipfile
@@ -52,7 +53,7 @@ def read_array(file: BufferedIOBase) -> np.ndarray:
     end = file.seek(0, 2)
     _check_size("its array", shape, dtype, end - start)
     file.seek(0)
-    return np.lib.format.read_array(file, allow_pickle=False)
+    return _values(file, "its array")
 
 
 class Archive:
@@ -119,7 +120,7 @@ class Archive:
                 "If that is right, save it unpacked, with numpy.savez."
             )
         with self._zip.open(info) as member:
-            return np.lib.format.read_array(member, allow_pickle=False)
+            return _values(member, f"its array {name!r}")
 
     def _header(self, name: str) -> Header:
         if name not in self._headers:
@@ -227,6 +228,16 @@ def _header(file: Any, what: str) -> Header:
     if dtype.fields is not None or dtype.kind == "V":
         raise DataError(f"{what} holds rows of fields, {dtype!s:.80}; save each as its own array.")
     return shape, dtype, file.tell()
+
+
+def _values(file: Any, what: str) -> np.ndarray:
+    """The array; its texts, four bytes a character, must be of characters that there are."""
+    array = np.lib.format.read_array(file, allow_pickle=False)
+    if array.dtype.kind == "U" and array.dtype.itemsize:
+        characters = array.reshape(-1).view(array.dtype.byteorder + "u4")
+        if characters.size and characters.max() > sys.maxunicode:
+            raise ValueError(f"{what} holds characters beyond Unicode's last")
+    return array
 
 
 def _check_size(what: str, shape: tuple[int, ...], dtype: np.dtype, there: int) -> None:

@@ -35,6 +35,7 @@ def header(shape, kind="<f8", version=1):
     "array",
     [
         np.zeros((0, 3)), np.float32(2), np.arange(6).reshape(2, 3).T, np.array(["é", "b"]),
+        np.array([["\U0010ffff", ""]], ">U1"),
         np.array([b"x"]), np.array([True]), np.arange(3, dtype=">i2"),
     ],
 )  # fmt: skip
@@ -59,6 +60,8 @@ def test_arrays_read_back(array):
         (header((1,), "|O"), DataError, r"holds Python objects.*array\.astype\(str\)"),
         (header((1,), [("a", "<i4")]) + b"\0" * 4, DataError, "holds rows of fields"),
         (header((1,), "|V4") + b"\0" * 4, DataError, "holds rows of fields"),
+        (header((1,), "<U2") + b"a\0\0\0\0\0\x11\0", ValueError, "beyond Unicode's last"),
+        (header((1,), ">U1") + b"\0\x11\0\0", ValueError, "beyond Unicode's last"),
         (header((1,), version=3), ValueError, "does not begin as an array does"),
         (header("(" * 5000), ValueError, "does not begin as an array does"),
         (b"\x93NUMPY\x02\x00" + b"\xff" * 8, ValueError, "does not begin as an array does"),
