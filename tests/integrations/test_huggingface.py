@@ -180,7 +180,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(InputError, match=r"where no weight can enter.*`compute_loss_func`"):
         CurriculumCallback(without, of_list())
     CurriculumCallback(trainer_of(tmp_path, OfItsOwn, compute_loss_func=None), of_list())
-    with pytest.raises(InputError, match="no column `label` or `labels`"):
+    with pytest.raises(InputError, match=r"must say its labels, .*Pass curriculum="):
         CurriculumCallback(trainer_of(tmp_path))
     with pytest.raises(InputError, match="Pass remove_unused_columns=False"):
         CurriculumCallback(trainer_of(tmp_path, remove_unused_columns=True), of_list())
