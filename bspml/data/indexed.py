@@ -82,7 +82,7 @@ class IndexedDataset(Dataset):
                 "`y` names the column of the labels beside that of `x`; got it "
                 f"{'without `x`' if x is None else 'and `labels`'}. Pass the one that is meant."
             )
-        self._columns = (x, y)
+        self.y, self._columns = y, (x, y)
         columns = getattr(dataset, "column_names", None)
         if columns is not None:
             self._check_columns(columns)

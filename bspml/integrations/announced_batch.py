@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool
+from bspml.trainers.ignored_weights import refuse_between
 from bspml.weights.state import SampleWeights
 
 
@@ -26,11 +26,7 @@ def kept_rows_of_batch(weights: SampleWeights, rows: int) -> Bool[Tensor, " B"] 
     if weights.batch_index is None:
         return None
     of_batch = weights.for_batch(rows)
-    if bool(((of_batch > 0) & (of_batch < 1)).any()):
-        raise InputError(
-            "this loss takes weights 0 and 1 only; got one between them. Use the curriculum's "
-            "rule='threshold', or pass a pytorch-metric-learning loss as `loss`."
-        )
+    refuse_between(of_batch, "pass a pytorch-metric-learning loss as `loss`")
     return None if bool((of_batch == 1).all()) else of_batch == 1
 
 

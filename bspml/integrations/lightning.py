@@ -1,5 +1,11 @@
 """Lightning: the curriculum as a callback.  The user's module and loop stay as they are.
 
+    from bspml.integrations.lightning import CurriculumCallback
+    ...
+    curriculum = CurriculumCallback(loader)
+    trainer = pl.Trainer(callbacks=[curriculum])
+    trainer.fit(model, loader)
+
 When what happens, in the order in which Lightning calls:
 
     setup             the ranks share the sampler's batches
@@ -19,7 +25,6 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
-import random
 import sys
 import warnings
 from collections.abc import Callable
@@ -30,18 +35,21 @@ import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
 from torch import distributed, nn
 
-from bspml.data.sampler import PKSampler
+from bspml.auditing import AuditReport, audit
 from bspml.distributed import announce_rows, is_main, rank, ranks
 from bspml.distributed.loss_wrapper import computed_in_full
 from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.integrations.batches import check_loader, part_of
+from bspml.integrations.batches import check_loader
+from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_whole
 from bspml.trainers import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.ignored_weights import refuse_ignored
+from bspml.trainers.made_parts import make_curriculum
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.rows import choose_rows
 from bspml.trainers.state import faults_named
@@ -59,22 +67,26 @@ def _callback() -> Any:
 
 
 class CurriculumCallback(_callback()):  # type: ignore[misc]
-    """Train a LightningModule under a curriculum: `Trainer(callbacks=[CurriculumCallback(...)])`.
+    """Train a LightningModule on the labels that a curriculum believes, its loss included.
 
     Before the first epoch, where the curriculum starts so, and after each one all samples are
     embedded and their weights updated; the next epoch draws from the rows that the curriculum
     keeps, under the labels that it believes.  A batch's rows are announced to the weights, so that
-    `bspml.Weighted(loss, weights)` in the module finds them.  Where the curriculum wants a fresh
-    network, module, optimisers and schedulers go back to before the first step, at the start of the
-    next epoch.  `maw`, `sdaw`, `noise_rate` and `total_rate` are logged after each epoch, as in a
-    `CurriculumRecord`.
+    `bspml.Weighted(loss, weights)` in the module finds them.  A loss that looks none up trains as
+    it is while the weights of a batch are 1, as the default curriculum's are; else it is refused.
+    Where the curriculum wants a fresh network, module, optimisers and schedulers go back to before
+    the first step, at the next epoch's start.  `CurriculumRecord.figures` are logged.
+
+    The loader: while `fit` runs, a plain one draws from all rows by a PKSampler, four samples of
+    each class in batches of at most its `batch_size`; data set, `collate_fn`, workers and batches
+    stay as they are.  One that draws from a `PKSampler` already is left alone, and its items say
+    their rows.  Validation has a loader of its own.
 
     Lightning's checkpoints hold all of this.  `fit(ckpt_path=)` goes on where the checkpoint was
     taken, inside an epoch or between two, with the same numbers, bit for bit on a CPU; only random
     augmentation drawn in worker processes differs for the rest of an epoch that was cut.  (With
     `max_steps` and no validation, Lightning itself takes a step too many after a checkpoint of an
-    epoch's end: count in `max_epochs`.  Its warning of a loader that is not resumable is not about
-    this one.)
+    epoch's end.  Its warning of a loader that is not resumable is not about this one.)
 
     Several processes (strategies "ddp...", which copy the network): with
     `Trainer(use_distributed_sampler=False)` each embeds its part of the sampler's batch, and
@@ -83,98 +95,98 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     normalisations are synchronised (`bspml.distributed.synchronize_batch_norm` in the module's
     `setup`) and nothing is drawn in the network.  Weights, rows and network are the same on every
     rank after each epoch, and a checkpoint goes on bit for bit with as many processes.  From
-    "ddp_fork" and "ddp_spawn" only the module comes back: not `record`, nor weights outside it.
+    "ddp_fork" and "ddp_spawn" only the module comes back: not `records`, nor weights outside it.
 
     Args:
-        curriculum: a `SelfPacedCurriculum` or `FixedCurriculum`.
-        loader: the DataLoader that `fit` is given or the module's `train_dataloader` returns; its
-            `batch_sampler` is a `PKSampler`, its data set has one item per weight.
+        loader: the DataLoader that `fit` is given or the module's `train_dataloader` returns.
+        curriculum: a `SelfPacedCurriculum` or `FixedCurriculum` of as many rows; None makes one of
+            the labels.
+        warmup: of one that is made: "cross-fit" for a network trained from scratch.
+        labels: (N,) of the data set, where it has no column, `targets` or `labels` that say them.
         embed: maps a batch of inputs to (B, D), such as a part of the module; None: the module.
         data: what is embedded in place of the loader's data set, such as the same images without
             augmentation: a tensor (N, ...) or a data set.
-        keys: where input, label and data-set row stand in an item and in a batch: as
-            `bspml.IndexedDataset` has them, or the keys of a dict.
-        batch_size: of the embedding.
+        keys: where input and label stand in an item and in a batch, by default first and second;
+            and third, if items say it, as `bspml.IndexedDataset` has them, the row.
 
     Attributes:
-        record: the last update's `CurriculumRecord`; None before.
+        weights: the `SampleWeights`.
+        records: the `CurriculumRecord` of each update of this process; `record`: the last, or None.
+        batch_size: rows that are embedded at a time: 256, unless it is set.
 
     Raises:
-        InputError: not a curriculum, no PKSampler, or other numbers of samples.
+        InputError: a loader, curriculum or labels that do not fit, each in a sentence.
         MissingDependencyError: on import, without Lightning.
 
     Example:
         Two classes on a line, two of twelve labels wrong.
 
-        >>> import bspml, torch
+        >>> import torch
         >>> import lightning.pytorch as lightning
+        >>> from pytorch_metric_learning.losses import ContrastiveLoss
         >>> points, labels = torch.linspace(-1, 1, 12)[:, None], [1, *[0] * 5, *[1] * 5, 0]
-        >>> weights = bspml.SampleWeights(labels)
-        >>> loader = torch.utils.data.DataLoader(
-        ...     bspml.IndexedDataset(list(zip(points, labels))),
-        ...     batch_sampler=bspml.PKSampler(labels, classes_per_batch=2, samples_per_class=2),
-        ... )
+        >>> loader = torch.utils.data.DataLoader(list(zip(points, labels)), 8, shuffle=True)
         >>> class Line(lightning.LightningModule):
         ...     def __init__(self):
         ...         super().__init__()
-        ...         self.net, self.loss = torch.nn.Linear(1, 2), bspml.BSPMLLoss(weights)
+        ...         self.net, self.loss = torch.nn.Linear(1, 2), ContrastiveLoss()
         ...     def forward(self, x):
         ...         return self.net(x)
         ...     def training_step(self, batch, batch_idx):
-        ...         return self.loss(self(batch[0]), batch[1])
+        ...         x, y = batch
+        ...         return self.loss(self(x), y)
         ...     def configure_optimizers(self):
         ...         return torch.optim.Adam(self.parameters(), 0.01)
-        >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
-        >>> callback = CurriculumCallback(curriculum, loader)
+        >>> callback = CurriculumCallback(loader)
         >>> names = "logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"
         >>> silent = dict.fromkeys(names, False)
         >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **silent).fit(Line(), loader)
-        >>> callback.record.round, bool(weights.weights[[0, -1]].max() < weights.weights.mean())
-        (2, True)
+        >>> len(callback.records), callback.weights[[0, 11]]
+        (3, tensor([0., 0.]))
     """
 
     def __init__(
         self,
-        curriculum: Any,
         loader: Any,
+        curriculum: Any = None,
         *,
+        warmup: str | None = None,
+        labels: Any = None,
         embed: Callable[[Any], Tensor] | None = None,
         data: Any = None,
-        keys: tuple[Any, Any, Any] = (0, 1, 2),
-        batch_size: int = 256,
+        keys: tuple[Any, ...] | None = None,
     ) -> None:
-        if not isinstance(curriculum, SelfPacedCurriculum | FixedCurriculum):
-            raise InputError(
-                "`curriculum` must be a SelfPacedCurriculum or a FixedCurriculum; got "
-                f"{type(curriculum).__name__}."
-            )
-        sampler = getattr(loader, "batch_sampler", None)
-        if not isinstance(sampler, PKSampler):
-            raise InputError(
-                f"`loader` must draw from a PKSampler; got {type(loader).__name__} with "
-                f"{type(sampler).__name__}. Use DataLoader(data, batch_sampler=PKSampler(labels))."
-            )
-        self.curriculum, self.weights = curriculum, curriculum.weights
-        self.loader, self.sampler = loader, sampler
-        self.data = loader.dataset if data is None else data
-        drawn = sampler.drawn_from()["num_samples"]
-        sizes = len(self.weights), drawn, len(loader.dataset), len(self.data)
-        if len(set(sizes)) > 1:
-            raise InputError(
-                "weights, sampler, data set of `loader` and `data` must have one row per sample; "
-                f"got {sizes[0]}, {sizes[1]}, {sizes[2]} and {sizes[3]}. Make them of the same "
-                "labels."
-            )
-        self.embed, self.keys = embed, keys
-        self.batch_size = check_whole(batch_size, "batch_size")
-        self.record: CurriculumRecord | None = None
+        if isinstance(loader, SelfPacedCurriculum | FixedCurriculum):
+            raise InputError("the loader comes first: CurriculumCallback(loader, curriculum).")
+        self.loader = TrainingLoader(loader, keys)
+        made_with = {"warmup": warmup, "labels": labels}
+        self.curriculum = make_curriculum(curriculum, self.loader.labels_said, **made_with)
+        self.weights, self.data = self.curriculum.weights, self.loader.dataset
+        if data is not None:
+            self.data = data
+        self.sampler = self.loader.fit_to(self.weights, len(self.data))
+        self.embed, self.batch_size = embed, 256
+        self.records: list[CurriculumRecord] = []
         self.epoch, self.step, self.epoch_ended, self.reset_due = 0, 0, False, False
-        self.seed, self._of_workers = torch.initial_seed(), torch.Generator()
+        self.seed = torch.initial_seed()
         self._parts: TrainingParts | None = None
         self._initial: Any = None
         self._generators: Any = None
         self._hooks: list[Any] = []
-        self._reload: int | None = None  # the user's setting, while ours stands in its place
+
+    @property
+    def record(self) -> CurriculumRecord | None:
+        """Return the last update's record; None before."""
+        return self.records[-1] if self.records else None
+
+    def audit(self, pl_module: Any, **options: Any) -> AuditReport:
+        """Judge the labels by a module as it is: honest before training, when it has seen none.
+
+        Args:
+            pl_module: that is to be trained.
+            options: of `bspml.audit`.
+        """
+        return audit(self._embeddings(pl_module), self.weights.labels, **options)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Share the batches among the ranks."""
@@ -185,8 +197,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             raise InputError(_REPLACED)
         self.step, self.epoch_ended = 0, False
         self.sampler.share(rank(), ranks())
-        if self.loader.generator is None:  # opening it would draw from the global one
-            self.loader.generator = self._of_workers
+        self.loader.begin()
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Update once where the curriculum starts so, and set the rows of the first epoch."""
@@ -206,7 +217,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             self._end_epoch(trainer, pl_module)
         self._choose_rows()
         if trainer.train_dataloader is not None:  # for `estimated_stepping_batches`
-            self._open_anew(trainer)
+            self.loader.open_anew(trainer)
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Go on from the generators of the checkpoint, now that the loader is open."""
@@ -228,10 +239,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
-        _, label, row = self.keys
-        index = part_of(batch, row, "data-set row")
-        announce_rows(self.weights, torch.as_tensor(index), pl_module)
-        labels = part_of(batch, label, "label")
+        index, labels = self.loader.rows_and_labels(batch)
+        announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
         if believed is not labels:
             labels.copy_(believed)
@@ -239,7 +248,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Take the announcement back."""
+        """Take the announcement back; the loss has looked it up, or did not need to."""
+        refuse_ignored(self.weights, [pl_module])
         self._forget_batch()
         self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
 
@@ -251,16 +261,20 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             self._end_epoch(trainer, pl_module)
             self._choose_rows()
             if len(self.sampler) != batches:
-                self._open_anew(trainer)
+                self.loader.open_anew(trainer)
         if self.record is not None:
-            shown = {name: getattr(self.record, name) for name in _LOGGED}
-            figures = {name: value for name, value in shown.items() if value is not None}
-            pl_module.log_dict(figures, sync_dist=True)
+            pl_module.log_dict(self.record.figures(), sync_dist=True)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """Refuse to validate on the loader of the training."""
+        if trainer.state.fn == "fit":
+            self.loader.refuse_in(trainer.val_dataloaders)
 
     def on_train_end(self, trainer: Any, pl_module: Any, *exception: BaseException) -> None:
         """Leave no announcement behind, and the user's settings as they were."""
         self._forget_batch()
-        self._opened(trainer)
+        self.loader.opened(trainer)
+        self.loader.end()
         while self._hooks:
             self._hooks.pop().remove()
 
@@ -276,16 +290,19 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             copy_of_main(buffer)
         embeddings = None
         if self.curriculum.needs_embeddings:
-            embeddings = embed_by_ranks(
-                _Embedder(pl_module, self.embed, trainer.precision_plugin),
-                self.data,
-                self.batch_size,
-                pl_module.device,
-                self.loader.num_workers,
-                key=self.keys[0],
-            )
-        self.record = self.curriculum.update(embeddings)
-        return self.record
+            embeddings = self._embeddings(pl_module, trainer.precision_plugin)
+        self.records.append(self.curriculum.update(embeddings))
+        return self.records[-1]
+
+    def _embeddings(self, pl_module: Any, precision: Any = None) -> Tensor:
+        return embed_by_ranks(
+            _Embedder(pl_module, self.embed, precision),
+            self.data,
+            check_whole(self.batch_size, "batch_size"),
+            pl_module.device,
+            self.loader.loader.num_workers,
+            key=self.loader.keys[0],
+        )
 
     def _choose_rows(self) -> None:
         for note in choose_rows(self.sampler, self.curriculum):
@@ -294,15 +311,10 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self._place()
 
     def _place(self) -> None:
-        """Put sampler, workers and views at their place in the epoch."""
-        self.sampler.set_epoch(self.epoch, self.step)
-        own = random.Random(f"{self.seed} {self.epoch}").getrandbits(63)
-        self._of_workers.manual_seed(own)
-        if hasattr(self.loader.dataset, "set_epoch"):
-            self.loader.dataset.set_epoch(self.epoch)
+        self.loader.place(self.epoch, self.step, self.seed)
 
     def _begin_epoch(self, trainer: Any) -> None:
-        self._opened(trainer)
+        self.loader.opened(trainer)
         check_loader(trainer.train_dataloader, self.sampler)
         if self.reset_due:
             assert self._parts is not None
@@ -328,16 +340,6 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
 
     def _forget_batch(self) -> None:
         self.weights.clear_batch()
-
-    def _open_anew(self, trainer: Any) -> None:
-        """Have Lightning open the loader, and count its batches, when it next looks at it."""
-        if self._reload is None:
-            self._reload = trainer.reload_dataloaders_every_n_epochs
-        trainer.reload_dataloaders_every_n_epochs = -1  # due at any epoch, this one included
-
-    def _opened(self, trainer: Any) -> None:
-        if self._reload is not None:
-            trainer.reload_dataloaders_every_n_epochs, self._reload = self._reload, None
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, curriculum, place in the epoch and generators, for the checkpoint."""
@@ -374,7 +376,6 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             self.seed, self._generators = own["seed"], own["generators"]
 
 
-_LOGGED = ("maw", "sdaw", "noise_rate", "total_rate")
 _REPLACED = (
     "Lightning would put a sampler of its own in the place of the PKSampler; "
     "Trainer(use_distributed_sampler=False) leaves it, and the callback shares its batches."
@@ -382,7 +383,7 @@ _REPLACED = (
 
 
 class _Embedder(nn.Module):
-    """The module, or a function that uses it, in the Trainer's precision."""
+    """The module, or a function that uses it, in the Trainer's precision if there is one."""
 
     def __init__(self, module: nn.Module, function: Any, precision: Any) -> None:
         super().__init__()
@@ -390,5 +391,7 @@ class _Embedder(nn.Module):
         self.function = module if function is None else function
 
     def forward(self, inputs: Any) -> Tensor:
+        if self.precision is None:
+            return self.function(inputs)
         with self.precision.forward_context():
             return self.function(self.precision.convert_input(inputs))

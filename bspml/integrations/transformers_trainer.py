@@ -21,12 +21,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from bspml.auditing import AuditReport, audit
+from bspml.data.dataset_labels import labels_of
+from bspml.data.drawn_rows import SAMPLES_PER_CLASS, classes_per_batch
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
 from bspml.files import checkpoints
 from bspml.files.columns import TEXT_COLUMNS
 from bspml.tensors.checks import check_whole, encode_labels
 from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.ignored_weights import refuse_ignored
 from bspml.trainers.rows import choose_rows
 from bspml.trainers.state import faults_named
 from bspml.weights.state import SampleWeights
@@ -40,7 +43,6 @@ transformers: Any = import_optional("transformers", _NEEDS)
 INDEX = "sample_index"  # of a batch
 FILE = "bspml.pt"  # in a checkpoint's folder
 _LABELS = ("label", "labels")  # of a data set and of a batch
-_SAMPLES_PER_CLASS = 4
 
 
 class IndexedRows(Dataset):
@@ -139,13 +141,8 @@ class TrainerCurriculum(transformers.TrainerCallback):
         return None if name is None else self.rows.dataset[name]
 
     def _given_labels(self) -> Any:
-        labels = self._column(_LABELS)
-        if labels is None:
-            raise InputError(
-                "`trainer.train_dataset` has no column `label` or `labels` to make sample weights "
-                "of. Pass curriculum=SelfPacedCurriculum(SampleWeights(labels))."
-            )
-        return np.asarray(list(labels))
+        remedy = "Pass curriculum=SelfPacedCurriculum(SampleWeights(labels))."
+        return labels_of(self.rows.dataset, "trainer.train_dataset", remedy)
 
     def _check_labels(self) -> None:
         """Refuse a table of other labels: each sample would get the weight of a stranger."""
@@ -168,19 +165,10 @@ class TrainerCurriculum(transformers.TrainerCallback):
         return None if texts is None else [str(text) for text in texts]
 
     def _default_sampler(self) -> PKSampler:
-        batch = check_whole(self.trainer.args.train_batch_size, "per_device_train_batch_size")
-        codes = self.weights.codes.cpu()
-        classes = min(batch // _SAMPLES_PER_CLASS, len(codes.unique()))
-        if classes < 2:
-            raise InputError(
-                f"`per_device_train_batch_size` must be at least {2 * _SAMPLES_PER_CLASS}, for "
-                f"{_SAMPLES_PER_CLASS} samples of each of two classes; got {batch}. Raise it, or "
-                "pass a `sampler`."
-            )
-        once = PKSampler(codes, classes, _SAMPLES_PER_CLASS)
-        return PKSampler(
-            codes, classes, _SAMPLES_PER_CLASS, len(once), seed=int(self.trainer.args.seed)
-        )
+        args, codes = self.trainer.args, self.weights.codes.cpu()
+        size = classes_per_batch(codes, args.train_batch_size, "per_device_train_batch_size")
+        once = PKSampler(codes, size, SAMPLES_PER_CLASS)
+        return PKSampler(codes, size, SAMPLES_PER_CLASS, len(once), seed=int(args.seed))
 
     def _loader(self, **options: Any) -> DataLoader:
         args = self.trainer.args
@@ -218,12 +206,14 @@ class TrainerCurriculum(transformers.TrainerCallback):
             for key in set(_LABELS) & set(inputs):
                 inputs[key] = self.weights.relabelled(inputs[key], index)
         try:
-            return self._own_loss(
+            loss = self._own_loss(
                 model,
                 inputs,
                 return_outputs=return_outputs,
                 num_items_in_batch=num_items_in_batch,
             )
+            refuse_ignored(self.weights, [model])
+            return loss
         finally:
             self.weights.batch_index = None
 
@@ -298,15 +288,9 @@ class TrainerCurriculum(transformers.TrainerCallback):
         self._updated_at = int(state.global_step)
         self.records.append(record)
         self._choose_rows()
-        figures = {
-            "maw": record.maw,
-            "sdaw": record.sdaw,
-            "noise_rate": record.noise_rate,
-            "total_rate": record.total_rate,
-        }
         control = self.trainer.control
         wanted = control.should_log  # by the trainer for its own figures; logging ours resets it
-        self.trainer.log({name: value for name, value in figures.items() if value is not None})
+        self.trainer.log(record.figures())
         control.should_log = wanted
 
     def _choose_rows(self) -> None:

@@ -94,7 +94,7 @@ def embed(
 
 def embed_by_ranks(
     model: nn.Module,
-    data: Tensor | Dataset,
+    data: Any,
     batch_size: int = 256,
     device: torch.device | str = "cpu",
     num_workers: int = 0,
@@ -104,7 +104,7 @@ def embed_by_ranks(
 
     Args:
         model: as for `embed`.
-        data: as for `embed`; its items may be dicts, too.
+        data: a tensor, or whatever is sized and indexable; its items may be dicts, too.
         batch_size: rows per forward pass.
         device: where `model` lives.
         num_workers: of the loader, for a data set.
@@ -120,7 +120,7 @@ def embed_by_ranks(
         part = data[rows] if isinstance(data, Tensor) else _InputsOf(data, rows, key)
         return embed(model, part, batch_size, device, num_workers, output_device=home)
 
-    return computed_by_rows(len(data), compute, batch_size, home)  # type: ignore[arg-type]
+    return computed_by_rows(len(data), compute, batch_size, home)
 
 
 def embed_by_threads(

@@ -24,7 +24,9 @@ from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.trainers.collected_embeddings import CollectedEmbeddings
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.trainers.ignored_weights import refuse_ignored
 from bspml.trainers.loss_reading import LossReader
+from bspml.trainers.made_parts import PartsOfTrainer
 from bspml.trainers.part_checks import check_parts
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.patience import Patience
@@ -43,11 +45,16 @@ class AlternatingTrainer:
     curriculum may ask for a subset of rows or a fresh network (the automatic preset's warm-up).
 
     Args:
-        trainer: a `pytorch_metric_learning.trainers.MetricLossOnly` whose `sampler` is `sampler`
-            and whose `data_and_label_getter` is `sample_index_getter(weights)`.
-        sampler: the `PKSampler` it draws from.
-        curriculum: updates the weights; None trains plainly.
-        embed: returns the (N, D) embeddings of the training set in data-set order, eval mode.
+        trainer: a `pytorch_metric_learning.trainers.MetricLossOnly`.  Without `sampler`, any whose
+            data set says its labels, on one process: it draws from all rows by a sampler made here.
+            With one: whose `sampler` it is and whose `data_and_label_getter` is
+            `sample_index_getter(weights)`.
+        sampler: the `PKSampler` it draws from; None: four samples of each class, in batches of at
+            most `trainer.batch_size`.
+        curriculum: updates the weights.  None: without `sampler`, `SelfPacedCurriculum` of the data
+            set's labels or of the trainer's `dataset_labels`; with one, training is plain.
+        embed: returns the (N, D) embeddings of the training set in data-set order, eval mode; None,
+            without `sampler`: those of trunk and embedder on `trainer.dataset`.
         evaluate: returns metrics to put in the record, told whether this round is the last; None
             records none.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
@@ -68,6 +75,10 @@ class AlternatingTrainer:
             `module` where the average is what counts.
         patience: stops the training when evaluations bring no better value, and keeps the best
             network; those that will be thrown away do not count.
+        warmup: of a curriculum made here: "cross-fit" for a network trained from scratch.
+
+    A loss that looks no weights up trains under weights of 0 and 1: the sampler leaves the rows of
+    weight 0 out.  Others need `bspml.Weighted(loss, curriculum.weights)`.
 
     The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
     clippers keep working.  Where the rows that the curriculum keeps are of fewer classes than a
@@ -86,42 +97,34 @@ class AlternatingTrainer:
     augmentation drawn in worker processes is not.
 
     Example:
-        Two classes on a line, two of twelve labels wrong, two rounds of three steps.
+        Two classes on a line, two of twelve labels wrong, two rounds of two steps.
 
-        >>> import bspml
-        >>> from bspml.data.indexed import sample_index_getter
+        >>> from pytorch_metric_learning.losses import ContrastiveLoss
         >>> from pytorch_metric_learning.trainers import MetricLossOnly
         >>> points, labels = torch.linspace(-1, 1, 12)[:, None], [1, *[0] * 5, *[1] * 5, 0]
-        >>> weights = bspml.SampleWeights(labels)
-        >>> sampler = bspml.PKSampler(labels, classes_per_batch=2, samples_per_class=2)
         >>> torch.manual_seed(0) and None
         >>> network = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh())
         >>> steps = MetricLossOnly(
         ...     models={"trunk": network},
         ...     optimizers={"trunk_optimizer": torch.optim.Adam(network.parameters(), 0.01)},
-        ...     batch_size=sampler.batch_size,
-        ...     loss_funcs={"metric_loss": bspml.BSPMLLoss(weights)},
-        ...     dataset=bspml.IndexedDataset(list(zip(points, labels))),
-        ...     sampler=sampler,
-        ...     data_and_label_getter=sample_index_getter(weights),
+        ...     batch_size=8,
+        ...     loss_funcs={"metric_loss": ContrastiveLoss()},
+        ...     dataset=list(zip(points, labels)),
         ...     dataloader_num_workers=0,
         ... )
-        >>> curriculum = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.8)
-        >>> trainer = AlternatingTrainer(
-        ...     steps, sampler, curriculum, embed=lambda: network(points).detach()
-        ... )
+        >>> trainer = AlternatingTrainer(steps)
         >>> [(record.round, record.steps) for record in trainer.train(epochs=2)]
-        [(1, 3), (2, 6)]
-        >>> bool(weights.weights[[0, -1]].max() < weights.weights[1:-1].min())  # the wrong ones
-        True
+        [(1, 2), (2, 4)]
+        >>> trainer.curriculum.weights[[0, 11]]  # the wrong ones
+        tensor([0., 0.])
     """
 
     def __init__(
         self,
         trainer: Any,
-        sampler: PKSampler,
-        curriculum: SelfPacedCurriculum | FixedCurriculum | None,
-        embed: Callable[[], Tensor],
+        sampler: PKSampler | None = None,
+        curriculum: SelfPacedCurriculum | FixedCurriculum | None = None,
+        embed: Callable[[], Tensor] | None = None,
         *,
         evaluate: Callable[[bool], dict[str, Any]] | None = None,
         evaluate_every: int = 1,
@@ -132,7 +135,16 @@ class AlternatingTrainer:
         schedule: Schedule | None = None,
         averaged: AveragedModel | None = None,
         patience: Patience | None = None,
+        warmup: str | None = None,
     ) -> None:
+        if sampler is None:
+            check_parts(trainer=trainer)
+            made = PartsOfTrainer(trainer, curriculum, warmup)
+            sampler, curriculum, embed = made.sampler, made.curriculum, embed or made.embed
+        elif warmup is not None:
+            raise InputError(
+                "`warmup` is for a curriculum made here, which is not beside `sampler`."
+            )
         check_parts(
             trainer=trainer,
             sampler=sampler,
@@ -163,6 +175,7 @@ class AlternatingTrainer:
                 "or leave the patience out."
             )
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
+        assert embed is not None  # or refused above
         self.embed, self.evaluate = embed, evaluate
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
         self.embeddings, self.observer = embeddings, observer
@@ -239,6 +252,8 @@ class AlternatingTrainer:
         with self._collecting():
             for trainer.iteration in range(self.step, steps):
                 trainer.forward_and_backward()
+                if self.curriculum is not None:
+                    refuse_ignored(self.curriculum.weights, trainer.loss_funcs.values())
                 if self.averaged is not None:
                     self.averaged.update_parameters(trainer.models["trunk"])
                 total = trainer.losses["total_loss"]

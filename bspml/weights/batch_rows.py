@@ -24,6 +24,7 @@ class BatchRows(nn.Module):
         classes: (C,) array of the distinct labels, sorted.
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
         ref_batch_index: (R,) int64 likewise, for reference rows.
+        looked_up: whether somebody asked for weights since the batch was announced.
     """
 
     weights: Tensor
@@ -36,6 +37,7 @@ class BatchRows(nn.Module):
         self._any_repaired = False  # known without looking, which would wait for the device
         self.batch_index: Tensor | None = None
         self.ref_batch_index: Tensor | None = None
+        self.looked_up = False
         self._compared: list[tuple[Tensor, int]] = []
 
     def rows_of(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
@@ -73,7 +75,7 @@ class BatchRows(nn.Module):
                 ref_sample_index, len(self.weights), None, "ref_sample_index"
             )
         self.batch_index, self.ref_batch_index = index, ref_sample_index
-        self._compared = []
+        self.looked_up, self._compared = False, []
 
     def clear_batch(self) -> None:
         """Forget what `set_batch` announced, as trainers do after the step: it has had its day."""
@@ -95,6 +97,7 @@ class BatchRows(nn.Module):
             SampleIndexError: neither is known, or an index lies outside [0, N).
             InputError: not one integer per row, or rows of other labels.
         """
+        self.looked_up = True
         if sample_index is not None:
             return self.named(sample_index, rows, labels)
         if self.batch_index is None:

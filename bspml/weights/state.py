@@ -74,6 +74,7 @@ class SampleWeights(BatchRows):
 
     def __getitem__(self, sample_index: Any) -> Tensor:
         """Return the weights of these data-set rows, as a copy: a scalar for an int, else (B,)."""
+        self.looked_up = True
         if isinstance(sample_index, slice):
             try:
                 return self.weights[sample_index].clone()

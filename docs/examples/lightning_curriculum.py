@@ -9,24 +9,25 @@ Characters drawn from fonts, a third of their labels wrong; nothing is downloade
 import lightning.pytorch as pl
 import torch
 from pytorch_metric_learning.losses import MultiSimilarityLoss
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, TensorDataset
 
-import bspml  # added
+import bspml  # in the place of your data
 from bspml.data.sets.glyphs import Glyphs  # in the place of your data
 from bspml.integrations.lightning import CurriculumCallback  # added
 from bspml.networks import SmallConvNet  # in the place of your network
 
 
 class Embedder(pl.LightningModule):
-    def __init__(self, loss):
+    def __init__(self):
         super().__init__()
-        self.network, self.loss = SmallConvNet(), loss
+        self.network, self.loss = SmallConvNet(), MultiSimilarityLoss()
 
     def forward(self, images):
         return self.network(images)
 
     def training_step(self, batch, batch_idx):
-        loss = self.loss(self(batch[0]), batch[1])
+        images, labels = batch
+        loss = self.loss(self(images), labels)
         self.log("loss", loss)
         return loss
 
@@ -38,19 +39,15 @@ def main(classes=256, **options):
     glyphs = Glyphs("train")  # in the place of your data
     images, true_labels = glyphs.images[: 16 * classes], glyphs.labels[: 16 * classes]
     labels = bspml.noise.symmetric(true_labels, rate=0.3).labels  # in the place of your data
+    loader = DataLoader(TensorDataset(images, labels), batch_size=64, shuffle=True)
 
-    curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), warmup="cross-fit")  # added
-    data = bspml.IndexedDataset(list(zip(images, labels.tolist(), strict=True)))  # changed
-    loader = DataLoader(data, batch_sampler=bspml.PKSampler(labels, 16, 4))  # changed
-    callback = CurriculumCallback(curriculum, loader)  # added
+    curriculum = CurriculumCallback(loader, warmup="cross-fit")  # added
+    trainer = pl.Trainer(callbacks=[curriculum], **{"max_epochs": 12} | options)  # changed
+    trainer.fit(Embedder(), loader)
 
-    model = Embedder(bspml.Weighted(MultiSimilarityLoss(), curriculum.weights))  # changed
-    trainer = pl.Trainer(callbacks=[callback], **{"max_epochs": 12} | options)  # changed
-    trainer.fit(model, loader)
-
-    wrong = curriculum.weights.weights.cpu() < 0.5
-    print(f"estimated {callback.record.noise_rate:.2f} wrong; left out {wrong.float().mean():.2f}")
-    print(f"{(labels != true_labels)[wrong].float().mean():.2f} of them are wrong")
+    left_out = curriculum.weights.weights.cpu() == 0
+    print(f"estimated {curriculum.record.noise_rate:.2f} wrong; {left_out.sum()} labels left out")
+    print(f"{(labels != true_labels)[left_out].float().mean():.2f} of them are wrong")
 
 
 if __name__ == "__main__":

@@ -171,6 +171,27 @@ def test_accumulated_gradients_are_those_of_the_mean_loss(tmp_path, kind):
         assert torch.allclose((old - new) / 0.01, gradient, atol=1e-4)
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_compute_loss_of_its_own_looks_the_weights_up_or_is_refused(tmp_path, wrapped):
+    weights = bspml.SampleWeights(LABELS)
+    weights.update(np.full(72, 0.5))
+    metric_loss = pml_losses.TripletMarginLoss()
+    if wrapped:
+        metric_loss = bspml.Weighted(metric_loss, weights)
+
+    class OfItsOwn(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return metric_loss(model(inputs["x"])["embeddings"], inputs["labels"])
+
+    trainer = trainer_of(tmp_path, OfItsOwn, compute_loss_func=None, max_steps=1)
+    trainer.add_callback(CurriculumCallback(trainer, bspml.trainers.FixedCurriculum(weights)))
+    if wrapped:
+        trainer.train()
+        return
+    with pytest.raises(InputError, match=r"wrap the loss: bspml.Weighted"):
+        trainer.train()
+
+
 def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     class OfItsOwn(transformers.Trainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
@@ -180,7 +201,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     with pytest.raises(InputError, match=r"where no weight can enter.*`compute_loss_func`"):
         CurriculumCallback(without, of_list())
     CurriculumCallback(trainer_of(tmp_path, OfItsOwn, compute_loss_func=None), of_list())
-    with pytest.raises(InputError, match="no column `label` or `labels`"):
+    with pytest.raises(InputError, match=r"must say its labels, .*Pass curriculum="):
         CurriculumCallback(trainer_of(tmp_path))
     with pytest.raises(InputError, match="Pass remove_unused_columns=False"):
         CurriculumCallback(trainer_of(tmp_path, remove_unused_columns=True), of_list())

@@ -236,7 +236,7 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
         (trainer, (shifted,), "weights of other labels than the data set's column"),
         (trainer, (halves,), 'warmup="features"'),
         (trainer, (None, bspml.PKSampler(LABELS[:60], 2)), "`sampler` must be of the 72 rows"),
-        (unlabelled, (), "no column `label` or `labels`"),
+        (unlabelled, (), "must say its labels, in a column"),
         (several, (), "one data set with a length.*got DatasetDict"),
         (small, (), "`per_device_train_batch_size` must be at least 8.*got 4"),
     ):

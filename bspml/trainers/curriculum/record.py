@@ -81,6 +81,11 @@ class CurriculumRecord:
             return self.total_rate, self.total_interval
         return self.noise_rate, self.noise_interval
 
+    def figures(self) -> dict[str, float]:
+        """Return what a training's log shows: `maw`, `sdaw`, and the rates once there are some."""
+        named = {name: getattr(self, name) for name in ("maw", "sdaw", "noise_rate", "total_rate")}
+        return {name: value for name, value in named.items() if value is not None}
+
     def as_dict(self) -> dict[str, Any]:
         """Return {field: plain Python value}, for JSON."""
         return dataclasses.asdict(self)

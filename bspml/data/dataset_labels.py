@@ -1,0 +1,65 @@
+"""The labels that a data set says it has, read without opening its items."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from torch.utils.data import ConcatDataset, Subset, TensorDataset
+
+from bspml.data.indexed import IndexedDataset
+from bspml.errors import InputError
+
+_COLUMNS = ("label", "labels")
+_ATTRIBUTES = ("targets", "labels", "get_labels")  # torchvision; torchvision; Open Metric Learning
+
+
+def labels_of(dataset: Any, name: str, remedy: str) -> np.ndarray:
+    """Return the (N,) labels of a data set's columns or attributes, tensors, parts or list.
+
+    Args:
+        dataset: sized and indexable.
+        name: of the caller's argument, for the message.
+        remedy: what to do about a data set that does not say them; a sentence.
+
+    Raises:
+        InputError: it does not.  Reading every item could mean to open every photo.
+
+    Example:
+        >>> labels_of([("a.jpg", 7), ("b.jpg", 9)], "dataset", "").tolist()
+        [7, 9]
+    """
+    labels = _found(dataset)
+    if labels is None:
+        raise InputError(
+            f"`{name}` must say its labels, in a column `label` or `labels`, or as `targets` or "
+            f"`labels`; {type(dataset).__name__} does not. {remedy}"
+        )
+    return labels
+
+
+def _found(dataset: Any) -> np.ndarray | None:
+    if isinstance(dataset, Subset):
+        whole = _found(dataset.dataset)
+        return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
+    if isinstance(dataset, ConcatDataset):
+        parts = [_found(part) for part in dataset.datasets]
+        return None if any(part is None for part in parts) else np.concatenate(parts)  # type: ignore[arg-type]
+    if isinstance(dataset, TensorDataset):
+        return _array(dataset.tensors[1]) if len(dataset.tensors) > 1 else None
+    if isinstance(dataset, IndexedDataset) and dataset.labels is None:
+        return _found(dataset.dataset) if dataset.y is None else _array(dataset.dataset[dataset.y])
+    if isinstance(dataset, list | tuple):
+        pairs = all(isinstance(item, list | tuple) and len(item) > 1 for item in dataset)
+        return _array([item[1] for item in dataset]) if pairs else None
+    columns = getattr(dataset, "column_names", None) or ()
+    column = next((name for name in _COLUMNS if name in columns), None)
+    if column is not None:
+        return _array(dataset[column])
+    said = (getattr(dataset, name, None) for name in _ATTRIBUTES)
+    labels = next((labels for labels in said if labels is not None), None)
+    return None if labels is None else _array(labels() if callable(labels) else labels)
+
+
+def _array(labels: Any) -> np.ndarray:
+    return np.asarray(labels.cpu() if hasattr(labels, "cpu") else list(labels))

@@ -1,0 +1,115 @@
+"""Batches whose rows the sampler knows, for data sets whose items do not say them.
+
+A loader hands batches out in the order in which their rows were drawn, in this process even where
+workers read them.  So a batch needs to carry nothing: its rows are the oldest that nobody took.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bspml.data.sampler import PKSampler
+from bspml.errors import InputError
+from bspml.tensors.checks import check_whole
+
+SAMPLES_PER_CLASS = 4
+# By name, as two are of other packages.  What else chooses may leave rows out for a reason.
+_OF_ALL_ROWS = ("RandomSampler", "SequentialSampler", "MPerClassSampler", "BalanceSampler")
+
+
+class DrawnRows(PKSampler):
+    """A `PKSampler` that says which rows the next batch of its loader has.
+
+    Made as a `PKSampler`, or by `of_size`.
+
+    Example:
+        >>> points = list(zip(range(4), "aabb"))
+        >>> sampler = DrawnRows(list("aabb"), classes_per_batch=2, samples_per_class=2)
+        >>> for x, y in torch.utils.data.DataLoader(points, batch_sampler=sampler):
+        ...     assert x.tolist() == sampler.take(len(y)).tolist()
+    """
+
+    _drawn: deque[list[int]] | None = None
+
+    def __iter__(self) -> Iterator[list[int]]:
+        drawn = self._drawn = deque()  # what an iteration that was broken off drew comes no more
+        for batch in super().__iter__():
+            drawn.append(batch)
+            yield batch
+
+    def take(self, count: int) -> Tensor:
+        """Return the rows of the next batch, (count,), or of one of its equal parts.
+
+        Args:
+            count: labels in the batch or part.
+
+        Raises:
+            InputError: the batch is of another number of rows.
+        """
+        rows = self._drawn.popleft() if self._drawn else []
+        if not count or not rows or len(rows) % count:
+            raise InputError(
+                f"the batch has {count} labels, and {len(rows)} rows were drawn for it. Its "
+                "`collate_fn` must keep every sample, and the loop must take batches in turn."
+            )
+        if len(rows) > count:
+            assert self._drawn is not None
+            self._drawn.appendleft(rows[count:])
+        return torch.tensor(rows[:count])
+
+    @classmethod
+    def of_size(cls, codes: Tensor, batch_size: Any) -> DrawnRows:
+        """Make one of four samples of each class.
+
+        Args:
+            codes: (N,) classes.
+            batch_size: the most rows of a batch.
+        """
+        classes = classes_per_batch(codes, batch_size, "batch_size")
+        return cls(codes.cpu(), classes, SAMPLES_PER_CLASS)
+
+
+def classes_per_batch(codes: Tensor, batch_size: Any, name: str) -> int:
+    """Return of how many classes a batch takes `SAMPLES_PER_CLASS` rows.
+
+    Args:
+        codes: (N,) classes.
+        batch_size: the most rows of a batch.
+        name: of the caller's argument, for the message.
+
+    Raises:
+        InputError: of fewer than two.
+    """
+    batch_size = check_whole(batch_size, name)
+    classes = min(batch_size // SAMPLES_PER_CLASS, len(codes.unique()))
+    if classes < 2:
+        raise InputError(
+            f"`{name}` must be at least {2 * SAMPLES_PER_CLASS}, for {SAMPLES_PER_CLASS} samples "
+            f"of each of two classes; got {batch_size}, and labels of {len(codes.unique())} "
+            "classes. Raise it, or make a PKSampler of your own."
+        )
+    return classes
+
+
+def check_order(sampler: Any, name: str) -> None:
+    """Refuse to draw from all rows in the place of a sampler that may draw from some.
+
+    Args:
+        sampler: of a loader; None draws from all.
+        name: of the caller's argument.
+
+    Raises:
+        InputError: another than torch's plain ones, or those of P x K of other packages.
+    """
+    kind = type(sampler).__name__
+    if sampler is not None and kind not in _OF_ALL_ROWS:
+        raise InputError(
+            f"`{name}` draws from a {kind}, which may leave rows out, and the curriculum's batches "
+            "come from all. Choose rows by torch.utils.data.Subset and shuffle, or make the "
+            "PKSampler yourself."
+        )

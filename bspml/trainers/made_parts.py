@@ -1,0 +1,139 @@
+"""What a curriculum needs beside a training of another framework, made where it was not given."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from pytorch_metric_learning.utils import common_functions as c_f
+from torch import Tensor
+
+from bspml.data.dataset_labels import labels_of
+from bspml.data.drawn_rows import DrawnRows, check_order
+from bspml.distributed import ranks
+from bspml.errors import InputError, UserError
+from bspml.tensors.arguments import check_kind
+from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
+from bspml.weights.state import SampleWeights
+
+Curriculum = SelfPacedCurriculum | FixedCurriculum
+_PROBED = 16  # items whose labels are held against those of the data set
+
+
+def make_curriculum(
+    curriculum: Any, said: Callable[[], Any], labels: Any = None, warmup: str | None = None
+) -> Curriculum:
+    """Return the curriculum, or one of weights made of the labels where none is given.
+
+    Args:
+        curriculum: or None.
+        said: returns the (N,) labels of the data set, where none are given.
+        labels: (N,), for the weights of a curriculum that is made.
+        warmup: of a curriculum that is made.
+
+    Raises:
+        InputError: of another kind, or beside what only one that is made can use.
+    """
+    if curriculum is None:
+        labels = said() if labels is None else labels
+        return SelfPacedCurriculum(SampleWeights(labels), warmup=warmup)
+    kinds = "a SelfPacedCurriculum, a FixedCurriculum or None"
+    check_kind(curriculum, "curriculum", (SelfPacedCurriculum, FixedCurriculum), kinds)
+    if labels is not None or warmup is not None:
+        name = "warmup" if labels is None else "labels"
+        raise InputError(
+            f"`{name}` is for a curriculum that is made here; got it beside `curriculum`. Make "
+            "that one with it."
+        )
+    return curriculum
+
+
+def make_sampler(
+    weights: SampleWeights, items: int, labels_at: Callable[[list[int]], Any], batch_size: Any
+) -> DrawnRows:
+    """Return a sampler of all items of a data set, where the weights are theirs.
+
+    Args:
+        weights: of the curriculum.
+        items: of the data set.
+        labels_at: returns the labels of these items, as a batch has them.
+        batch_size: the most rows of a batch.
+
+    Raises:
+        InputError: items of another number or other labels, or batches of less than two classes.
+    """
+    rows = list(range(0, items, max(1, items // _PROBED)))[:_PROBED]
+    labels, error = labels_at(rows), None
+    try:
+        weights.named(rows, len(rows), labels.cpu() if isinstance(labels, Tensor) else None)
+    except UserError as refused:
+        error = refused
+    if error is not None or len(weights) != items:
+        raise InputError(
+            f"the curriculum has {len(weights)} weights, the data set {items} items, and their "
+            "labels must agree. Make both of the labels that are trained on, in their order."
+        ) from error
+    return DrawnRows.of_size(weights.codes, batch_size)
+
+
+class PartsOfTrainer:
+    """Sampler, curriculum and embeddings of a pytorch-metric-learning trainer, made from itself.
+
+    The trainer then draws its batches from the sampler; its data set, `collate_fn` and
+    `data_and_label_getter` stay as they are, and its batches are announced to the weights.
+
+    Args:
+        trainer: whose data set says its labels, or was given with `dataset_labels`.
+        curriculum: of the same rows; None makes one.
+        warmup: of the one that is made.
+
+    Raises:
+        InputError: a data set without labels, a sampler that cannot be replaced, several processes.
+    """
+
+    def __init__(self, trainer: Any, curriculum: Any = None, warmup: str | None = None) -> None:
+        if ranks() > 1:
+            raise InputError(
+                "on several processes pass `sampler`, `curriculum` and `embed`, and give the "
+                "trainer an IndexedDataset with sample_index_getter(weights)."
+            )
+        check_order(trainer.sampler, "trainer.sampler")
+        self.trainer, self.getter = trainer, trainer.data_and_label_getter
+        self.curriculum = make_curriculum(curriculum, self._labels, warmup=warmup)
+        self.weights = self.curriculum.weights
+        self.sampler = make_sampler(
+            self.weights, len(trainer.dataset), self._labels_at, trainer.batch_size
+        )
+        trainer.sampler, trainer.data_and_label_getter = self.sampler, self
+
+    def __call__(self, batch: Any) -> tuple[Any, Any]:
+        """Announce a batch: a `data_and_label_getter`."""
+        x, y = self.getter(batch)
+        index = self.sampler.take(len(y))
+        self.weights.set_batch(index)
+        return x, self.weights.relabelled(y, index)
+
+    def _labels(self) -> Any:
+        given = self.trainer.dataset_labels
+        if given is not None and len(given) == len(self.trainer.dataset):
+            return given
+        remedy = "Pass dataset_labels=labels to the trainer."
+        return labels_of(self.trainer.dataset, "trainer.dataset", remedy)
+
+    def _labels_at(self, rows: list[int]) -> Any:
+        collate = self.trainer.collate_fn or torch.utils.data.default_collate
+        return self.getter(collate([self.trainer.dataset[row] for row in rows]))[1]
+
+    @torch.no_grad()
+    def embed(self) -> Tensor:
+        """Return the (N, D) embeddings of the training set by trunk and embedder, in eval mode."""
+        t = self.trainer
+        of = t.dataset, t.batch_size, t.dataloader_num_workers, t.collate_fn
+        loader = c_f.get_eval_dataloader(*of)
+        loader.generator = torch.Generator()  # opening it would draw from torch's
+        t.set_to_eval()
+        try:
+            return torch.cat([t.compute_embeddings(self.getter(b)[0]).float() for b in loader])
+        finally:
+            t.set_to_train()
