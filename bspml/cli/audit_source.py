@@ -165,12 +165,15 @@ def _names_beside(
 
 def _of_run(options: AuditOptions) -> AuditSource:
     from bspml.experiment.data import load_data
-    from bspml.experiment.embed import TRAINED_ON_THEM
+    from bspml.experiment.embed import TRAINED_ON_THEM, changes
     from bspml.experiment.load import load
 
     _refuse_options(options, "a run folder", "labels", "images", "names", "backbone", "workers")
     run = load(options.what)
     data = load_data(run.config)
+    changed = changes(run, data)
+    if changed:
+        note(f"note: {changed}")
     names = data.names or [f"train/{i}" for i in range(len(data.labels))]
     # Some runs take features, and some read their images from files.
     images: Any = data.images if getattr(data.images, "ndim", 0) == 4 else None

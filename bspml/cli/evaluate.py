@@ -57,6 +57,8 @@ def _of_run(
     if test.seen is not None:
         told = test.seen.without(metrics, test.embeddings, test.labels, **gallery)
         conditions = {"trained_on": told, **conditions}
+    if test.changes:
+        conditions = {"changes": test.changes, **conditions}
     return metrics, conditions
 
 
