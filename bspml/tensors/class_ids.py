@@ -41,5 +41,6 @@ def integral(values: np.ndarray | Tensor, name: str) -> np.ndarray:
         raise InputError(f"{got}. Cast class ids to int; do not pass scores.")
     raise InputError(
         f"{got}, where {info.dtype} leaves whole numbers out from 2**{math.log2(end):.0f} on, so "
-        "that two classes may be one already. Make the ids integers or strings where they are first read."
+        "that two classes may be one already. Make the ids integers or strings where they are "
+        "first read."
     )
