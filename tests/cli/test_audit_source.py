@@ -100,6 +100,7 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     monkeypatch.setattr("bspml.experiment.load.load", lambda path: run_)
     data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
     monkeypatch.setattr("bspml.experiment.data.load_data", lambda config: data)
+    monkeypatch.setattr("bspml.experiment.embed.changes", lambda run, data: "")
     code, out, _ = run(capsys, "run")
     assert code == 0
     assert "note: This network was trained on these labels, so it is no honest judge" in out
