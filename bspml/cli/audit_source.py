@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import in_order_of, labels_of
+from bspml.cli.labels import in_order_of, labels_of, last_part
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.retrieval import RetrievalSplit
@@ -27,7 +27,7 @@ from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
 from bspml.tensors.checks import check_device
-from bspml.words import counted
+from bspml.words import counted, shown
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,13 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
         if values is not None and len(values) != n:
             raise DataError(
                 f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
+            )
+    inside = _names_beside(options, n)[0]
+    for row, (ours, theirs) in enumerate(zip(names or (), inside or (), strict=False)):
+        if last_part(ours) != last_part(theirs):
+            raise DataError(
+                f"{path}: calls sample {row} {shown(ours)}, which is {shown(theirs)} beside the "
+                "data. Give the names of these samples, in their order, or leave --names out."
             )
     return names, texts
 

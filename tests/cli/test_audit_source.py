@@ -13,7 +13,7 @@ from PIL import Image
 from bspml.cli import main
 from bspml.cli.audit_source import read_source
 from bspml.cli.options import AuditOptions
-from bspml.errors import InputError
+from bspml.errors import DataError, InputError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.networks import feature_network
@@ -120,6 +120,12 @@ def test_texts_come_with_the_names(case, tmp_path):
     source = read_source(AuditOptions("data.npz", names="names.csv"))
     assert source.names[3] == "3.png"
     assert source.texts[3] == "hello"
+    inside = [f"photos/{i}.png" for i in range(60)]
+    np.savez("named.npz", embeddings=x, labels=labels, names=inside)
+    assert read_source(AuditOptions("named.npz", names="names.csv")).names[3] == "3.png"
+    frame[::-1].to_csv("turned.csv", index=False)
+    with pytest.raises(DataError, match=r"calls sample 0 '59\.png', which is 'photos/0\.png' beside"):
+        read_source(AuditOptions("named.npz", names="turned.csv"))
     np.save("x.npy", x)
     frame.assign(label=labels).to_csv("labelled.csv", index=False)
     source = read_source(AuditOptions("x.npy", labels="labelled.csv"))
