@@ -81,12 +81,14 @@ def check_reach(
         by_default: nobody chose these: a warning names those that do not fit, which are left out.
 
     Raises:
-        InputError: a K that was chosen, or every K, is above `available`.
+        InputError: a K that was chosen, or every K, is above `available`, or that is 0.
     """
     fitting = tuple(k for k in ks if k <= available)
     if fitting == ks:
         return ks
     less = " (the query itself not counted)" if alone else ""
+    if available < 1:
+        raise InputError(f"the gallery has no {of} to be found{less}; give it at least two {of}.")
     if by_default and fitting:
         left_out = ", ".join(str(k) for k in ks[len(fitting) :])
         warnings.warn(
