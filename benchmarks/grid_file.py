@@ -273,7 +273,8 @@ def _config(tree: Tree, method: str, noise: Tree, seed: int, source: str) -> Con
     whole["hyperparameters"] = {method: hyper} if hyper else {}
     if method not in CONFIGURED:
         whole.pop("loss", None)
-    config = config_from_mapping(whole, source)
+    # So are settings that a method, or a data set, does not read.
+    config = config_from_mapping(whole, source, unread_may_stand=True)
     try:
         methods.check_method(method, config.hyperparameters.get(method))
     except InputError as err:

@@ -135,7 +135,7 @@ def run_cell(cell: Cell, out: Path, device: str = "cpu", threads: int = 1) -> Ou
     try:
         folder = out / cell.name
         if RunFolder(folder).finished:
-            if not cell.same_settings(load_config(RunFolder(folder).config)):
+            if not cell.same_settings(load_config(RunFolder(folder).config, unread_may_stand=True)):
                 error = f"{folder} was run under other defaults; remove it to run it anew"
         else:
             config = cell.config.model_copy(
@@ -155,7 +155,7 @@ def run_cell(cell: Cell, out: Path, device: str = "cpu", threads: int = 1) -> Ou
 def _train(config: Config, path: Path) -> None:
     if RunFolder(path).config.is_file():
         # As it was started, but for where: a moved data set or another GPU is no other run.
-        saved = load_config(RunFolder(path).config)
+        saved = load_config(RunFolder(path).config, unread_may_stand=True)
         moved = saved.data.model_copy(update={"root": config.data.root})
         config = saved.model_copy(update={"device": config.device, "data": moved})
         run_experiment(config, RunFolder.open(path), resume=True, figures=False)

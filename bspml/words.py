@@ -19,6 +19,7 @@ def did_you_mean(
     names: Iterable[str],
     quote: Callable[[str], str] = "`{}`".format,
     lead: str = "; ",
+    likeness: float = 0.6,
 ) -> str:
     """Return a question for the one of `names` that is spelt like `word`, or "" without one.
 
@@ -29,13 +30,14 @@ def did_you_mean(
         names: what exists.
         quote: how the name is shown.
         lead: what stands before the question.
+        likeness: how alike the two must be, in [0, 1].
 
     Example:
         >>> did_you_mean("marign", ["margin", "alpha"]), did_you_mean("zzz", ["margin"])
         ('; did you mean `margin`?', '')
     """
     by_spelling = {str(name)[:100].casefold(): str(name) for name in names}
-    near = difflib.get_close_matches(str(word)[:100].casefold(), by_spelling, n=1)
+    near = difflib.get_close_matches(str(word)[:100].casefold(), by_spelling, 1, likeness)
     return f"{lead}did you mean {quote(by_spelling[near[0]])}?" if near else ""
 
 

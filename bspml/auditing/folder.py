@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.errors import RunError, UserError
+from bspml.errors import InputError, RunError, UserError
 from bspml.files.atomic import Content, atomic_write, refuse_link, remove_leftovers
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
@@ -90,12 +90,16 @@ def named_folder(name: str | os.PathLike[str]) -> Path:
     """Return `name` as a path; refuse an empty one, which would be the current folder.
 
     Raises:
+        InputError: it is no path.
         RunError: it is empty.
 
     Example:
         >>> named_folder("my-audit").name
         'my-audit'
     """
+    if not isinstance(name, str | os.PathLike):
+        got = type(name).__name__
+        raise InputError(f"`folder` must be the path of the audit's folder; got {got}.")
     if not os.fspath(name):
         raise RunError("the name of the audit's folder is empty; name one.")
     return Path(name)

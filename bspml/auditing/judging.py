@@ -12,6 +12,7 @@ labels are left out of the statistics and counted as wrong, but for each label's
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -45,6 +46,7 @@ from bspml.tensors.checks import (
 )
 from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.words import counted, shown
 
 FLAGGED_ABOVE = 0.5  # probability of being wrong
 _SPARE = 16  # candidates beyond the neighbours, by which these are proved the nearest
@@ -155,7 +157,11 @@ def audit(
         lower_bound=judged.lower_bound,
         upper_bound=judged.upper_bound,
         sentence=judged.sentence,
-        notes=(*_notes_on_search(near, approximate), *judged.notes),
+        notes=(
+            *_notes_on_search(near, approximate),
+            *judged.notes,
+            *_notes_on_names(name_array),
+        ),
         labels=classes[codes],
         names=name_array,
         p_values=judged.p_values,
@@ -227,7 +233,25 @@ def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
         raise InputError(
             f"`{name}` must be one text per sample, {n}; got {kind if count is None else count}."
         )
+    missing = (i for i, t in enumerate(texts) if not isinstance(t, str) and pd.isna(t) is True)
+    row = next(missing, None)
+    if row is not None:
+        raise InputError(
+            f"`{name}` must be one text per sample; got none at row {row}. Give '' for it."
+        )
     return text_objects(texts)
+
+
+def _notes_on_names(names: np.ndarray) -> tuple[str, ...]:
+    counts = Counter(names[names != ""].tolist())
+    shared = [name for name, count in counts.items() if count > 1]
+    if not shared:
+        return ()
+    return (
+        f"{counted(len(shared), 'name')} {'stands' if len(shared) == 1 else 'stand'} for several "
+        f"samples each, the first is {shown(shared[0])}: decisions are found by name, so that "
+        "those of this audit cannot be carried over.",
+    )
 
 
 def _check_not_empty(labels: Labels) -> None:

@@ -47,6 +47,7 @@ def listed_neighbours(
     count = max(1, min(len(x) // 40, round(4 * math.sqrt(len(x)))))
     index = faiss.index_factory(x.shape[1], f"IVF{count},Flat", faiss.METRIC_INNER_PRODUCT)
     index.cp.seed = 0
+    index.cp.min_points_per_centroid = 1  # below 39 rows faiss would warn, of a single list
     chosen = np.random.default_rng(0).permutation(len(x))[: _TRAINED_ON * count]
     index.train(x[np.sort(chosen)])
     index.add(x)

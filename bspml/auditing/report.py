@@ -357,9 +357,10 @@ class AuditReport:
             folder: of the audit.
 
         Raises:
+            InputError: no path.
             RunError: not an audit's folder, damaged, or an audit was interrupted in it.
         """
-        return cls(**load_fields(Path(folder)))
+        return cls(**load_fields(named_folder(folder)))
 
 
 def _listed(neighbours: np.ndarray) -> list[str]:

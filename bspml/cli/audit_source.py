@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import in_order_of, labels_of
+from bspml.cli.labels import in_order_of, labels_of, last_part
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.retrieval import RetrievalSplit
-from bspml.data.sets.folder import read_folder
+from bspml.data.sets.folder import folders_inside, read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
@@ -27,7 +27,7 @@ from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
 from bspml.tensors.checks import check_device
-from bspml.words import counted
+from bspml.words import counted, shown
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,13 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
             raise DataError(
                 f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
             )
+    inside = _names_beside(options, n)[0]
+    for row, (ours, theirs) in enumerate(zip(names or (), inside or (), strict=False)):
+        if last_part(ours) != last_part(theirs):
+            raise DataError(
+                f"{path}: calls sample {row} {shown(ours)}, which is {shown(theirs)} beside the "
+                "data. Give the names of these samples, in their order, or leave --names out."
+            )
     return names, texts
 
 
@@ -165,12 +172,15 @@ def _names_beside(
 
 def _of_run(options: AuditOptions) -> AuditSource:
     from bspml.experiment.data import load_data
-    from bspml.experiment.embed import TRAINED_ON_THEM
+    from bspml.experiment.embed import TRAINED_ON_THEM, changes
     from bspml.experiment.load import load
 
     _refuse_options(options, "a run folder", "labels", "images", "names", "backbone", "workers")
     run = load(options.what)
     data = load_data(run.config)
+    changed = changes(run, data)
+    if changed:
+        note(f"note: {changed}")
     names = data.names or [f"train/{i}" for i in range(len(data.labels))]
     # Some runs take features, and some read their images from files.
     images: Any = data.images if getattr(data.images, "ndim", 0) == 4 else None
@@ -240,5 +250,10 @@ def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:
             f"{what}: {counted(len(loose), 'image lies', 'images lie')} in no sub-folder and so "
             f"without a label, the first is {loose[0]!r}. Put such images into a folder per class, "
             "or give LABELS."
+        )
+    if len(set(folder.labels)) < 2:
+        raise DataError(
+            f"{what}: holds one class, {str(folder.labels[0])!r}; an audit needs at least two, each "
+            f"a folder in it.{folders_inside(what, folder.paths or ())}"
         )
     return folder.labels

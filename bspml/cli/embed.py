@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from bspml.cli.terminal import note
 from bspml.errors import InputError
 from bspml.experiment.embed import SPLITS, TRAINED_ON_THEM, embed_named
 from bspml.experiment.load import load
@@ -29,10 +29,7 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
         as_json: print JSON.
     """
     if what in SPLITS and Path(what).is_dir():
-        print(
-            f"bspml: note: {what} is the run's own {what} split; for the folder write ./{what}",
-            file=sys.stderr,
-        )
+        note(f"bspml: note: {what} is the run's own {what} split; for the folder write ./{what}")
     stem = Path(what).stem if Path(what).is_file() else Path(what).name
     path = Path(output or f"{stem or 'images'}-embeddings.npz")
     if path.suffix.lower() != ".npz":
@@ -47,9 +44,11 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
         columns["labels"] = result.labels.astype(str)
     column_names = ", ".join([*columns, "names"])
     columns |= text_column("names", result.names)
+    if result.changes:
+        note(f"bspml: note: {result.changes}")
     if result.trained_on:
         columns["trained_on"] = np.array(True)
-        print(f"bspml: note: {TRAINED_ON_THEM}", file=sys.stderr)
+        note(f"bspml: note: {TRAINED_ON_THEM}")
     remove_leftovers(path.parent)
     atomic_write(path, lambda file: np.savez(file, **columns))
     shape = list(result.embeddings.shape)

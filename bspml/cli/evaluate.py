@@ -57,6 +57,8 @@ def _of_run(
     if test.seen is not None:
         told = test.seen.without(metrics, test.embeddings, test.labels, **gallery)
         conditions = {"trained_on": told, **conditions}
+    if test.changes:
+        conditions = {"changes": test.changes, **conditions}
     return metrics, conditions
 
 
@@ -79,7 +81,7 @@ def _of_files(options: EvaluateOptions, ks: tuple[int, ...]) -> RetrievalMetrics
 def _evaluated(
     options: EvaluateOptions, embeddings: Any, labels: Any, **searched: Any
 ) -> RetrievalMetrics:
-    """`evaluate`, whose messages about `ks` name the option of the command line."""
+    """`evaluate`, whose messages about `ks` and `ignore` name the options of the command line."""
     try:
         return evaluate(
             embeddings,
@@ -92,9 +94,8 @@ def _evaluated(
         )
     except InputError as err:
         text = str(err)
-        if not text.startswith("`ks`"):
-            raise
-        raise InputError(text.replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")) from err
+        text = text.replace("`ks`", "`--ks`").replace("Use ks", "Use --ks")
+        raise InputError(text.replace("`ignore`", "`--ignore`")) from err
 
 
 def _parse_labels(text: str | None, labels: Any) -> list[Any]:

@@ -58,7 +58,7 @@ def in_order_of(
     theirs = fitting_names(labels, len(found))
     if names is None or theirs is None or len(names) != len(found):
         return found
-    for part in (str, _last_part):  # a path in one file may be the name of a photo in the other
+    for part in (str, last_part):  # a path in one file may be the name of a photo in the other
         ours, others = tuple(map(part, names)), tuple(map(part, theirs))
         if ours == others:
             return found
@@ -73,5 +73,6 @@ def in_order_of(
     )
 
 
-def _last_part(name: str) -> str:
+def last_part(name: str) -> str:
+    """Return the name of the file that a path ends in."""
     return name.replace("\\", "/").rpartition("/")[2]

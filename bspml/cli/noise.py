@@ -10,7 +10,9 @@ from bspml.cli.options import NoiseOptions
 from bspml.data import noise
 from bspml.errors import InputError
 from bspml.files.atomic import check_not_read, remove_leftovers
-from bspml.files.tables import read_labels, write_labels
+from bspml.files.cells import label_cells
+from bspml.files.delimited import write_table
+from bspml.files.tables import read_beside, read_labels
 from bspml.tensors.checks import check_choice
 from bspml.words import counted
 
@@ -30,7 +32,8 @@ _READ_BY = {
 
 
 def run_noise(options: NoiseOptions) -> None:
-    """Write index, label, true_label, is_noisy as CSV; as .npz with the matrix."""
+    """Write index, label, true_label, is_noisy as CSV, with what else the file has beside its
+    labels; as .npz with the matrix."""
     kind, rate = options.kind, options.rate
     check_choice(kind, "--kind", list(KINDS))
     switches = {
@@ -55,11 +58,13 @@ def run_noise(options: NoiseOptions) -> None:
         noisy.save(path)
     else:
         columns = {
-            "label": noisy.labels.tolist(),
-            "true_label": true_labels.tolist(),
+            "index": range(len(true_labels)),
+            "label": label_cells(noisy.labels),
+            "true_label": label_cells(true_labels),
             "is_noisy": [int(flag) for flag in noisy.is_noisy],
         }
-        write_labels(path, columns)
+        beside = read_beside(options.labels)
+        write_table(path, columns | {k: v for k, v in beside.items() if k.lower() not in columns})
     num_changed = int(noisy.is_noisy.sum())
     if options.json:
         print(json.dumps({"file": str(path), "changed": num_changed, "samples": len(true_labels)}))

@@ -88,7 +88,7 @@ def run_configs(name: str | None) -> None:
 
 def _read_run(path: str) -> tuple[RunFolder, Config | ClassificationConfig]:
     folder = RunFolder.open(path)
-    return folder, load_experiment(folder.config)
+    return folder, load_experiment(folder.config, unread_may_stand=True)
 
 
 def _read_arguments(options: TrainOptions) -> Config | ClassificationConfig:

@@ -21,6 +21,7 @@ from bspml.errors import DataError, InputError
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice, check_whole, encode_labels
 from bspml.tensors.row_checks import check_rows
+from bspml.words import did_you_mean
 
 NAMES = ("train", "test", "query", "gallery")
 # What a data set may consist of.
@@ -348,12 +349,17 @@ class RetrievalData:
             ignore: labels, one or several; numbers are taken as text.
 
         Raises:
-            DataError: a split has no sample left.
+            DataError: a split has no sample left, or no sample has one of the labels.
         """
         one = isinstance(ignore, str) or not hasattr(ignore, "__iter__")
         names = [str(label) for label in ([ignore] if one else ignore)]
         left_out = [np.isin(split.labels, names) for split in self.splits]
         counts = [int(mask.sum()) for mask in left_out]
+        known = {label for split in self.splits for label in split.classes}
+        for name in names:
+            if name not in known:
+                hint = did_you_mean(name, known) or "; leave it out of `ignore`."
+                raise DataError(f"{self.name}: no sample has the label to ignore {name!r}{hint}")
         if not sum(counts):
             return self
         pairs = list(zip(self.splits, left_out, strict=True))

@@ -10,7 +10,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
-from bspml.evaluation.sides import check_columns, check_ks
+from bspml.evaluation.sides import check_columns, check_ks, is_ignored, several
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_embeddings, encode_labels, some_of
 
@@ -118,6 +118,9 @@ class AccuracyCalculator:
             reference = _starting_with(query, query_labels, reference, reference_labels)
         asked = tuple(k for k in self._ks if f"recall_at_{k}" in self._current)
         by_default = self._ks is KS and len(asked) == len(KS)
+        sides = [encode_labels(y) for y in (query_labels, reference_labels) if y is not None]
+        # One calculator is for many splits: what one of them does not have is no mistake.
+        there = [v for v in several(self._ignore) if any(is_ignored(s, v).any() for s in sides)]
         self.latest = found = evaluate(
             query,
             query_labels,
@@ -126,7 +129,7 @@ class AccuracyCalculator:
             gallery_labels=reference_labels,
             seed=self._seed,
             clustering=any(name in self._current for name in _CLUSTERING),
-            ignore=self._ignore,
+            ignore=there,
             query_in_gallery=reference is not None and ref_includes_query,
         )
         values = {f"recall_at_{k}": v for k, v in found.recall_at_k.items()} | {

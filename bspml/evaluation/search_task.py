@@ -19,6 +19,7 @@ from bspml.errors import InputError
 from bspml.evaluation.neighbours import vectors_in
 from bspml.evaluation.sides import (
     check_columns,
+    check_ignored,
     encode_jointly,
     is_ignored,
     own_gallery_rows,
@@ -138,6 +139,7 @@ class SearchTask:
         values, place = _checked_rows(embeddings, "embeddings", device)
         if gallery is None and gallery_labels is None:
             encoded = encode_labels(labels, len(values))
+            check_ignored(ignore, encoded)
             side = Side.of(values, encoded.codes, _ignored(encoded, ignore, "embeddings"), place)
             return cls(side, side, torch.arange(len(side.rows)))
         if gallery is None or gallery_labels is None:
@@ -146,6 +148,7 @@ class SearchTask:
         check_columns(values, others)
         ours = encode_labels(labels, len(values))
         theirs = encode_labels(gallery_labels, len(others), "gallery_labels")
+        check_ignored(ignore, ours, theirs)
         codes, gallery_codes = encode_jointly(ours, len(values), theirs, len(others))
         queries = Side.of(values, codes, _ignored(ours, ignore, "embeddings"), place)
         searched = Side.of(others, gallery_codes, _ignored(theirs, ignore, "gallery"), place)

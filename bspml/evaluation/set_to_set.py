@@ -19,6 +19,7 @@ from bspml.errors import InputError
 from bspml.evaluation.neighbours import ranked_neighbours
 from bspml.evaluation.sides import (
     check_columns,
+    check_ignored,
     check_ks,
     check_reach,
     encode_jointly,
@@ -189,6 +190,7 @@ def evaluate_sets(
             ignore,
         )
     _check_sides(queries, searched)
+    check_ignored(ignore, *(encode_labels(y) for y in (labels, gallery_labels) if y is not None))
     same_class = _equal(queries.classes, searched.classes, "labels")
     ignored = torch.zeros_like(same_class)
     if queries.cameras is not None and searched.cameras is not None:

@@ -17,7 +17,7 @@ from bspml.errors import InputError
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import Labels, check_whole, encode_labels
 from bspml.tensors.copies import first_copies, own_rows
-from bspml.words import some_of
+from bspml.words import did_you_mean, shown, some_of
 
 
 def flat(metrics: Any, at: str) -> dict[str, Any]:
@@ -81,12 +81,14 @@ def check_reach(
         by_default: nobody chose these: a warning names those that do not fit, which are left out.
 
     Raises:
-        InputError: a K that was chosen, or every K, is above `available`.
+        InputError: a K that was chosen, or every K, is above `available`, or that is 0.
     """
     fitting = tuple(k for k in ks if k <= available)
     if fitting == ks:
         return ks
     less = " (the query itself not counted)" if alone else ""
+    if available < 1:
+        raise InputError(f"the gallery has no {of} to be found{less}; give it at least two {of}.")
     if by_default and fitting:
         left_out = ", ".join(str(k) for k in ks[len(fitting) :])
         warnings.warn(
@@ -105,7 +107,7 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
 
     Args:
         labels: of N samples.
-        ignore: such labels, one or several, of the labels' kind; they need not occur.
+        ignore: such labels, one or several, of the labels' kind.
 
     Raises:
         InputError: text among numbers, or the other way round.
@@ -114,8 +116,7 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
         >>> is_ignored(encode_labels([-1, 5, -1]), ignore=(-1,)).tolist()
         [True, False, True]
     """
-    one = isinstance(ignore, str) or not hasattr(ignore, "__iter__") or np.ndim(ignore) == 0
-    values = [ignore] if one else list(ignore)
+    values = several(ignore)
     if not values:
         return np.zeros(len(labels.codes), dtype=bool)
     unwanted = encode_labels(values, name="ignore").classes
@@ -125,6 +126,30 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
             "no text equals a number. Convert it."
         )
     return np.isin(labels.classes, unwanted)[labels.codes.numpy()]
+
+
+def several(ignore: Any) -> list[Any]:
+    """Return labels as a list, of which one may have come alone."""
+    one = isinstance(ignore, str) or not hasattr(ignore, "__iter__") or np.ndim(ignore) == 0
+    return [ignore] if one else list(ignore)
+
+
+def check_ignored(ignore: Any, *sides: Labels) -> None:
+    """Refuse a label to ignore that no sample has: it would be counted under its right spelling.
+
+    Args:
+        ignore: such labels, one or several.
+        *sides: the labels of all samples.
+
+    Raises:
+        InputError: names it and the nearest label that there is.
+    """
+    for value in several(ignore):
+        if not any(is_ignored(labels, value).any() for labels in sides):
+            # Numbers that look alike are no misspellings.
+            names = [name for labels in sides for name in labels.classes if isinstance(name, str)]
+            hint = did_you_mean(value, names) or "; leave it out."
+            raise InputError(f"`ignore` names {shown(value)}, a label that no row has{hint}")
 
 
 def own_gallery_rows(

@@ -13,9 +13,17 @@ import torch
 from torch import Tensor
 
 from bspml.data.sets.folder import read_folder
-from bspml.errors import DataError, RunError, UserError
-from bspml.experiment.data import Inputs, image_content, image_shape, load_data, network_view
+from bspml.errors import CheckpointError, DataError, RunError, UserError
+from bspml.experiment.data import (
+    ExperimentData,
+    Inputs,
+    image_content,
+    image_shape,
+    load_data,
+    network_view,
+)
 from bspml.experiment.load import Run
+from bspml.experiment.resuming import load_method
 from bspml.experiment.seen import Seen
 from bspml.experiment.splits import split_features, training_files
 from bspml.files.columns import NoColumnError
@@ -39,6 +47,7 @@ class Embedded(NamedTuple):
         names: N names.
         trained_on: whether the network was trained on some of these samples.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
+        changes: of the run's own splits, what `changes` says.
     """
 
     embeddings: Tensor
@@ -46,6 +55,7 @@ class Embedded(NamedTuple):
     names: list[str]
     trained_on: bool
     seen: Seen | None = None
+    changes: str = ""
 
 
 def embed_named(run: Run, what: str) -> Embedded:
@@ -81,8 +91,9 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
         DataError: files missing or damaged.
     """
     data = load_data(run.config)
+    changed = changes(run, data)
     queries = _embedded(run, "test", data.test_images, data.test_labels, data.test_names)
-    queries = queries._replace(seen=data.seen)
+    queries = queries._replace(seen=data.seen, changes=changed)
     if data.gallery_images is None or data.gallery_labels is None:
         return queries, None
     return queries, _embedded(run, "gallery", data.gallery_images, data.gallery_labels)
@@ -90,9 +101,35 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
 
 def _own_split(run: Run, side: str) -> Embedded:
     data = load_data(run.config)
+    given = (data.test_images, data.test_labels, data.test_names)
     if side == "train":
-        return _embedded(run, side, data.images, data.labels, data.names)
-    return _embedded(run, side, data.test_images, data.test_labels, data.test_names)
+        given = (data.images, data.labels, data.names)
+    return _embedded(run, side, *given)._replace(changes=changes(run, data))
+
+
+def changes(run: Run, data: ExperimentData) -> str:
+    """Say which of a run's data changed since its training, at which a resumed one stops.
+
+    Args:
+        run: opened by `bspml.load`.
+        data: of its configuration, as they are now.
+
+    Returns:
+        A sentence, empty where nothing did.
+    """
+    measured, parts = load_method(run.folder, run.method).get("measured"), []
+    try:
+        load_method(run.folder, run.method, data.fingerprint)
+    except CheckpointError:
+        parts.append("those it was trained on")
+    if None not in (measured, data.measured) and measured != data.measured:
+        parts.append("those of its evaluation")
+    if not parts:
+        return ""
+    return (
+        f"samples or labels of this run changed since, {' and '.join(parts)}: this is about what "
+        "is there now, not about what the run's records say"
+    )
 
 
 def _embedded(

@@ -104,7 +104,7 @@ def load(path: str | os.PathLike[str], method: str | None = None) -> Run:
     """
     check_kind(path, "path", (str, os.PathLike), "the path of a run folder")
     folder = RunFolder.open(path)
-    config = load_config(folder.config)
+    config = load_config(folder.config, unread_may_stand=True)
     trained = config.training.methods
     method = _meant(trained) if method is None else method
     file = folder.checkpoint(method) if method in trained else None

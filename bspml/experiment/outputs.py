@@ -142,7 +142,8 @@ def write_outputs(
         others = {kind: epoch for kind, epoch in by_kind.items() if kind != "last" or selected}
         results[method] = row | selection_columns(others, metric)
         epochs[method] = {kind: _epoch(epoch, metric) for kind, epoch in by_kind.items() if epoch}
-    return Outputs({"results": results, "epochs": epochs, "weights": tables}, versions())
+    found = {"results": results, "epochs": epochs, "weights": tables, "samples": len(data.labels)}
+    return Outputs(found, versions())
 
 
 def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 
 from bspml.errors import DataError
 from bspml.files.cells import bare_cell, decimal_number, empty_rows, integers, whole_number
-from bspml.words import LONGEST_LABEL, some_of
+from bspml.words import LONGEST_LABEL, did_you_mean, some_of
 
 INDEX = "index"
 # Of the first that is there.
@@ -22,7 +23,7 @@ TEXT_COLUMNS = ("text", "caption", "sentence")
 # Of a table of embeddings, no dimension.
 PASSED_OVER = (
     *LABEL_COLUMNS,
-    *("true_label", "true_labels", "is_noisy"),  # what `write_labels` may put beside them
+    *("true_label", "true_labels", "is_noisy"),  # what `bspml noise` puts beside them
     *NAME_COLUMNS,
     *TEXT_COLUMNS,
     *(INDEX, "id", "sample_index", "split", "unnamed: 0"),
@@ -57,6 +58,47 @@ def find_column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
     if names.count(name) > 1:
         raise DataError(f"has {names.count(name)} columns `{name}`; keep one.")
     return names.index(name)
+
+
+def check_spelling(names: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse a column that nothing reads where a known one, spelt almost like it, is missing.
+
+    Args:
+        names: of all columns.
+        known: those that something reads.
+
+    Raises:
+        DataError: names both.
+    """
+    missing = [name for name in known if name not in names]
+    for name in names:
+        near = "" if name in known else did_you_mean(name, missing, likeness=0.75)
+        if near:
+            raise DataError(
+                f"has a column `{name}`, which nothing reads{near} Rename the column, or remove it."
+            )
+
+
+def check_dimensions(names: Sequence[str]) -> None:
+    """Refuse a column among numbered ones (d0, d1, ...) whose name is not like theirs.
+
+    Args:
+        names: of the columns that would be dimensions.
+
+    Raises:
+        DataError: names it; it is more likely an age, a price or an identifier.
+    """
+    stems = [name.rstrip("0123456789") if name[-1:].isdecimal() else None for name in names]
+    [(stem, count)] = Counter(stems).most_common(1) or [(None, 0)]
+    if stem is None or count < 2 or 2 * count <= len(names):
+        return
+    for name, other in zip(names, stems, strict=True):
+        if other != stem:
+            like = [n for n, s in zip(names, stems, strict=True) if s == stem]
+            raise DataError(
+                f"its column {name!r} is named otherwise than the other {count}, {like[0]!r} to "
+                f"{like[-1]!r}: is it a dimension? Number it as these are, or remove it."
+            )
 
 
 def label_place(names: Sequence[str]) -> int:

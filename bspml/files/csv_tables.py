@@ -14,6 +14,7 @@ from bspml.files.columns import (
     LABEL_COLUMNS,
     PASSED_OVER,
     as_floats,
+    check_dimensions,
     column_names,
     find_column,
     is_number,
@@ -118,6 +119,22 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     return columns
 
 
+def columns_beside(rows: Rows) -> dict[str, list[str]]:
+    """Return the cells, as they stand, of all columns but the labels and the index.
+
+    Args:
+        rows: of a table of labels, the header first.
+    """
+    names = column_names(rows[0]) if rows else []
+    if len(names) < 2:
+        return {}
+    label, cells = label_place(names), rows[1:]
+    cells = [cells[i] for i in _order(names, cells)]
+    # The nameless first column is the index that pandas writes.
+    kept = [i for i, name in enumerate(names) if i != label and name not in ("", INDEX)]
+    return {rows[0][i].strip(): [row[i] for row in cells] for i in kept}
+
+
 def numeric_columns(rows: Rows) -> np.ndarray:
     """Return (N, D) of the columns that are dimensions."""
     if not rows:
@@ -128,6 +145,7 @@ def numeric_columns(rows: Rows) -> np.ndarray:
         names, cells = column_names(rows[0]), rows[1:]
         # The nameless first column is the index that pandas writes.
         keep = [i for i in keep if names[i] not in PASSED_OVER and (i or names[i])]
+        check_dimensions([names[i] for i in keep])
         order = _order(names, cells)
     elif len(keep) > 1 and rows[0] == tuple(map(str, keep)) and not all(map(_is_whole, rows[-1])):
         raise DataError(

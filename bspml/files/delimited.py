@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from bspml.errors import DataError, RunError, UserError
 from bspml.files.atomic import atomic_write
-from bspml.files.columns import column_names, find_column
+from bspml.files.columns import check_spelling, column_names, find_column
 from bspml.files.opening import FAULTS, open_regular
 from bspml.words import counted
 
@@ -82,7 +82,8 @@ def read_table(
         error: the class of all errors.
 
     Returns:
-        The rows below the header, without blank lines; columns of other names are there too.
+        The rows below the header, without blank lines; columns of other names are there too,
+        unless they look like misspelt ones.
 
     Raises:
         UserError: of the class `error`: missing or damaged, without a column of `needed`, with two
@@ -100,6 +101,7 @@ def read_table(
     try:
         for name in (*needed, *optional):
             find_column(names, (name,))
+        check_spelling(names, (*needed, *optional))
     except DataError as err:
         raise error(f"{path}: {err}") from err
     for row in rows:

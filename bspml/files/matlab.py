@@ -20,6 +20,7 @@ _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f
 _NUMBERS |= {12: "i8", 13: "u8"}
 _TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16", 16: "utf-8", 17: "utf-16", 18: "utf-32"}
 _MATRIX, _COMPRESSED = 14, 15
+_COMPLEX = 0x0800  # a flag: the imaginary parts follow the real ones
 _CELL, _STRUCT, _CHAR, _NUMERIC = 1, 2, 4, range(6, 16)
 
 
@@ -93,6 +94,8 @@ class _Elements:
         flags, shape, name = self.numbers(), self.numbers().tolist(), self.next()[1]
         if not len(flags) or len(shape) < 2 or min(shape) < 0:
             raise ValueError("an array has no shape")
+        if int(flags[0]) & _COMPLEX:
+            raise ValueError("an array holds complex numbers, which are none of what is read here")
         return int(flags[0]) & 0xFF, shape[0], prod(shape), name.decode("latin-1")
 
     def values(self, kind: int, rows: int, count: int) -> Any:

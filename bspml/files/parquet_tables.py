@@ -16,6 +16,7 @@ from bspml.files.columns import (
     INDEX,
     PASSED_OVER,
     as_floats,
+    check_dimensions,
     column_names,
     find_column,
     label_place,
@@ -91,6 +92,7 @@ def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
             f"its columns {', '.join(map(repr, textual[:5]))}{more} hold no numbers. Convert them, "
             "or leave them out."
         )
+    check_dimensions([names[i] for i in keep])
     kinds = [frame.dtypes.iloc[i] for i in keep]
     table = frame.iloc[:, keep].to_numpy(dtype=np.float64, na_value=np.nan)
     single = all(kind.kind == "f" and kind.itemsize <= 4 for kind in kinds)

@@ -31,14 +31,15 @@ from bspml.files.arrays import Archive, read_array, texts_of
 from bspml.files.cells import plain_labels, protected_cell
 from bspml.files.columns import (
     EMBEDDING_NAMES,
-    INDEX,
     LABEL_COLUMNS,
     NAME_COLUMNS,
+    TEXT_COLUMNS,
     NoColumnError,
     check_texts,
     check_uncontested,
 )
 from bspml.files.csv_tables import (
+    columns_beside,
     csv_rows,
     label_column,
     lines,
@@ -46,7 +47,6 @@ from bspml.files.csv_tables import (
     text_columns,
     text_labels,
 )
-from bspml.files.delimited import write_table
 from bspml.files.opening import FAULTS, open_regular
 from bspml.files.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
 from bspml.tensors.checks import check_embeddings, encode_labels
@@ -164,6 +164,25 @@ def read_names(path: str | os.PathLike[str]) -> list[str] | None:
     return next((columns[name] for name in NAME_COLUMNS if name in columns), None)
 
 
+def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:
+    """Read what stands beside the labels in a file of them, as cells for `write_table`.
+
+    Returns:
+        {column: N cells}: every column of a .csv or .tsv file, names and texts of other files.
+
+    Raises:
+        DataError: as `read_texts`.
+    """
+    path = Path(path)
+    if path.suffix.lower() in (".csv", ".tsv"):
+        mark = "\t" if path.suffix.lower() == ".tsv" else ","
+        read: Reader = lambda file: columns_beside(csv_rows(file, mark))  # noqa: E731
+        return _read_by_suffix(path, {path.suffix.lower(): read}, "labels")
+    wanted = () if path.suffix.lower() == ".txt" else (*NAME_COLUMNS, *TEXT_COLUMNS)
+    columns = read_texts(path, wanted) if wanted else {}
+    return {k: [*map(protected_cell, v)] for k, v in columns.items() if k in wanted}
+
+
 def fitting_names(path: str | os.PathLike[str], n: int) -> tuple[str, ...] | None:
     """Read the names of samples from a file of their labels or embeddings, where it has any.
 
@@ -179,27 +198,6 @@ def fitting_names(path: str | os.PathLike[str], n: int) -> tuple[str, ...] | Non
         with contextlib.suppress(DataError):  # of an archive that holds other things, too
             names = read_names(path)
     return tuple(names) if names is not None and len(names) == n else None
-
-
-def write_labels(path: str | os.PathLike[str], columns: dict[str, Sequence[Any]]) -> Path:
-    """Write equally long columns as CSV, atomically; the first is the index of the row.
-
-    Args:
-        path: the file.
-        columns: {name: N cells}; text that a spreadsheet would run or rewrite is protected.
-
-    Returns:
-        `path`.
-
-    Raises:
-        RunError: the file cannot be written.
-    """
-    n = len(next(iter(columns.values()), ()))
-    cells = {
-        name: [protected_cell(cell) if isinstance(cell, str) else cell for cell in column]
-        for name, column in columns.items()
-    }
-    return write_table(path, {INDEX: range(n), **cells})
 
 
 def _read_by_suffix(path: str | os.PathLike[str], readers: Mapping[str, Reader], what: str) -> Any:

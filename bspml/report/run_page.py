@@ -36,7 +36,7 @@ from bspml.report.models import (
     check_record,
 )
 from bspml.report.samples import Samples, lowest_weights
-from bspml.words import interval_in_words, noise_sentence, percent
+from bspml.words import counted, interval_in_words, noise_sentence, percent
 
 _FILE = "suspects.json"
 Shown = TypeVar("Shown", bound=Neighbour)
@@ -103,6 +103,13 @@ def run_page(folder: RunFolder) -> PageData:
     records = RecordLog(folder.records).read()
     summary = _summary(folder.summary) if folder.finished else {}
     table = read_weights(folder.weights) if folder.weights.is_file() else None
+    samples = len(table) if table is not None else None
+    if samples is not None and summary.get("samples", samples) != samples:
+        raise RunError(
+            f"{folder.weights}: holds {counted(samples, 'sample')}, and the run has "
+            f"{summary['samples']}: the file was cut or edited. Put it back, or remove it to do "
+            "without."
+        )
     page_suspects = _read_suspects(folder.path / _FILE, table)
     return PageData(
         title=f"Run {folder.path.resolve().name}",

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError
+from bspml.tensors.class_ids import integral
 from bspml.tensors.row_index import as_array
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
@@ -152,7 +153,8 @@ class Labels:
 def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> Labels:
     """Map labels to codes 0..C-1; strings, negative and non-contiguous integers are fine.
 
-    Floats are refused unless integral (a label 2.5 is a bug upstream), NaN and None always, and so
+    Floats are refused unless integral (a label 2.5 is a bug upstream) and exact (below 2**24 in
+    float32), NaN and None always, and so
     is whatever numpy would make one class of two: 0 beside '0', text with NUL, numbers that do not
     fit int64, entries behind a mask.
 
@@ -188,7 +190,7 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
     if array.dtype.kind == "O":
         array = _label_objects(array, name)
     if array.dtype.kind == "f":
-        array = integral(array, name)
+        array = integral(labels if isinstance(labels, Tensor) else array, name)
     if array.dtype.kind not in "iubU":
         raise InputError(f"`{name}` must be integers or strings; got dtype {array.dtype}.")
     if array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_LABEL:
@@ -240,7 +242,9 @@ def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
             f"`{name}` must be all strings or all integers; got a mix of "
             f"{', '.join(sorted(k.__name__ for k in kinds))}. Empty cells read as None or NaN."
         )
-    integral(np.array([v if isinstance(v, float | np.floating) else 0.0 for v in values]), name)
+    for kind in (k for k in kinds if issubclass(k, float | np.floating)):
+        floats = [v if type(v) is kind else 0 for v in values]
+        integral(np.array(floats, kind if issubclass(kind, np.floating) else float), name)
     try:
         return np.array([int(v) for v in values], dtype=np.int64)
     except OverflowError as err:
@@ -257,26 +261,6 @@ def _check_widths(lengths: list[int], name: str) -> None:
             f"`{name}` must be names of classes, of at most {LONGEST_LABEL} characters; got "
             f"{lengths[row]} at row {row}. Are these texts?"
         )
-
-
-def integral(values: np.ndarray, name: str) -> np.ndarray:
-    """Return float class ids as int64.
-
-    Args:
-        values: (N,) floats without a fraction.
-        name: the caller's argument name, for messages.
-
-    Raises:
-        InputError: NaN, infinity or a fraction.
-    """
-    off = ~(np.abs(values) < 2.0**63) | (values != np.round(values))  # NaN compares false
-    if off.any():
-        row = int(np.flatnonzero(off)[0])
-        raise InputError(
-            f"`{name}` must be integers or strings; got {values[row].item()!r} at row {row}. "
-            "Cast class ids to int; do not pass scores."
-        )
-    return values.astype(np.int64)
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:

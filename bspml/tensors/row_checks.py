@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError, SampleIndexError
-from bspml.tensors.checks import as_numbers, integral, some_of, to_device
+from bspml.tensors.checks import as_numbers, some_of, to_device
+from bspml.tensors.class_ids import integral
 
 
 def check_sample_index(
@@ -105,7 +106,7 @@ def check_class_ids(labels: Any, rows: int, name: str = "labels", of: str = "emb
             f"got {tuple(codes.shape)}."
         )
     if codes.is_floating_point():  # rare, so it may wait for the device
-        codes = torch.from_numpy(integral(codes.detach().double().cpu().numpy(), name))
+        codes = torch.from_numpy(integral(codes, name))
     return codes.long()
 
 

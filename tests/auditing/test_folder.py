@@ -1,5 +1,6 @@
 """An audit's folder: written as a whole, never over a stranger's files, refused if interrupted."""
 
+import inspect
 from pathlib import Path
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 from bspml.auditing import AuditReport, folder
 from bspml.cli import main
 from bspml.data.labels.decisions import Decision, apply_decisions, write_corrected
-from bspml.errors import RunError
+from bspml.errors import InputError, RunError
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -116,6 +117,13 @@ def test_a_folder_that_cannot_be_is_refused(hostile_report, tmp_path, monkeypatc
     with pytest.raises(RunError, match=r"cannot be made|is empty"):
         hostile_report.save(place)
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize(("wrong", "kind"), [(None, "NoneType"), (3, "int")])
+def test_what_is_no_path_is_no_folder(wrong, kind):
+    unchecked = inspect.unwrap(folder.named_folder)  # its annotation is checked in tests only
+    with pytest.raises(InputError, match=f"`folder` must be the path of .*; got {kind}"):
+        unchecked(wrong)
 
 
 @pytest.mark.parametrize("name", ["report.html", "audit.json", "labels-corrected.csv"])

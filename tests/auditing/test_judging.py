@@ -1,5 +1,7 @@
 """`bspml.audit` end to end on small data, its laws, and what it refuses."""
 
+import math
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -256,6 +258,9 @@ def test_only_singletons_give_no_answer_but_a_report():
         ({"labels": ["a", "", "b", "a", "b", "a"]}, "must not be empty; rows 1 are"),
         ({"names": ["x"]}, "one text per sample, 6; got 1"),
         ({"names": "abcdef"}, "got a single text"),
+        ({"names": [*"abcde", None]}, "`names` must be one text per sample; got none at row 5. Gi"),
+        ({"names": pd.Series([*"abcd", math.nan, "e"])}, "`names` .* got none at row 4"),
+        ({"texts": pd.array([pd.NA, *"bcdef"], "string")}, "`texts` .* got none at row 0"),
         ({"a": 0}, "`a` must be in"),
         ({"neighbours": 0}, "`neighbours` must be a whole number of at least 1"),
         ({"seed": -1}, "`seed` must be a whole number"),
@@ -266,6 +271,15 @@ def test_bad_arguments_are_refused_by_name(change, message):
     arguments = {"embeddings": np.eye(6), "labels": list("aabbab")} | change
     with pytest.raises(InputError, match=message):
         bspml.audit(arguments.pop("embeddings"), arguments.pop("labels"), **arguments)
+
+
+def test_names_of_several_samples_are_said():
+    x, labels, names = np.eye(6), list("aabbab"), ["x", "y", "x", "", "", "y"]
+    (note,) = [n for n in bspml.audit(x, labels, names).notes if "stand for several" in n]
+    assert note.startswith("2 names stand for several samples each, the first is 'x': decisions")
+    apart = bspml.audit(x, labels, [1, 2, 3, 4, "", ""])
+    assert apart.names.tolist() == ["1", "2", "3", "4", "", ""]
+    assert not any("several" in note for note in apart.notes)
 
 
 def test_texts_are_read_on_the_page_among_the_copies_too_and_must_fit(tmp_path):

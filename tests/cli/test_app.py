@@ -8,6 +8,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import bspml
@@ -154,6 +155,19 @@ def test_noise_writes_labels_the_truth_and_the_flags(capsys, points, kind):
     if kind == "symmetric":
         assert sum(r[1] != r[2] for r in rows) == 9 == sum(int(r[3]) for r in rows)
     assert read_labels(target).tolist() == [r[1] for r in rows]
+
+
+def test_noise_keeps_what_stands_beside_the_labels(capsys, tmp_path):
+    file, target = tmp_path / "y.csv", tmp_path / "noisy.csv"
+    lines = [f"{i},{'ab'[i % 2]},photo {i},{i}.50,0" for i in range(9, -1, -1)]
+    file.write_text("\n".join(["index,class,name,age,is_noisy", *lines]))
+    assert run(capsys, "noise", file, "--rate", "0.2", "-o", target)[0] == 0
+    table = pd.read_csv(target, dtype=str)
+    assert table.columns.tolist() == ["index", "label", "true_label", "is_noisy", "name", "age"]
+    assert table.name.tolist() == [f"photo {i}" for i in range(10)]
+    assert table.age.tolist() == [f"{i}.50" for i in range(10)]
+    assert table.true_label.tolist() == list("ab" * 5)
+    assert (table.is_noisy == "1").sum() == 2
 
 
 def test_noise_takes_the_conventions_of_the_papers(capsys, points):

@@ -1,6 +1,7 @@
 """What `bspml audit` reads: files, folders of images, runs."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -13,7 +14,7 @@ from PIL import Image
 from bspml.cli import main
 from bspml.cli.audit_source import read_source
 from bspml.cli.options import AuditOptions
-from bspml.errors import InputError
+from bspml.errors import DataError, InputError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.networks import feature_network
@@ -49,6 +50,13 @@ def test_splits_are_no_classes(case, capsys):
     assert code == 2
     assert "test and train are splits, not classes" in err
     assert "Audit one of them, such as pets/train" in err
+    code, _, err = run(capsys, "pets/train", "--backbone", "efficientnet-lite0")
+    assert (code, "pets/train: holds one class, 'cat'" in err) == (2, True)
+    Path("nested/pets/dog").mkdir(parents=True)
+    shutil.copytree("pets/train/cat", "nested/pets/cat")
+    shutil.copy("pets/train/cat/1.png", "nested/pets/dog")
+    code, _, err = run(capsys, "nested", "--backbone", "efficientnet-lite0")
+    assert err.endswith("If cat, dog are the classes, name nested/pets.\n")
 
 
 def test_a_folder_of_images_is_embedded_by_a_backbone(case, capsys, tmp_path):
@@ -100,6 +108,7 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     monkeypatch.setattr("bspml.experiment.load.load", lambda path: run_)
     data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
     monkeypatch.setattr("bspml.experiment.data.load_data", lambda config: data)
+    monkeypatch.setattr("bspml.experiment.embed.changes", lambda run, data: "")
     code, out, _ = run(capsys, "run")
     assert code == 0
     assert "note: This network was trained on these labels, so it is no honest judge" in out
@@ -119,6 +128,12 @@ def test_texts_come_with_the_names(case, tmp_path):
     source = read_source(AuditOptions("data.npz", names="names.csv"))
     assert source.names[3] == "3.png"
     assert source.texts[3] == "hello"
+    inside = [f"photos/{i}.png" for i in range(60)]
+    np.savez("named.npz", embeddings=x, labels=labels, names=inside)
+    assert read_source(AuditOptions("named.npz", names="names.csv")).names[3] == "3.png"
+    frame[::-1].to_csv("turned.csv", index=False)
+    with pytest.raises(DataError, match=r"calls sample 0 '59\.png', which is 'photos/0\.png' b"):
+        read_source(AuditOptions("named.npz", names="turned.csv"))
     np.save("x.npy", x)
     frame.assign(label=labels).to_csv("labelled.csv", index=False)
     source = read_source(AuditOptions("x.npy", labels="labelled.csv"))

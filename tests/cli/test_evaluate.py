@@ -92,5 +92,7 @@ def test_evaluate_leaves_labels_out_and_calls_one_class_by_its_name(capsys, tmp_
     assert "ONE CLASS" in out
     assert "ONE CLASS: whatever is found is right, so 100 % means nothing" in err
     assert "16, 32 are left out" in err
+    code, _, err = run(capsys, "evaluate", *files, "--ignore", "7")
+    assert (code, "`--ignore` names 7, a label that no row has" in err) == (2, True)
     code, _, err = run(capsys, "evaluate", *files, "--ignore", "cat")
     assert (code, "--ignore must be whole numbers" in err) == (2, True)

@@ -83,9 +83,9 @@ def test_labels_that_count_nowhere_leave_every_split(folder):
     data = load_retrieval("folder", folder, ignore=("a", "d"))
     assert [split.classes.tolist() for split in data.splits] == [["b"], ["c"]]
     assert "Left out: 8 samples of the labels a, d." in data.notes
-    assert (
-        load_retrieval("folder", folder, ignore="zebra").notes
-        == load_retrieval("folder", folder).notes
-    )
+    with pytest.raises(DataError, match="no sample has the label to ignore 'zebra'; leave it out"):
+        load_retrieval("folder", folder, ignore=("a", "zebra"))
+    with pytest.raises(DataError, match=r"ignore 'B'; did you mean `b`\?"):
+        load_retrieval("folder", folder, ignore="B")
     with pytest.raises(DataError, match="every sample of the test split"):
         load_retrieval("folder", folder, ignore=("c", "d"))

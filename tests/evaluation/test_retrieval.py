@@ -345,6 +345,24 @@ def test_ignored_labels_count_nowhere():
         evaluate(x, [-1] * 5, (1,), ignore=(-1,))
 
 
+def test_a_label_to_ignore_must_be_that_of_some_row():
+    x, names = randn(4, 3), ["robin", "robin", "wren", "wren"]
+    with pytest.raises(InputError, match=r"`ignore` names 'robbin', .* did you mean `robin`\?"):
+        evaluate(x, names, (1,), ignore=["wren", "robbin"])
+    with pytest.raises(InputError, match=r"`ignore` names -1, a label that no row has; leave it"):
+        evaluate(x, [0, 0, 1, 1], (1,), ignore=-1)
+    options: dict = {"gallery": x + 1, "gallery_labels": ["robin", "robin", "wren", "lark"]}
+    assert evaluate(x, names, (1,), ignore="lark", **options).num_ignored == 1
+    options |= {"gallery_set_ids": [4, 5, 6, 7], "ks": 1, "ignore": "larch"}
+    with pytest.raises(InputError, match=r"names 'larch', .* did you mean `lark`\?"):
+        bspml.evaluation.evaluate_sets(x, names, [0, 1, 2, 3], **options)
+    # One calculator is for splits with such labels, and for others.
+    calculator = bspml.evaluation.AccuracyCalculator(("precision_at_1",), ks=1, ignore=(-1, 2))
+    calculator.get_accuracy(x, torch.tensor([0, 0, 1, 2]))
+    assert calculator.latest is not None
+    assert calculator.latest.num_ignored == 1
+
+
 def test_of_one_class_a_hundred_per_cent_means_nothing():
     with pytest.warns(UserWarning, match="ONE CLASS: whatever is found is right"):
         found = evaluate(randn(6, 3), ["a"] * 6, (1,))

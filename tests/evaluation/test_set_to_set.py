@@ -254,7 +254,7 @@ def test_sets_behave_as_rows_do_where_each_is_one_frame():
     x, y = randn(40, 5), np.arange(40) % 6
     ids, whole = np.arange(40), {"ks": (1, 3)}
     gallery = {"gallery": x, "gallery_labels": y}
-    options = {"query_in_gallery": True, "ignore": (-1, 5), "clustering": False}
+    options = {"query_in_gallery": True, "ignore": (5,), "clustering": False}
     expected = evaluate(x[:20], y[:20], **whole, **gallery, **options)
     del options["clustering"]
     found = evaluate_sets(

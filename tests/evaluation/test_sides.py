@@ -24,6 +24,8 @@ def test_a_k_beyond_the_gallery_is_refused(alone, less):
     check_reach((1, 5), 5, alone, "rows")
     with pytest.raises(InputError, match=rf"the 5 nearest, but the gallery has 4 sets{less}\. Use"):
         check_reach((1, 5), 4, alone, "sets")
+    with pytest.raises(InputError, match=rf"has no sets to be found{less}; give it at least two"):
+        check_reach((1, 5), 0, alone, "sets", by_default=True)
 
 
 def test_rows_of_another_length_are_refused():

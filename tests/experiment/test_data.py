@@ -18,8 +18,7 @@ from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 from helpers.photos import save_photos
 
 QUICK = [
-    "training.epochs=2",
-    "curriculum.warmup_epochs=1",
+    "training.epochs=3",
     "sampler.classes_per_batch=4",
     "evaluation.ks=[1, 2]",
     "evaluation.clustering=false",

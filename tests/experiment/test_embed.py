@@ -136,3 +136,30 @@ def test_an_audit_of_embeddings_knows_that_they_were_trained(
         assert any("no honest judge" in note for note in summary["notes"]) == said
     with np.load("test.npz", allow_pickle=False) as archive:
         assert sorted(archive.files) == ["embeddings", "labels", "names"]
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "which"),
+    [(0, "embeddings", "those it was trained on"), (15, "labels", "those of its evaluation")],
+)
+def test_a_change_of_the_data_since_the_training_is_said(
+    on_features, features, tmp_path, capsys, row, column, which
+):
+    run, out = str(on_features[0].folder.path), str(tmp_path / "e.npz")
+    before, said = features.read_bytes(), f"samples or labels of this run changed since, {which}: "
+
+    def told(number):
+        audit = ["audit", run, "-o", str(tmp_path / f"audit{number}")]
+        for command in (["evaluate", run], ["embed", run, "test", "-o", out], audit):
+            assert main(command) == 0
+        printed = capsys.readouterr()
+        return printed.out.count(said), printed.err.count(said)
+
+    assert told(0) == (0, 0)
+    try:
+        arrays = dict(np.load(features))
+        arrays[column][row] = "c2" if column == "labels" else 7
+        np.savez(features, **arrays)
+        assert told(1) == (1, 2)  # with the numbers of the evaluation, on stderr of the others
+    finally:
+        features.write_bytes(before)

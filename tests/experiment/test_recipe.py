@@ -123,7 +123,7 @@ def test_the_network_that_is_opened_is_the_average_that_was_evaluated(whole):
 
 def test_a_run_that_stopped_early_says_so_and_needs_no_more_training(tmp_path):
     folder = RunFolder.create(tmp_path / "run")
-    settings = [*RECIPE[:4], "training.epochs=30", "training.methods=[multi-similarity]"]
+    settings = [*RECIPE[:3], "training.epochs=30", "training.methods=[multi-similarity]"]
     settings += ["training.patience=1", "optimizer.lr=1e-7", *RECIPE[-2:]]
     run_experiment(load_config(None, settings), folder, figures=False)
     records = RecordLog(folder.records).read()

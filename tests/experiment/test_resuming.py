@@ -120,7 +120,9 @@ def test_a_key_that_came_after_the_checkpoint_had_its_default_then():
     del saved["training"]["prefetch"]
     check_unchanged(saved, Config(), Path("config.yaml"))
     with pytest.raises(ConfigError, match=r"`training\.prefetch` is 3, .* trained with 2 so far"):
-        check_unchanged(saved, load_config(None, ["training.prefetch=3"]), Path("config.yaml"))
+        check_unchanged(
+            saved, load_config(None, ["training.prefetch=3", "workers=1"]), Path("config.yaml")
+        )
     saved["hyperparameters"] = {}
     given = ["training.methods=[rdml]", "hyperparameters.rdml.eta=2"]
     saved["training"]["methods"] = ["rdml"]

@@ -101,6 +101,14 @@ def test_what_is_not_there_is_not_read(content):
     assert found == {}  # a struct array without fields
 
 
+def test_complex_numbers_do_not_lose_their_imaginary_part():
+    file = saved(x=np.array([1 + 2j, 3]), y=[4.0])
+    with pytest.raises(ValueError, match="complex numbers"):
+        read_variable(io.BytesIO(file), "x")
+    with pytest.raises(ValueError, match="complex numbers"):
+        read_variable(io.BytesIO(saved(names=cells("a", np.array([1j])))), "names")
+
+
 def test_what_unpacks_to_too_much_is_refused(monkeypatch):
     monkeypatch.setattr("bspml.files.matlab._LARGEST", 1000)
     packed = zlib.compress(matrix("<", 6, (1, 10_000), element("<", 2, bytes(10_000))))

@@ -11,7 +11,9 @@ import torch
 
 from bspml.errors import DataError
 from bspml.files import parquet_tables
-from bspml.files.tables import read_embeddings, read_labels, read_names, write_labels
+from bspml.files.cells import label_cells
+from bspml.files.delimited import write_table
+from bspml.files.tables import read_beside, read_embeddings, read_labels, read_names
 
 WORDS = np.array(["cat", "dog", "a,b", "x\ny", "ñ"])
 NUMBERS = np.array([3, -7, 10**15, 0, 3])
@@ -27,7 +29,7 @@ def write(path, labels):
     elif path.suffix == ".txt":
         path.write_text("\n".join(map(str, labels)))
     else:
-        write_labels(path, {"label": labels.tolist(), "other": [0] * len(labels)})
+        write_table(path, {"label": label_cells(labels), "other": [0] * len(labels)})
     return path
 
 
@@ -137,7 +139,8 @@ def test_a_file_sorted_in_a_spreadsheet_is_read_in_the_order_of_its_index(tmp_pa
 
 def test_written_labels_are_no_formulas_and_read_back(tmp_path):
     labels = ["=1+1", "007", "'x", "nan", "cat"]
-    path = write_labels(tmp_path / "y.csv", {"label": labels, "is_noisy": [0] * 5})
+    cells = label_cells(np.array(labels))
+    path = write_table(tmp_path / "y.csv", {"index": range(5), "label": cells, "is_noisy": [0] * 5})
     assert path.read_text().splitlines()[1:] == [
         "0,'=1+1,0", "1,'007,0", "2,''x,0", "3,'nan,0", "4,cat,0"
     ]  # fmt: skip
@@ -322,3 +325,42 @@ def test_an_array_named_like_an_archive_is_one_line(tmp_path, read):
         read("")
     with pytest.raises(DataError, match="cannot be read"):
         read("x" * 300 + ".npz")
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "parquet"])
+@pytest.mark.parametrize("stem", ["d", "", "feature_"])
+def test_a_number_beside_numbered_dimensions_is_none_of_them(tmp_path, suffix, stem):
+    def write(*columns):
+        frame = pd.DataFrame(np.arange(2.0 * len(columns)).reshape(2, -1), columns=columns)
+        path = tmp_path / f"e.{suffix}"
+        if suffix == "parquet":
+            frame.to_parquet(path)
+        else:
+            frame.to_csv(path, index=False, sep="\t" if suffix == "tsv" else ",")
+        return path
+
+    dimensions = [f"{stem}{i}" for i in range(3)]
+    first, last = dimensions[0], dimensions[-1]
+    for odd in ("age", "year2"):
+        said = rf"column '{odd}' is named otherwise than the other 3, '{first}' to '{last}': is it"
+        with pytest.raises(DataError, match=said):
+            read_embeddings(write("label", *dimensions, odd))
+    assert read_embeddings(write("label", *dimensions, "id")).shape == (2, 3)
+    # Where most have no number, or two kinds have, each may be a measurement.
+    assert read_embeddings(write("width", "height", "area1", "area2")).shape == (2, 4)
+    assert read_embeddings(write("u0", "u1", "v0", "v1")).shape == (2, 4)
+    assert read_embeddings(write("width")).shape == (2, 1)
+
+
+def test_what_stands_beside_labels_is_read_as_it_can_be_written(tmp_path):
+    text = "Index,Name,species,age,note\r\n1,'007,wren,2.50,=x\r\n0,a,owl,,\r\n"
+    (tmp_path / "y.csv").write_bytes(text.replace("species", "label").encode())
+    expected = {"Name": ["a", "'007"], "age": ["", "2.50"], "note": ["", "=x"]}
+    assert read_beside(tmp_path / "y.csv") == expected
+    (tmp_path / "y.tsv").write_text("\tlabel\tid\n0\ta\tx\n")
+    assert read_beside(tmp_path / "y.tsv") == {"id": ["x"]}
+    (tmp_path / "y.txt").write_text("a\nb\n")
+    (tmp_path / "single.csv").write_text("label\na\n")
+    assert read_beside(tmp_path / "y.txt") == read_beside(tmp_path / "single.csv") == {}
+    np.savez(tmp_path / "y.npz", labels=["a", "b"], names=["7", "x"], embeddings=np.eye(2))
+    assert read_beside(tmp_path / "y.npz") == {"name": ["'7", "x"]}

@@ -215,6 +215,15 @@ def test_an_edited_file_of_a_run_is_one_line(run, capsys, change, message):
     assert main(["report", str(run.path)]) == 2
 
 
+def test_a_cut_table_of_weights_is_no_run_of_fewer_samples(run):
+    write_json(run.summary, {"name": "small", "true_noise_rate": 0.25, "samples": 4})
+    assert dict(run_page(run).facts)["Samples"] == "4"
+    *lines, _ = run.weights.read_bytes().splitlines(keepends=True)
+    run.weights.write_bytes(b"".join(lines))
+    with pytest.raises(RunError, match=r"weights\.csv: holds 3 samples, and the run has 4"):
+        run_page(run)
+
+
 @pytest.mark.parametrize("content", ["[]", "{}", '{"name": "x", "true_noise_rate": "x"}'])
 def test_an_edited_summary_is_one_line(run, content):
     run.summary.write_text(content)

@@ -94,7 +94,7 @@ def carry_over(
     ]
     for why, one, several in (
         ("absent", "name is not in these data", "names are not in these data"),
-        ("changed", "label was changed since", "labels were changed since"),
+        ("changed", "label is not the one decided on", "labels are not those decided on"),
         ("unsure", "was unsure", "were unsure"),
     ):
         if passed[why]:

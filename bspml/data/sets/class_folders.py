@@ -13,11 +13,12 @@ import numpy as np
 
 from bspml.data.images import find_images
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
+from bspml.data.sets.folder import folders_inside
 from bspml.data.sets.path_table import by_split
 from bspml.errors import DataError
 from bspml.words import counted
 
-SOURCE = "Name the folder that holds a folder of images per class."
+SOURCE = "Name the folder whose sub-folders are the classes, each with its images."
 
 
 def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> RetrievalData:
@@ -43,6 +44,7 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
             raise DataError(
                 f"{root}: holds one class, {everything.classes[0]}; retrieval trains on some "
                 "classes and tests on others. Add a folder per class."
+                f"{folders_inside(root, everything.paths or ())}"
             )
         return by_split("folder", everything, None, base)
     if names not in COMBINATIONS:

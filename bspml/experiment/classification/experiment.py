@@ -141,6 +141,7 @@ class Classification(Experiment["ClassificationRun"]):
             "task": self.config.task,
             "held_out": self.data.held_out,
             "results": final_results(place.log.read(), self.config, self.data),
+            "samples": len(self.data.images),
         }
         return Outputs(summary, versions_of(LIBRARIES))
 

@@ -35,6 +35,7 @@ from bspml.experiment.config.names import (
 )
 from bspml.experiment.config.sample_loss import SampleLossConfig
 from bspml.experiment.config.schema import OptimizerConfig
+from bspml.experiment.config.unread import PLANTED, check_read, may_stand
 from bspml.trainers.schedules import Schedule
 from bspml.trainers.settings import Count, Epochs, Fraction, Positive, ReadBy, Section
 
@@ -182,13 +183,15 @@ class ClassificationConfig(Section):
         return tree
 
     @model_validator(mode="after")
-    def _consistent(self) -> ClassificationConfig:
+    def _consistent(self, info: Any) -> ClassificationConfig:
         (_check_regression if self.task == "regression" else _check_classes)(self)
         if self.training.baseline and self.loss == self.plain_loss:
             raise ValueError(
                 f"`training.baseline` trains {self.loss.name} too, but `loss.name` is that "
                 "already; set training.baseline to false, or name another loss"
             )
+        if not may_stand(info):
+            check_read(self, PLANTED)
         return self
 
 

@@ -55,7 +55,10 @@ def describe(
         origin: {dotted key: source} for keys that did not come from the file.
         root: the kind of experiment.
     """
-    findings = sorted(error.errors(include_url=False), key=lambda f: f["type"] != "extra_forbidden")
+    found = error.errors(include_url=False)
+    # Where one of several kinds may stand, each objects; the value is at fault once.
+    findings = list({_value(f["loc"]) or f["loc"]: f for f in reversed(found)}.values())[::-1]
+    findings.sort(key=lambda f: f["type"] != "extra_forbidden")
     sentence = _sentence(findings[0], root)
     # The key at fault is the first one that the sentence quotes.
     key = re.search(r"`([^`]*)`", sentence)
@@ -64,8 +67,18 @@ def describe(
     return f"{where}: {sentence}{more}".replace("\n", " ")
 
 
+def _value(location: Location) -> Location:
+    """The place of a value in an open section; () for anything else."""
+    return location[:3] if len(location) > 3 and location[0] in OPEN_SECTIONS else ()
+
+
 def _sentence(finding: Any, root: type[BaseModel]) -> str:
     location: Location = finding["loc"]
+    if _value(location):
+        key = f"`{_dotted(_value(location))}`"
+        return (
+            f"{key}: expected a finite number, true, false or text; got {shown(finding['input'])}"
+        )
     key = f"`{_dotted(location)}`"
     if location[-1:] == ("[key]",):  # pydantic's mark: not the value there, but its key
         key = f"a key of `{_dotted(location[:-2])}`"
@@ -89,6 +102,8 @@ def _sentence(finding: Any, root: type[BaseModel]) -> str:
         near = did_you_mean(value, must.removeprefix("one of ").split(", "))
         return f"{key} must be {must}; got {shown(value)}{near}"
     expected = (_EXPECTED.get(kind) or finding["msg"]).format(**context)
+    if kind == "tuple_type" and isinstance(value, str):
+        expected = f"a list such as [{value:.40}]"
     if kind.startswith(_OF_NUMBERS):
         expected = _bounds(location, root) or expected
     return f"{key}: expected {expected}; got {shown(value)}{_hint(kind, value, location)}"

@@ -22,6 +22,7 @@ from bspml.experiment.config.messages import describe, shown, unknown_key, valid
 from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
 from bspml.experiment.config.shipped import config_path, shipped_configs
+from bspml.experiment.config.unread import MAY_STAND
 from bspml.files.opening import open_regular
 from bspml.files.run.plain import check_nesting
 from bspml.words import did_you_mean
@@ -35,7 +36,9 @@ Experiment = TypeVar("Experiment", bound=BaseModel)
 
 
 def load_config(
-    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()
+    path: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    unread_may_stand: bool = False,
 ) -> Config:
     """Read an experiment: the defaults, over them the file, over it the overrides.
 
@@ -44,6 +47,7 @@ def load_config(
             job).
         overrides: `section.key=value` texts, the value in YAML (`optimizer.lr=5e-6`,
             `evaluation.ks=[1, 10]`, `curriculum.age=null`); a later one wins.
+        unread_may_stand: accept a value that nothing reads, as the files of runs may hold it.
 
     Returns:
         The frozen, complete `Config`.
@@ -56,7 +60,7 @@ def load_config(
         >>> load_config(overrides=["optimizer.lr=5e-6"]).optimizer.lr
         5e-06
     """
-    config = load_experiment(path, overrides)
+    config = load_experiment(path, overrides, unread_may_stand)
     if isinstance(config, ClassificationConfig):
         raise ConfigError(
             f"{path or COMMAND_LINE}: is a {config.task} experiment (its `task`), which has no "
@@ -66,13 +70,15 @@ def load_config(
 
 
 def load_experiment(
-    path: str | os.PathLike[str] | None = None, overrides: Sequence[str] = ()
+    path: str | os.PathLike[str] | None = None,
+    overrides: Sequence[str] = (),
+    unread_may_stand: bool = False,
 ) -> Config | ClassificationConfig:
     """Read an experiment of any `task`: metric-learning (or none), classification, regression.
 
     Args:
         path: a YAML file, the name of a shipped one, or None for the defaults.
-        overrides: as those of `load_config`.
+        overrides, unread_may_stand: as those of `load_config`.
 
     Raises:
         ConfigError: as `load_config`.
@@ -95,11 +101,14 @@ def load_experiment(
         if keys != ["task"]:
             _assign(tree, keys, value, text, root)
             origin[".".join(keys)] = COMMAND_LINE
-    return validated(root, tree, source, origin)
+    return validated(root, tree, source, origin, unread_may_stand)
 
 
 def config_from_mapping(
-    tree: Mapping[Any, Any], source: str = "config", origin: Mapping[str, str] | None = None
+    tree: Mapping[Any, Any],
+    source: str = "config",
+    origin: Mapping[str, str] | None = None,
+    unread_may_stand: bool = False,
 ) -> Config:
     """Validate a nested mapping.
 
@@ -107,6 +116,7 @@ def config_from_mapping(
         tree: {section: {key: value}}.
         source: where it comes from, for messages.
         origin: {dotted key: source} of keys that come from elsewhere.
+        unread_may_stand: as that of `load_config`.
 
     Raises:
         ConfigError: one line with the source, the key, what was expected and what came.
@@ -115,7 +125,7 @@ def config_from_mapping(
         >>> config_from_mapping({"noise": {"rate": 0.1}}).noise.rate
         0.1
     """
-    return validated(Config, tree, source, origin)
+    return validated(Config, tree, source, origin, unread_may_stand)
 
 
 def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[ClassificationConfig]:
@@ -138,6 +148,7 @@ def validated(
     tree: Mapping[Any, Any],
     source: str,
     origin: Mapping[str, str] | None = None,
+    unread_may_stand: bool = False,
 ) -> Experiment:
     """Build the model that a nested mapping describes.
 
@@ -146,12 +157,13 @@ def validated(
         tree: its keys.
         source: where the tree comes from, for messages.
         origin: {dotted key: source} of keys that come from elsewhere.
+        unread_may_stand: as that of `load_config`.
 
     Raises:
         ConfigError: one line with the source, the key, what was expected and what came.
     """
     try:
-        return root.model_validate(tree)
+        return root.model_validate(tree, context={MAY_STAND: unread_may_stand})
     except ValidationError as err:
         raise ConfigError(describe(err, source, origin or {}, root)) from None
 

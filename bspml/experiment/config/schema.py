@@ -25,6 +25,7 @@ from bspml.experiment.config.common import (
 from bspml.experiment.config.curriculum import CurriculumConfig
 from bspml.experiment.config.data import DataConfig, NoiseConfig
 from bspml.experiment.config.names import NETWORKS, OWN_DATA, check_network
+from bspml.experiment.config.unread import check_read, may_stand
 from bspml.trainers.schedules import Schedule
 from bspml.trainers.settings import (
     RHO,
@@ -252,6 +253,11 @@ class Config(Section):
         return (self.curriculum.warmup or natural) == "cross-fit"
 
     @property
+    def automatic(self) -> bool:
+        """Say whether the section `curriculum` moves the weights of some method."""
+        return any(m == "bspml" or "auto" in m.split(":") for m in self.training.methods)
+
+    @property
     def head(self) -> str:
         """Return what the last layer starts as: `network.head`, or what it is where that is
         null."""
@@ -321,7 +327,7 @@ class Config(Section):
         return filled
 
     @model_validator(mode="after")
-    def _consistent(self) -> Config:
+    def _consistent(self, info: Any) -> Config:
         for method in self.hyperparameters:
             if method not in self.training.methods:
                 raise ValueError(
@@ -347,14 +353,7 @@ class Config(Section):
                 "mined alone; lower it or change the classes"
             )
         # Twice that many epochs on half the data: as many passes over all of it.
-        automatic = any(m == "bspml" or "auto" in m.split(":") for m in self.training.methods)
-        if self.curriculum.repair != "none" and not automatic:
-            raise ValueError(
-                f"`curriculum.repair` is {self.curriculum.repair}, but no method follows the "
-                "curriculum; add one such as auto:contrastive to `training.methods`, or set "
-                "curriculum.repair to none"
-            )
-        warms_up = self.cross_fitted and automatic
+        warms_up = self.cross_fitted and self.automatic
         if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
             raise ValueError(
                 f"`curriculum.warmup_epochs` is {self.curriculum.warmup_epochs}, which leaves "
@@ -372,6 +371,8 @@ class Config(Section):
                 f"{'features' if self.data.holds_features else 'images'}: mlp is the one for "
                 "features, and for nothing else"
             )
+        if not may_stand(info):
+            check_read(self)
         return self
 
 

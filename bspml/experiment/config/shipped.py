@@ -30,4 +30,5 @@ def config_path(name: str | os.PathLike[str]) -> Path:
         'glyphs.yaml'
     """
     path = Path(name)
-    return path if os.path.lexists(path) else shipped_configs().get(os.fspath(name), path)
+    of_users = os.path.lexists(path) and not path.is_dir()  # a folder of that name is no file
+    return path if of_users else shipped_configs().get(os.fspath(name), path)

@@ -183,9 +183,19 @@ class RecordLog:
         """Return all whole records, oldest first; none if there is no file.
 
         Raises:
-            RunError: a line in the middle is not a record; names its number.
+            RunError: a line in the middle is not a record, or a round of its method stands before
+                it; names its number.
         """
-        return self._parse(self._whole_lines())
+        records, last = self._parse(self._whole_lines()), dict[str, Number]()
+        for number, record in enumerate(records, start=1):
+            if record.epoch <= last.get(record.method, -1):
+                raise RunError(
+                    f"{self.path}: line {number} is about epoch {record.epoch:g} of "
+                    f"{record.method}, which is at {last[record.method]:g} before: was the file "
+                    "edited? Remove the lines that stand twice, or start a new run."
+                )
+            last[record.method] = record.epoch
+        return records
 
     def _parse(self, lines: list[bytes]) -> list[EpochRecord]:
         records = []

@@ -36,7 +36,7 @@ def test_decisions_find_their_samples_by_name_and_are_counted(write):
     assert carried.is_dropped.tolist() == [False, False, False, True, False, False]
     assert carried.sentence == (
         "3 of 6 earlier decisions carried over (1 label kept as right, 1 relabelled, 1 dropped); "
-        "1 name is not in these data; 1 label was changed since; 1 was unsure."
+        "1 name is not in these data; 1 label is not the one decided on; 1 was unsure."
     )
 
 

@@ -49,7 +49,7 @@ def test_right_wrong_unsure_and_relabelled(write):
 
 
 def test_a_byte_order_mark_capitals_extra_columns_and_repetition_are_fine(write):
-    path = write("\ufeffDecision,note,INDEX\nRight,x, 4\nright,y,4\n")
+    path = write("\ufeffDecision,note,INDEX,label,old_label\nRight,x, 4,,a\nright,y,4,,\n")
     assert [(d.index, d.verdict) for d in read_decisions(path)] == [(4, "right")]
     assert read_decisions(write("index,decision\n")) == []
 
@@ -59,6 +59,11 @@ def test_a_byte_order_mark_capitals_extra_columns_and_repetition_are_fine(write)
     [
         ("index,label\n0,a\n", "has no column `decision`"),
         ("", "has no column `index`.*an empty file"),
+        (
+            "index,decision,new_lable\n0,wrong,b\n",
+            "has a column `new_lable`, which nothing reads; did you mean `new_label`\\? Rename",
+        ),
+        ("index,decision,label,names\n0,wrong,b,n\n", "`names`.*did you mean `name`\\?"),
         ("index,decision\n0,maybe\n", "line 2: `decision` must be one of right, wrong, unsure"),
         ("index,decision\n1.5,right\n", "line 2: `index` must be a whole number; got '1.5'"),
         ("index,decision\n0,right,3\n", "line 2: has 3 cells; expected 2"),

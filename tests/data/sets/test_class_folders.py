@@ -44,7 +44,11 @@ def test_classes_that_train_and_test_are_noted(tree):
 @pytest.mark.parametrize(
     ("paths", "message"),
     [
-        (["a/1.jpg"], "holds one class, a"),
+        (["a/1.jpg"], r"holds one class, a;.* Add a folder per class\.$"),
+        (
+            ["a/b/1.jpg", "a/c/2.jpg"],
+            r"one class, a;.* If b, c are the classes, name .*/a\.$",
+        ),
         (["a/1.jpg", "loose.jpg"], r"1 image lies in no class folder, the first is loose\.jpg"),
         (["train/a/1.jpg"], "has train; expected train and test"),
         (["train/a/1.jpg", "query/b/1.jpg"], "has train, query; expected"),

@@ -41,6 +41,15 @@ def message(tree):
             {"evaluation": {"ks": 4}},
             "`evaluation.ks`: expected a list such as [1, 2, 4]; got 4; write [4]",
         ),
+        (
+            {"training": {"methods": "contrastive"}},
+            "`training.methods`: expected a list such as [contrastive]; got 'contrastive'",
+        ),
+        (
+            {"hyperparameters": {"margin": {"pos_margin": float("nan"), "beta": [1]}}},
+            "`hyperparameters.margin.pos_margin`: expected a finite number, true, false or text; "
+            "got nan (and 1 more)",
+        ),
         ({"evaluation": {"ks": []}}, "`evaluation.ks`: expected at least 1 value; got []"),
         (
             {"evaluation": {"ks": [1, "a"]}},

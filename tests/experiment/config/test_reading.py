@@ -49,6 +49,14 @@ def test_every_shipped_config_has_a_name_that_a_file_of_the_users_may_take(monke
         load_config("glyps")
 
 
+def test_a_folder_of_a_shipped_name_is_no_config(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "glyphs").mkdir()
+    assert load_config("glyphs") == Config()
+    with pytest.raises(ConfigError, match=r"^\.: is a folder, not a YAML file"):
+        load_config(".")
+
+
 def test_the_shipped_glyphs_config_is_the_defaults_and_names_every_key():
     assert load_config(CONFIGS / "glyphs.yaml") == Config() == load_config()
     text = (CONFIGS / "glyphs.yaml").read_text()

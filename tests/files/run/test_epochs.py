@@ -46,6 +46,16 @@ def test_records_read_back_as_written(log):
     assert log.path.read_bytes().count(b"\n") == 2
 
 
+def test_a_round_that_stands_twice_is_refused(log):
+    for record in records(3):
+        log.append(record)
+    log.append(EpochRecord("plain", 1))
+    assert len(log.read()) == 4
+    log.append(EpochRecord("bspml", 3))
+    with pytest.raises(RunError, match=r"line 5 is about epoch 3 of bspml, which is at 3 before"):
+        log.read()
+
+
 def test_nan_and_infinity_become_null_in_strict_json(log):
     log.append(EpochRecord("a", 1, loss=math.nan, maw=math.inf, recall_at_k={1: -math.inf}))
     json.loads(log.path.read_text(), parse_constant=pytest.fail)
