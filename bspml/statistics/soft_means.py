@@ -97,14 +97,13 @@ class SoftMeans:
             index: (M,) sample numbers.
         """
         if self.known is not None and self.change is None:
-            return self.known[index.to(self.known.device)].to(self.reference.embeddings)
+            return self.known[index.to(self.known.device)].to(self._kind)
         columns = self.reference if self.change is None else self.change[0]
         widest = int(np.diff(columns.starts[_runs(columns.starts)]).max())
         size = max(1, _BLOCK_VALUES // max(1, widest))
         return torch.cat([self._block(part) for part in index.cpu().split(size)])
 
     def _block(self, i: Tensor) -> Tensor:
-        kind = self.reference.embeddings.dtype
         mates = self._mates(i, self.reference)
         if self.known is None or self.change is None:
             sums = self._sums(i, self.reference)
@@ -116,7 +115,11 @@ class SoftMeans:
         table = (sums / mates).log().clamp_min(-2 * SHARPNESS)
         table[mates <= 0] = torch.nan
         table[:, torch.from_numpy(np.diff(self.reference.starts) == 0)] = -torch.inf
-        return table.to(kind).contiguous()
+        return table.to(self._kind).contiguous()
+
+    @property
+    def _kind(self) -> torch.dtype:
+        return torch.float64 if self.rows.dtype == torch.float64 else torch.float32
 
     def _sums(self, i: Tensor, reference: References) -> Tensor:
         """(B, C) float64, sum_{j != i, y_j = c} w_j exp(a (S_ij - 1))."""
