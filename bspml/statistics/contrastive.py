@@ -44,7 +44,7 @@ from bspml.tensors.row_index import check_same_rows
 # which a smaller a would leave the rounding only.
 SMALLEST_A, LARGEST_A = 1e-3, 40.0
 NULL_BINS = 1 << 18
-_TABLE_VALUES = 1 << 25  # of each table kept for further judges
+_TABLE_VALUES = 1 << 24  # of each table kept for further judges
 _PACKED_VALUES = 1 << 27  # beyond, of soft means alone, packed
 
 

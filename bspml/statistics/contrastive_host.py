@@ -29,11 +29,11 @@ from bspml.statistics.contrastive_sums import (
     count_others,
 )
 from bspml.statistics.references import SUPPORT_EDGES
-from bspml.statistics.soft_means import LOWEST, packed
+from bspml.statistics.soft_means import LOWEST, pack
 from bspml.tensors.largest import Largest, offer_to_columns, offer_to_rows
 from bspml.tensors.unit_rows import unit_rows
 
-_PANEL = 1024  # rows and columns to a product, at most
+_PANEL = 768  # rows and columns to a product, at most
 _PANEL_VALUES = 1 << 23  # class sums of a panel of rows
 _WAITING_BYTES = 1 << 28  # class sums of later panels
 _CLASSES = 64  # judged together: their numbers stay in the processor's cache
@@ -232,10 +232,9 @@ class HostRows(JudgedRows):
     def _keep(self, means: np.ndarray, some: slice, rows: np.ndarray) -> None:
         """Write both tables of some classes: means of exp(a S), and logarithms of exp(3 a S)."""
         assert self.tables is not None
-        sharp = np.maximum(means[1] - 3.0 * self.a, LOWEST)
         if self.tables.means is None:
-            self.tables.sharp[rows, some] = packed(sharp).T
-            return
+            return pack(means[1], rows, self.tables.sharp[:, some])
+        sharp = np.maximum(means[1] - 3.0 * self.a, LOWEST)
         sharp[self.stratum[some] < 0] = -np.inf
         self.tables.means[rows, some] = means[0].T
         self.tables.sharp[rows, some] = sharp.T

@@ -44,7 +44,7 @@ class ClassTables(NamedTuple):
     Attributes:
         means: (N, C) s_i(c); NaN where a class has no other reference; None where both tables
             would be too large.
-        sharp: (N, C) K_i(c), as `bspml.statistics.soft_means.SoftMeans.table` returns it; `packed`
+        sharp: (N, C) K_i(c), as `bspml.statistics.soft_means.SoftMeans.table` returns it; packed
             where `means` is None.
     """
 

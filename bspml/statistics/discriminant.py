@@ -178,7 +178,7 @@ class Discriminant:
         index = index.to(self.codes)
         by_class = torch.argsort(self.codes[index], stable=True)
         widest = max(len(self.class_weights), 3 * self.rows.shape[1])
-        for places in by_class.split(max(1, _BLOCK_VALUES // widest)):
+        for places in by_class.split(max(1, _BLOCK_VALUES // widest)) if len(index) else ():
             part = index[places]
             rows = self.rows[part] @ self.turned
             yield places, [self._block(part, rows, shrink) for shrink in shrinks]

@@ -186,7 +186,10 @@ def judge_labels(
             after = again.refit(best, few, half_trained, afresh=True)
         if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
-        model = again.refit(after, fitted, half_trained, again.confusions(no_doubt))
+        after = again.refit(after, few, half_trained, again.confusions(no_doubt))
+        if after.log_likelihood <= before.log_likelihood + _GAIN:
+            break
+        model = again.refit(after, fitted, half_trained)
         if model.log_likelihood <= best.log_likelihood + _GAIN:
             break
         judges, best, rounds = again, model, rounds + 1

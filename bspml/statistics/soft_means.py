@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import no_type_check
 
+import numba
 import numpy as np
 import torch
 
@@ -23,24 +25,36 @@ from bspml.tensors.unit_rows import unit_rows
 
 SHARPNESS = 30.0  # a
 LOWEST = -2 * SHARPNESS  # far beyond every reference: below any similarity, but a number
-_STEP = -LOWEST / (1 << 16)  # of a packed table
+_HALF_STEPS = float(1 << 15)
+_STEP = -LOWEST / (2 * _HALF_STEPS)  # of a packed table
 _LEAST_LEFT = 1e-4  # of a sum whose weights change: below, rounding would show
 _BLOCK_VALUES = 1 << 22  # similarities held at a time
 _RUN = 4096  # references to a product, but for the rest of a class
 
 
-def packed(values: np.ndarray) -> np.ndarray:
-    """Return int16 whole numbers of steps of 2^-10, some 1e-3: half of that is the rounding.
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def pack(logs, rows, table):
+    """Write entries of some classes as int16, whole numbers of steps of 2^-10, some 1e-3.
+
+    Half of that is the rounding.  NaN becomes the lowest, which `SoftMeans` knows.
 
     Args:
-        values: of a table; NaN and infinities become some number.
+        logs: (classes, samples) a s_i(c), at a = 30.
+        rows: (samples,) of the table.
+        table: (N, classes) int16, written to.
 
     Example:
-        >>> packed(np.array([0.0, -60.0]))
-        array([ 32767, -32768], dtype=int16)
+        >>> table = np.zeros((1, 2), np.int16)
+        >>> pack(np.array([[30.0], [-30.0]]), np.array([0]), table)
+        >>> table
+        array([[ 32767, -32768]], dtype=int16)
     """
-    steps = np.rint((np.nan_to_num(values) - LOWEST) / _STEP) - (1 << 15)
-    return np.clip(steps, -(1 << 15), (1 << 15) - 1).astype(np.int16)
+    for r in range(len(rows)):
+        for c in range(len(logs)):
+            steps = np.rint(logs[c, r] / _STEP)  # K_i(c) = logs - a, from -2 a to 0
+            steps = steps if steps > -_HALF_STEPS else -_HALF_STEPS
+            table[rows[r], c] = np.int16(min(steps, _HALF_STEPS - 1))
 
 
 @dataclass(frozen=True)
@@ -51,8 +65,8 @@ class SoftMeans:
         rows: (N, D) as given.
         reference: those of positive weight.
         codes: (N,) int64 class of each sample.
-        known: (N, C) the whole table, of another pass over the similarities, `packed` if it is
-            of int16; or None.
+        known: (N, C) the whole table, of another pass over the similarities, by `pack` if of int16;
+            or None.
         change: the references whose weight has changed since `known`, by how much, and those of
             `known`; None for none.
     """
@@ -77,7 +91,7 @@ class SoftMeans:
             embeddings: (N, D).
             labels: (N,) as codes.
             weights: (N,) float64, at least 0.
-            known: (N, C) the table under these weights, `packed` or not, if at hand.
+            known: (N, C) the table under these weights, packed or not, if at hand.
 
         Raises:
             InputError: fewer than two classes have a reference.
@@ -139,7 +153,7 @@ class SoftMeans:
         known = self.known[i.to(self.known.device)].to(self._kind)
         if self.known.dtype != torch.int16:
             return known
-        return known.add_(1 << 15).mul_(_STEP).add_(LOWEST)
+        return known.mul_(_STEP).sub_(SHARPNESS)
 
     @property
     def _kind(self) -> torch.dtype:
