@@ -46,7 +46,7 @@ from bspml.auditing.copy_groups import first_in_group
 from bspml.auditing.nearest import Nearest, among_groups
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.shapes import Float, Tensor
-from bspml.tensors.copies import first_copies, row_digests
+from bspml.tensors.copies import first_equal
 
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
 
@@ -112,7 +112,7 @@ def find_duplicates(
 
 def _first_copies(rows: Tensor) -> np.ndarray:
     """For each sample the first one with the same row, -1 for rows of norm 0."""
-    return np.where((rows != 0).any(1).numpy(), first_copies(row_digests(rows)), -1)
+    return np.where((rows != 0).any(1).numpy(), first_equal(rows), -1)
 
 
 def _near_pairs(

@@ -11,6 +11,7 @@ from bspml.errors import InputError, import_optional
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_choice
 
+_ITERATIONS = 3  # of the power method; each looks at all rows twice
 _NEIGHBOURS = 15  # of UMAP: its default, fewer in smaller data
 
 
@@ -69,7 +70,7 @@ def embedding_map(rows: Float[Tensor, "N D"], method: str = "pca") -> np.ndarray
 def _pca(rows: np.ndarray) -> np.ndarray:
     axes = min(2, *rows.shape)
     with np.errstate(invalid="ignore"):  # rows that are all equal have no share of variance
-        fitted = PCA(axes, random_state=0).fit(rows)
+        fitted = PCA(axes, random_state=0, iterated_power=_ITERATIONS).fit(rows)
     components = fitted.components_
     largest = np.abs(components).argmax(1)
     signs = np.sign(components[np.arange(axes), largest])

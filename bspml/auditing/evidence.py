@@ -100,7 +100,8 @@ def judge_distinct(
     codes = labels.codes[rows]
     vouching = torch.from_numpy(once.vouching[kept].astype(np.float64))
     some = Labels(codes, labels.classes)
-    embeddings = embeddings[rows.to(embeddings.device)]
+    if len(rows) < len(embeddings):
+        embeddings = embeddings[rows.to(embeddings.device)]
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)

@@ -98,7 +98,11 @@ def nearest_of_candidates(
 
 
 def _by_distance(rows: Tensor, asked: np.ndarray, places: np.ndarray, recall: float) -> Nearest:
-    squared = _squared_distances(rows.numpy(), asked, places)
+    squared = np.empty(places.shape)
+    together = np.argsort(
+        places.min(1), kind="stable"
+    )  # those with a common one: it is in the cache
+    squared[together] = _squared_distances(rows.numpy(), asked[together], places[together])
     order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
     places, squared = (np.take_along_axis(values, order, 1) for values in (places, squared))
     return Nearest(places, squared, recall)

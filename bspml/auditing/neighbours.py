@@ -59,15 +59,16 @@ def nearest_in_class(
     if near is not None:
         _read_off(rows.numpy(), kept, wanted, sizes, near.places, near.squared, neighbours)
     _search_few(rows.numpy(), wanted, *runs, neighbours)
-    for c, askers in groups(wanted).items():
+    # All that an asker is shown was filled in at once.
+    open_ = np.where(neighbours[:, 0] < 0, wanted, -1) if k else np.full(len(codes), -1)
+    for c, askers in groups(open_).items():
         gallery = members[starts[c] : starts[c] + sizes[c]]
         if most is not None and len(gallery) > most:
             gallery = gallery[np.linspace(0, len(gallery) - 1, most).astype(int)]
         for inside in (True, False):  # the asker itself, in the gallery
             queries = askers[np.isin(askers, gallery) == inside]
             count = min(k, len(gallery) - inside)
-            queries = queries[neighbours[queries, count - 1] < 0] if count > 0 else queries[:0]
-            if len(queries):
+            if len(queries) and count > 0:
                 own = torch.from_numpy(np.searchsorted(gallery, queries)) if inside else None
                 backend = choose_backend("auto", rows.device)
                 for part, places in ranked_neighbours(

@@ -26,8 +26,9 @@ chosen on human labels and on flips between similar classes, not proved.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, no_type_check
 
+import numba
 import numpy as np
 import torch
 
@@ -137,13 +138,24 @@ def _test_against(
     p: np.ndarray,
 ) -> None:
     """Write the p-values of `rivals`, whose best other class is that of the samples `members`."""
-    own = stats.own.numpy()[members]
-    margin = stats.margin.numpy()
-    for c, labelled in _groups(stats.codes.numpy()[rivals], rivals).items():
-        cloud = np.sort(own - fits[members, c])
-        below = np.searchsorted(cloud, margin[labelled], side="left")
-        at_most = np.searchsorted(cloud, margin[labelled], side="right")
-        p[labelled] = ((below + at_most) / 2 + 0.5) / (1 + len(cloud))
+    margin = stats.margin.numpy()[rivals]
+    classes, which = np.unique(stats.codes.numpy()[rivals], return_inverse=True)
+    place = members[:, None], classes
+    table = fits[place] if isinstance(fits, np.ndarray) else fits.of(*place)
+    clouds = np.sort(stats.own.numpy()[members] - table.T, 1)
+    p[rivals] = (_below(clouds, which, margin) + 0.5) / (1 + len(members))
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def _below(clouds, which, values):
+    """Return (n,) how many of a cloud are below each value, half of those at it counted."""
+    found = np.empty(len(values))
+    for i in range(len(values)):
+        cloud = clouds[which[i]]
+        less = np.searchsorted(cloud, values[i], side="left")
+        found[i] = (less + np.searchsorted(cloud, values[i], side="right")) / 2
+    return found
 
 
 class _Fits:
@@ -155,19 +167,19 @@ class _Fits:
         self.rows, self.a = unit_rows(embeddings), stats.a
         self.reference = References.of(embeddings, Labels(stats.codes, stats.classes), weights)
 
-    def __getitem__(self, place: tuple[np.ndarray, int]) -> np.ndarray:
-        """s_j(c) of samples outside class c, (n,) float64."""
-        members, c = place
-        reference = self.reference
-        start, stop = reference.starts[c], reference.starts[c + 1]
-        columns = reference.embeddings[start:stop]
-        weights = torch.from_numpy(reference.weights[start:stop])
-        rows = self.rows[torch.from_numpy(members).to(self.rows.device)]
+    def of(self, members: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """s_j(c) of samples (n, 1) outside these classes (K,), (n, K) float64."""
+        starts, sizes = self.reference.starts[classes], np.diff(self.reference.starts)[classes]
+        firsts = np.cumsum(sizes) - sizes
+        places = np.arange(sizes.sum()) + np.repeat(starts - firsts, sizes)
+        columns = self.reference.embeddings[torch.from_numpy(places)]
+        weights = self.reference.weights[places]
+        rows = self.rows[torch.from_numpy(members[:, 0]).to(self.rows.device)]
         sums = []
-        for block in rows.split(max(1, _BLOCK_VALUES // int(stop - start))):
-            exponentials = ((block @ columns.T - 1) * self.a).exp_()
-            sums.append(exponentials.double().cpu() @ weights)
-        return 1 + np.log(torch.cat(sums).numpy() / reference.totals[c]) / self.a
+        for block in rows.split(max(1, _BLOCK_VALUES // len(places))):
+            exponentials = ((block @ columns.T - 1) * self.a).exp_().double().cpu().numpy()
+            sums.append(np.add.reduceat(exponentials * weights, firsts, 1))
+        return 1 + np.log(np.concatenate(sums) / self.reference.totals[classes]) / self.a
 
 
 def _bounds(p: Tensor, codes: Tensor) -> PlausibleConfusions:

@@ -44,7 +44,8 @@ from bspml.tensors.row_index import check_same_rows
 # which a smaller a would leave the rounding only.
 SMALLEST_A, LARGEST_A = 1e-3, 40.0
 NULL_BINS = 1 << 18
-_TABLE_VALUES = 1 << 25  # of each table kept for further judges
+_TABLE_VALUES = 1 << 24  # of each table kept for further judges
+_PACKED_VALUES = 1 << 27  # beyond, of soft means alone, packed
 
 
 @dataclass(frozen=True)
@@ -244,11 +245,13 @@ def contrastive_tables(
     task = JudgingTask.of(embeddings, labels, sample_weights, a, None, NULL_BINS)
     candidates = check_whole(candidates, "candidates", 0)
     shape = len(task.labels.codes), len(task.labels.classes)
-    fits = 3 * task.a == SHARPNESS and shape[0] * shape[1] <= _TABLE_VALUES
-    tables = None
-    if fits and task.embeddings.device.type == "cpu":
-        kind = np.float64 if task.embeddings.dtype == torch.float64 else np.float32
-        tables = ClassTables(*np.full((2, *shape), np.nan, kind))
+    values, tables = shape[0] * shape[1], None
+    if 3 * task.a == SHARPNESS and task.embeddings.device.type == "cpu":
+        if values <= _TABLE_VALUES:
+            kind = np.float64 if task.embeddings.dtype == torch.float64 else np.float32
+            tables = ClassTables(*np.full((2, *shape), np.nan, kind))
+        elif values <= _PACKED_VALUES:
+            tables = ClassTables(None, np.zeros(shape, np.int16))
     return _one_pass(task, None, tables, candidates)
 
 

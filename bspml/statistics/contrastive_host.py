@@ -29,12 +29,13 @@ from bspml.statistics.contrastive_sums import (
     count_others,
 )
 from bspml.statistics.references import SUPPORT_EDGES
+from bspml.statistics.soft_means import LOWEST, pack
 from bspml.tensors.largest import Largest, offer_to_columns, offer_to_rows
 from bspml.tensors.unit_rows import unit_rows
 
-_PANEL = 1024  # rows and columns to a product, at most
+_PANEL = 768  # rows and columns to a product, at most
 _PANEL_VALUES = 1 << 23  # class sums of a panel of rows
-_WAITING_VALUES = 1 << 25  # class sums of later panels
+_WAITING_BYTES = 1 << 28  # class sums of later panels
 _CLASSES = 64  # judged together: their numbers stay in the processor's cache
 
 
@@ -54,7 +55,7 @@ class _Product(NamedTuple):
 
 
 class HostRows(JudgedRows):
-    """On the CPU; all sums in float64."""
+    """On the CPU; sums in float64, those that wait as precise as the rows."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -89,9 +90,9 @@ class HostRows(JudgedRows):
             block = min(_PANEL, max(TOGETHER, most // TOGETHER * TOGETHER))
         columns = _cuts(0, len(self.weights), block)
         panels = _cuts(0, self.shared, block) + _cuts(self.shared, len(self.judged), block)
-        reach = self._reach(columns) if self.shared else 0
         padded = -(-block // TOGETHER) * TOGETHER
         self.buffer = self.reference.embeddings.new_zeros(padded * block)
+        reach = self._reach(columns) if self.shared else 0
         sums = np.empty((self.powers, classes, padded))
         waiting: list[list[_Waiting]] = [[] for _ in columns]
         for k, panel in enumerate(panels):
@@ -126,20 +127,21 @@ class HostRows(JudgedRows):
 
     def _nothing_yet(self, panel: slice, beside: slice) -> _Waiting:
         first, count = self._classes_of(panel)
-        return _Waiting(first, np.zeros((self.powers, count, beside.stop - beside.start)))
+        shape = self.powers, count, beside.stop - beside.start
+        return _Waiting(first, np.zeros(shape, self.buffer.numpy().dtype))
 
     def _reach(self, panels: list[slice]) -> int:
         """How many panels ahead sums can wait, so that never too many do."""
         n, places = len(panels), np.arange(len(panels))
         counts = np.array([self._classes_of(panel)[1] for panel in panels])
-        each = self.powers * (panels[0].stop - panels[0].start)
+        each = self.powers * (panels[0].stop - panels[0].start) * self.buffer.element_size()
 
         def held(reach: int) -> int:
             last = np.minimum(places + reach, n - 1)
             panels_ahead = np.triu(np.maximum(last[:, None] - places, 0))  # [of, at the turn of]
             return each * int((counts[:, None] * panels_ahead).sum(0).max())
 
-        return bisect_right(range(1, n), _WAITING_VALUES, key=held)
+        return bisect_right(range(1, n), _WAITING_BYTES, key=held)
 
     def _multiply(
         self,
@@ -230,8 +232,9 @@ class HostRows(JudgedRows):
     def _keep(self, means: np.ndarray, some: slice, rows: np.ndarray) -> None:
         """Write both tables of some classes: means of exp(a S), and logarithms of exp(3 a S)."""
         assert self.tables is not None
-        sharpness = 3.0 * self.a
-        sharp = np.maximum(means[1] - sharpness, -2.0 * sharpness)
+        if self.tables.means is None:
+            return pack(means[1], rows, self.tables.sharp[:, some])
+        sharp = np.maximum(means[1] - 3.0 * self.a, LOWEST)
         sharp[self.stratum[some] < 0] = -np.inf
         self.tables.means[rows, some] = means[0].T
         self.tables.sharp[rows, some] = sharp.T

@@ -42,11 +42,13 @@ class ClassTables(NamedTuple):
     In float64 if the embeddings are, else in float32.
 
     Attributes:
-        means: (N, C) s_i(c); NaN where a class has no other reference.
-        sharp: (N, C) K_i(c), as `bspml.statistics.soft_means.SoftMeans.table` returns it.
+        means: (N, C) s_i(c); NaN where a class has no other reference; None where both tables
+            would be too large.
+        sharp: (N, C) K_i(c), as `bspml.statistics.soft_means.SoftMeans.table` returns it; packed
+            where `means` is None.
     """
 
-    means: np.ndarray
+    means: np.ndarray | None
     sharp: np.ndarray
 
 

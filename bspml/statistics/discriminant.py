@@ -34,7 +34,9 @@ from bspml.tensors.unit_rows import unit_rows
 
 _BLOCK_VALUES = 1 << 21  # of a table held at a time
 _CLASSES = 512  # of a table computed at a time
-_COVARIANCE_ROWS = 4096  # rows whose outer products are added at a time
+_COVARIANCE_ROWS = 2048  # rows whose outer products are added at a time
+_COVARIANCE_COLUMNS = 256  # of a block on or above the diagonal
+_SUMMED_ROWS = 256  # rows in float64 at a time
 _TINY = 1e-9
 
 
@@ -48,11 +50,7 @@ class _Moments:
 
     @classmethod
     def of(cls, rows: Tensor, codes: Tensor, weights: Tensor, num_classes: int) -> _Moments:
-        dims = rows.shape[1]
-        outer = weights.new_zeros(dims, dims)
-        for part in torch.arange(len(rows), device=rows.device).split(_COVARIANCE_ROWS):
-            weighted = rows[part] * weights[part, None].to(rows.dtype)
-            outer += (weighted.T @ rows[part]).double()
+        outer = _outer_products(rows, weights)
         return cls(*_class_sums(rows, codes, weights, num_classes), outer)
 
     def __add__(self, other: _Moments) -> _Moments:
@@ -72,10 +70,22 @@ def _class_sums(
 ) -> tuple[Tensor, Tensor]:
     """(C,) weights and (C, D) weighted rows of each class, in float64."""
     sums = weights.new_zeros(num_classes, rows.shape[1])
-    for part in torch.arange(len(rows), device=rows.device).split(_COVARIANCE_ROWS):
-        weighted = rows[part] * weights[part, None].to(rows.dtype)
-        sums.index_add_(0, codes[part], weighted.double())
+    given = (values.split(_SUMMED_ROWS) for values in (rows, codes, weights))
+    for part, classes, weight in zip(*given, strict=True):
+        sums.index_add_(0, classes, (part * weight[:, None].to(part.dtype)).double())
     return weights.new_zeros(num_classes).index_add_(0, codes, weights), sums
+
+
+def _outer_products(rows: Tensor, weights: Tensor) -> Tensor:
+    """(D, D) float64, the weighted sum of x x' over the rows: half of it computed."""
+    outer = weights.new_zeros(rows.shape[1], rows.shape[1])
+    given = (values.split(_COVARIANCE_ROWS) for values in (rows, weights))
+    for part, weight in zip(*given, strict=True):
+        weighted = part * weight[:, None].to(part.dtype)
+        for first in range(0, len(outer), _COVARIANCE_COLUMNS):
+            some = slice(first, first + _COVARIANCE_COLUMNS)
+            outer[some, first:] += weighted[:, some].T @ part[:, first:]
+    return outer.triu_() + outer.triu(1).T
 
 
 @dataclass(frozen=True)
@@ -136,10 +146,7 @@ class Discriminant:
     def _from(cls, rows: Tensor, codes: Tensor, weights: Tensor, moments: _Moments) -> Discriminant:
         class_weights = moments.weights
         means = moments.means.to(rows.dtype)
-        scatter = moments.outer.clone()
-        for part in torch.arange(len(means), device=rows.device).split(_COVARIANCE_ROWS):
-            weighted = means[part] * class_weights[part, None].to(rows.dtype)
-            scatter -= (weighted.T @ means[part]).double()
+        scatter = moments.outer - _outer_products(means, class_weights)
         # As precise as the products in it: the ridge is far above the rounding of an eigenvalue.
         scatter, turned = torch.linalg.eigh(scatter.to(rows.dtype))
         scatter = scatter.double().clamp_min(0)
@@ -171,7 +178,7 @@ class Discriminant:
         index = index.to(self.codes)
         by_class = torch.argsort(self.codes[index], stable=True)
         widest = max(len(self.class_weights), 3 * self.rows.shape[1])
-        for places in by_class.split(max(1, _BLOCK_VALUES // widest)):
+        for places in by_class.split(max(1, _BLOCK_VALUES // widest)) if len(index) else ():
             part = index[places]
             rows = self.rows[part] @ self.turned
             yield places, [self._block(part, rows, shrink) for shrink in shrinks]

@@ -186,7 +186,10 @@ def judge_labels(
             after = again.refit(best, few, half_trained, afresh=True)
         if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
-        model = again.refit(after, fitted, half_trained, again.confusions(no_doubt))
+        after = again.refit(after, few, half_trained, again.confusions(no_doubt))
+        if after.log_likelihood <= before.log_likelihood + _GAIN:
+            break
+        model = again.refit(after, fitted, half_trained)
         if model.log_likelihood <= best.log_likelihood + _GAIN:
             break
         judges, best, rounds = again, model, rounds + 1
@@ -239,13 +242,21 @@ class _Judges:
         )
 
     def tables(self, index: np.ndarray) -> list[np.ndarray]:
-        """(M, C) of the discriminant and of the soft means; the latest are kept."""
+        """(M, C) of the discriminant and of the soft means; the latest are kept, for rows that are
+        asked for again."""
         if self.few is not None and self.few[0] is index:
             return self.few[1]
-        if self.latest.get("index") is not index:
-            found = self.discriminant.table(torch.from_numpy(index), self.shrink)
-            self.latest.update(index=index, tables=self._both(index, found))
-        return list(self.latest["tables"])
+        held, kept = self.latest.get("tables", self.few) or (index[:0], [])
+        if held is not index:
+            place = np.full(len(self.codes), -1)
+            place[held] = np.arange(len(held))
+            place = place[index]
+            new = index[place < 0]
+            found = self._both(new, self.discriminant.table(torch.from_numpy(new), self.shrink))
+            if len(new) < len(index):
+                found = [_merged(part, place) for part in zip(found, kept, strict=True)]
+            self.latest["tables"] = index, found
+        return list(self.latest["tables"][1])
 
     def _both(self, index: np.ndarray, of_discriminant: Tensor) -> list[np.ndarray]:
         soft_means = self.soft_means.table(torch.from_numpy(index))
@@ -314,6 +325,14 @@ class _Judges:
             strangeness.append(-np.fmax.reduce(tables[0], 1).astype(np.float64))
         verdicts = Verdicts(*(np.concatenate(values) for values in zip(*parts, strict=True)))
         return verdicts, np.concatenate(strangeness)
+
+
+def _merged(parts: tuple[np.ndarray, np.ndarray], place: np.ndarray) -> np.ndarray:
+    """Rows of a table: the new ones, and those that have a place in the one that was kept."""
+    new, kept = parts
+    whole = np.empty((len(place), new.shape[1]), new.dtype)
+    whole[place < 0], whole[place >= 0] = new, kept[place[place >= 0]]
+    return whole
 
 
 def _thinned(task: JudgingTask, most: int) -> Tensor:

@@ -7,6 +7,7 @@ statistics starts here, exact or sampled, on the host or on an accelerator.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -33,10 +34,23 @@ def check_two_classes(counts: np.ndarray) -> None:
 
 
 @dataclass(frozen=True)
+class _Sorted:
+    """Some rows in some order, normalised when they are first asked for."""
+
+    given: Tensor  # (N, D)
+    order: np.ndarray  # (R,)
+
+    @cached_property
+    def rows(self) -> Tensor:
+        """(R, D)."""
+        return unit_rows(self.given[torch.from_numpy(self.order)])
+
+
+@dataclass(frozen=True)
 class References:
     """The samples of positive weight, sorted by class so that a class is a run of columns."""
 
-    embeddings: Tensor  # (R, D) normalised
+    samples: _Sorted
     weights: np.ndarray  # (R,) float64
     position: np.ndarray  # (N,) int64 column of a sample, -1 if it is no reference
     starts: np.ndarray  # (C + 1,) int64 first column of each class
@@ -44,7 +58,7 @@ class References:
 
     @classmethod
     def of(cls, embeddings: Tensor, labels: Labels, weights: np.ndarray) -> References:
-        """Sort the samples of positive weight and normalise them.
+        """Sort the samples of positive weight.
 
         Args:
             embeddings: (N, D).
@@ -72,8 +86,12 @@ class References:
         position[order] = np.arange(len(order))
         starts = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         totals = np.bincount(codes[order], weights[order], minlength=len(counts))
-        rows = unit_rows(embeddings[torch.from_numpy(order)])
-        return cls(rows, weights[order], position, starts, totals)
+        return cls(_Sorted(embeddings, order), weights[order], position, starts, totals)
+
+    @property
+    def embeddings(self) -> Tensor:
+        """(R, D) normalised."""
+        return self.samples.rows
 
     def spread(self) -> np.ndarray:
         """Return (N,) the weights, 0 where a sample is no reference."""

@@ -12,7 +12,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import no_type_check
 
+import numba
 import numpy as np
 import torch
 
@@ -22,9 +24,37 @@ from bspml.tensors.checks import Labels
 from bspml.tensors.unit_rows import unit_rows
 
 SHARPNESS = 30.0  # a
+LOWEST = -2 * SHARPNESS  # far beyond every reference: below any similarity, but a number
+_HALF_STEPS = float(1 << 15)
+_STEP = -LOWEST / (2 * _HALF_STEPS)  # of a packed table
 _LEAST_LEFT = 1e-4  # of a sum whose weights change: below, rounding would show
 _BLOCK_VALUES = 1 << 22  # similarities held at a time
 _RUN = 4096  # references to a product, but for the rest of a class
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def pack(logs, rows, table):
+    """Write entries of some classes as int16, whole numbers of steps of 2^-10, some 1e-3.
+
+    Half of that is the rounding.  NaN becomes the lowest, which `SoftMeans` knows.
+
+    Args:
+        logs: (classes, samples) a s_i(c), at a = 30.
+        rows: (samples,) of the table.
+        table: (N, classes) int16, written to.
+
+    Example:
+        >>> table = np.zeros((1, 2), np.int16)
+        >>> pack(np.array([[30.0], [-30.0]]), np.array([0]), table)
+        >>> table
+        array([[ 32767, -32768]], dtype=int16)
+    """
+    for r in range(len(rows)):
+        for c in range(len(logs)):
+            steps = np.rint(logs[c, r] / _STEP)  # K_i(c) = logs - a, from -2 a to 0
+            steps = steps if steps > -_HALF_STEPS else -_HALF_STEPS
+            table[rows[r], c] = np.int16(min(steps, _HALF_STEPS - 1))
 
 
 @dataclass(frozen=True)
@@ -35,7 +65,8 @@ class SoftMeans:
         rows: (N, D) as given.
         reference: those of positive weight.
         codes: (N,) int64 class of each sample.
-        known: (N, C) the whole table, of another pass over the similarities, or None.
+        known: (N, C) the whole table, of another pass over the similarities, by `pack` if of int16;
+            or None.
         change: the references whose weight has changed since `known`, by how much, and those of
             `known`; None for none.
     """
@@ -43,7 +74,7 @@ class SoftMeans:
     rows: Float[Tensor, "N D"]
     reference: References
     codes: Int[Tensor, " N"]
-    known: Float[Tensor, "N C"] | None = None
+    known: Tensor | None = None
     change: tuple[References, References] | None = None
 
     @classmethod
@@ -52,7 +83,7 @@ class SoftMeans:
         embeddings: Float[Tensor, "N D"],
         labels: Labels,
         weights: Float[Tensor, " N"],
-        known: Float[Tensor, "N C"] | None = None,
+        known: Tensor | None = None,
     ) -> SoftMeans:
         """Sort the references.
 
@@ -60,7 +91,7 @@ class SoftMeans:
             embeddings: (N, D).
             labels: (N,) as codes.
             weights: (N,) float64, at least 0.
-            known: (N, C) the table under these weights, if at hand.
+            known: (N, C) the table under these weights, packed or not, if at hand.
 
         Raises:
             InputError: fewer than two classes have a reference.
@@ -96,30 +127,40 @@ class SoftMeans:
         Args:
             index: (M,) sample numbers.
         """
-        if self.known is not None and self.change is None:
-            return self.known[index.to(self.known.device)].to(self.reference.embeddings)
         columns = self.reference if self.change is None else self.change[0]
         widest = int(np.diff(columns.starts[_runs(columns.starts)]).max())
         size = max(1, _BLOCK_VALUES // max(1, widest))
         return torch.cat([self._block(part) for part in index.cpu().split(size)])
 
     def _block(self, i: Tensor) -> Tensor:
-        kind = self.reference.embeddings.dtype
-        mates = self._mates(i, self.reference)
-        if self.known is None or self.change is None:
-            sums = self._sums(i, self.reference)
-        else:
-            changed, before = self.change
-            whole = self.known[i].double().exp() * self._mates(i, before)
-            sums = torch.maximum(whole + self._sums(i, changed), _LEAST_LEFT * whole)
-        # Far beyond every reference: below any similarity, but a number.
-        table = (sums / mates).log().clamp_min(-2 * SHARPNESS)
-        table[mates <= 0] = torch.nan
-        table[:, torch.from_numpy(np.diff(self.reference.starts) == 0)] = -torch.inf
-        return table.to(kind).contiguous()
+        whole = None if self.known is None else self._known(i)
+        if whole is None or self.change is not None:
+            sums = self._sums(i, self.reference if self.change is None else self.change[0])
+            if whole is not None and self.change is not None:
+                self._add_mates(whole, i, self.change[1], 1)
+                sums = torch.maximum(sums + whole.exp_(), whole.mul_(_LEAST_LEFT))
+            whole = sums.log_()
+            self._add_mates(whole, i, self.reference, -1)
+            whole.clamp_min_(LOWEST)
+        lone = self._own_mates(i, self.reference) <= 0
+        whole[lone.nonzero()[:, 0], self.codes[i][lone].to(whole.device)] = torch.nan
+        whole[:, torch.from_numpy(np.diff(self.reference.starts) == 0)] = -torch.inf
+        return whole
+
+    def _known(self, i: Tensor) -> Tensor:
+        """(B, C) of the known table."""
+        assert self.known is not None
+        known = self.known[i.to(self.known.device)].to(self._kind)
+        if self.known.dtype != torch.int16:
+            return known
+        return known.mul_(_STEP).sub_(SHARPNESS)
+
+    @property
+    def _kind(self) -> torch.dtype:
+        return torch.float64 if self.rows.dtype == torch.float64 else torch.float32
 
     def _sums(self, i: Tensor, reference: References) -> Tensor:
-        """(B, C) float64, sum_{j != i, y_j = c} w_j exp(a (S_ij - 1))."""
+        """(B, C), sum_{j != i, y_j = c} w_j exp(a (S_ij - 1))."""
         device, starts = self.rows.device, reference.starts
         position = torch.from_numpy(reference.position)[i]
         rows = unit_rows(self.rows[i.to(device)]).T
@@ -135,19 +176,21 @@ class SoftMeans:
             exponentials *= weights[some, None]
             lengths = torch.from_numpy(np.diff(starts[first : stop + 1])).to(device)
             sums.append(torch.segment_reduce(exponentials, "sum", lengths=lengths, axis=0))
-        return torch.cat(sums).double().T
+        return torch.cat(sums).T.contiguous()
 
-    def _mates(self, i: Tensor, reference: References) -> Tensor:
-        """(B, C) float64, the weight of each class without i."""
-        device = self.rows.device
+    def _add_mates(self, table: Tensor, i: Tensor, reference: References, times: int) -> None:
+        """Add so many times the logarithm of the weight of each class without i, in place."""
+        b, y = torch.arange(len(i), device=table.device), self.codes[i].to(table.device)
+        own = table[b, y] + times * self._own_mates(i, reference).log().to(table)
+        table += times * torch.from_numpy(reference.totals).log().to(table)
+        table[b, y] = own
+
+    def _own_mates(self, i: Tensor, reference: References) -> Tensor:
+        """(B,) float64, the weight of i's class without it."""
         position, codes = torch.from_numpy(reference.position)[i], self.codes[i]
-        inside = torch.arange(len(i))[position >= 0]
-        totals = torch.from_numpy(reference.totals).to(device).repeat(len(i), 1)
-        own = torch.from_numpy(reference.weights)[position[inside]].to(device)
-        places = inside.to(device), codes[inside].to(device)
-        alone = torch.from_numpy(np.diff(reference.starts))[codes[inside]] < 2
-        totals[places] = torch.where(alone.to(device), 0.0, totals[places] - own)
-        return totals
+        own = torch.from_numpy(reference.weights)[position].masked_fill_(position < 0, 0.0)
+        alone = (position >= 0) & (torch.from_numpy(np.diff(reference.starts))[codes] < 2)
+        return (torch.from_numpy(reference.totals)[codes] - own).masked_fill_(alone, 0.0)
 
 
 def _runs(starts: np.ndarray) -> list[int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
 
 import numpy as np
 import torch
@@ -15,7 +14,7 @@ from bspml.shapes import Float, Tensor
 # numbers would be left without a fraction.
 _PERIODS = 8 * math.sqrt(2)
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly over [0, 1)
-_BLOCK = 4096
+_BLOCK = 256  # rows in float64 at a time
 
 
 def row_digests(rows: Float[Tensor, "N D"]) -> np.ndarray:
@@ -46,6 +45,37 @@ def first_copies(digests: np.ndarray) -> np.ndarray:
     """
     _, first, place = np.unique(digests, return_index=True, return_inverse=True)
     return first[place.reshape(-1)]
+
+
+def first_equal(rows: Float[Tensor, "N D"]) -> np.ndarray:
+    """Return for each row the first one that is equal to it, (N,) int64; at most itself.
+
+    Only rows of equal projections are digested.
+
+    Args:
+        rows: (N, D) float32 from `bspml.tensors.unit_rows.grid_unit_rows`.
+
+    Example:
+        >>> first_equal(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])).tolist()
+        [0, 1, 0]
+    """
+    return _first_equal(rows, _projections(rows, 0))
+
+
+def _first_equal(rows: Tensor, projections: np.ndarray) -> np.ndarray:
+    first = np.arange(len(rows))
+    _, place, counts = np.unique(projections, return_inverse=True, return_counts=True)
+    some = np.flatnonzero(counts[place.reshape(-1)] > 1)
+    first[some] = some[first_copies(row_digests(rows[torch.from_numpy(some)]))]
+    return first
+
+
+def _projections(rows: Tensor, seed: int) -> np.ndarray:
+    """Return (N,) a random projection, exact, as grid rows are multiples of 2^-24 and its weights
+    whole: so neither place nor block matters, and equal rows have equal ones."""
+    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
+    projection = torch.from_numpy(weights).double()
+    return torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
 
 
 def own_rows(queries: np.ndarray, gallery: np.ndarray) -> np.ndarray:
@@ -83,16 +113,11 @@ def row_keys(rows: Float[Tensor, "N D"], seed: int) -> np.ndarray:
         seed: of the projection.
 
     The fractional part of a random projection: without relation to where a row lies, and yet
-    hardly moved by a rounding of it.  Exact, as rows are multiples of 2^-24 and the projection's
-    weights whole, so neither place nor block matters.  Equal rows are told apart by their number.
+    hardly moved by a rounding of it.  Equal rows are told apart by their number.
     """
-    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
-    projection = torch.from_numpy(weights).double()
-    places = torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
-    counts: Counter[bytes] = Counter()
-    number = np.empty(len(rows))
-    for i, row in enumerate(rows.numpy()):
-        content = row_digest(row)
-        number[i] = counts[content]
-        counts[content] += 1
+    places = _projections(rows, seed)
+    first = _first_equal(rows, places)
+    order = np.argsort(first, kind="stable")
+    number = np.empty(len(rows))  # how many equal rows came before
+    number[order] = np.arange(len(rows)) - np.searchsorted(first[order], first[order])
     return (_PERIODS * places + _GOLDEN * number) % 1
