@@ -19,6 +19,7 @@ import torch
 
 SECONDS = 60.0  # longer is a hang
 _MEMORY = 6 << 30  # bytes of address space beyond what a fork starts with
+_INTERRUPT = {signal.SIGINT}
 
 
 @dataclass
@@ -68,6 +69,9 @@ class Fork:
         try:
             os.setpgid(0, 0)
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            # An interrupt of these preparations, which take long on a busy machine, is none of the
+            # command's.
+            signal.pthread_sigmask(signal.SIG_BLOCK, _INTERRUPT)
             descriptor = os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
             os.dup2(descriptor, 1)
             os.dup2(descriptor, 2)
@@ -83,7 +87,11 @@ class Fork:
             random.seed(0)
             np.random.seed(0)  # noqa: NPY002
             torch.manual_seed(0)
-            code = self.function()
+            if signal.sigpending() & _INTERRUPT:
+                code = 128 + signal.SIGINT
+            else:
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, _INTERRUPT)
+                code = self.function()
         except BaseException:
             traceback.print_exc()
             code = 1
