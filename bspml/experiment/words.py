@@ -66,7 +66,7 @@ def sides(data: ExperimentData) -> str:
     """Say how many classes and samples are trained on, and how many are held out.
 
     Classes under the labels that are trained on, right or wrong: 'training on 20 of 40 classes (240
-    samples), 20 held out for the evaluation (240 samples)'.
+    samples), 20 held out for the evaluation (240 samples), whose labels nobody judges'.
     """
     classes, test_classes = np.unique(data.labels), np.unique(data.test_labels)
     gallery = "" if data.gallery_labels is None else f" in {len(data.gallery_labels):,}"
@@ -80,7 +80,7 @@ def sides(data: ExperimentData) -> str:
         )
     return (
         f"training on {len(classes):,} of {_classes(len(classes) + len(test_classes))} ({trains}), "
-        f"{len(test_classes):,} held out for the evaluation {test}"
+        f"{len(test_classes):,} held out for the evaluation {test}, whose labels nobody judges"
     )
 
 

@@ -43,7 +43,8 @@ class CurriculumCallback(TrainerCurriculum):
     `audit()` says which labels are wrong.
 
     A Trainer with a `compute_loss` of its own computes its loss as before, while
-    `weights.batch_index` names the rows: let it use `bspml.Weighted(loss, weights)`.
+    `weights.batch_index` names the rows: let it use `bspml.Weighted(loss, weights)`.  It is refused
+    where it looks no weights up and one of the batch is below 1.
 
     Args:
         trainer: a Trainer with `remove_unused_columns=False`, of a data set of dictionaries.

@@ -18,8 +18,6 @@ from bspml.integrations.batches import part_of
 from bspml.trainers.made_parts import make_sampler
 from bspml.weights.state import SampleWeights
 
-_ORDER = ("batch_sampler", "sampler", "batch_size", "drop_last", "generator")
-
 
 class TrainingLoader:
     """A loader, what it draws from during a training, and which rows a batch has.
@@ -86,18 +84,14 @@ class TrainingLoader:
 
     def begin(self) -> None:
         """Have the loader draw from the sampler, as if it had been made with it."""
-        held = vars(self.loader)  # it forbids to set these, so that they fit each other; they do
+        held = vars(self.loader)  # a DataLoader forbids to set its sampler; it is asked for anew
         if self._before is None:
-            self._before = {name: held[name] for name in _ORDER}
-        if self.loader.batch_sampler is not self.sampler:
-            held.update(
-                batch_sampler=self.sampler,
-                sampler=SequentialSampler(self.dataset),
-                batch_size=None,
-                drop_last=False,
-                _iterator=None,  # of workers that stay
-            )
-        if self.loader.generator is None:  # opening it would draw from the global one
+            self._before = {name: held[name] for name in ("batch_sampler", "sampler", "generator")}
+        if held["batch_sampler"] is not self.sampler:
+            # As of a loader made with it; the iterator is that of workers that stay.
+            in_turn = SequentialSampler(self.dataset)
+            held.update(batch_sampler=self.sampler, sampler=in_turn, _iterator=None)
+        if held["generator"] is None:  # opening it would draw from the global one
             self.loader.generator = self._generator
 
     def end(self) -> None:
@@ -155,11 +149,10 @@ class TrainingLoader:
             InputError: it lacks a part, or has another number of rows.
         """
         _, label, *row = self.keys
-        index = part_of(batch, row[0], "data-set row") if row else None
+        if row or not isinstance(self.sampler, DrawnRows):
+            index = torch.as_tensor(part_of(batch, row[0] if row else 2, "data-set row"))
+            return index, part_of(batch, label, "label")
         labels = part_of(batch, label, "label")
-        if index is not None:
-            return torch.as_tensor(index), labels
-        assert isinstance(self.sampler, DrawnRows)
         return self.sampler.take(len(labels)), labels
 
 

@@ -95,6 +95,9 @@ def build_network(
 def feature_network(backbone: str, weights: WeightsFile = None) -> nn.Module:
     """Return a pretrained backbone that returns its features (B, F), without a last layer.
 
+    It takes pixels (B, 3, H, W) in [0, 1], and shifts and scales them as it was trained: give it no
+    normalised ones.
+
     Args:
         backbone: "efficientnet-lite0", "torchvision:MODEL" or "timm:MODEL".
         weights: file of its weights, see `build_network`; None for "efficientnet-lite0".

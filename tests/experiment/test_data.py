@@ -191,7 +191,8 @@ def test_decisions_of_an_audit_of_the_whole_folder_are_trained_on(photos, tmp_pa
     lines = Lines()
     folder = run_experiment(config, RunFolder.create(tmp_path / "run"), narrator=lines).folder
     assert lines.said[0] == (
-        "training on 4 of 8 classes (24 samples), 4 held out for the evaluation (23 samples)"
+        "training on 4 of 8 classes (24 samples), 4 held out for the evaluation (23 samples), "
+        "whose labels nobody judges"
     )
     # Of the four, those of the classes that train.
     assert lines.said[1] == (

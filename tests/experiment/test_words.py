@@ -27,10 +27,13 @@ def data(labels, test_labels, gallery=None):
 
 def test_classes_that_train_are_counted_beside_those_held_out():
     assert sides(data("aabbb", "ccddee")) == (
-        "training on 2 of 5 classes (5 samples), 3 held out for the evaluation (6 samples)"
+        "training on 2 of 5 classes (5 samples), 3 held out for the evaluation (6 samples), "
+        "whose labels nobody judges"
     )
     searched = sides(data("aabb", "cd", "ccddd"))
-    assert searched.endswith("2 held out for the evaluation (2 samples in 5)")
+    assert searched.endswith(
+        "held out for the evaluation (2 samples in 5), whose labels nobody judges"
+    )
 
 
 def test_classes_on_both_sides_are_said():
@@ -42,7 +45,8 @@ def test_classes_on_both_sides_are_said():
 
 def test_one_of_a_thing_is_singular():
     assert sides(data("aa", "b")) == (
-        "training on 1 of 2 classes (2 samples), 1 held out for the evaluation (1 sample)"
+        "training on 1 of 2 classes (2 samples), 1 held out for the evaluation (1 sample), "
+        "whose labels nobody judges"
     )
     assert sides(data("a", "a")).startswith("training on 1 class (1 sample), evaluated on 1 class")
 

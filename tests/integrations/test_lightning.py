@@ -311,6 +311,11 @@ def by_hand(**options):
     return fit
 
 
+def test_a_plain_loader_overfits_a_batch_too():
+    module, _ = plain_fit(plain_loader(), overfit_batches=1, max_epochs=2)
+    assert [len(labels) for *_, labels in module.batches] == [16, 16]
+
+
 def test_a_plain_fit_resumed_is_one_that_was_not_stopped(tmp_path):
     keep = Keep(tmp_path)
     whole, callback = plain_fit(plain_loader(), keep=[keep], max_epochs=4)
@@ -582,6 +587,9 @@ def test_wrong_use_is_one_sentence():
     for batch in ([POINTS, LABELS], {"image": POINTS}, POINTS):
         with pytest.raises(InputError, match=r"the batch must have the data-set row at 2; got"):
             fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    two = CurriculumCallback(fit.loader, fit.curriculum, keys=("x", "y"))
+    with pytest.raises(InputError, match=r"the data-set row at 2; got \['x', 'y'\]"):
+        two.on_train_batch_start(fit.trainer, fit.module, {"x": POINTS, "y": LABELS}, 0)
     other = Fit({}, max_epochs=1)
     other.module.loss = bspml.Weighted(MultiSimilarityLoss(), bspml.SampleWeights(LABELS))
     with pytest.raises(InputError, match="another table"):
