@@ -253,7 +253,7 @@ def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:
         )
     if len(set(folder.labels)) < 2:
         raise DataError(
-            f"{what}: holds one class, {str(folder.labels[0])!r}; an audit needs at least two, each "
-            f"a folder in it.{folders_inside(what, folder.paths or ())}"
+            f"{what}: holds one class, {str(folder.labels[0])!r}; an audit needs at least two, "
+            f"each a folder in it.{folders_inside(what, folder.paths or ())}"
         )
     return folder.labels
