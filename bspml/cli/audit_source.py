@@ -15,8 +15,9 @@ import torch
 from bspml.cli.labels import in_order_of, labels_of, last_part
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
+from bspml.data.images import folders_inside
 from bspml.data.retrieval import RetrievalSplit
-from bspml.data.sets.folder import folders_inside, read_folder
+from bspml.data.sets.folder import read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
