@@ -3,13 +3,18 @@
 import inspect
 from functools import partial
 
+import numpy as np
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
 
 import bspml
+from bspml.data.catalogue import catalogue_entry
 from bspml.data.indexed import sample_index_getter
+from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.errors import InputError
+from bspml.evaluation import AccuracyCalculator
+from bspml.experiment.methods.registry import _check_known
 from bspml.networks import embed
 from bspml.tensors.arguments import check_kind
 from bspml.trainers import FixedCurriculum, Patience, average_weights
@@ -41,12 +46,22 @@ CALLS = {
     "distance ": lambda: bspml.BSPMLMiner(WEIGHTS, distance=print),
     "value": lambda: bare(Patience)(2, "recall"),
     "reducer": lambda: bspml.BSPMLLoss(WEIGHTS, reducer=print),
+    "name": lambda: bare(bspml.networks.build_network)(None, 8),
+    "name ": lambda: bare(catalogue_entry)([]),
+    "path": lambda: bare(NoisyLabels.save)(bspml.noise.symmetric([0, 1], 0.5), 3),
+    "hyper": lambda: bare(_check_known)("margin", torch.ones(2)),
+    "include": lambda: bare(AccuracyCalculator._chosen)(AccuracyCalculator(), 3, ()),
+    "exclude": lambda: bare(AccuracyCalculator._chosen)(AccuracyCalculator(), (), "nmi"),
+    "seed": lambda: bare(AccuracyCalculator)(seed="x"),
+    "device": lambda: bspml.evaluate(torch.eye(2), [0, 0], device=torch.ones(2)),
+    "device ": lambda: bspml.evaluate(torch.eye(2), [0, 0], device=np.ones(2)),
+    "names": lambda: bspml.audit(torch.eye(4), [0, 0, 1, 1], np.eye(4)),
 }
 
 
 @pytest.mark.parametrize("name", CALLS)
 def test_a_part_of_another_kind_is_refused_by_name(name):
-    with pytest.raises(InputError, match=f"`{name.strip()}` must be .*; got "):
+    with pytest.raises(InputError, match=f"`{name.strip()}` must (be|name) .*; got "):
         CALLS[name]()
 
 

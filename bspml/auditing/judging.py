@@ -233,6 +233,9 @@ def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
         raise InputError(
             f"`{name}` must be one text per sample, {n}; got {kind if count is None else count}."
         )
+    shape = getattr(texts, "shape", (n,))
+    if len(shape) != 1:
+        raise InputError(f"`{name}` must be one text per sample, ({n},); got {tuple(shape)}.")
     missing = (i for i, t in enumerate(texts) if not isinstance(t, str) and pd.isna(t) is True)
     row = next(missing, None)
     if row is not None:

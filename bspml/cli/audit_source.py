@@ -15,8 +15,9 @@ import torch
 from bspml.cli.labels import in_order_of, labels_of, last_part
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
+from bspml.data.images import folders_inside
 from bspml.data.retrieval import RetrievalSplit
-from bspml.data.sets.folder import folders_inside, read_folder
+from bspml.data.sets.folder import read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
@@ -253,7 +254,7 @@ def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:
         )
     if len(set(folder.labels)) < 2:
         raise DataError(
-            f"{what}: holds one class, {str(folder.labels[0])!r}; an audit needs at least two, each "
-            f"a folder in it.{folders_inside(what, folder.paths or ())}"
+            f"{what}: holds one class, {str(folder.labels[0])!r}; an audit needs at least two, "
+            f"each a folder in it.{folders_inside(what, folder.paths or ())}"
         )
     return folder.labels

@@ -38,7 +38,7 @@ from bspml.errors import DataError, InputError
 from bspml.files.opening import reason
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice
-from bspml.words import counted, did_you_mean
+from bspml.words import counted, did_you_mean, shown
 
 
 @dataclass(frozen=True)
@@ -206,9 +206,9 @@ def catalogue_entry(name: str) -> Entry:
         InputError: no such data set; suggests the nearest name.
     """
     key = ALIASES.get(name.lower(), name.lower()) if isinstance(name, str) else name
-    if key not in CATALOGUE:
+    if not isinstance(key, str) or key not in CATALOGUE:
         hint = did_you_mean(key, [*CATALOGUE, *ALIASES]) or "."
-        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {name!r}{hint}")
+        raise InputError(f"`name` must be one of {', '.join(CATALOGUE)}; got {shown(name)}{hint}")
     return CATALOGUE[key]
 
 

@@ -22,6 +22,25 @@ SUFFIXES = IMAGE_SUFFIXES
 _ORIENTATION = 0x0112  # EXIF's tag
 
 
+def folders_inside(root: str | os.PathLike[str], paths: Sequence[str]) -> str:
+    """Return a hint where all images lie in folders of the one folder right in `root`, else ''.
+
+    Args:
+        root: the folder.
+        paths: of its images, relative to it.
+
+    Example:
+        >>> folders_inside("data", ["photos/wren/1.jpg", "photos/owl/2.jpg"])
+        ' If owl, wren are the classes, name data/photos.'
+    """
+    parts = [path.split("/") for path in paths]
+    inside = sorted({part[1] for part in parts if len(part) > 2})
+    if len({part[0] for part in parts}) != 1 or len(inside) < 2:
+        return ""
+    named = ", ".join(inside[:3]) + ", ..." * (len(inside) > 3)
+    return f" If {named} are the classes, name {Path(root) / parts[0][0]}."
+
+
 def find_images(root: Path) -> list[str]:
     """List the images below `root`: sorted paths relative to it, with forward slashes.
 

@@ -12,7 +12,8 @@ from bspml.errors import InputError
 from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
 from bspml.evaluation.sides import check_columns, check_ks, is_ignored, several
 from bspml.tensors.arguments import check_flags
-from bspml.tensors.checks import check_embeddings, encode_labels, some_of
+from bspml.tensors.checks import check_embeddings, check_whole, encode_labels, some_of
+from bspml.words import shown
 
 _CLUSTERING = ("NMI", "AMI")
 
@@ -61,7 +62,7 @@ class AccuracyCalculator:
     ) -> None:
         self.latest: RetrievalMetrics | None = None
         self._ks = ks if ks is KS else check_ks(ks)  # the default is known by identity
-        self._ignore, self._seed = ignore, seed
+        self._ignore, self._seed = ignore, check_whole(seed, "seed", low=0)
         recalls = [f"recall_at_{k}" for k in self._ks]
         self._metrics = ["precision_at_1", *recalls, "r_precision", "mean_average_precision_at_r"]
         self._metrics += _CLUSTERING
@@ -144,11 +145,12 @@ class AccuracyCalculator:
     def _chosen(self, include: Sequence[str], exclude: Sequence[str]) -> list[str]:
         """Return the metrics of these that there are."""
         for argument, names in (("include", include), ("exclude", exclude)):
-            unknown = [name for name in names if name not in self._metrics]
-            if isinstance(names, str) or unknown:
+            listed = isinstance(names, list | tuple | set | frozenset)  # a text is no such list
+            unknown = [n for n in names if n not in self._metrics] if listed else [names]
+            if unknown:
                 raise InputError(
                     f"`{argument}` must name some of {', '.join(self._metrics)}; got "
-                    f"{names if isinstance(names, str) else unknown[0]!r}."
+                    f"{shown(unknown[0])}."
                 )
         return [n for n in self._metrics if (n in include or not include) and n not in exclude]
 

@@ -65,6 +65,8 @@ def open_regular(
             ...
         bspml.errors.DataError: no/list.txt: no such file; expected a list.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise error(f"expected the path of {what}; got {type(path).__name__}.")
     where = where or str(path)
     if is_special(path):
         raise error(f"{where}: is a pipe or a device, not {what}. {remedy}")

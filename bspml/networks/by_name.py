@@ -19,7 +19,7 @@ from bspml.networks.small_conv import SmallConvNet
 from bspml.networks.timm_models import load_timm, timm_view
 from bspml.networks.torchvision_models import load_torchvision
 from bspml.networks.weights_file import load_weights
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import check_whole
 
 _BACKBONES = f"{efficientnet_lite.NAME}, torchvision:MODEL or timm:MODEL"
@@ -70,6 +70,7 @@ def build_network(
         MissingDependencyError: the packages of "efficientnet-lite0", or timm, are absent.
     """
     check_flags(freeze_batchnorm=freeze_batchnorm)
+    check_kind(name, "name", str, "the name of a network")
     embedding_size = check_whole(embedding_size, "embedding_size")
     with seeded(check_whole(seed, "seed", low=0)):
         if name in ("small-conv", "mlp"):

@@ -11,6 +11,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.checks import check_whole
+from bspml.words import shown
 
 _GRID = 3  # side of the last feature map: what three poolings leave of 24 to 31 pixels
 
@@ -33,8 +34,8 @@ class SmallConvNet(nn.Module):
         in_channels: int = 1,
     ) -> None:
         super().__init__()
-        if len(channels) != 3:
-            raise InputError(f"`channels` must be three numbers; got {tuple(channels)}.")
+        if not isinstance(channels, Sequence) or len(channels) != 3:
+            raise InputError(f"`channels` must be three numbers; got {shown(channels)}.")
         widths = [check_whole(in_channels, "in_channels")]
         widths += [check_whole(c, "channels") for c in channels]
         self.blocks = nn.Sequential(*(_block(i, o) for i, o in pairwise(widths)))

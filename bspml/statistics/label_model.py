@@ -72,6 +72,7 @@ BY_CHANCE = 4.5  # standard deviations
 _ALMOST_NO_K = -8.0  # log odds of k, at the start from the best model without it
 _LEAST_K = 1e-4  # at the start from another model: with none there is no way to more
 _AS_GOOD = 4.0  # log likelihood, in all, below which no fit is better than another
+_ALIKE = 1e-3  # of probabilities, more than the order of the samples changes in a fit
 _DOMINANT = 0.9  # share of a class beside which too few labels are left to permute
 
 
@@ -355,7 +356,9 @@ def wrong_share_of_kept(wrong_probability: np.ndarray) -> np.ndarray:
     """Return (N,) the share of wrong labels among those at least as probably right.
 
     Keeping the labels with q below x keeps a share of at most x of wrong ones, in expectation:
-    the mean probability of being wrong over all that rank before or beside a label.
+    the mean probability of being wrong over all that rank before or beside a label.  Probabilities
+    that are alike to a thousandth rank beside each other: else the rounding of the fit, in which
+    the order of the samples shows, would rank the labels that are as good as certainly wrong.
 
     Args:
         wrong_probability: (N,), NaN where unknown; such labels count nowhere and get NaN.
@@ -367,7 +370,7 @@ def wrong_share_of_kept(wrong_probability: np.ndarray) -> np.ndarray:
     known = np.flatnonzero(~np.isnan(wrong_probability))
     order = known[np.argsort(wrong_probability[known], kind="stable")]
     ranked = wrong_probability[order]
-    last = np.searchsorted(ranked, ranked, side="right")  # equal ones share one value
+    last = np.searchsorted(ranked, ranked + _ALIKE, side="right")
     q = np.full(len(wrong_probability), np.nan)
     q[order] = (np.cumsum(ranked) / np.arange(1, len(ranked) + 1))[last - 1] if len(order) else []
     return q

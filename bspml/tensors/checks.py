@@ -366,7 +366,7 @@ def check_device(device: Any, name: str = "device") -> torch.device:
     Raises:
         InputError: no such kind of device, or none of it on this machine.
     """
-    if device == "auto":
+    if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
         chosen = torch.device(device)

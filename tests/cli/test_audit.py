@@ -108,8 +108,9 @@ def test_mistakes_exit_2_with_one_line(case, capsys, arguments, message):
     np.save("same.npy", np.full(60, "a"))
     pd.DataFrame(x).add_prefix("d").to_csv("data.csv", index=False)
     Path("names.txt").write_text("a\nb\n")
-    (folder := Path("images/a")).mkdir(parents=True)
-    Image.new("L", (8, 8)).save(folder / "1.png")
+    for label in "ab":
+        (folder := Path("images", label)).mkdir(parents=True)
+        Image.new("L", (8, 8)).save(folder / "1.png")
     code, out, err = run(capsys, *arguments)
     assert (code, out) == (2, "")
     assert message in err

@@ -87,7 +87,7 @@ def test_load_gives_the_network_behind_the_recorded_recall(finished):
     run = bspml.load(finished.folder.path)
     from bspml.experiment.embed import embed_named
 
-    embeddings, labels, names, trained_on, _ = embed_named(run, "test")
+    embeddings, labels, names, trained_on, *_ = embed_named(run, "test")
     assert not trained_on
     again = bspml.evaluate(embeddings, labels, ks=[1, 2], clustering=False)
     assert 100 * again.recall_at_k[1] == pytest.approx(finished.results["bspml"]["Recall@1 %"])

@@ -142,6 +142,17 @@ def test_q_is_the_mean_probability_of_all_that_rank_as_well():
     assert np.isnan(wrong_share_of_kept(np.array([np.nan]))).all()
 
 
+def test_labels_that_are_as_good_as_certain_share_one_value_in_every_order():
+    rng = np.random.default_rng(0)
+    wrong = np.concatenate([1e-6 * rng.random(90), [0.3], 1 - 1e-5 * rng.random(30)])
+    q = wrong_share_of_kept(wrong)
+    assert q[91:] == pytest.approx(wrong.mean(), rel=1e-12)
+    assert q[90] == pytest.approx(wrong[:91].mean(), rel=1e-12)
+    order = rng.permutation(len(wrong))
+    rounded = wrong[order] + 1e-6 * rng.normal(size=len(wrong))  # what another order may give
+    assert wrong_share_of_kept(rounded) == pytest.approx(q[order], abs=1e-6)
+
+
 def test_permuted_labels_are_told_from_real_ones():
     tables, label, _, _ = judged(n=200)
     assert tells_apart(tables[0], label)

@@ -17,7 +17,7 @@ from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import FAULTS, open_regular
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import encode_labels
 from bspml.tensors.row_index import check_same_rows
 
@@ -83,6 +83,7 @@ class NoisyLabels:
             InputError: another suffix.
             RunError: the file cannot be written.
         """
+        check_kind(path, "path", (str, os.PathLike), "the path of a file")
         path = Path(path)
         if path.suffix.lower() != ".npz":
             raise InputError(f"`path` must end in .npz; got {path.name!r}.")

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.images import find_images
+from bspml.data.images import find_images, folders_inside
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.folder import folders_inside
 from bspml.data.sets.path_table import by_split
 from bspml.errors import DataError
 from bspml.words import counted

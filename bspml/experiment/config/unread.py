@@ -75,12 +75,6 @@ UNREAD = (
         "name data of image files",
     ),
     Unread(
-        ("network.freeze_batchnorm",),
-        lambda c: c.network.name == "mlp",
-        "while `network.name` is mlp, which has no batch normalisation",
-        "name a network for images",
-    ),
-    Unread(
         _in("curriculum", "rule", "warmup", "warmup_epochs", "reset", "judge_every", "repair")
         + _in("curriculum", "search", "statistics_error"),
         lambda c: c.curriculum.preset == "auto" and not c.automatic,

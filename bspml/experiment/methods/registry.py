@@ -17,7 +17,7 @@ from bspml.experiment.methods.parts import (
 )
 from bspml.experiment.methods.weighing import WEIGHINGS, Weighing
 from bspml.experiment.methods.wrappers import WRAPPERS, Wrapper
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.words import did_you_mean
 
 METHODS: dict[str, type[Method]] = {
@@ -109,12 +109,14 @@ def check_method(name: str, hyper: Mapping[str, Any] | None = None) -> None:
     Example:
         >>> check_method("superloss:auto:margin", {"superloss_lam": 0.1})
     """
-    _check_known(name, hyper or {})
+    given = {} if hyper is None else hyper
+    _check_known(name, given)
     for part in parsed(name).parts:
-        checked(part, hyper or {})
+        checked(part, given)
 
 
 def _check_known(name: str, given: Mapping[str, Any]) -> None:
+    check_kind(given, "hyper", Mapping, "hyper-parameters by name, {name: value}")
     known = hyper_parameters(name)
     for key in given:
         if key not in known:

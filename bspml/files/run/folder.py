@@ -69,6 +69,8 @@ class RunFolder:
             exists, is_run = folder.path.is_dir(), folder.config.is_file()
         except (OSError, ValueError) as err:
             raise RunError(f"{path}: the run folder cannot be read ({reason(err)}).") from err
+        if not exists and os.path.lexists(folder.path):
+            raise RunError(f"{path}: is a file; name the folder of a run.")
         if not exists:
             raise RunError(f"{path}: no such run folder{_runs_beside(folder.path)}.")
         if not is_run:

@@ -24,7 +24,6 @@ CASES = [
     ((), "data.cache=C", BACKBONE),
     (("noise.kind=none", "noise.rate=0"), "noise.seed=3", ()),
     (("task=classification", "noise.kind=none", "noise.rate=0"), "noise.seed=3", ()),
-    ((*STORED, "network.weights=W"), "network.freeze_batchnorm=true", ("network.weights=W",)),
     (PLAIN, "curriculum.rule=quadratic", AUTO),
     (PLAIN, "curriculum.warmup=cross-fit", AUTO),
     (PLAIN, "curriculum.warmup_epochs=1", AUTO),

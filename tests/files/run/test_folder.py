@@ -100,6 +100,9 @@ def test_a_file_in_the_way_is_named(tmp_path):
 def test_opening_wants_a_run_and_names_those_nearby(tmp_path):
     with pytest.raises(RunError, match="no such run folder"):
         RunFolder.open(tmp_path / "a")
+    (tmp_path / "a.npz").touch()
+    with pytest.raises(RunError, match=r"a\.npz: is a file; name the folder of a run"):
+        RunFolder.open(tmp_path / "a.npz")
     run = RunFolder.create(tmp_path / "a")
     with pytest.raises(RunError, match=r"not a run folder \(no config.yaml in it\)"):
         RunFolder.open(tmp_path / "a")
