@@ -35,7 +35,7 @@ from bspml.tensors.unit_rows import unit_rows
 
 _PANEL = 768  # rows and columns to a product, at most
 _PANEL_VALUES = 1 << 23  # class sums of a panel of rows
-_WAITING_BYTES = 1 << 28  # class sums of later panels
+_WAITING_BYTES = 5 << 25  # class sums of later panels
 _CLASSES = 64  # judged together: their numbers stay in the processor's cache
 
 
@@ -55,7 +55,7 @@ class _Product(NamedTuple):
 
 
 class HostRows(JudgedRows):
-    """On the CPU; sums in float64, those that wait as precise as the rows."""
+    """On the CPU; what one product says is summed in float64, sums are as precise as the rows."""
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -93,7 +93,7 @@ class HostRows(JudgedRows):
         padded = -(-block // TOGETHER) * TOGETHER
         self.buffer = self.reference.embeddings.new_zeros(padded * block)
         reach = self._reach(columns) if self.shared else 0
-        sums = np.empty((self.powers, classes, padded))
+        sums = np.empty((self.powers, classes, padded), self.buffer.numpy().dtype)
         waiting: list[list[_Waiting]] = [[] for _ in columns]
         for k, panel in enumerate(panels):
             rows, place = self._rows(embeddings, panel), self.position[self.order[panel]]
@@ -206,8 +206,8 @@ class HostRows(JudgedRows):
         to = self.order[first_row + low : first_row + high]
         y, mates, n = self.codes[to], self.mates[to], np.arange(high - low)
         with np.errstate(divide="ignore", invalid="ignore"):
-            everyone = np.log(sums[0].sum(0) / (self.rest[to] + mates)) / a
-            own = np.log(sums[:, y, n] / mates)
+            everyone = np.log(sums[0].sum(0, np.float64) / (self.rest[to] + mates)) / a
+            own = np.log((sums[:, y, n] / mates).astype(sums.dtype))
             best = np.full(len(n), -np.inf), np.full(len(n), -1)
             for first in range(0, len(totals), _CLASSES):
                 some = slice(first, first + _CLASSES)

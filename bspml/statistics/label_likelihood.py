@@ -274,8 +274,7 @@ def centred(table: np.ndarray) -> np.ndarray:
         (M, C) float32.
     """
     lead = table - np.fmax.reduce(table, 1)[:, None]
-    np.copyto(lead, -np.inf, where=np.isnan(lead))
-    return np.maximum(lead, _LOWEST, out=lead).astype(np.float32, copy=False)
+    return np.fmax(lead, _LOWEST, out=lead).astype(np.float32, copy=False)
 
 
 def nobody(num_classes: int) -> Confusions:

@@ -67,7 +67,7 @@ def test_sums_that_do_not_fit_are_computed_anew(room, monkeypatch):
 
     monkeypatch.setattr(HostRows, "_multiply", noted)
     monkeypatch.setattr(contrastive_host, "_PANEL", 16)
-    monkeypatch.setattr(contrastive_host, "_WAITING_VALUES", room)
+    monkeypatch.setattr(contrastive_host, "_WAITING_BYTES", 8 * room)
     found = contrastive_tables(*problem_with_absent(), candidates=3)
     assert_same(found.stats, whole.stats)
     np.testing.assert_allclose(found.tables.sharp, whole.tables.sharp, atol=1e-12)
@@ -82,7 +82,7 @@ def test_sums_that_do_not_fit_are_computed_anew(room, monkeypatch):
 
 def test_what_waits_never_exceeds_its_room(monkeypatch):
     monkeypatch.setattr(contrastive_host, "_PANEL", 8)
-    monkeypatch.setattr(contrastive_host, "_WAITING_VALUES", 3000)
+    monkeypatch.setattr(contrastive_host, "_WAITING_BYTES", 24_000)
     held = []
     unpatched = HostRows._nothing_yet
 
@@ -125,9 +125,24 @@ def test_the_tables_are_those_of_their_definitions(monkeypatch):
         assert tables.means[judged][outside, c] == pytest.approx(value, abs=1e-12)
 
 
+def test_large_tables_are_packed_to_half_a_step(monkeypatch):
+    monkeypatch.setattr(contrastive, "_TABLE_VALUES", 100)
+    x, labels, weights = problem_with_absent()
+    tables = contrastive_tables(x, labels, weights).tables
+    assert tables.means is None
+    weights[5] = 0
+    given = torch.tensor(x), encode_labels(labels), torch.tensor(weights)
+    judged = torch.arange(len(x))[torch.arange(len(x)) != 5]
+    packed = SoftMeans.of(*given, torch.from_numpy(tables.sharp)).table(judged)
+    expected = SoftMeans.of(*given).table(judged)
+    assert packed.numpy() == pytest.approx(expected.numpy(), abs=2**-11 + 1e-9, nan_ok=True)
+    assert packed.isnan().any()
+
+
 def test_no_tables_where_they_are_too_large_or_of_another_sharpness(monkeypatch):
     assert contrastive_tables(*problem_with_absent(), 9.0).tables is None
     monkeypatch.setattr(contrastive, "_TABLE_VALUES", 100)
+    monkeypatch.setattr(contrastive, "_PACKED_VALUES", 100)
     stats, tables, _ = contrastive_tables(*problem_with_absent())
     assert tables is None
     assert (stats.null == contrastive_statistics(*problem_with_absent()).null).all()
