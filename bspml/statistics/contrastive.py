@@ -176,8 +176,9 @@ def contrastive_statistics(
     """Return soft-mean statistics of every label, and the null histogram, in one streamed pass.
 
     Memory beside the embeddings: one normalised copy, O(block^2 + C x block), the histograms, and
-    on a CPU up to 256 MiB of class sums.  Similarities and exponentials are computed in the
-    precision of the embeddings (half precisions in float32), all sums in float64.  Deterministic;
+    on a CPU up to 160 MiB of class sums.  Similarities and exponentials are computed in the
+    precision of the embeddings (half precisions in float32), sums of a block in float64, of blocks
+    as precise as the embeddings.  Deterministic;
     a different `block_size` may move a similarity by a rounding of that precision.
 
     Args:

@@ -1,8 +1,9 @@
 """The compiled sums of the contrastive statistics: over classes, of rows and of columns of a block.
 
 Blocks are (rows, columns), both sorted by class; tables are (classes, samples), so that what is
-done to all samples uses the processor's vectors.  All sums are float64.  Every function works on
-a range of samples, `low` to `high`, so that threads share a table without meeting.
+done to all samples uses the processor's vectors.  What one block says is summed in float64.
+Every function works on a range of samples, `low` to `high`, so that threads share a table without
+meeting.
 """
 
 from __future__ import annotations

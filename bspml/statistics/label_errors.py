@@ -41,23 +41,19 @@ from bspml.statistics.label_model import (
     refit_label_model,
     tells_apart,
 )
+from bspml.statistics.label_samples import evenly, few_rows, sample_to_fit, thinned
 from bspml.statistics.soft_means import SoftMeans
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.precision import full_precision
 
 SHRINKS = (0.1, 0.3, 0.5, 0.8, 0.95)
 
-_FIT_VALUES = 1 << 21  # of a table that the model is fitted to
-_FEWEST_FITTED = 1500
 _ROUNDS = 4
 _ONE_PASS_VALUES = 1 << 24  # of a table that all rows are judged by
-_FEW_ROWS = 2000  # by which the shrinkage and the rounds are chosen, at most
-_FEW_VALUES = 1 << 19  # of a table of these
 _PAIRS, _FEWEST_NEAREST = 1 << 16, 16  # of classes taken for one another
 _GAIN = 1e-6  # of the mean log likelihood: rounding, so the order of the rows, is below
 _SURE_SLOPE = 100.0  # of a judge beyond which fits no longer move
 _MATERIAL = 0.02  # doubt below which a reference keeps its weight
-_FEWEST_OF_CLASS = 4  # references that are left of a class
 _LEAST_WEIGHT = 1e-4  # of a reference, however doubtful
 _BLOCK_VALUES = 1 << 22  # of a table judged at a time
 
@@ -160,12 +156,12 @@ def judge_labels(
     told_by = telling if rows is None and len(telling) else judged
     if fitted_to is not None:
         told_by = np.flatnonzero(np.asarray(fitted_to) & task.judged.numpy())
-    fitted = _sample(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
+    fitted = sample_to_fit(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
     judged = np.concatenate([fitted, np.setdiff1d(judged, fitted)])  # whose tables serve twice
     if soft_means is None:
         soft_means = None if most_references else _of_one_pass(task)
     judges = _Judges.of(task, soft_means, most_references)
-    few = _evenly(fitted, _few(len(task.labels.classes)))
+    few = evenly(fitted, few_rows(len(task.labels.classes)))
     judges = judges.shrunk(few)
     best = judges.fit(fitted, random_rate, half_trained)
     if best is None:
@@ -217,7 +213,7 @@ class _Judges:
         embeddings, labels = task.embeddings, task.labels
         classes, references = len(labels.classes), labels.codes[task.weights > 0]
         whole = None if known is None else torch.from_numpy(known)
-        telling = task.weights if most is None else _thinned(task, most)
+        telling = task.weights if most is None else thinned(task, most)
         soft_means = SoftMeans.of(embeddings, labels, telling, whole)  # refuses what cannot judge
         counts = torch.bincount(references, minlength=classes).numpy()
         few = (counts < 2) & (counts > 0)
@@ -335,21 +331,6 @@ def _merged(parts: tuple[np.ndarray, np.ndarray], place: np.ndarray) -> np.ndarr
     return whole
 
 
-def _thinned(task: JudgingTask, most: int) -> Tensor:
-    """The weights of some references of every class, evenly taken; 0 for the others."""
-    codes, classes = task.labels.codes.numpy(), len(task.labels.classes)
-    kept = np.flatnonzero(task.weights.numpy() > 0)
-    kept = kept[np.argsort(codes[kept], kind="stable")]
-    sizes = np.bincount(codes[kept], minlength=classes)
-    size = sizes[codes[kept]]
-    rank = np.arange(len(kept)) - (np.cumsum(sizes) - sizes)[codes[kept]]
-    share = np.minimum(max(_FEWEST_OF_CLASS, most // classes), size)
-    chosen = kept[(rank + 1) * share // size > rank * share // size]
-    thinned = torch.zeros_like(task.weights)
-    thinned[chosen] = task.weights[chosen]
-    return thinned
-
-
 def _of_one_pass(task: JudgingTask) -> np.ndarray | None:
     """The soft means of all rows at once, for half the products, where most rows are judged by
     few enough classes."""
@@ -359,24 +340,6 @@ def _of_one_pass(task: JudgingTask) -> np.ndarray | None:
         return None
     tables = contrastive_tables(task.embeddings, task.labels, task.weights).tables
     return None if tables is None else tables.sharp
-
-
-def _few(classes: int) -> int:
-    """So many rows choose the shrinkage, and whether another round helps."""
-    return max(_FEWEST_FITTED // 3, min(_FEW_ROWS, _FEW_VALUES // classes))
-
-
-def _sample(codes: np.ndarray, judged: np.ndarray, classes: int) -> np.ndarray:
-    """Rows to fit to, spread evenly over the classes, so that no class is without."""
-    count = max(_FEWEST_FITTED, _FIT_VALUES // classes)
-    return _evenly(judged[np.argsort(codes, kind="stable")], count)
-
-
-def _evenly(rows: np.ndarray, count: int) -> np.ndarray:
-    """`count` of the rows, at equal steps."""
-    if len(rows) <= count:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, count).round().astype(int)]
 
 
 class _Found(NamedTuple):

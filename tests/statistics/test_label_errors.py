@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from bspml.errors import InputError
-from bspml.statistics import label_errors
-from bspml.statistics.contrastive import JudgingTask, contrastive_statistics
-from bspml.statistics.label_errors import _thinned, judge_labels
+from bspml.statistics import label_errors, label_samples
+from bspml.statistics.contrastive import contrastive_statistics
+from bspml.statistics.label_errors import judge_labels
 from bspml.statistics.noise_rate import estimate_noise
 
 
@@ -73,8 +73,8 @@ def test_blocks_and_a_sample_to_fit_to_give_nearly_the_same(monkeypatch):
     monkeypatch.setattr(label_errors, "_BLOCK_VALUES", 170)
     blocks = judge_labels(x, given)
     assert blocks.wrong_probability == pytest.approx(whole.wrong_probability, abs=1e-6)
-    monkeypatch.setattr(label_errors, "_FIT_VALUES", 10)
-    monkeypatch.setattr(label_errors, "_FEWEST_FITTED", 300)
+    monkeypatch.setattr(label_samples, "_FIT_VALUES", 10)
+    monkeypatch.setattr(label_samples, "_FEWEST_FITTED", 300)
     sampled = judge_labels(x, given)
     assert sampled.fitted == 300
     assert sampled.rate == pytest.approx(whole.rate, abs=0.05)
@@ -116,20 +116,6 @@ def test_rows_of_norm_0_are_left_out_and_torch_and_numpy_are_the_same():
 def test_one_class_is_refused():
     with pytest.raises(InputError, match="at least two classes"):
         judge_labels(np.eye(4), [1, 1, 1, 1])
-
-
-def test_fewer_references_are_of_every_class_and_change_little():
-    rng = np.random.default_rng(0)
-    codes = np.repeat(np.arange(6), [60, 60, 60, 60, 3, 60])
-    x = np.eye(6)[codes] + 0.25 * rng.normal(size=(len(codes), 6))
-    labels = np.where(rng.random(len(codes)) < 0.1, rng.integers(0, 6, len(codes)), codes)
-    task = JudgingTask.of(x, labels, None, 10.0, None, 16)
-    kept = _thinned(task, 60).numpy() > 0
-    sizes = np.bincount(labels)
-    assert np.bincount(labels[kept], minlength=6).tolist() == np.minimum(sizes, 10).tolist()
-    whole, few = (judge_labels(x, labels, most_references=most) for most in (None, 60))
-    agree = (whole.wrong_probability > 0.5) == (few.wrong_probability > 0.5)
-    assert agree.mean() > 0.97
 
 
 def test_a_judge_that_was_too_sure_at_first_may_become_unsure():
