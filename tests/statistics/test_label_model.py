@@ -7,7 +7,6 @@ from bspml.statistics.label_likelihood import Confusions
 from bspml.statistics.label_model import (
     RandomErrors,
     fit_label_model,
-    tells_apart,
     wrong_share_of_kept,
 )
 
@@ -140,14 +139,3 @@ def test_q_is_the_mean_probability_of_all_that_rank_as_well():
     expected = [np.nan if np.isnan(v) else np.nanmean(wrong[wrong <= v]) for v in wrong]
     assert wrong_share_of_kept(wrong) == pytest.approx(np.array(expected), nan_ok=True)
     assert np.isnan(wrong_share_of_kept(np.array([np.nan]))).all()
-
-
-def test_permuted_labels_are_told_from_real_ones():
-    tables, label, _, _ = judged(n=200)
-    assert tells_apart(tables[0], label)
-    refused = 0
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        refused += not tells_apart(tables[0], rng.permutation(label))
-    assert refused >= 28
-    assert tells_apart(tables[0][:20], label[:20])
