@@ -1,4 +1,4 @@
-"""Random samples tell no classes apart, at any size; real structure does, wrong labels beside it."""
+"""Random samples tell no classes apart, at any size; real structure does, beside wrong labels."""
 
 import itertools
 
@@ -82,4 +82,5 @@ def test_an_audit_of_random_features_flags_nobody(classes, size, dims):
     report = bspml.audit(rows, labels)
     assert "do not tell the classes apart" in report.sentence
     assert report.total_interval == (0.0, 1.0)
-    assert not report.flagged.any() and not report.suspects.any()
+    assert not report.flagged.any()
+    assert not report.suspects.any()
