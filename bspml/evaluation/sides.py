@@ -58,6 +58,8 @@ def check_columns(queries: Float[Tensor, "N D"], gallery: Float[Tensor, "R E"]) 
 def check_ks(ks: Any) -> tuple[int, ...]:
     """Return the K, one or several, as ascending numbers, or refuse them."""
     try:
+        if isinstance(ks, bytes | bytearray):  # whose entries are the numbers of its characters
+            raise TypeError("no numbers")
         values = (ks,) if isinstance(ks, (int, np.integer)) else list(ks)
     except TypeError as err:
         raise InputError(
