@@ -113,8 +113,8 @@ def _name(split: RetrievalSplit, row: int) -> str:
 def _keys(splits: tuple[RetrievalSplit, ...]) -> list[np.ndarray]:
     """Digests of each split's samples; empty for files that are no copies by their size alone."""
     if all(split.paths is None for split in splits):
-        rows = [split.features for split in splits if split.pixels is None]
-        features = [grid_unit_rows(part) for part in rows if part is not None]
+        given = [split.features for split in splits if split.pixels is None]
+        features = [grid_unit_rows(part) for part in given if part is not None]
         if len(features) == len(splits):
             return near_digests(features, _ALIKE)
         return [np.array(picture_keys(split), dtype="S32") for split in splits]

@@ -59,10 +59,10 @@ def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
 
 def _columns_of_text(value: Any) -> str:
     """Name the columns of a pandas table that hold no numbers."""
-    columns = getattr(value, "dtypes", None)
-    if index_of(value) is None or not hasattr(columns, "items"):
+    if index_of(value) is None or not hasattr(value, "columns"):
         return ""
-    return ", ".join(repr(name) for name, dtype in columns.items() if dtype.kind not in "iufb")
+    kinds = zip(value.columns, value.dtypes, strict=True)
+    return ", ".join(repr(name) for name, dtype in kinds if dtype.kind not in "iufb")
 
 
 def _read_numbers(value: Any) -> Tensor:

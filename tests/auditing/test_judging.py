@@ -327,7 +327,7 @@ def test_texts_under_another_index_are_refused():
 @pytest.mark.parametrize(
     ("given", "said"),
     [
-        ({i: "a" for i in range(20)}, "got dict"),
+        (dict.fromkeys(range(20), "a"), "got dict"),
         ([b"a"] * 20, "bytes at row 0"),
         (b"a" * 20, "got bytes"),
     ],
