@@ -13,6 +13,7 @@ labels are left out of the statistics and counted as wrong, but for each label's
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -227,7 +228,8 @@ def _notes_on_search(near: Nearest, approximate: bool) -> tuple[str, ...]:
 def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
     if texts is None:
         return np.full(n, "")
-    count = None if isinstance(texts, str) else getattr(texts, "__len__", lambda: None)()
+    no_list = isinstance(texts, str | bytes | Mapping)
+    count = None if no_list else getattr(texts, "__len__", lambda: None)()
     if count != n:
         kind = "a single text" if isinstance(texts, str) else type(texts).__name__
         raise InputError(
@@ -238,6 +240,11 @@ def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
         raise InputError(f"`{name}` must be one text per sample, ({n},); got {tuple(shape)}.")
     missing = (i for i, t in enumerate(texts) if not isinstance(t, str) and pd.isna(t) is True)
     row = next(missing, None)
+    binary = next((i for i, t in enumerate(texts) if isinstance(t, bytes)), None)
+    if binary is not None:
+        raise InputError(
+            f"`{name}` must be one text per sample; got bytes at row {binary}. Use `.decode()`."
+        )
     if row is not None:
         raise InputError(
             f"`{name}` must be one text per sample; got none at row {row}. Give '' for it."

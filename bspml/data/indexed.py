@@ -153,6 +153,11 @@ def sample_index_getter(weights: TakesBatch) -> Callable[[Any], tuple[Any, Any]]
 
     def getter(batch: Any) -> tuple[Any, Any]:
         x, y, index = _three(batch)
+        if isinstance(y, list | tuple) and any(isinstance(label, str) for label in y):
+            raise InputError(
+                "the batch's labels are text, and pytorch-metric-learning's trainers take numbers. "
+                "Pass IndexedDataset(dataset, labels=weights.codes)."
+            )
         weights.set_batch(index)
         return x, weights.relabelled(y, index)
 

@@ -1,7 +1,7 @@
 """Samples that are in two splits, or twice in a test: what is found there was seen before.
 
-Exact copies only: the same bytes of a file, the same pixels, the same features.  Files are read
-only where one of another split has their size.
+The same bytes of a file, the same pixels, or features equal in direction but for 2e-6, as those are
+that were scaled or rounded.  Files are read only where one of another split has their size.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ import numpy as np
 
 from bspml.data.picture_keys import picture_keys
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.tensors.copies import first_copies, row_digests
+from bspml.tensors.copies import first_copies, near_digests
+from bspml.tensors.unit_rows import grid_unit_rows
 from bspml.words import counted
 
 _SHOWN = 10  # pairs that a sentence names
+_ALIKE = 2e-6  # distance of two directions
 
 
 @dataclass(frozen=True)
@@ -111,12 +113,11 @@ def _name(split: RetrievalSplit, row: int) -> str:
 def _keys(splits: tuple[RetrievalSplit, ...]) -> list[np.ndarray]:
     """Digests of each split's samples; empty for files that are no copies by their size alone."""
     if all(split.paths is None for split in splits):
-        return [
-            row_digests(split.features)
-            if split.features is not None and split.pixels is None
-            else np.array(picture_keys(split), dtype="S32")
-            for split in splits
-        ]
+        given = [split.features for split in splits if split.pixels is None]
+        features = [grid_unit_rows(part) for part in given if part is not None]
+        if len(features) == len(splits):
+            return near_digests(features, _ALIKE)
+        return [np.array(picture_keys(split), dtype="S32") for split in splits]
     sizes = [_sizes(split) for split in splits]
     counts = Counter(size for of_split in sizes for size in of_split)
     keys = []

@@ -36,7 +36,7 @@ from bspml.tensors.checks import (
     some_of,
     zero_rows,
 )
-from bspml.tensors.copies import row_digests
+from bspml.tensors.copies import near_digests, rounding
 from bspml.tensors.row_index import check_same_columns, check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
@@ -59,6 +59,7 @@ class Side(NamedTuple):
         numbers: (N,) which of the given rows these are.
         zero: given rows of norm 0.
         num_ignored: given rows that were left out.
+        precision: epsilon of the type that the rows came in.
     """
 
     rows: Float[Tensor, "N D"]
@@ -66,6 +67,7 @@ class Side(NamedTuple):
     numbers: np.ndarray
     zero: tuple[int, ...]
     num_ignored: int
+    precision: float
 
     @classmethod
     def of(
@@ -86,12 +88,19 @@ class Side(NamedTuple):
             values, codes = values[kept.to(values.device)], codes[kept]
         rows = grid_unit_rows(values.to(device))
         left_out = int(ignored.sum())
-        return cls(rows, codes, numbers, tuple(zero[~ignored[zero]].tolist()), left_out)
+        precision = torch.finfo(values.dtype).eps
+        return cls(rows, codes, numbers, tuple(zero[~ignored[zero]].tolist()), left_out, precision)
 
-    def digests(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digests of the rows of norm 1, and the numbers of these rows."""
-        points = ~np.isin(self.numbers, self.zero)
-        return row_digests(self.rows)[points], self.numbers[points]
+    @property
+    def points(self) -> np.ndarray:
+        """(N,) bool, the rows of norm 1."""
+        return ~np.isin(self.numbers, self.zero)
+
+
+def _digests(*sides: Side) -> list[np.ndarray]:
+    """Digests of each side's rows, alike for rows that are equal within the coarser rounding."""
+    tolerance = rounding(max(side.precision for side in sides), sides[0].rows.shape[1])
+    return near_digests([side.rows for side in sides], tolerance)
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,7 +163,7 @@ class SearchTask:
         searched = Side.of(others, gallery_codes, _ignored(theirs, ignore, "gallery"), place)
         own = None
         if query_in_gallery:
-            digests = row_digests(queries.rows), row_digests(searched.rows)
+            digests = _digests(queries, searched)
             own = own_gallery_rows(
                 digests[0], queries.codes, digests[1], searched.codes, queries.numbers, "rows"
             )
@@ -231,13 +240,16 @@ class SearchTask:
 
         Not where rows are no more than their class, as those of a perfect embedding.
         """
-        digests, numbers = self.gallery.digests()
+        sides = [self.gallery] if self.own is not None else [self.gallery, self.queries]
+        found = zip(sides, _digests(*sides), strict=True)
+        told = [(digests[s.points], s.numbers[s.points]) for s, digests in found]
+        digests, numbers = told[0]
         if len(np.unique(digests)) <= len(self.gallery.codes.unique()):
             return 0
         if self.own is not None:
             name = "embeddings" if self.alone else "gallery"
             return warn_of_copies(digests, numbers, name, "rows", stacklevel=4)
-        ours, our_numbers = self.queries.digests()
+        ours, our_numbers = told[1]
         return warn_of_found_queries(ours, digests, (our_numbers, numbers), "rows", stacklevel=4)
 
 

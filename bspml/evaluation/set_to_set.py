@@ -32,7 +32,7 @@ from bspml.evaluation.sides import (
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import Labels, check_embeddings, encode_labels, normalize_rows
-from bspml.tensors.copies import row_digests
+from bspml.tensors.copies import near_digests, rounding
 from bspml.tensors.row_index import check_same_columns, check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
@@ -108,10 +108,10 @@ class FrameSets:
     sizes: Int[Tensor, " S"]
     num_ignored: int
 
-    def digests(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the digests of the sets whose average is not 0, and their ids."""
-        points = (self.means != 0).any(1).numpy()
-        return row_digests(grid_unit_rows(self.means))[points], self.set_ids[points]
+    @property
+    def points(self) -> np.ndarray:
+        """(S,) bool, the sets whose average is not 0."""
+        return (self.means != 0).any(1).numpy()
 
 
 def evaluate_sets(
@@ -202,8 +202,10 @@ def evaluate_sets(
         own = _own_sets(queries, searched)
     available = len(searched.means) - (own is not None)
     ks = check_reach(ks, available, own is not None, "sets", by_default)
-    digests, ids = searched.digests()
-    copies = 0
+    sides = [searched] if own is not None else [searched, queries]
+    found = zip(sides, _digests(*sides), strict=True)
+    told = [(digests[s.points], s.set_ids[s.points]) for s, digests in found]
+    (digests, ids), copies = told[0], 0
     if own is not None:
         ignored[torch.arange(len(own)), own] = True
     if len(np.unique(digests)) <= len(np.unique(searched.classes)):
@@ -211,7 +213,7 @@ def evaluate_sets(
     elif own is not None:
         copies = warn_of_copies(digests, ids, "embeddings" if alone else "gallery", "sets")
     else:
-        ours, our_ids = queries.digests()
+        ours, our_ids = told[1]
         copies = warn_of_found_queries(ours, digests, (our_ids, ids), "sets")
     metrics = _set_metrics(queries, searched, same_class, ignored, ks)
     frames, left_out = int(queries.sizes.sum()), queries.num_ignored
@@ -230,8 +232,14 @@ def _own_sets(queries: FrameSets, searched: FrameSets) -> Int[Tensor, " Q"]:
     """Return the set of the gallery that each query is."""
     count = len(queries.means)
     codes = encode_jointly(queries.classes, count, searched.classes, len(searched.means))
-    digests = [row_digests(grid_unit_rows(side.means)) for side in (queries, searched)]
+    digests = _digests(queries, searched)
     return own_gallery_rows(digests[0], codes[0], digests[1], codes[1], np.arange(count), "sets")
+
+
+def _digests(*sides: FrameSets) -> list[np.ndarray]:
+    """Digests of each side's averages, alike for those that are equal within a rounding."""
+    tolerance = rounding(torch.finfo(torch.float32).eps, sides[0].means.shape[1])
+    return near_digests([grid_unit_rows(side.means) for side in sides], tolerance)
 
 
 def group_frames(

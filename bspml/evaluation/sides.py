@@ -1,7 +1,8 @@
 """Check what the two sides of a search, queries and gallery, must agree on: K, labels and rows.
 
-Copies.  Rows are copies if they are equal after normalisation.  A copy is the nearest neighbour of
-its source, so that a query whose copy is searched finds it and says nothing about the embedding.
+Copies.  Rows are copies if they are equal after normalisation, but for the rounding of the coarser
+type that they came in.  A copy is the nearest neighbour of its source, so that a query whose copy
+is searched finds it and says nothing about the embedding.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def check_columns(queries: Float[Tensor, "N D"], gallery: Float[Tensor, "R E"]) 
 def check_ks(ks: Any) -> tuple[int, ...]:
     """Return the K, one or several, as ascending numbers, or refuse them."""
     try:
+        if isinstance(ks, bytes | bytearray):  # whose entries are the numbers of its characters
+            raise TypeError("no numbers")
         values = (ks,) if isinstance(ks, (int, np.integer)) else list(ks)
     except TypeError as err:
         raise InputError(

@@ -144,8 +144,10 @@ def hold_out(
             f"{left}; train on more classes, or hold none out."
         )
     if np.unique(given[held_out], return_counts=True)[1].max(initial=0) < 2:
+        one = np.unique(given, return_counts=True)[1].max() < 2
+        remedy = "hold none out, as no class has two" if one else "hold more classes out, or none"
         raise ConfigError(
             "`data`: every class held out for validation has a single sample, so nothing can be "
-            "found; hold more classes out, or none."
+            f"found; {remedy}."
         )
     return held_out

@@ -180,7 +180,10 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         is_weighted = known.anchors is not None or known.references is not None
         reducer = getattr(loss, "reducer", None)
         if not is_weighted and not isinstance(reducer, TransformReducer):
-            return loss(*(rows[:3] if rows.ref_emb is None else rows))
+            value = loss(*(rows[:3] if rows.ref_emb is None else rows))
+            # NCA drops rows without a positive, and the mean of no values is NaN: 0 below.
+            if not self.entry.log_sum or not bool(value.isnan()):
+                return value
         if is_weighted and self.entry.weighting == "exclude":
             raise InputError(
                 f"{type(loss).__name__} takes weights 0 and 1 only: {self.entry.refused}. Got a "

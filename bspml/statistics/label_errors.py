@@ -39,10 +39,15 @@ from bspml.statistics.label_model import (
     Verdicts,
     fit_label_model,
     refit_label_model,
-    tells_apart,
 )
 from bspml.statistics.label_samples import evenly, few_rows, sample_to_fit, thinned
 from bspml.statistics.soft_means import SoftMeans
+from bspml.statistics.telling_apart import (
+    FEWEST_OF_CLASS,
+    FEWEST_TESTED,
+    tells_apart,
+    tells_apart_anew,
+)
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.precision import full_precision
 
@@ -284,7 +289,7 @@ class _Judges:
         codes, m = self.codes[fitted], np.arange(len(fitted))
         if not np.all([np.isfinite(table[m, codes]) for table in tables], 0).any():
             return None
-        if not any(tells_apart(table, codes) for table in tables):
+        if not self._see(fitted, tables):
             return None
         # A wrong label draws two classes together, which then seem easily confused: what random
         # errors explain is left out of the distances.
@@ -295,6 +300,15 @@ class _Judges:
         return fit_label_model(
             tables, codes, confusions, self.support, random_rate, half_trained, at_random
         )
+
+    def _see(self, fitted: np.ndarray, tables: list[np.ndarray]) -> bool:
+        """Whether the samples tell the classes apart."""
+        weights = self.discriminant.weights
+        few = len(fitted) < FEWEST_TESTED or self.support < FEWEST_OF_CLASS
+        if few and bool((weights[fitted] > 0).all()):  # what judges is judged, each left out
+            told_by = (weights > 0).nonzero()[:, 0]
+            return tells_apart_anew(self.soft_means.rows[told_by], self.codes[told_by.cpu()])
+        return any(tells_apart(table, self.codes[fitted]) for table in tables)
 
     def refit(
         self,

@@ -67,13 +67,10 @@ from bspml.statistics.label_terms import alternatives
 from bspml.tensors.arguments import check_flags
 
 NEAREST = 64  # J
-FEWEST_TESTED = 50  # samples below which nothing tells whether a judge sees anything
-BY_CHANCE = 4.5  # standard deviations
 _ALMOST_NO_K = -8.0  # log odds of k, at the start from the best model without it
 _LEAST_K = 1e-4  # at the start from another model: with none there is no way to more
 _AS_GOOD = 4.0  # log likelihood, in all, below which no fit is better than another
 _ALIKE = 1e-3  # of probabilities, more than the order of the samples changes in a fit
-_DOMINANT = 0.9  # share of a class beside which too few labels are left to permute
 
 
 @dataclass(frozen=True)
@@ -320,36 +317,6 @@ def _doubt(labels: Mixture, u: float, k: float) -> np.ndarray:
     doubted = u * (1 - labels.own) / labels.num_classes + k * labels.g
     kept = (1 - u - k + u / labels.num_classes) * labels.own
     return doubted / np.maximum(doubted + kept, LEAST)
-
-
-def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
-    """Say whether a judge finds the given label more often than by chance.
-
-    By chance: were the labels permuted among the samples.  The judge's best class hits the label of
-    h samples; permuted, of about sum_c (samples judged c) (samples labelled c) / M.  `BY_CHANCE`
-    standard deviations above that tell.  Below `FEWEST_TESTED` samples, or where one class has
-    nearly all, there is no saying, and True.
-
-    Args:
-        table: (M, C) of the judge.
-        codes: (M,) given labels.
-
-    Example:
-        >>> random = np.random.default_rng(0)
-        >>> tells_apart(random.normal(size=(200, 5)), random.integers(0, 5, 200))
-        False
-    """
-    finite = np.isfinite(table[np.arange(len(codes)), codes])
-    table, codes = table[finite], codes[finite]
-    m, classes = table.shape
-    if m < FEWEST_TESTED or np.bincount(codes).max() > _DOMINANT * m:
-        return True
-    best = np.where(np.isnan(table), -np.inf, table).argmax(1)
-    hits = (best == codes).sum()
-    judged, labelled = np.bincount(best, minlength=classes), np.bincount(codes, minlength=classes)
-    expected = (judged * labelled).sum() / m
-    variance = max(expected * (1 - expected / m), 1.0)
-    return bool(hits - expected > BY_CHANCE * np.sqrt(variance))
 
 
 def wrong_share_of_kept(wrong_probability: np.ndarray) -> np.ndarray:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bspml.errors import InputError
 from bspml.tensors.class_ids import integral
-from bspml.tensors.row_index import as_array
+from bspml.tensors.row_index import as_array, index_of
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
     shown,
@@ -43,6 +43,9 @@ def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
     try:
         tensor = value if isinstance(value, Tensor) else _read_numbers(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as err:
+        columns = _columns_of_text(value)
+        if columns:
+            remedy = f"Columns without numbers: {columns}. Drop them."
         raise InputError(f"`{name}` must be {expected}; got {describe(value)}. {remedy}") from err
     if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
         raise InputError(
@@ -52,6 +55,14 @@ def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
     if tensor.is_complex():
         raise InputError(f"`{name}` must be {expected}; got {tensor.dtype}. {remedy}")
     return tensor
+
+
+def _columns_of_text(value: Any) -> str:
+    """Name the columns of a pandas table that hold no numbers."""
+    if index_of(value) is None or not hasattr(value, "columns"):
+        return ""
+    kinds = zip(value.columns, value.dtypes, strict=True)
+    return ", ".join(repr(name) for name, dtype in kinds if dtype.kind not in "iufb")
 
 
 def _read_numbers(value: Any) -> Tensor:

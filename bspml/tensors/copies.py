@@ -1,12 +1,16 @@
-"""Equal rows, and an order of rows by content: in time that grows like N, not like N x N."""
+"""Equal rows, exactly or within a rounding, and an order by content: not in N x N time."""
 
 from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import cKDTree
 
 from bspml.shapes import Float, Tensor
 
@@ -15,6 +19,8 @@ from bspml.shapes import Float, Tensor
 _PERIODS = 8 * math.sqrt(2)
 _GOLDEN = 0.6180339887498949  # its multiples spread evenly over [0, 1)
 _BLOCK = 256  # rows in float64 at a time
+_DIRECTIONS = 8  # of a projection in which near rows are sought
+_NEAREST = 4  # rows that each is compared with
 
 
 def row_digests(rows: Float[Tensor, "N D"]) -> np.ndarray:
@@ -34,6 +40,49 @@ def row_digests(rows: Float[Tensor, "N D"]) -> np.ndarray:
 def row_digest(row: np.ndarray) -> bytes:
     """Return the digest of one row of floats."""
     return hashlib.blake2b((row + row.dtype.type(0)).tobytes(), digest_size=16).hexdigest().encode()
+
+
+def rounding(precision: float, dims: int) -> float:
+    """Return how far a unit row lies from itself after its numbers were rounded, at most.
+
+    Args:
+        precision: epsilon of the coarser type; the rows came through it once or twice.
+        dims: D, as `bspml.tensors.unit_rows.grid_unit_rows` rounds every entry.
+    """
+    return 2 * precision + math.sqrt(dims) * 2.0**-24
+
+
+def near_digests(sides: Sequence[Float[Tensor, "_ D"]], tolerance: float) -> list[np.ndarray]:
+    """Return `row_digests` of several tensors, alike for rows that lie within a tolerance.
+
+    In time that grows like N log N: of each row the few nearest in a projection are looked at.
+
+    Args:
+        sides: (N, D) each, from `bspml.tensors.unit_rows.grid_unit_rows`.
+        tolerance: distance of two rows that count as equal.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1e-6]])
+        >>> near, = near_digests([rows], tolerance=1e-5)
+        >>> first_copies(near).tolist(), first_copies(row_digests(rows)).tolist()
+        ([0, 1, 0], [0, 1, 2])
+    """
+    digests = np.concatenate([row_digests(side) for side in sides])
+    names, first, place = np.unique(digests, return_index=True, return_inverse=True)
+    rows = torch.cat([side.cpu() for side in sides])[torch.from_numpy(first)]
+    normal = np.random.default_rng(5).normal(size=(rows.shape[1], _DIRECTIONS))
+    turned = torch.from_numpy(np.linalg.qr(normal)[0])  # distances do not grow
+    points = torch.cat([block.double() @ turned for block in rows.split(_BLOCK)]).numpy()
+    reach = np.arange(2, max(2, min(len(rows), _NEAREST + 1)) + 1)
+    _, near = cKDTree(points).query(points, k=reach, distance_upper_bound=1.001 * tolerance)
+    one = np.nonzero(near < len(rows))[0]
+    other = near[near < len(rows)]
+    apart = torch.linalg.vector_norm(rows[one].double() - rows[other], dim=1).numpy()
+    one, other = one[apart <= tolerance], other[apart <= tolerance]
+    pairs = coo_array((np.ones(len(one)), (one, other)), shape=(len(rows), len(rows)))
+    group = connected_components(pairs, directed=False)[1]
+    leader = np.unique(group, return_index=True)[1][group]
+    return np.split(names[leader][place.reshape(-1)], np.cumsum([len(side) for side in sides])[:-1])
 
 
 def first_copies(digests: np.ndarray) -> np.ndarray:

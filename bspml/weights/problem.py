@@ -88,7 +88,8 @@ class WeightProblem:
     def __init__(
         self, xi_pos: Any, xi_neg: Any, labels: Any, age: float | int, balance: float | int = 1.0
     ) -> None:
-        check_same_rows(xi_pos=xi_pos, xi_neg=xi_neg, labels=labels)
+        index = check_same_rows(xi_pos=xi_pos, xi_neg=xi_neg, labels=labels)
+        self._index = None if index is None else ("the problem's statistics and labels", index)
         self.xi_pos = _check_vector(xi_pos, "xi_pos")
         self.xi_neg = _check_vector(xi_neg, "xi_neg", len(self.xi_pos))
         if len(self.xi_pos) == 0:
@@ -234,6 +235,7 @@ class WeightProblem:
         return FirstOrder.at(w[data.order], data, self.age, self.balance, self.unit)
 
     def _check_weights(self, weights: Any, name: str = "weights") -> np.ndarray:
+        check_same_rows(self._index, **{name: weights})
         return _check_vector(weights, name, self.n)
 
 

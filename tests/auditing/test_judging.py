@@ -323,3 +323,18 @@ def test_texts_under_another_index_are_refused():
     texts = pd.Series([f"text {i}" for i in range(20)])
     with pytest.raises(InputError, match="`texts`"):
         bspml.audit(x, np.arange(20) // 5, texts=texts[::-1])
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        (dict.fromkeys(range(20), "a"), "got dict"),
+        ([b"a"] * 20, "bytes at row 0"),
+        (b"a" * 20, "got bytes"),
+    ],
+)
+def test_texts_that_are_no_list_of_texts_are_refused(given, said):
+    x, y = np.repeat(np.eye(2), 10, 0), np.repeat([0, 1], 10)
+    for name in ("names", "texts"):
+        with pytest.raises(InputError, match=f"`{name}` must be one text per sample.*{said}"):
+            bspml.audit(x, y, **{name: given})

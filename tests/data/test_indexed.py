@@ -139,3 +139,13 @@ def test_pandas_objects_are_refused_since_their_items_go_by_label():
     for dataset in (pairs, pd.DataFrame({"x": [1, 2], "y": [0, 1]}, index=[5, 6])):
         with pytest.raises(InputError, match="whose index is no row number"):
             IndexedDataset(dataset)
+
+
+def test_labels_of_text_are_refused_before_the_trainer_meets_them():
+    weights = SampleWeights(["a", "a", "b", "b"])
+    rows = [(torch.zeros(2), label) for label in ["a", "a", "b", "b"]]
+    getter = sample_index_getter(weights)
+    with pytest.raises(InputError, match=r"labels are text.*labels=weights.codes"):
+        getter(next(iter(DataLoader(IndexedDataset(rows), batch_size=4))))
+    batch = next(iter(DataLoader(IndexedDataset(rows, labels=weights.codes), batch_size=4)))
+    assert getter(batch)[1].tolist() == [0, 0, 1, 1]

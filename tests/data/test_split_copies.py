@@ -31,6 +31,18 @@ def test_features_of_the_training_set_are_found_in_the_test():
     assert "in all" not in found.sentence
 
 
+@pytest.mark.parametrize("change", [lambda x: 2 * x, lambda x: x + 1e-6, lambda x: x / x.norm()])
+def test_features_scaled_or_rounded_are_found_too(change):
+    x = randn(150, 6).float()
+    test = torch.cat([x[100:], change(x[5:15])])
+    data = RetrievalData(
+        "own", split("train", 100, features=x[:100]), split("test", 60, features=test)
+    )
+    (found,) = split_copies(data)
+    assert found.rows.tolist() == list(range(50, 60))
+    assert found.source_rows.tolist() == list(range(5, 15))
+
+
 def test_every_two_splits_are_compared_and_twelve_pairs_shown_as_ten():
     image = pixels(30, 1, 4, 4)
     train = split("train", 10, pixels=image[:10])

@@ -298,6 +298,26 @@ def test_queries_in_the_gallery_are_warned_of_and_can_be_left_out(backend):
     assert whole.as_dict() == alone.as_dict()
 
 
+@pytest.mark.parametrize("kind", ["float16", "bfloat16", "float64", "times 3", "of norm 1"])
+def test_queries_rounded_otherwise_than_the_gallery_are_copies_all_the_same(kind):
+    y = torch.arange(200) % 7
+    x = randn(200, 16) + randn(7, 16, seed=1)[y]
+    x = x.float()
+    rounded = {"times 3": 3 * x, "of norm 1": torch.nn.functional.normalize(x)}
+    queries = rounded[kind] if kind in rounded else x.to(getattr(torch, kind))
+    options: dict = {"ks": (1,), "gallery": x, "gallery_labels": y, "clustering": False}
+    with pytest.warns(UserWarning, match="100 of 100 query rows are in `gallery`"):
+        found = evaluate(queries[:100], y[:100], **options)
+    assert (found.recall_at_k[1], found.num_copies) == (1, 100)
+    own = evaluate(queries[:100], y[:100], query_in_gallery=True, **options)
+    hits = torch.stack([y[evaluated(x, row)[0]] == y[row] for row in range(100)])
+    assert own.recall_at_k[1] == pytest.approx(float(hits.double().mean()), abs=0.02)
+    twice = torch.cat([x, queries[:9].float()])
+    if kind in ("times 3", "of norm 1"):
+        with pytest.warns(UserWarning, match="9 of 209 rows are exact copies"):
+            evaluate(twice, torch.cat([y, y[:9]]), (1,), clustering=False)
+
+
 def evaluated(x, row):
     """Rows by similarity to one, without it."""
     unit = torch.nn.functional.normalize(x)

@@ -54,3 +54,9 @@ class Metrics:
 def test_metrics_become_one_table_for_json():
     expected = {"hits_at_1": 0.5, "hits_at_2": 1.0, "score": None, "num_zero_rows": 2}
     assert flat(Metrics({1: 0.5, 2: 1.0}, math.nan, (3, 4)), "hits_at_") == expected
+
+
+@pytest.mark.parametrize("ks", [b"1", bytearray(b"1"), "1"])
+def test_text_is_no_k(ks):
+    with pytest.raises(InputError, match="`ks` must be"):
+        check_ks(ks)

@@ -72,3 +72,11 @@ def test_the_share_held_out_is_not_rounded_down_by_a_binary_fraction():
     labels = np.repeat(np.arange(100), 2)
     assert len(np.unique(labels[held_out_classes(labels, 0.29)])) == 29
     np.testing.assert_array_equal(held_out_classes(labels), held_out_classes(labels, 0.25))
+
+
+def test_where_no_class_has_two_samples_none_can_be_held_out():
+    config = load_config("glyphs")
+    with pytest.raises(ConfigError, match="hold none out, as no class has two"):
+        hold_out(config, np.arange(40))
+    with pytest.raises(ConfigError, match="hold more classes out, or none"):
+        hold_out(config, np.r_[np.arange(40), np.repeat(-1, 5)])

@@ -218,6 +218,37 @@ def test_a_batch_without_weight_is_0_with_a_gradient_of_0():
     assert (loss.num_kept, loss.num_dropped) == (0, 12)
 
 
+@pytest.mark.parametrize("name", [n for n in TAKEN if n not in UNLABELLED])
+def test_rows_without_a_positive_pair_are_no_nan(name):
+    """One sample of each class, one of all, or none is left: a number, and a finite gradient."""
+    embeddings, labels = kit.batch()
+    alone = [labels.tolist().index(label) for label in labels.unique()]
+    for rows in (alone, alone[:1], []):
+        weights = torch.zeros(12, dtype=torch.float64)
+        weights[rows] = 1.0
+        loss = Weighted(kit.make(name), table(labels, weights))
+        value, gradient = call(loss, embeddings, labels, name=name, sample_index=ROWS)
+        assert torch.isfinite(value)
+        assert torch.isfinite(gradient).all()
+        if not rows or name == "NCALoss":
+            assert value == 0
+            assert not gradient.any()
+
+
+def test_nca_takes_a_batch_without_positives_and_shows_a_broken_one():
+    weights = table(range(8), [1.0] * 8)
+    embeddings = torch.randn(8, 4, generator=torch.Generator().manual_seed(0), requires_grad=True)
+    loss = Weighted(pml_losses.NCALoss(), weights)
+    with pytest.warns(UserWarning, match="no positive pair"):
+        value = loss(embeddings, weights.codes, sample_index=range(8))
+    value.backward()
+    assert value == 0
+    assert not embeddings.grad.any()
+    labels = torch.arange(8) // 2
+    broken = Weighted(pml_losses.NCALoss(), table(labels, [1.0] * 8))
+    assert broken(torch.full((8, 4), torch.nan), labels, sample_index=range(8)).isnan()
+
+
 def test_bspml_loss_weighs_by_itself():
     embeddings, labels = kit.batch()
     weights = table(labels, without(0.2, 0.9))

@@ -3,6 +3,7 @@
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -178,3 +179,10 @@ def test_read_only_arrays_are_copied_without_a_warning():
     assert array.tolist() == np.eye(3).tolist()
     array.flags.writeable = True
     assert check_embeddings(array).data_ptr() == array.ctypes.data
+
+
+def test_columns_of_text_are_named():
+    frame = pd.DataFrame({"a": [1.0, 2.0], "name": ["x", "y"], "b": [1, 2]})
+    with pytest.raises(InputError, match=r"Columns without numbers: 'name'\. Drop them"):
+        check_embeddings(frame)
+    assert check_embeddings(frame[["a", "b"]]).shape == (2, 2)

@@ -1,12 +1,14 @@
 """The weight problem against its formula written as plain loops."""
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
 from bspml.errors import InputError
 from bspml.weights.problem import WeightProblem
+from bspml.weights.solver import solve_weights
 
 EXACT = 1e-12  # float64 sums of a few dozen terms of order 1
 
@@ -206,3 +208,24 @@ def test_classes_are_numbered_as_they_first_appear():
     assert problem.sizes.tolist() == [2, 2, 1]
     assert problem.class_sorted.order.tolist() == [0, 2, 1, 4, 3]
     assert problem.class_means([1, 0, 1, 0, 1]).tolist() == [1, 0.5, 0]
+
+
+@pytest.mark.parametrize("place", ["labels", "xi_pos"])
+def test_weights_under_another_index_than_the_labels_are_refused(place):
+    """A Series in another order means other samples, wherever it comes later."""
+    given = {"xi_pos": [1.0, 2.0, 3.0, 4.0], "xi_neg": [0.5] * 4, "labels": [0, 0, 1, 1]}
+    given[place] = pd.Series(given[place], index=list("abcd"))
+    problem = WeightProblem(**given, age=1.0).with_age(2.0)
+    weights = pd.Series([0.1, 0.9, 0.2, 0.8], index=list("abcd"))
+    assert problem.objective(weights) == problem.objective(weights.to_numpy())
+    moved = weights.iloc[::-1]
+    for use in (
+        problem.objective,
+        problem.gradient,
+        problem.stationarity,
+        problem.class_means,
+        problem.is_feasible,
+        lambda w: solve_weights(problem, start=w),
+    ):
+        with pytest.raises(InputError, match="indices differ"):
+            use(moved)
