@@ -1,4 +1,6 @@
-"""Samples that are in two splits, or twice in a test: what is found there was seen before.
+"""Samples that are in two splits, twice in a test, or in training under two labels.
+
+What a test finds of them was seen before; of two labels of one sample at most one is right.
 
 The same bytes of a file, the same pixels, or features equal in direction but for 2e-6, as those are
 that were scaled or rounded.  Files are read only where one of another split has their size.
@@ -27,8 +29,9 @@ class SplitCopies:
     """Samples of one split that are in another, or earlier in the same one.
 
     Attributes:
-        split: whose samples these are: "test", "query" or "gallery".
-        source: the split that has them, too; the same: earlier samples.
+        split: whose samples these are.
+        source: the split that has them, too; the same: earlier samples, in training those under
+            another label.
         rows: (P,) int64, ascending.
         source_rows: (P,) int64, the first sample of `source` that each is a copy of.
         names: P pairs of names, the copy's and its source's.
@@ -46,9 +49,10 @@ class SplitCopies:
         shown = [f"{copy} is {source}" for copy, source in self.names[:_SHOWN]]
         more = f", ... ({len(self.rows):,} in all)" if len(self.rows) > _SHOWN else ""
         are = "is" if len(self.rows) == 1 else "are"
-        where = f"in {self.source}, too" if self.split != self.source else "copies of others"
-        if where == "copies of others" and len(self.rows) == 1:
-            where = "a copy of another"
+        where = f"in {self.source}, too"
+        if self.split == self.source:
+            where = "a copy of another" if len(self.rows) == 1 else "copies of others"
+            where += " under another label" if self.split == "train" else ""
         return (
             f"{counted(len(self.rows), 'sample')} of {self.split} {are} {where}: "
             f"{', '.join(shown)}{more}."
@@ -56,14 +60,15 @@ class SplitCopies:
 
 
 def split_copies(data: RetrievalData) -> tuple[SplitCopies, ...]:
-    """Find the samples of test, query and gallery that are in another split, or twice in theirs.
+    """Find the samples that are in two splits, twice in a test, or in training under two labels.
 
     Args:
         data: splits of files, pixels or features.
 
     Returns:
         A finding for each two splits that share samples, in the order of the splits: what is in
-        train, what of the gallery are queries, what is there twice.
+        train under two labels, what of the others is in train, what of the gallery are queries,
+        what is there twice.
 
     Raises:
         DataError: a file cannot be read; names it.
@@ -79,7 +84,7 @@ def split_copies(data: RetrievalData) -> tuple[SplitCopies, ...]:
     """
     keys = dict(zip((split.name for split in data.splits), _keys(data.splits), strict=True))
     found = []
-    for i, split in enumerate(data.splits[1:], 1):
+    for i, split in enumerate(data.splits):
         for source in data.splits[: i + 1]:
             copies = _shared(split, keys[split.name], source, keys[source.name])
             if len(copies.rows):
@@ -96,6 +101,8 @@ def _shared(
             keys = np.where(keys == b"", keys, np.char.add(keys, np.array(boxes, dtype="S64")))
         first = first_copies(keys)
         is_copy = (first != np.arange(len(first))) & (keys != b"")
+        if split.name == "train":
+            is_copy &= split.labels != split.labels[first]
     else:
         both = np.concatenate([source_keys, keys])
         first = first_copies(both)[len(source_keys) :]

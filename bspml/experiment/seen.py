@@ -38,7 +38,7 @@ class Seen:
         """
         masks = {"test": np.zeros(tested, bool), "gallery": np.zeros(searched or 0, bool)}
         for found in copies:
-            if found.source == "train":
+            if found.source == "train" and found.split != "train":
                 masks["gallery" if found.split == "gallery" else "test"][found.rows] = True
         return cls(masks["test"], None if searched is None else masks["gallery"])
 

@@ -10,6 +10,7 @@ from bspml.data.checking import check_dataset
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.split_copies import split_copies
 from bspml.errors import DataError
+from bspml.experiment.seen import Seen
 from helpers.draws import pixels, randn
 
 
@@ -41,6 +42,19 @@ def test_features_scaled_or_rounded_are_found_too(change):
     (found,) = split_copies(data)
     assert found.rows.tolist() == list(range(50, 60))
     assert found.source_rows.tolist() == list(range(5, 15))
+
+
+def test_a_training_sample_under_two_labels_is_named_and_is_none_of_the_test():
+    x = torch.from_numpy(np.random.default_rng(0).normal(size=(6, 5)))
+    train = RetrievalSplit(
+        "train", np.array(["a", "a", "b", "b", "c"]), features=x[[0, 0, 1, 0, 2]]
+    )
+    test = RetrievalSplit("test", np.array(["d", "d"]), features=x[4:])
+    (found,) = split_copies(RetrievalData("mine", train, test))
+    assert found.sentence == (
+        "1 sample of train is a copy of another under another label: train/3 is train/0."
+    )
+    assert len(Seen.of([found], 2, None)) == 0
 
 
 def test_every_two_splits_are_compared_and_twelve_pairs_shown_as_ten():
