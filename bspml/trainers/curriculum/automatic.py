@@ -40,6 +40,7 @@ hold the p-values, and `records.jsonl` the rates.  Under rule="quadratic" see
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,7 +54,6 @@ from bspml.statistics.margins import label_margins
 from bspml.statistics.noise_rate import (
     ALIKE,
     best_fitting,
-    estimate_noise,
     label_p_values,
     why_unjudgeable,
 )
@@ -62,13 +62,12 @@ from bspml.tensors.checks import check_whole
 from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
 from bspml.trainers.curriculum.quadratic import quadratic_weights
+from bspml.trainers.curriculum.rates import HeldRates
 from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
 from bspml.trainers.state import are_p_values
 from bspml.weights.state import SampleWeights
-
-_LARGEST_RATE = 0.95
 
 
 class AutomaticUpdate:
@@ -86,10 +85,7 @@ class AutomaticUpdate:
         self.rounds_in_phase = 0
         self.pace = Pace(settings.judge_every)
         self.in_half_a = random_half(self.codes, seed)
-        self.noise_rate: float | None = None
-        self.interval: tuple[float, float] | None = None
-        self.total_rate: float | None = None
-        self.total_interval: tuple[float, float] | None = None
+        self.rates = HeldRates()
         self.p_values: Tensor | None = None
         self.rows_were_read = False
         self.repair = Repair(weights, seed) if settings.repair == "confident" else None
@@ -166,7 +162,7 @@ class AutomaticUpdate:
     def _repaired(self, embeddings: Tensor, repair: Repair) -> dict[str, Any]:
         """Let the network judge what it never saw; its verdict stands for this round."""
         repair.repair(embeddings)
-        return {"phase": "repair"} | self._rates()
+        return {"phase": "repair"} | self.rates.fields()
 
     def _pass(self) -> dict[str, Any]:
         """Let a round pass without a judgement."""
@@ -175,7 +171,7 @@ class AutomaticUpdate:
         else:
             self._check_rows_were_read()
             self.rounds_in_phase, self.rows_were_read = self.rounds_in_phase + 1, False
-        return {"phase": f"{self.phase}, waiting"} | self._rates()
+        return {"phase": f"{self.phase}, waiting"} | self.rates.fields()
 
     def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge and weigh all rows, or one half of them in the warm-up."""
@@ -187,7 +183,7 @@ class AutomaticUpdate:
             fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
             # The label model weighs its references itself; other rules see them weighed now.
-            weighed = self.total_rate is not None and self.settings.rule == "threshold"
+            weighed = self.rates.total_rate is not None and self.settings.rule == "threshold"
             if phase == "features" and not weighed:
                 fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
@@ -216,20 +212,12 @@ class AutomaticUpdate:
         if starts and self.repair is not None:
             self.repair.hold_out()
 
-    def _rates(self) -> dict[str, Any]:
-        return {
-            "noise_rate": self.noise_rate,
-            "noise_interval": self.interval,
-            "total_rate": self.total_rate,
-            "total_interval": self.total_interval,
-        }
-
     def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
         rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
         stats = self.search.contrastive_statistics(
-            embeddings, self.codes, reference, rows, for_rate=self.noise_rate is None
+            embeddings, self.codes, reference, rows, for_rate=self.rates.noise_rate is None
         )
         solving = time.perf_counter()
         fields = solved_once(self, lambda: self._weigh(stats, judged, embeddings, reference))
@@ -243,14 +231,11 @@ class AutomaticUpdate:
     ) -> dict[str, Any]:
         """Find the weights of the rows `judged` and write them."""
         p_values, testable = label_p_values(stats), stats.testable & judged
-        if self.noise_rate is None:
+        if self.rates == HeldRates():
             if why_unjudgeable(stats) == ALIKE:
                 raise InputError(f"no label could be judged: {ALIKE}")
-            estimate = estimate_noise(stats)
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
-            # With nothing kept there would be nothing left to judge by.
-            self.noise_rate = min(estimate.noise_rate, _LARGEST_RATE)
-            self.interval = estimate.interval
+            self.rates = HeldRates.of(stats)
         suspicion = self._suspicion(p_values, testable, embeddings, reference)
         new = self.weights.weights.cpu().double().clone()
         new[judged] = 1.0  # what cannot be judged keeps weight 1
@@ -266,7 +251,7 @@ class AutomaticUpdate:
         self._remember(p_values, testable)
         self.weights.update(new)
         untestable = int((judged & ~stats.testable).sum())
-        return fields | self._rates() | {"num_untestable": untestable}
+        return fields | self.rates.fields() | {"num_untestable": untestable}
 
     def _suspicion(
         self, p_values: Tensor, testable: Tensor, embeddings: Tensor, reference: Tensor
@@ -275,11 +260,11 @@ class AutomaticUpdate:
         if not self.search.is_exact(embeddings) or int(testable.sum()) < FEWEST_LABELS:
             return p_values  # the label model looks at all classes for every sample
         if self.phase == "weights":
-            if self.settings.rule == "quadratic" or not self._mostly_confused():
+            if self.settings.rule == "quadratic" or not self.rates.mostly_confused:
                 return p_values
             return label_margins(embeddings, self.codes, reference)
         errors = self._judged(embeddings, reference, testable)
-        if self.total_rate is None or errors.model is None:
+        if self.rates.total_rate is None or errors.model is None:
             return p_values
         return torch.from_numpy(errors.odds)
 
@@ -291,32 +276,24 @@ class AutomaticUpdate:
             self.codes,
             reference,
             rows=testable.nonzero()[:, 0] if cross_fitted else None,
-            random_rate=self.noise_rate,
+            random_rate=self.rates.noise_rate,
             half_trained=cross_fitted,
         )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
-        least = 0.0 if self.interval is None else self.interval[0]
+        least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         if first and errors.model is not None and errors.rate >= least:
-            self.total_rate, self.total_interval = errors.rate, errors.interval
-            if cross_fitted and not self._mostly_confused():
-                self.total_rate = self.total_interval = None
+            total = replace(self.rates, total_rate=errors.rate, total_interval=errors.interval)
+            if total.mostly_confused or not cross_fitted:
+                self.rates = total
         return errors
-
-    def _mostly_confused(self) -> bool:
-        """More labels are confused with a similar class than wrong at random."""
-        if self.total_rate is None or self.noise_rate is None:
-            return False
-        return self.total_rate > 2 * self.noise_rate
 
     @property
     def held_rate(self) -> float:
         """The share of labels that is left out: what is left of the wrong ones after a repair."""
         if self.repair is not None and self.repair.is_done:
             return self.repair.left_out
-        rate = self.noise_rate if self.total_rate is None else self.total_rate
-        assert rate is not None
-        return min(rate, _LARGEST_RATE)
+        return self.rates.held
 
     def _check_left(self, new: Tensor, judged: Tensor) -> None:
         """Labels are judged by comparing classes: at least two must keep a sample."""
@@ -358,10 +335,7 @@ class AutomaticUpdate:
             "rounds_in_phase": self.rounds_in_phase,
             "rows_were_read": self.rows_were_read,
             "in_half_a": self.in_half_a,
-            "noise_rate": self.noise_rate,
-            "interval": None if self.interval is None else list(self.interval),
-            "total_rate": self.total_rate,
-            "total_interval": None if self.total_interval is None else list(self.total_interval),
+            **self.rates.state_dict(),
             "p_values": None if self.p_values is None else self.p_values.clone(),
             "pace": self.pace.state_dict(),
             "repair": None if self.repair is None else self.repair.state_dict(),
@@ -374,16 +348,12 @@ class AutomaticUpdate:
                 f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
-        rates = state["noise_rate"], state.get("total_rate")  # no total before the label model
-        ends = state["interval"], state.get("total_interval")
-        intervals = [None if pair is None else (pair[0], pair[1]) for pair in ends]
-        numbers, p_values = [*rates, *(x for i in intervals if i for x in i)], state["p_values"]
+        rates, p_values = HeldRates.from_state(state), state["p_values"]
         rounds = check_whole(state["rounds_in_phase"], "rounds_in_phase", low=0)
         if (
             state["phase"] not in ("half A", "half B", "features", "weights")
             or state["in_half_a"].dtype != torch.bool
             or type(state["rows_were_read"]) is not bool
-            or not all(r is None or 0 <= r <= 1 for r in numbers)
             or not (p_values is None or are_p_values(p_values, state["in_half_a"].shape))
         ):
             raise CheckpointError(
@@ -392,8 +362,7 @@ class AutomaticUpdate:
             )
         self.phase, self.rounds_in_phase = state["phase"], rounds
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
-        self.p_values, (self.noise_rate, self.total_rate) = p_values, rates
-        self.interval, self.total_interval = intervals
+        self.p_values, self.rates = p_values, rates
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])
