@@ -32,9 +32,9 @@ similar class from the right one, where p-values do not (docs/benchmarks.md has 
 The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
 keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
 neighbours, below ten labels, and where the label model's rate lies below the null's interval, the
-null alone judges.  Of a run, `suspects.json` and the page
-hold the p-values, and `records.jsonl` the rates.  Under rule="quadratic" see
-`bspml.weights.problem`.
+null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`).  Of a run,
+`suspects.json` and the page hold the p-values, and `records.jsonl` the rates.  Under
+rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ from bspml.statistics.noise_rate import (
 )
 from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.tensors.checks import check_whole
+from bspml.trainers.curriculum.blind import not_judged, tell_apart
 from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
 from bspml.trainers.curriculum.quadratic import quadratic_weights
@@ -122,8 +123,15 @@ class AutomaticUpdate:
         """Say whether the next update is to judge labels, or to let a round pass."""
         if self.phase != "weights":
             return not self._half_learns_on
+        if self.is_blind:
+            return False
         repairs = self.repair is not None and not self.repair.is_done
         return repairs or self.pace.is_due
+
+    @property
+    def is_blind(self) -> bool:
+        """Say whether no honest embedding told the classes apart, and later ones may not judge."""
+        return self.phase == "weights" and self.rates == HeldRates()
 
     @property
     def _half_learns_on(self) -> bool:
@@ -135,7 +143,7 @@ class AutomaticUpdate:
         phase, before = self.phase, self.weights.weights.cpu().clone()
         if self.repair is not None and phase != "features":
             self._note_training(self.repair)
-        if embeddings is None or self._half_learns_on:
+        if embeddings is None or self._half_learns_on or self.is_blind:
             fields = self._pass()
         else:
             fields = self._judged_round(embeddings)
@@ -171,7 +179,8 @@ class AutomaticUpdate:
         else:
             self._check_rows_were_read()
             self.rounds_in_phase, self.rows_were_read = self.rounds_in_phase + 1, False
-        return {"phase": f"{self.phase}, waiting"} | self.rates.fields()
+        fields = {"phase": f"{self.phase}, waiting"} | self.rates.fields()
+        return fields | (not_judged(self.warmup, later=True) if self.is_blind else {})
 
     def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge and weigh all rows, or one half of them in the warm-up."""
@@ -184,6 +193,7 @@ class AutomaticUpdate:
             self._enter("weights")
             # The label model weighs its references itself; other rules see them weighed now.
             weighed = self.rates.total_rate is not None and self.settings.rule == "threshold"
+            weighed |= self.is_blind
             if phase == "features" and not weighed:
                 fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
@@ -231,42 +241,53 @@ class AutomaticUpdate:
     ) -> dict[str, Any]:
         """Find the weights of the rows `judged` and write them."""
         p_values, testable = label_p_values(stats), stats.testable & judged
-        if self.rates == HeldRates():
+        before = self.rates
+        if before == HeldRates():
             if why_unjudgeable(stats) == ALIKE:
                 raise InputError(f"no label could be judged: {ALIKE}")
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
             self.rates = HeldRates.of(stats)
-        suspicion = self._suspicion(p_values, testable, embeddings, reference)
+        suspicion = self._suspicion(stats, p_values, testable, embeddings, reference)
         new = self.weights.weights.cpu().double().clone()
         new[judged] = 1.0  # what cannot be judged keeps weight 1
         fields: dict[str, Any] = {}
-        if not testable.any():
+        if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
+            self.rates, fields = before, not_judged(self.warmup)
+        elif not testable.any():
             pass
         elif self.settings.rule == "threshold":
             new[testable] = self._keep_smallest(suspicion, stats.difficulty, testable)
         else:
             kept, balance = 1 - self.held_rate, self.settings.balance
             new[testable], fields = quadratic_weights(stats, testable, balance, kept)
-        self._check_left(new, judged)
-        self._remember(p_values, testable)
+        if suspicion is not None:
+            self._check_left(new, judged)
+            self._remember(p_values, testable)
         self.weights.update(new)
         untestable = int((judged & ~stats.testable).sum())
         return fields | self.rates.fields() | {"num_untestable": untestable}
 
     def _suspicion(
-        self, p_values: Tensor, testable: Tensor, embeddings: Tensor, reference: Tensor
-    ) -> Tensor:
-        """(N,) what ranks the labels, large for those to leave out."""
-        if not self.search.is_exact(embeddings) or int(testable.sum()) < FEWEST_LABELS:
-            return p_values  # the label model looks at all classes for every sample
+        self,
+        stats: ContrastiveStatistics,
+        p_values: Tensor,
+        testable: Tensor,
+        embeddings: Tensor,
+        reference: Tensor,
+    ) -> Tensor | None:
+        """(N,) what ranks the labels, large for those to leave out; None from blind embeddings."""
+        if int(testable.sum()) < FEWEST_LABELS:
+            return p_values
+        if not self.search.is_exact(embeddings):  # the label model looks at all classes
+            return p_values if self.phase == "weights" or tell_apart(stats, testable) else None
         if self.phase == "weights":
             if self.settings.rule == "quadratic" or not self.rates.mostly_confused:
                 return p_values
             return label_margins(embeddings, self.codes, reference)
         errors = self._judged(embeddings, reference, testable)
-        if self.rates.total_rate is None or errors.model is None:
-            return p_values
-        return torch.from_numpy(errors.odds)
+        if errors.model is None:
+            return None
+        return p_values if self.rates.total_rate is None else torch.from_numpy(errors.odds)
 
     def _judged(self, embeddings: Tensor, reference: Tensor, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
