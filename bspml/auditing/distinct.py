@@ -23,6 +23,8 @@ class Distinct:
         num_labels: (M,) int64, under how many labels the sample's group is.
         wrong_share: (M,) float64, of the group, how many are under other labels.
         placeholder: (M,) bool, one picture under so many labels that it belongs to none of them.
+        proven_wrong: labels of exact copies that are not the most frequent one of these: one label
+            of a picture may be right, so that as many are wrong whatever anybody thinks.
     """
 
     group: np.ndarray
@@ -32,6 +34,7 @@ class Distinct:
     num_labels: np.ndarray
     wrong_share: np.ndarray
     placeholder: np.ndarray
+    proven_wrong: int
 
     @classmethod
     def of(cls, duplicates: pd.DataFrame, codes: np.ndarray) -> Distinct:
@@ -42,10 +45,12 @@ class Distinct:
             codes: (N,) int64 labels.
 
         Example:
-            >>> pairs = pd.DataFrame({"first": [0, 0], "second": [1, 2]})
+            >>> pairs = pd.DataFrame({"kind": ["exact"] * 2, "first": [0, 0], "second": [1, 2]})
             >>> once = Distinct.of(pairs, np.array([5, 5, 6, 6]))
             >>> once.first.tolist(), once.place.tolist(), once.num_labels.tolist()
             ([0, 2, 3], [0, 0, 1, 2], [2, 2, 1])
+            >>> once.proven_wrong
+            1
         """
         group = copy_groups(duplicates, len(codes))
         pairs = np.stack([group, codes], 1)
@@ -59,15 +64,23 @@ class Distinct:
         first, counts = first[order], counts[order]
         size = np.bincount(group)[group[first]]
         labels = np.bincount(group[first])[group[first]]
-        largest = np.zeros(group.max() + 1, np.int64)
-        np.maximum.at(largest, group[first], counts)
-        aside = is_placeholder(labels, largest[group[first]], size)
-        return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside)
+        aside = is_placeholder(labels, _largest(group[first], counts)[group[first]], size)
+        exact = copy_groups(duplicates[duplicates["kind"] == "exact"], len(codes))
+        of_label = np.unique(np.stack([exact, codes], 1), axis=0, return_counts=True)
+        proven = len(codes) - int(_largest(of_label[0][:, 0], of_label[1]).sum())
+        return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside, proven)
 
     @property
     def vouching(self) -> np.ndarray:
         """(M,) bool: the sample's group is under its label alone, or mostly."""
         return self.wrong_share < 0.5
+
+
+def _largest(group: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(G,) the largest of each group's counts."""
+    largest = np.zeros(group.max() + 1, np.int64)
+    np.maximum.at(largest, group, counts)
+    return largest
 
 
 def groups_table(duplicates: pd.DataFrame, codes: np.ndarray, classes: np.ndarray) -> pd.DataFrame:
