@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import bspml
-from bspml.auditing.distinct import Distinct, groups_table
+from bspml.auditing.groups_table import groups_table
+from bspml.statistics.copies.distinct import Distinct
 
 
 def gaussian_case(seed=0, classes=20, each=10, dims=32, rate=0.2):

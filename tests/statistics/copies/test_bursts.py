@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bspml.auditing.bursts import _inverse_dimension, _is_class, _isolated
+from bspml.statistics.copies.bursts import _inverse_dimension, _is_class, _isolated
 
 
 def test_groups_have_each_other_as_nearest():

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bspml.auditing.nearest import Nearest
+from bspml.statistics.copies.nearest import Nearest
 
 _MOST = 10  # copies of a sample
 _FALSE_SHARE = 0.05
