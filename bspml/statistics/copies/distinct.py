@@ -51,7 +51,20 @@ class Distinct:
             >>> once.proven_wrong
             1
         """
-        group = copy_groups(duplicates, len(codes))
+        exact = copy_groups(duplicates[duplicates["kind"] == "exact"], len(codes))
+        return cls.of_groups(copy_groups(duplicates, len(codes)), codes, exact)
+
+    @classmethod
+    def of_groups(
+        cls, group: np.ndarray, codes: np.ndarray, exact: np.ndarray | None = None
+    ) -> Distinct:
+        """Take copies together that are known by group.
+
+        Args:
+            group: (N,) int64 from 0, equal for copies.
+            codes: (N,) int64 labels.
+            exact: likewise, of exact copies alone; None: nothing is proved.
+        """
         pairs = np.stack([group, codes], 1)
         _, first, place, counts = np.unique(
             pairs, axis=0, return_index=True, return_inverse=True, return_counts=True
@@ -64,9 +77,10 @@ class Distinct:
         size = np.bincount(group)[group[first]]
         labels = np.bincount(group[first])[group[first]]
         aside = is_placeholder(labels, _largest(group[first], counts)[group[first]], size)
-        exact = copy_groups(duplicates[duplicates["kind"] == "exact"], len(codes))
-        of_label = np.unique(np.stack([exact, codes], 1), axis=0, return_counts=True)
-        proven = len(codes) - int(_largest(of_label[0][:, 0], of_label[1]).sum())
+        proven = 0
+        if exact is not None:
+            of_label = np.unique(np.stack([exact, codes], 1), axis=0, return_counts=True)
+            proven = len(codes) - int(_largest(of_label[0][:, 0], of_label[1]).sum())
         return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside, proven)
 
     @property

@@ -32,13 +32,15 @@ similar class from the right one, where p-values do not (docs/benchmarks.md has 
 The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
 keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
 neighbours, below ten labels, and where the label model's rate lies below the null's interval, the
-null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`).  Of a run,
+null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`), and
+copies count once (`samples`); the rates that records show are of all labels.  Of a run,
 `suspects.json` and the page hold the p-values, and `records.jsonl` the rates.  Under
 rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import replace
 from typing import Any
@@ -59,15 +61,16 @@ from bspml.statistics.noise_rate import (
 )
 from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.tensors.checks import check_whole
-from bspml.trainers.curriculum.blind import not_judged, tell_apart
+from bspml.trainers.curriculum.blind import check_left, not_judged, tell_apart
 from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
 from bspml.trainers.curriculum.quadratic import quadratic_weights
 from bspml.trainers.curriculum.rates import HeldRates
 from bspml.trainers.curriculum.repair import Repair
+from bspml.trainers.curriculum.samples import Samples, find_copies
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
-from bspml.trainers.state import are_p_values
+from bspml.trainers.state import are_p_values, is_grouping
 from bspml.weights.state import SampleWeights
 
 
@@ -79,13 +82,19 @@ class AutomaticUpdate:
     MAW = 1 - held rate.
     """
 
-    def __init__(self, weights: SampleWeights, settings: AutoSettings, seed: int) -> None:
+    def __init__(
+        self,
+        weights: SampleWeights,
+        settings: AutoSettings,
+        seed: int,
+        group: Tensor | None = None,
+    ) -> None:
         self.weights, self.settings, self.warmup = weights, settings, settings.warmup
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
         self.phase = "half A" if self.warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
         self.pace = Pace(settings.judge_every)
-        self.in_half_a = random_half(self.codes, seed)
+        self.group, self.in_half_a = group, random_half(self.codes, seed, group)
         self.rates = HeldRates()
         self.p_values: Tensor | None = None
         self.rows_were_read = False
@@ -225,77 +234,86 @@ class AutomaticUpdate:
     def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
-        rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
+        if self.phase == "features" and self.group is None:
+            self.group = find_copies(embeddings, self.codes)
+        samples = Samples(embeddings, self.codes, reference, judged).without_copies(self.group)
         stats = self.search.contrastive_statistics(
-            embeddings, self.codes, reference, rows, for_rate=self.rates.noise_rate is None
+            samples.embeddings,
+            samples.codes,
+            samples.reference,
+            None if bool(samples.judged.all()) else samples.judged.nonzero()[:, 0],
+            for_rate=self.rates.noise_rate is None,
         )
         solving = time.perf_counter()
-        fields = solved_once(self, lambda: self._weigh(stats, judged, embeddings, reference))
+        fields = solved_once(self, lambda: self._weigh(stats, samples))
         return fields | {
             "seconds_statistics": solving - start,
             "seconds_solve": time.perf_counter() - solving,
         }
 
-    def _weigh(
-        self, stats: ContrastiveStatistics, judged: Tensor, embeddings: Tensor, reference: Tensor
-    ) -> dict[str, Any]:
-        """Find the weights of the rows `judged` and write them."""
+    def _weigh(self, stats: ContrastiveStatistics, samples: Samples) -> dict[str, Any]:
+        """Find the weights of the judged samples and write them, to all their copies."""
+        judged = samples.judged
         p_values, testable = label_p_values(stats), stats.testable & judged
         before = self.rates
         if before == HeldRates():
             if why_unjudgeable(stats) == ALIKE:
                 raise InputError(f"no label could be judged: {ALIKE}")
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
-            self.rates = HeldRates.of(stats)
-        suspicion = self._suspicion(stats, p_values, testable, embeddings, reference)
-        new = self.weights.weights.cpu().double().clone()
-        new[judged] = 1.0  # what cannot be judged keeps weight 1
-        fields: dict[str, Any] = {}
+            self.rates = HeldRates.of(samples.told(stats), *samples.decided_by_copies)
+        suspicion = self._suspicion(stats, p_values, testable, samples)
+        untestable = int((judged & ~stats.testable).sum())
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
-            self.rates, fields = before, not_judged(self.warmup)
-        elif not testable.any():
+            self.rates = before
+            self._write(torch.ones(len(self.weights)).double(), samples.spread(judged, 1.0))
+            fields = not_judged(self.warmup)
+            return fields | self.rates.fields() | {"num_untestable": untestable}
+        new = torch.ones(len(judged), dtype=torch.float64)  # what cannot be judged keeps weight 1
+        fields, share = {}, 1 - self.held_rate
+        suspicion = samples.decided_first(suspicion, self.weights)
+        outdone = samples.outdone(suspicion, testable)
+        new[outdone], ranked = 0.0, testable & ~outdone
+        if not ranked.any():
             pass
         elif self.settings.rule == "threshold":
-            new[testable] = self._keep_smallest(suspicion, stats.difficulty, testable)
+            new[ranked] = best_fitting(suspicion[ranked], stats.difficulty[ranked], share).double()
         else:
-            kept, balance = 1 - self.held_rate, self.settings.balance
-            new[testable], fields = quadratic_weights(stats, testable, balance, kept)
-        if suspicion is not None:
-            self._check_left(new, judged)
-            self._remember(p_values, testable)
-        self.weights.update(new)
-        untestable = int((judged & ~stats.testable).sum())
+            new[ranked], fields = quadratic_weights(stats, ranked, self.settings.balance, share)
+        check_left(samples.codes[judged & (new > 0)], self.held_rate)
+        self._remember(samples.spread(p_values, math.nan), samples.spread(testable, 0.0))
+        self._write(samples.spread(new), samples.spread(judged, 1.0))
         return fields | self.rates.fields() | {"num_untestable": untestable}
 
+    def _write(self, new: Tensor, judged: Tensor) -> None:
+        """Write the (N,) weights `new` where rows were `judged`."""
+        self.weights.update(torch.where(judged, new, self.weights.weights.cpu().double()))
+
     def _suspicion(
-        self,
-        stats: ContrastiveStatistics,
-        p_values: Tensor,
-        testable: Tensor,
-        embeddings: Tensor,
-        reference: Tensor,
+        self, stats: ContrastiveStatistics, p_values: Tensor, testable: Tensor, samples: Samples
     ) -> Tensor | None:
-        """(N,) what ranks the labels, large for those to leave out; None from blind embeddings."""
+        """(M,) what ranks the labels, large for those to leave out; None from blind embeddings."""
         if int(testable.sum()) < FEWEST_LABELS:
             return p_values
-        if not self.search.is_exact(embeddings):  # the label model looks at all classes
-            return p_values if self.phase == "weights" or tell_apart(stats, testable) else None
+        if not self.search.is_exact(samples.embeddings):  # the label model looks at all classes
+            if self.phase == "weights" or tell_apart(stats, testable & samples.telling):
+                return p_values
+            return None
         if self.phase == "weights":
             if self.settings.rule == "quadratic" or not self.rates.mostly_confused:
                 return p_values
-            return label_margins(embeddings, self.codes, reference)
-        errors = self._judged(embeddings, reference, testable)
+            return label_margins(samples.embeddings, samples.codes, samples.reference)
+        errors = self._judged(samples, testable)
         if errors.model is None:
             return None
         return p_values if self.rates.total_rate is None else torch.from_numpy(errors.odds)
 
-    def _judged(self, embeddings: Tensor, reference: Tensor, testable: Tensor) -> LabelErrors:
+    def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
         cross_fitted, first = self.phase != "features", self.p_values is None
         errors = judge_labels(
-            embeddings,
-            self.codes,
-            reference,
+            samples.embeddings,
+            samples.codes,
+            samples.reference,
             rows=testable.nonzero()[:, 0] if cross_fitted else None,
             random_rate=self.rates.noise_rate,
             half_trained=cross_fitted,
@@ -316,28 +334,6 @@ class AutomaticUpdate:
             return self.repair.left_out
         return self.rates.held
 
-    def _check_left(self, new: Tensor, judged: Tensor) -> None:
-        """Labels are judged by comparing classes: at least two must keep a sample."""
-        left = self.codes[judged & (new > 0)].unique()
-        if len(left) < 2:
-            raise InputError(
-                f"the embeddings fit hardly any label better than a random one (estimated noise "
-                f"rate {self.held_rate:.2f}): {len(left)} classes would keep a sample, and two "
-                "are needed to judge by. Are the embeddings collapsed, or the labels shuffled?"
-            )
-
-    def _keep_smallest(self, suspicion: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
-        """1 for the share 1 - held rate of the testable rows whose labels fit best, else 0.
-
-        Weights that are fixed count in that share and stay as they are.
-        """
-        ranked = suspicion[testable].clone()
-        # What the user decided takes its place at the two ends, whatever speaks against it.
-        decided, before = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
-        ends = torch.where(before[decided] > 0, -torch.inf, torch.inf)
-        ranked[decided] = ends.to(ranked)
-        return best_fitting(ranked, difficulty[testable], 1 - self.held_rate).double()
-
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:
         if self.p_values is None:
             self.p_values = torch.full((len(self.weights),), float("nan"), dtype=torch.float64)
@@ -356,6 +352,7 @@ class AutomaticUpdate:
             "rounds_in_phase": self.rounds_in_phase,
             "rows_were_read": self.rows_were_read,
             "in_half_a": self.in_half_a,
+            "group": self.group,
             **self.rates.state_dict(),
             "p_values": None if self.p_values is None else self.p_values.clone(),
             "pace": self.pace.state_dict(),
@@ -370,10 +367,12 @@ class AutomaticUpdate:
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
         rates, p_values = HeldRates.from_state(state), state["p_values"]
+        group = state.get("group")  # unknown before copies were
         rounds = check_whole(state["rounds_in_phase"], "rounds_in_phase", low=0)
         if (
             state["phase"] not in ("half A", "half B", "features", "weights")
             or state["in_half_a"].dtype != torch.bool
+            or (group is not None and not is_grouping(group, state["in_half_a"].shape))
             or type(state["rows_were_read"]) is not bool
             or not (p_values is None or are_p_values(p_values, state["in_half_a"].shape))
         ):
@@ -383,7 +382,7 @@ class AutomaticUpdate:
             )
         self.phase, self.rounds_in_phase = state["phase"], rounds
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
-        self.p_values, self.rates = p_values, rates
+        self.p_values, self.rates, self.group = p_values, rates, group
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from bspml.shapes import Bool, Tensor
+from bspml.errors import InputError
+from bspml.shapes import Bool, Int, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.label_model import finds_labels
 
@@ -67,3 +68,22 @@ def not_judged(warmup: str, later: bool = False) -> dict[str, Any]:
         message = message.replace("do not tell", "did not tell")
         message += " The network has seen the labels since, and may not judge them either."
     return {"status": NOT_JUDGED, "message": message}
+
+
+def check_left(codes: Int[Tensor, " M"], rate: float) -> None:
+    """Refuse weights that keep fewer than two classes: labels are judged by comparing these.
+
+    Args:
+        codes: (M,) classes of the samples that keep weight.
+        rate: share of labels that is left out.
+
+    Raises:
+        InputError: one class is left, or none.
+    """
+    left = codes.unique()
+    if len(left) < 2:
+        raise InputError(
+            f"the embeddings fit hardly any label better than a random one (estimated noise "
+            f"rate {rate:.2f}): {len(left)} classes would keep a sample, and two "
+            "are needed to judge by. Are the embeddings collapsed, or the labels shuffled?"
+        )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -25,6 +24,8 @@ class HeldRates:
         noise_interval: its 95 % interval.
         total_rate: confusions included; None where `noise_rate` is held, for want of more.
         total_interval: its 95 % interval.
+        apart: share of all labels that these leave out, as copies of the sample have another label.
+        apart_wrong: share of all labels that is wrong among those.
 
     Example:
         >>> HeldRates(0.1, (0.0, 0.2), 0.3, (0.2, 0.4)).mostly_confused
@@ -35,16 +36,22 @@ class HeldRates:
     noise_interval: Interval = None
     total_rate: float | None = None
     total_interval: Interval = None
+    apart: float = 0.0
+    apart_wrong: float = 0.0
 
     @classmethod
-    def of(cls, stats: ContrastiveStatistics) -> HeldRates:
+    def of(
+        cls, stats: ContrastiveStatistics, apart: float = 0.0, apart_wrong: float = 0.0
+    ) -> HeldRates:
         """Estimate the rate of labels wrong at random.
 
         Args:
             stats: of an embedding that was not trained on the labels.
+            apart, apart_wrong: see the class.
         """
         estimate = estimate_noise(stats)
-        return cls(min(estimate.noise_rate, LARGEST_RATE), estimate.interval)
+        rate = min(estimate.noise_rate, LARGEST_RATE)
+        return cls(rate, estimate.interval, apart=apart, apart_wrong=apart_wrong)
 
     @property
     def held(self) -> float:
@@ -61,8 +68,20 @@ class HeldRates:
         return self.total_rate > 2 * self.noise_rate
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields of a `CurriculumRecord` about them."""
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        """Return the fields of a `CurriculumRecord` about them: rates of all labels."""
+
+        def of_all(rate: float | None) -> float | None:
+            return None if rate is None else rate * (1 - self.apart) + self.apart_wrong
+
+        def ends(interval: Interval) -> Any:
+            return None if interval is None else tuple(map(of_all, interval))
+
+        return {
+            "noise_rate": of_all(self.noise_rate),
+            "noise_interval": ends(self.noise_interval),
+            "total_rate": of_all(self.total_rate),
+            "total_interval": ends(self.total_interval),
+        }
 
     def state_dict(self) -> dict[str, Any]:
         """Return them as plain values."""
@@ -71,6 +90,7 @@ class HeldRates:
             "interval": None if self.noise_interval is None else list(self.noise_interval),
             "total_rate": self.total_rate,
             "total_interval": None if self.total_interval is None else list(self.total_interval),
+            "apart": [self.apart, self.apart_wrong],
         }
 
     @classmethod
@@ -86,10 +106,16 @@ class HeldRates:
         rates = state["noise_rate"], state.get("total_rate")
         ends = state["interval"], state.get("total_interval")
         intervals = [None if pair is None else (pair[0], pair[1]) for pair in ends]
-        numbers = [*rates, *(end for interval in intervals if interval for end in interval)]
+        apart, apart_wrong = state.get("apart", [0.0, 0.0])
+        numbers = [
+            *rates,
+            apart,
+            apart_wrong,
+            *(end for interval in intervals if interval for end in interval),
+        ]
         if not all(number is None or 0 <= number <= 1 for number in numbers):
             raise CheckpointError(
                 "the saved curriculum has numbers that no curriculum has. Was the checkpoint "
                 "edited? Start the run anew."
             )
-        return cls(rates[0], intervals[0], rates[1], intervals[1])
+        return cls(rates[0], intervals[0], rates[1], intervals[1], apart, apart_wrong)
