@@ -21,9 +21,9 @@ them strays with wrong labels; unless its own labels disagree more than wrong on
 of a "no image" picture.  Beyond eleven, where classes are as large, it is none either if it holds a
 third of its commonest label.  Against the second, rho is bounded, beyond eleven more tightly:
 Gaussian clusters that share a label are taken for bursts where their centres lie some eight times
-further apart than their samples do.  Two limits are left: a class of three scenes or fewer of more
-than eleven frames each looks like clusters, and of a group of more than thirty nothing outside it
-is among the neighbours known.  Ours, not from a paper.
+further apart than their samples do.  One limit is left: a class of three scenes or fewer of more
+than eleven frames each looks like clusters; groups of more than thirty, of which nothing outside is
+among the neighbours known, are left to `crowds`.  Ours, not from a paper.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FALSE_SHARE = 0.05
 _PRIOR = 10.0  # neighbours' worth of the median dimension in each local one
 # Clusters that nobody named, of well separated classes, reach .1 and those of two samples .3.  Of
 # large groups nothing but this bound tells clusters from bursts, which are below .015.
-_LARGEST_RATIO_PAIR, _LARGEST_RATIO, _LARGEST_RATIO_MANY = 0.3, 0.1, 0.03
+_LARGEST_RATIO_PAIR, _LARGEST_RATIO, LARGEST_RATIO_MANY = 0.3, 0.1, 0.03
 
 
 def find_bursts(near: Nearest, codes: np.ndarray) -> list[np.ndarray]:
@@ -65,7 +65,7 @@ def find_bursts(near: Nearest, codes: np.ndarray) -> list[np.ndarray]:
     class_size = np.bincount(codes, minlength=1)[codes]
     groups, volumes = [], []
     for copies in range(1, known if known > 2 * _MOST else most + 1):
-        bound = _LARGEST_RATIO if copies <= _MOST else _LARGEST_RATIO_MANY
+        bound = _LARGEST_RATIO if copies <= _MOST else LARGEST_RATIO_MANY
         bound = _LARGEST_RATIO_PAIR if copies == 1 else bound
         own = near.squared[:, copies - 1] <= bound * near.squared[:, copies]
         members = _isolated(near.places, copies, np.flatnonzero(own))

@@ -44,6 +44,7 @@ from scipy.stats import beta
 from bspml.shapes import Float, Tensor
 from bspml.statistics.copies.bursts import find_bursts
 from bspml.statistics.copies.copy_groups import first_in_group
+from bspml.statistics.copies.crowds import find_crowds
 from bspml.statistics.copies.nearest import Nearest, among_groups
 from bspml.tensors.copies import first_equal
 
@@ -144,6 +145,9 @@ def _near_pairs(
         neighbours = distinct[_candidates(near, 1)[0]]
         bursts = find_bursts(near, codes[distinct])
         inside = [pair for group in bursts for pair in combinations(group.tolist(), 2)]
+        # Of a crowd, pairs with its first sample alone: all of them would be too many.
+        for crowd in find_crowds(near, codes[distinct], rows[distinct]):
+            inside += [(crowd[0], member) for member in crowd[1:]]
         paired = np.array(inside, np.int64).reshape(-1, 2)
         found.append(distinct[paired])
         # The rest of the data tells what is usual, where a burst counts as one sample.
