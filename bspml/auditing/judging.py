@@ -6,9 +6,9 @@
 Copies count once: samples of one group of copies under one label are one sample, so that none is
 vouched for by its own copies, and what is found of it holds for all of them.  A picture under
 several labels vouches for the one that most of its copies have, or for none, and at most one of
-its labels is right.  One under three
-labels or more, none of them on most copies, is no sample of a class but a finding of its own; its
-labels are left out of the statistics and counted as wrong, but for each label's share.
+its labels is right.  One under three labels or more, none of them on most copies, is no sample of a
+class but a finding of its own; its labels are left out of the statistics and counted as wrong, but
+for each label's share.
 """
 
 from __future__ import annotations
