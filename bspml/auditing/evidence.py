@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.auditing.distinct import Distinct
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import (
     ContrastivePass,
     ContrastiveStatistics,
     contrastive_tables,
 )
+from bspml.statistics.copies.distinct import Distinct
 from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.statistics.label_model import wrong_share_of_kept
 from bspml.statistics.label_shares import FEWEST_MATES
@@ -26,6 +26,7 @@ from bspml.statistics.noise_rate import (
     notes_on_samples,
     why_unjudgeable,
 )
+from bspml.statistics.one_right import Judged, one_right
 from bspml.statistics.sampled_contrastive import (
     SampledContrastiveStatistics,
     sampled_contrastive_statistics,
@@ -133,7 +134,8 @@ def judge_distinct(
         reason = "" if errors.model is not None else NOT_TOLD_APART
     if reason or errors is None:
         return _spread(_unknown(len(kept), reason, stats), once, kept)
-    return _spread(_found(stats, estimate, errors), once, kept)
+    found = _found(stats, estimate, errors, once.group[once.first[kept]])
+    return _spread(found, once, kept)
 
 
 def _unknown(n: int, reason: str, stats: ContrastiveStatistics | None = None) -> Evidence:
@@ -160,8 +162,10 @@ def _unknown(n: int, reason: str, stats: ContrastiveStatistics | None = None) ->
     )
 
 
-def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelErrors) -> Evidence:
-    """What is known of the distinct samples that were judged."""
+def _found(
+    stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelErrors, picture: np.ndarray
+) -> Evidence:
+    """What is known of the distinct samples that were judged, each a label of its `picture`."""
     model = errors.model
     assert model is not None
     low, high = errors.interval
@@ -190,6 +194,9 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
     wrong = errors.wrong_probability
     # Nothing speaks for the label of a class of one: it is scored, and never flagged.
     wrong = np.where(testable, wrong, np.minimum(wrong, 0.5))
+    odds = np.where(testable, errors.odds, np.minimum(errors.odds, 0.0))
+    judged = Judged(wrong, errors.other_class, errors.other_probability)
+    wrong, other, other_probability = one_right(judged, odds, stats.codes.numpy(), picture)
     right = ~(wrong > 0.5) & ~np.isnan(errors.strangeness)
     return Evidence(
         noise_rate=estimate.noise_rate,
@@ -204,8 +211,8 @@ def _found(stats: ContrastiveStatistics, estimate: NoiseEstimate, errors: LabelE
         q_values=wrong_share_of_kept(np.where(testable, wrong, np.nan)),
         margins=stats.margin.numpy(),
         wrong=wrong,
-        other=errors.other_class,
-        other_probability=errors.other_probability,
+        other=other,
+        other_probability=other_probability,
         outlier_score=outlier_scores(errors.strangeness, right),
         outlier_p=conformal_p(errors.strangeness, right),
         testable=testable,
@@ -286,8 +293,10 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     # At least a label, as chances near 0 and 1 are not that exact.
     around = 1.96 * float(np.sqrt((chances * (1 - chances)) @ times[split] ** 2)) + split.any()
 
+    proven = once.proven_wrong
+
     def share(rate: float, more: float = 0.0) -> float:
-        return min(1.0, max(0.0, rate * agreed + added + more) / (agreed + times[split].sum()))
+        return min(1.0, max(proven, rate * agreed + added + more) / (agreed + times[split].sum()))
 
     def ends(interval: tuple[float, float]) -> tuple[float, float]:
         return share(interval[0], -around), share(interval[1], around)
@@ -297,6 +306,11 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
         notes.append(
             f"{counted(copied, 'sample')} beside the first of a group of copies count once with "
             "it, in the rate and as evidence: a copy vouches for nobody."
+        )
+    if proven and not found.sentence:
+        notes.append(
+            f"{counted(proven, 'label')} at least are wrong: exact copies of a picture stand "
+            "under several labels, of which one at most is right."
         )
     if len(aside):
         groups = len(np.unique(once.group[once.first[aside]]))

@@ -5,9 +5,10 @@
 
 Copies count once: samples of one group of copies under one label are one sample, so that none is
 vouched for by its own copies, and what is found of it holds for all of them.  A picture under
-several labels vouches for the one that most of its copies have, or for none.  One under three
-labels or more, none of them on most copies, is no sample of a class but a finding of its own; its
-labels are left out of the statistics and counted as wrong, but for each label's share.
+several labels vouches for the one that most of its copies have, or for none, and at most one of
+its labels is right.  One under three labels or more, none of them on most copies, is no sample of a
+class but a finding of its own; its labels are left out of the statistics and counted as wrong, but
+for each label's share.
 """
 
 from __future__ import annotations
@@ -23,11 +24,9 @@ import pandas as pd
 from bspml.auditing.class_shares import weights_by_class
 from bspml.auditing.classes import ClassFindings, examine_classes
 from bspml.auditing.columns import column
-from bspml.auditing.distinct import Distinct, groups_table
-from bspml.auditing.duplicates import OUTER, find_duplicates
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
-from bspml.auditing.nearest import LISTS, Nearest, nearest_of_all, nearest_of_candidates
+from bspml.auditing.groups_table import groups_table
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing
@@ -36,6 +35,9 @@ from bspml.evaluation.neighbours import find_faiss
 from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.statistics.contrastive import contrastive_tables
+from bspml.statistics.copies.distinct import Distinct
+from bspml.statistics.copies.duplicates import OUTER, find_duplicates
+from bspml.statistics.copies.nearest import LISTS, Nearest, nearest_of_all, nearest_of_candidates
 from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import (
     Labels,

@@ -8,9 +8,9 @@ import numba
 import numpy as np
 import torch
 
-from bspml.auditing.nearest import Nearest
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
+from bspml.statistics.copies.nearest import Nearest
 
 _FEW = 128  # samples of a class that are compared one by one
 
@@ -43,7 +43,7 @@ def nearest_in_class(
         codes: (N,) int64 labels.
         asked: (N,) int64, the class to search for each sample; negative: none.
         k: neighbours per sample.
-        near: of `bspml.auditing.nearest.nearest_rows`, of all these rows, if at hand.
+        near: of `bspml.statistics.copies.nearest.nearest_rows`, of all these rows, if at hand.
         most: samples of a class that are searched where `near` does not hold enough; None for all.
 
     Returns:

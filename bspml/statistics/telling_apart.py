@@ -53,11 +53,25 @@ def tells_apart(table: np.ndarray, codes: np.ndarray) -> bool:
     """
     finite = np.isfinite(table[np.arange(len(codes)), codes])
     table, codes = table[finite], codes[finite]
-    m, classes = table.shape
+    return finds_labels(np.where(np.isnan(table), -np.inf, table).argmax(1), codes)
+
+
+def finds_labels(best: np.ndarray, codes: np.ndarray) -> bool:
+    """Say whether a judge's best classes are the given labels more often than by chance.
+
+    Args:
+        best: (M,) codes, the class that fits each sample best.
+        codes: (M,) given labels.
+
+    Example:
+        >>> codes = np.arange(60) % 3
+        >>> finds_labels(codes, codes), finds_labels((codes + 1) % 3, codes)
+        (True, False)
+    """
+    m = len(codes)
     if m < FEWEST_TESTED or np.bincount(codes).max() > _DOMINANT * m:
         return True
-    best = np.where(np.isnan(table), -np.inf, table).argmax(1)
-    hits = (best == codes).sum()
+    hits, classes = (best == codes).sum(), 1 + max(best.max(), codes.max())
     judged, labelled = np.bincount(best, minlength=classes), np.bincount(codes, minlength=classes)
     expected = (judged * labelled).sum() / m
     variance = max(expected * (1 - expected / m), 1.0)

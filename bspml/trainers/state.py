@@ -71,6 +71,22 @@ def are_p_values(values: Tensor, shape: torch.Size) -> bool:
     return values.shape == shape and values.dtype == torch.float64 and not is_outside.any()
 
 
+def is_grouping(values: Tensor, shape: torch.Size) -> bool:
+    """Return whether saved groups of samples are int64 of this shape, none below 0 or too large.
+
+    Args:
+        values: as loaded.
+        shape: that they must have.
+
+    Example:
+        >>> is_grouping(torch.tensor([0, 1, 0]), torch.Size([3]))
+        True
+    """
+    if values.shape != shape or values.dtype != torch.int64:
+        return False
+    return not ((values < 0) | (values >= len(values))).any()
+
+
 @contextmanager
 def faults_named() -> Iterator[None]:
     """Turn whatever a malformed state leads to into a one-line CheckpointError."""

@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from bspml.auditing import neighbours
-from bspml.auditing.nearest import nearest_rows
 from bspml.auditing.neighbours import groups, nearest_in_class
+from bspml.statistics.copies.nearest import nearest_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 

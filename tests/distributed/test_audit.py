@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import bspml.auditing.nearest
+import bspml.statistics.copies.nearest
 from bspml.cli import main
 from bspml.distributed import rank
 
@@ -31,7 +31,7 @@ def audited(folder, search):
 
 
 def on_a_rank():
-    bspml.auditing.nearest.QUERIES = 64  # so that every rank has some
+    bspml.statistics.copies.nearest.QUERIES = 64  # so that every rank has some
     with tempfile.TemporaryDirectory() as folder:
         os.chdir(folder)
         if rank() == 0:

@@ -59,7 +59,16 @@ MAKERS = {
 
 
 POSSIBLE = {
-    "auto": {"interval", "left_out", "noise_rate", "p_values", "passes", "repair", "rounds"}
+    "auto": {
+        "group",
+        "interval",
+        "left_out",
+        "noise_rate",
+        "p_values",
+        "passes",
+        "repair",
+        "rounds",
+    }
     | {"rounds_in_phase", "total_interval", "total_rate"},
     "paper": {"age", "rounds"},
     "fixed": {"rounds", "update"},

@@ -32,14 +32,17 @@ similar class from the right one, where p-values do not (docs/benchmarks.md has 
 The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
 keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
 neighbours, below ten labels, and where the label model's rate lies below the null's interval, the
-null alone judges.  Of a run, `suspects.json` and the page
-hold the p-values, and `records.jsonl` the rates.  Under rule="quadratic" see
-`bspml.weights.problem`.
+null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`), and
+copies count once (`samples`); the rates that records show are of all labels.  Of a run,
+`suspects.json` and the page hold the p-values, and `records.jsonl` the rates.  Under
+rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
 
+import math
 import time
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -53,22 +56,22 @@ from bspml.statistics.margins import label_margins
 from bspml.statistics.noise_rate import (
     ALIKE,
     best_fitting,
-    estimate_noise,
     label_p_values,
     why_unjudgeable,
 )
 from bspml.statistics.tail_count import FEWEST_LABELS
 from bspml.tensors.checks import check_whole
+from bspml.trainers.curriculum.blind import check_left, not_judged, tell_apart
 from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
 from bspml.trainers.curriculum.quadratic import quadratic_weights
+from bspml.trainers.curriculum.rates import HeldRates
 from bspml.trainers.curriculum.repair import Repair
+from bspml.trainers.curriculum.samples import Samples, find_copies
 from bspml.trainers.curriculum.search import StatisticsSearch
 from bspml.trainers.settings import AutoSettings
-from bspml.trainers.state import are_p_values
+from bspml.trainers.state import are_p_values, is_grouping
 from bspml.weights.state import SampleWeights
-
-_LARGEST_RATE = 0.95
 
 
 class AutomaticUpdate:
@@ -79,17 +82,20 @@ class AutomaticUpdate:
     MAW = 1 - held rate.
     """
 
-    def __init__(self, weights: SampleWeights, settings: AutoSettings, seed: int) -> None:
+    def __init__(
+        self,
+        weights: SampleWeights,
+        settings: AutoSettings,
+        seed: int,
+        group: Tensor | None = None,
+    ) -> None:
         self.weights, self.settings, self.warmup = weights, settings, settings.warmup
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
         self.phase = "half A" if self.warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
         self.pace = Pace(settings.judge_every)
-        self.in_half_a = random_half(self.codes, seed)
-        self.noise_rate: float | None = None
-        self.interval: tuple[float, float] | None = None
-        self.total_rate: float | None = None
-        self.total_interval: tuple[float, float] | None = None
+        self.group, self.in_half_a = group, random_half(self.codes, seed, group)
+        self.rates = HeldRates()
         self.p_values: Tensor | None = None
         self.rows_were_read = False
         self.repair = Repair(weights, seed) if settings.repair == "confident" else None
@@ -126,8 +132,15 @@ class AutomaticUpdate:
         """Say whether the next update is to judge labels, or to let a round pass."""
         if self.phase != "weights":
             return not self._half_learns_on
+        if self.is_blind:
+            return False
         repairs = self.repair is not None and not self.repair.is_done
         return repairs or self.pace.is_due
+
+    @property
+    def is_blind(self) -> bool:
+        """Say whether no honest embedding told the classes apart, and later ones may not judge."""
+        return self.phase == "weights" and self.rates == HeldRates()
 
     @property
     def _half_learns_on(self) -> bool:
@@ -139,7 +152,7 @@ class AutomaticUpdate:
         phase, before = self.phase, self.weights.weights.cpu().clone()
         if self.repair is not None and phase != "features":
             self._note_training(self.repair)
-        if embeddings is None or self._half_learns_on:
+        if embeddings is None or self._half_learns_on or self.is_blind:
             fields = self._pass()
         else:
             fields = self._judged_round(embeddings)
@@ -166,7 +179,7 @@ class AutomaticUpdate:
     def _repaired(self, embeddings: Tensor, repair: Repair) -> dict[str, Any]:
         """Let the network judge what it never saw; its verdict stands for this round."""
         repair.repair(embeddings)
-        return {"phase": "repair"} | self._rates()
+        return {"phase": "repair"} | self.rates.fields()
 
     def _pass(self) -> dict[str, Any]:
         """Let a round pass without a judgement."""
@@ -175,7 +188,8 @@ class AutomaticUpdate:
         else:
             self._check_rows_were_read()
             self.rounds_in_phase, self.rows_were_read = self.rounds_in_phase + 1, False
-        return {"phase": f"{self.phase}, waiting"} | self._rates()
+        fields = {"phase": f"{self.phase}, waiting"} | self.rates.fields()
+        return fields | (not_judged(self.warmup, later=True) if self.is_blind else {})
 
     def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge and weigh all rows, or one half of them in the warm-up."""
@@ -187,7 +201,8 @@ class AutomaticUpdate:
             fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
             # The label model weighs its references itself; other rules see them weighed now.
-            weighed = self.total_rate is not None and self.settings.rule == "threshold"
+            weighed = self.rates.total_rate is not None and self.settings.rule == "threshold"
+            weighed |= self.is_blind
             if phase == "features" and not weighed:
                 fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
@@ -216,129 +231,108 @@ class AutomaticUpdate:
         if starts and self.repair is not None:
             self.repair.hold_out()
 
-    def _rates(self) -> dict[str, Any]:
-        return {
-            "noise_rate": self.noise_rate,
-            "noise_interval": self.interval,
-            "total_rate": self.total_rate,
-            "total_interval": self.total_interval,
-        }
-
     def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
         start = time.perf_counter()
-        rows = None if bool(judged.all()) else judged.nonzero()[:, 0]
+        if self.phase == "features" and self.group is None:
+            self.group = find_copies(embeddings, self.codes)
+        samples = Samples(embeddings, self.codes, reference, judged).without_copies(self.group)
         stats = self.search.contrastive_statistics(
-            embeddings, self.codes, reference, rows, for_rate=self.noise_rate is None
+            samples.embeddings,
+            samples.codes,
+            samples.reference,
+            None if bool(samples.judged.all()) else samples.judged.nonzero()[:, 0],
+            for_rate=self.rates.noise_rate is None,
         )
         solving = time.perf_counter()
-        fields = solved_once(self, lambda: self._weigh(stats, judged, embeddings, reference))
+        fields = solved_once(self, lambda: self._weigh(stats, samples))
         return fields | {
             "seconds_statistics": solving - start,
             "seconds_solve": time.perf_counter() - solving,
         }
 
-    def _weigh(
-        self, stats: ContrastiveStatistics, judged: Tensor, embeddings: Tensor, reference: Tensor
-    ) -> dict[str, Any]:
-        """Find the weights of the rows `judged` and write them."""
+    def _weigh(self, stats: ContrastiveStatistics, samples: Samples) -> dict[str, Any]:
+        """Find the weights of the judged samples and write them, to all their copies."""
+        judged = samples.judged
         p_values, testable = label_p_values(stats), stats.testable & judged
-        if self.noise_rate is None:
+        before = self.rates
+        if before == HeldRates():
             if why_unjudgeable(stats) == ALIKE:
                 raise InputError(f"no label could be judged: {ALIKE}")
-            estimate = estimate_noise(stats)
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
-            # With nothing kept there would be nothing left to judge by.
-            self.noise_rate = min(estimate.noise_rate, _LARGEST_RATE)
-            self.interval = estimate.interval
-        suspicion = self._suspicion(p_values, testable, embeddings, reference)
-        new = self.weights.weights.cpu().double().clone()
-        new[judged] = 1.0  # what cannot be judged keeps weight 1
-        fields: dict[str, Any] = {}
-        if not testable.any():
+            self.rates = HeldRates.of(samples.told(stats), *samples.decided_by_copies)
+        suspicion = self._suspicion(stats, p_values, testable, samples)
+        untestable = int((judged & ~stats.testable).sum())
+        if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
+            self.rates = before
+            self._write(torch.ones(len(self.weights)).double(), samples.spread(judged, 1.0))
+            fields = not_judged(self.warmup)
+            return fields | self.rates.fields() | {"num_untestable": untestable}
+        new = torch.ones(len(judged), dtype=torch.float64)  # what cannot be judged keeps weight 1
+        fields, share = {}, 1 - self.held_rate
+        suspicion = samples.decided_first(suspicion, self.weights)
+        outdone = samples.outdone(suspicion, testable)
+        new[outdone], ranked = 0.0, testable & ~outdone
+        if not ranked.any():
             pass
         elif self.settings.rule == "threshold":
-            new[testable] = self._keep_smallest(suspicion, stats.difficulty, testable)
+            new[ranked] = best_fitting(suspicion[ranked], stats.difficulty[ranked], share).double()
         else:
-            kept, balance = 1 - self.held_rate, self.settings.balance
-            new[testable], fields = quadratic_weights(stats, testable, balance, kept)
-        self._check_left(new, judged)
-        self._remember(p_values, testable)
-        self.weights.update(new)
-        untestable = int((judged & ~stats.testable).sum())
-        return fields | self._rates() | {"num_untestable": untestable}
+            new[ranked], fields = quadratic_weights(stats, ranked, self.settings.balance, share)
+        check_left(samples.codes[judged & (new > 0)], self.held_rate)
+        self._remember(samples.spread(p_values, math.nan), samples.spread(testable, 0.0))
+        self._write(samples.spread(new), samples.spread(judged, 1.0))
+        return fields | self.rates.fields() | {"num_untestable": untestable}
+
+    def _write(self, new: Tensor, judged: Tensor) -> None:
+        """Write the (N,) weights `new` where rows were `judged`."""
+        self.weights.update(torch.where(judged, new, self.weights.weights.cpu().double()))
 
     def _suspicion(
-        self, p_values: Tensor, testable: Tensor, embeddings: Tensor, reference: Tensor
-    ) -> Tensor:
-        """(N,) what ranks the labels, large for those to leave out."""
-        if not self.search.is_exact(embeddings) or int(testable.sum()) < FEWEST_LABELS:
-            return p_values  # the label model looks at all classes for every sample
-        if self.phase == "weights":
-            if self.settings.rule == "quadratic" or not self._mostly_confused():
-                return p_values
-            return label_margins(embeddings, self.codes, reference)
-        errors = self._judged(embeddings, reference, testable)
-        if self.total_rate is None or errors.model is None:
+        self, stats: ContrastiveStatistics, p_values: Tensor, testable: Tensor, samples: Samples
+    ) -> Tensor | None:
+        """(M,) what ranks the labels, large for those to leave out; None from blind embeddings."""
+        if int(testable.sum()) < FEWEST_LABELS:
             return p_values
-        return torch.from_numpy(errors.odds)
+        if not self.search.is_exact(samples.embeddings):  # the label model looks at all classes
+            if self.phase == "weights" or tell_apart(stats, testable & samples.telling):
+                return p_values
+            return None
+        if self.phase == "weights":
+            if self.settings.rule == "quadratic" or not self.rates.mostly_confused:
+                return p_values
+            return label_margins(samples.embeddings, samples.codes, samples.reference)
+        errors = self._judged(samples, testable)
+        if errors.model is None:
+            return None
+        return p_values if self.rates.total_rate is None else torch.from_numpy(errors.odds)
 
-    def _judged(self, embeddings: Tensor, reference: Tensor, testable: Tensor) -> LabelErrors:
+    def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
         cross_fitted, first = self.phase != "features", self.p_values is None
         errors = judge_labels(
-            embeddings,
-            self.codes,
-            reference,
+            samples.embeddings,
+            samples.codes,
+            samples.reference,
             rows=testable.nonzero()[:, 0] if cross_fitted else None,
-            random_rate=self.noise_rate,
+            random_rate=self.rates.noise_rate,
             half_trained=cross_fitted,
         )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
-        least = 0.0 if self.interval is None else self.interval[0]
+        least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         if first and errors.model is not None and errors.rate >= least:
-            self.total_rate, self.total_interval = errors.rate, errors.interval
-            if cross_fitted and not self._mostly_confused():
-                self.total_rate = self.total_interval = None
+            total = replace(self.rates, total_rate=errors.rate, total_interval=errors.interval)
+            if total.mostly_confused or not cross_fitted:
+                self.rates = total
         return errors
-
-    def _mostly_confused(self) -> bool:
-        """More labels are confused with a similar class than wrong at random."""
-        if self.total_rate is None or self.noise_rate is None:
-            return False
-        return self.total_rate > 2 * self.noise_rate
 
     @property
     def held_rate(self) -> float:
         """The share of labels that is left out: what is left of the wrong ones after a repair."""
         if self.repair is not None and self.repair.is_done:
             return self.repair.left_out
-        rate = self.noise_rate if self.total_rate is None else self.total_rate
-        assert rate is not None
-        return min(rate, _LARGEST_RATE)
-
-    def _check_left(self, new: Tensor, judged: Tensor) -> None:
-        """Labels are judged by comparing classes: at least two must keep a sample."""
-        left = self.codes[judged & (new > 0)].unique()
-        if len(left) < 2:
-            raise InputError(
-                f"the embeddings fit hardly any label better than a random one (estimated noise "
-                f"rate {self.held_rate:.2f}): {len(left)} classes would keep a sample, and two "
-                "are needed to judge by. Are the embeddings collapsed, or the labels shuffled?"
-            )
-
-    def _keep_smallest(self, suspicion: Tensor, difficulty: Tensor, testable: Tensor) -> Tensor:
-        """1 for the share 1 - held rate of the testable rows whose labels fit best, else 0.
-
-        Weights that are fixed count in that share and stay as they are.
-        """
-        ranked = suspicion[testable].clone()
-        # What the user decided takes its place at the two ends, whatever speaks against it.
-        decided, before = self.weights.fixed.cpu()[testable], self.weights.weights.cpu()[testable]
-        ends = torch.where(before[decided] > 0, -torch.inf, torch.inf)
-        ranked[decided] = ends.to(ranked)
-        return best_fitting(ranked, difficulty[testable], 1 - self.held_rate).double()
+        return self.rates.held
 
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:
         if self.p_values is None:
@@ -358,10 +352,8 @@ class AutomaticUpdate:
             "rounds_in_phase": self.rounds_in_phase,
             "rows_were_read": self.rows_were_read,
             "in_half_a": self.in_half_a,
-            "noise_rate": self.noise_rate,
-            "interval": None if self.interval is None else list(self.interval),
-            "total_rate": self.total_rate,
-            "total_interval": None if self.total_interval is None else list(self.total_interval),
+            "group": self.group,
+            **self.rates.state_dict(),
             "p_values": None if self.p_values is None else self.p_values.clone(),
             "pace": self.pace.state_dict(),
             "repair": None if self.repair is None else self.repair.state_dict(),
@@ -374,16 +366,14 @@ class AutomaticUpdate:
                 f"the curriculum was saved for {len(state['in_half_a'])} samples; these weights "
                 f"hold {len(self.weights)}. Resume with the same data set."
             )
-        rates = state["noise_rate"], state.get("total_rate")  # no total before the label model
-        ends = state["interval"], state.get("total_interval")
-        intervals = [None if pair is None else (pair[0], pair[1]) for pair in ends]
-        numbers, p_values = [*rates, *(x for i in intervals if i for x in i)], state["p_values"]
+        rates, p_values = HeldRates.from_state(state), state["p_values"]
+        group = state.get("group")  # unknown before copies were
         rounds = check_whole(state["rounds_in_phase"], "rounds_in_phase", low=0)
         if (
             state["phase"] not in ("half A", "half B", "features", "weights")
             or state["in_half_a"].dtype != torch.bool
+            or (group is not None and not is_grouping(group, state["in_half_a"].shape))
             or type(state["rows_were_read"]) is not bool
-            or not all(r is None or 0 <= r <= 1 for r in numbers)
             or not (p_values is None or are_p_values(p_values, state["in_half_a"].shape))
         ):
             raise CheckpointError(
@@ -392,8 +382,7 @@ class AutomaticUpdate:
             )
         self.phase, self.rounds_in_phase = state["phase"], rounds
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
-        self.p_values, (self.noise_rate, self.total_rate) = p_values, rates
-        self.interval, self.total_interval = intervals
+        self.p_values, self.rates, self.group = p_values, rates, group
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         if self.repair is not None and state.get("repair") is not None:
             self.repair.load_state_dict(state["repair"])

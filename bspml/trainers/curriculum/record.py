@@ -6,6 +6,8 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
+from bspml.trainers.curriculum.blind import NOT_JUDGED
+
 
 @dataclass(frozen=True)
 class CurriculumRecord:
@@ -24,7 +26,8 @@ class CurriculumRecord:
         objective_after: eq. (6) at the new weights and this age.
         stationarity: largest move any weight still wants, units of weights.
         status: the solver's word on its result; None where nothing was solved, as under the
-            automatic preset's threshold rule.
+            automatic preset's threshold rule; "not judged" where the embeddings do not tell the
+            classes apart, so that all labels are kept.
         message: the status in a sentence, with what to change or that nothing needs to be.
         noise_rate: estimated share of labels wrong at random, held from the first honest estimate.
         noise_interval: its 95 % interval (low, high).
@@ -80,6 +83,11 @@ class CurriculumRecord:
         if self.total_rate is not None:
             return self.total_rate, self.total_interval
         return self.noise_rate, self.noise_interval
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what the user must read of it: why no label was judged, where none was."""
+        return (self.message,) if self.status == NOT_JUDGED and self.message else ()
 
     def figures(self) -> dict[str, float]:
         """Return what a training's log shows: `maw`, `sdaw`, and the rates once there are some."""

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import ArrayLike, Bool, Float
-from bspml.tensors.checks import check_choice, check_embeddings, check_whole
+from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels
 from bspml.tensors.row_index import check_same_rows
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
 from bspml.trainers.curriculum.detection import Truth
@@ -63,6 +63,9 @@ class SelfPacedCurriculum(OldNames):
             `bspml.sampled_contrastive_statistics`.
         statistics_error: by neighbours: the largest error of a statistic; None for 1e-3 (paper)
             and 2e-2 (auto).
+        groups: auto: (N,) numbers or texts, equal for copies of one sample, which count once and
+            lie in one half of a cross-fit.  None: with warmup="features" they are found by the
+            first embeddings, and a cross-fit knows none.
         is_noisy: (N,) the truth, if known; adds detection figures to the records.
         is_outlier: (N,) which of the noisy belong to no class that any label names; they are left
             out of the detection and have figures of their own.  None: none does.
@@ -104,6 +107,7 @@ class SelfPacedCurriculum(OldNames):
         repair: str | None = None,
         search: str | None = None,
         statistics_error: float | None = None,
+        groups: ArrayLike | None = None,
         is_noisy: Bool[Tensor, " N"] | ArrayLike | None = None,
         is_outlier: Bool[Tensor, " N"] | ArrayLike | None = None,
         seed: int = 0,
@@ -122,15 +126,22 @@ class SelfPacedCurriculum(OldNames):
                 "`is_outlier` says which of the noisy are outliers; got it without `is_noisy`. "
                 "Pass both."
             )
-        check_same_rows(weights.labels_index, is_noisy=is_noisy, is_outlier=is_outlier)
+        check_same_rows(
+            weights.labels_index, groups=groups, is_noisy=is_noisy, is_outlier=is_outlier
+        )
         self.weights, self.preset, self.rounds = weights, preset, 0
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
+            if groups is not None:
+                raise InputError(
+                    '`groups` belong to preset="auto": the paper\'s problem knows no copies. Drop '
+                    'them, or pass preset="auto".'
+                )
             self._update = PublishedUpdate(weights, _settings(PaperSettings, "auto", keywords))
         else:
-            self._update = AutomaticUpdate(
-                weights, _settings(AutoSettings, "paper", keywords), seed
-            )
+            settings = _settings(AutoSettings, "paper", keywords)
+            group = None if groups is None else encode_labels(groups, len(weights), "groups").codes
+            self._update = AutomaticUpdate(weights, settings, seed, group)
         self._truth = None if is_noisy is None else Truth(is_noisy, is_outlier, len(weights))
 
     @property

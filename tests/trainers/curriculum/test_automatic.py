@@ -289,17 +289,6 @@ def test_state_resumes_in_the_middle_of_the_warm_up(make):
     assert torch.equal(weights.weights, weights2.weights)
 
 
-def test_pure_noise_still_keeps_a_twentieth_to_judge_by():
-    g = torch.Generator().manual_seed(0)
-    E, labels = torch.randn(600, 16, generator=g), torch.arange(30).repeat(20)
-    weights = bspml.SampleWeights(labels)
-    curriculum = bspml.SelfPacedCurriculum(weights)
-    for _ in range(3):
-        record = curriculum.update(E)
-    assert record.noise_rate <= 0.95
-    assert int((weights.weights > 0).sum()) >= 30
-
-
 @pytest.mark.parametrize("rule", ["threshold", "quadratic"])
 def test_a_refused_update_leaves_weights_and_curriculum_as_they_were(rule):
     E, labels, _ = noisy_clusters(0.2, classes=4, per_class=8)

@@ -15,3 +15,12 @@ def test_every_class_is_halved_odd_ones_balancing_each_other_at_random_by_seed()
             assert abs(2 * inside - size) <= 1
     assert len({tuple(half.tolist()) for half in halves}) > 4
     assert torch.equal(random_half(codes, 3), halves[3])
+
+
+def test_what_belongs_together_lies_in_one_half():
+    codes = torch.arange(300) % 5
+    group = torch.cat([torch.arange(200), torch.arange(100)])  # the first hundred come twice
+    half = random_half(codes, 1, group)
+    assert torch.equal(half[:100], half[200:])
+    assert int(half[:200].sum()) == 100
+    assert torch.equal(random_half(codes, 1, torch.arange(300)), random_half(codes, 1))

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 import bspml
-from bspml.auditing.distinct import Distinct, groups_table
+from bspml.auditing.groups_table import groups_table
+from bspml.statistics.copies.distinct import Distinct
 
 
 def gaussian_case(seed=0, classes=20, each=10, dims=32, rate=0.2):
@@ -37,6 +38,8 @@ def test_groups_by_hand():
     assert once.place.tolist() == [0, 1, 0, 2, 3, 3, 4]
     assert once.num_labels.tolist() == [2, 1, 2, 1, 1]
     assert once.wrong_share == pytest.approx([1 / 3, 0, 2 / 3, 0, 0])
+    assert once.proven_wrong == 0  # sample 3 is a near copy, which proves nothing
+    assert Distinct.of(pairs, np.array([0, 1, 2, 1, 2, 5, 2])).proven_wrong == 2
     table = groups_table(pairs, codes, np.array(["a", "b", "c"]))
     assert table["kind"].tolist() == ["near", "exact"]
     assert table["samples"].tolist() == [3, 2]
@@ -112,6 +115,30 @@ def test_a_picture_under_two_labels_vouches_for_neither():
     assert report.flagged[200]
     assert not report.flagged[0]
     assert report.suggested_labels[200] == 0
+
+
+@pytest.mark.parametrize("scatter", [0.0, 0.05])
+def test_of_a_picture_under_two_labels_one_is_wrong_whatever_the_rest_is_like(scatter):
+    x, true, _, rng = gaussian_case(7, each=20, rate=0)
+    rows = rng.permutation(400)[:80]
+    twins = x[rows] + scatter * rng.standard_normal((80, 32))
+    wrong = (true[rows] + rng.integers(1, 20, 80)) % 20
+    report = bspml.audit(np.concatenate([x, twins]), np.concatenate([true, wrong]))
+    assert report.flagged[400:].all()
+    assert not report.flagged[:400].any()
+    assert (report.other_labels[400:] == true[rows]).all()
+    chances = report.wrong_probability
+    assert (chances[rows] + chances[400:] >= 1 - 1e-9).all()
+    assert report.total_rate == pytest.approx(80 / 480, abs=0.002)
+    assert report.total_interval[0] >= (80 - 2) / 480
+    assert any("80 labels at least are wrong" in note for note in report.notes) == (not scatter)
+
+
+def test_whole_classes_copied_under_the_next_prove_as_many_wrong_labels():
+    x, true, _, _ = gaussian_case(8, rate=0)
+    report = bspml.audit(np.concatenate([x, x[:40]]), np.concatenate([true, (true[:40] + 1) % 20]))
+    assert report.lower_bound == report.total_interval[0] == 40 / 240
+    assert 40 / 240 <= report.total_rate < 0.2
 
 
 @pytest.mark.parametrize("times", [2, 5])

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.auditing.nearest import among_groups, nearest_of_candidates, nearest_rows
 from bspml.statistics.contrastive import contrastive_tables
+from bspml.statistics.copies.nearest import among_groups, nearest_of_candidates, nearest_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 

@@ -81,7 +81,7 @@ def copy_groups(table: pd.DataFrame, n: int) -> np.ndarray:
     """Return the group of each sample; one without copies has a group of its own.
 
     Args:
-        table: of pairs, from `bspml.auditing.duplicates.find_duplicates`.
+        table: of pairs, from `bspml.statistics.copies.duplicates.find_duplicates`.
         n: samples.
 
     Returns:
@@ -99,7 +99,7 @@ def list_copy_groups(table: pd.DataFrame, codes: np.ndarray) -> tuple[CopyGroup,
     """Return the groups of two samples or more, in order of their first samples.
 
     Args:
-        table: of pairs, from `bspml.auditing.duplicates.find_duplicates`.
+        table: of pairs, from `bspml.statistics.copies.duplicates.find_duplicates`.
         codes: (N,) int64 labels.
 
     Example:

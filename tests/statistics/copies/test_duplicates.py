@@ -5,15 +5,15 @@ import pandas as pd
 import pytest
 import torch
 
-from bspml.auditing.duplicates import (
+from bspml.auditing.picture_hashes import PictureHashes
+from bspml.statistics.copies.duplicates import (
     COLUMNS,
     _inverse_dimension,
     _largest_volume,
     _pair_volumes,
     find_duplicates,
 )
-from bspml.auditing.nearest import Nearest, nearest_rows
-from bspml.auditing.picture_hashes import PictureHashes
+from bspml.statistics.copies.nearest import Nearest, nearest_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 

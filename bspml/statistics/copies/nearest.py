@@ -9,12 +9,12 @@ import numba
 import numpy as np
 import torch
 
-from bspml.auditing.listed import QUERIES, listed_neighbours
 from bspml.distributed.group import ranks
 from bspml.distributed.rows import gather_rows, share_of
 from bspml.evaluation.neighbours import choose_backend, rank_proposals, ranked_neighbours
 from bspml.shapes import Float, Tensor
 from bspml.statistics.contrastive_nearest import Candidates
+from bspml.statistics.copies.listed import QUERIES, listed_neighbours
 from bspml.tensors.unit_rows import GRID
 
 LISTS = "lists"  # the backend that is approximate

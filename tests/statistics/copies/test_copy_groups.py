@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from bspml.auditing.copy_groups import copy_groups, list_copy_groups
-from bspml.auditing.duplicates import find_duplicates
+from bspml.statistics.copies.copy_groups import copy_groups, list_copy_groups
+from bspml.statistics.copies.duplicates import find_duplicates
 from bspml.tensors.unit_rows import grid_unit_rows
 
 

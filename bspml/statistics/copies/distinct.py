@@ -7,8 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from bspml.auditing.columns import column
-from bspml.auditing.copy_groups import copy_groups, is_placeholder, list_copy_groups
+from bspml.statistics.copies.copy_groups import copy_groups, is_placeholder
 
 
 @dataclass(frozen=True)
@@ -23,6 +22,8 @@ class Distinct:
         num_labels: (M,) int64, under how many labels the sample's group is.
         wrong_share: (M,) float64, of the group, how many are under other labels.
         placeholder: (M,) bool, one picture under so many labels that it belongs to none of them.
+        proven_wrong: labels of exact copies that are not the most frequent one of these: one label
+            of a picture may be right, so that as many are wrong whatever anybody thinks.
     """
 
     group: np.ndarray
@@ -32,6 +33,7 @@ class Distinct:
     num_labels: np.ndarray
     wrong_share: np.ndarray
     placeholder: np.ndarray
+    proven_wrong: int
 
     @classmethod
     def of(cls, duplicates: pd.DataFrame, codes: np.ndarray) -> Distinct:
@@ -42,12 +44,27 @@ class Distinct:
             codes: (N,) int64 labels.
 
         Example:
-            >>> pairs = pd.DataFrame({"first": [0, 0], "second": [1, 2]})
+            >>> pairs = pd.DataFrame({"kind": ["exact"] * 2, "first": [0, 0], "second": [1, 2]})
             >>> once = Distinct.of(pairs, np.array([5, 5, 6, 6]))
             >>> once.first.tolist(), once.place.tolist(), once.num_labels.tolist()
             ([0, 2, 3], [0, 0, 1, 2], [2, 2, 1])
+            >>> once.proven_wrong
+            1
         """
-        group = copy_groups(duplicates, len(codes))
+        exact = copy_groups(duplicates[duplicates["kind"] == "exact"], len(codes))
+        return cls.of_groups(copy_groups(duplicates, len(codes)), codes, exact)
+
+    @classmethod
+    def of_groups(
+        cls, group: np.ndarray, codes: np.ndarray, exact: np.ndarray | None = None
+    ) -> Distinct:
+        """Take copies together that are known by group.
+
+        Args:
+            group: (N,) int64 from 0, equal for copies.
+            codes: (N,) int64 labels.
+            exact: likewise, of exact copies alone; None: nothing is proved.
+        """
         pairs = np.stack([group, codes], 1)
         _, first, place, counts = np.unique(
             pairs, axis=0, return_index=True, return_inverse=True, return_counts=True
@@ -59,10 +76,12 @@ class Distinct:
         first, counts = first[order], counts[order]
         size = np.bincount(group)[group[first]]
         labels = np.bincount(group[first])[group[first]]
-        largest = np.zeros(group.max() + 1, np.int64)
-        np.maximum.at(largest, group[first], counts)
-        aside = is_placeholder(labels, largest[group[first]], size)
-        return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside)
+        aside = is_placeholder(labels, _largest(group[first], counts)[group[first]], size)
+        proven = 0
+        if exact is not None:
+            of_label = np.unique(np.stack([exact, codes], 1), axis=0, return_counts=True)
+            proven = len(codes) - int(_largest(of_label[0][:, 0], of_label[1]).sum())
+        return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside, proven)
 
     @property
     def vouching(self) -> np.ndarray:
@@ -70,33 +89,8 @@ class Distinct:
         return self.wrong_share < 0.5
 
 
-def groups_table(duplicates: pd.DataFrame, codes: np.ndarray, classes: np.ndarray) -> pd.DataFrame:
-    """List the groups of two samples or more, those under most labels first.
-
-    Args:
-        duplicates: pairs from `find_duplicates`.
-        codes: (N,) int64 labels.
-        classes: (C,) what they stand for.
-
-    Returns:
-        A row per group: group, kind ("exact" or "near"), samples, labels (how many),
-        most_frequent (label), placeholder, rows (sample numbers, as text).
-    """
-    groups = list_copy_groups(duplicates, codes)
-    most_frequent = np.array([next(iter(group.label_counts)) for group in groups], np.int64)
-    table = pd.DataFrame(
-        {
-            "group": np.arange(len(groups)),
-            "kind": column([group.kind for group in groups] or np.array([], dtype=str)),
-            "samples": np.array([len(group) for group in groups], np.int64),
-            "labels": np.array([len(group.label_counts) for group in groups], np.int64),
-            "most_frequent": column(classes[most_frequent]),
-            "placeholder": np.array([group.placeholder for group in groups], bool),
-            "rows": column(
-                [" ".join(map(str, group.samples.tolist())) for group in groups]
-                or np.array([], dtype=str)
-            ),
-        }
-    )
-    table = table.sort_values(["labels", "samples"], ascending=False, kind="stable")
-    return table.reset_index(drop=True)
+def _largest(group: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """(G,) the largest of each group's counts."""
+    largest = np.zeros(group.max() + 1, np.int64)
+    np.maximum.at(largest, group, counts)
+    return largest

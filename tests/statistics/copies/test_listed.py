@@ -3,8 +3,8 @@
 import numpy as np
 import torch
 
-from bspml.auditing.listed import LEAST_RECALL, listed_neighbours
-from bspml.auditing.nearest import LISTS, nearest_rows
+from bspml.statistics.copies.listed import LEAST_RECALL, listed_neighbours
+from bspml.statistics.copies.nearest import LISTS, nearest_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
 

@@ -29,23 +29,23 @@ pairs fail.  Where most samples have a near copy of this fainter sort, that is t
 and none is reported.  Ours, not from a paper.
 
 Where hashes of the samples' pictures are given, pairs that these know are near copies as well
-(`picture_hashes`).
+(`bspml.auditing.picture_hashes`).
 """
 
 from __future__ import annotations
 
 from itertools import combinations
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
-from bspml.auditing.bursts import find_bursts
-from bspml.auditing.copy_groups import first_in_group
-from bspml.auditing.nearest import Nearest, among_groups
-from bspml.auditing.picture_hashes import PictureHashes
 from bspml.shapes import Float, Tensor
+from bspml.statistics.copies.bursts import find_bursts
+from bspml.statistics.copies.copy_groups import first_in_group
+from bspml.statistics.copies.crowds import find_crowds
+from bspml.statistics.copies.nearest import Nearest, among_groups
 from bspml.tensors.copies import first_equal
 
 COLUMNS = ("kind", "first", "second", "similarity", "different_label", "group")
@@ -63,13 +63,25 @@ _AROUND = 10  # samples around, whose nearest distance is the usual one
 _LARGEST_OF_USUAL = 0.8
 
 
+@runtime_checkable
+class KnownPairs(Protocol):
+    """What knows further copies, such as `bspml.auditing.picture_hashes.PictureHashes`."""
+
+    def pairs(self, near: np.ndarray) -> np.ndarray:
+        """Return (P, 2) int64 samples that are copies, the smaller first.
+
+        Args:
+            neighbours: (Q, 2) int64, samples near each other, worth a look.
+        """
+
+
 def find_duplicates(
     rows: Float[Tensor, "N D"],
     codes: np.ndarray,
     false_share: float = 0.1,
     backend: str = "auto",
     near: Nearest | None = None,
-    pictures: PictureHashes | None = None,
+    pictures: KnownPairs | None = None,
 ) -> pd.DataFrame:
     """Return all pairs of copies, different labels first, then the most similar.
 
@@ -122,7 +134,7 @@ def _near_pairs(
     false_share: float,
     backend: str,
     near: Nearest | None,
-    pictures: PictureHashes | None,
+    pictures: KnownPairs | None,
 ) -> np.ndarray:
     """Pairs (P, 2) of samples that are no exact copies, the smaller first."""
     found = [np.empty((0, 2), np.int64)]
@@ -133,6 +145,9 @@ def _near_pairs(
         neighbours = distinct[_candidates(near, 1)[0]]
         bursts = find_bursts(near, codes[distinct])
         inside = [pair for group in bursts for pair in combinations(group.tolist(), 2)]
+        # Of a crowd, pairs with its first sample alone: all of them would be too many.
+        for crowd in find_crowds(near, codes[distinct], rows[distinct]):
+            inside += [(crowd[0], member) for member in crowd[1:]]
         paired = np.array(inside, np.int64).reshape(-1, 2)
         found.append(distinct[paired])
         # The rest of the data tells what is usual, where a burst counts as one sample.

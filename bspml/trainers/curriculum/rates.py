@@ -1,0 +1,121 @@
+"""The rates of wrong labels that a curriculum holds: those of its first honest estimate."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bspml.errors import CheckpointError
+from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.noise_rate import estimate_noise
+
+LARGEST_RATE = 0.95  # with nothing kept there would be nothing left to judge by
+
+Interval = tuple[float, float] | None
+
+
+@dataclass(frozen=True)
+class HeldRates:
+    """Shares of wrong labels, each None until it was estimated.
+
+    Attributes:
+        noise_rate: wrong at random.
+        noise_interval: its 95 % interval.
+        total_rate: confusions included; None where `noise_rate` is held, for want of more.
+        total_interval: its 95 % interval.
+        apart: share of all labels that these leave out, as copies of the sample have another label.
+        apart_wrong: share of all labels that is wrong among those.
+
+    Example:
+        >>> HeldRates(0.1, (0.0, 0.2), 0.3, (0.2, 0.4)).mostly_confused
+        True
+    """
+
+    noise_rate: float | None = None
+    noise_interval: Interval = None
+    total_rate: float | None = None
+    total_interval: Interval = None
+    apart: float = 0.0
+    apart_wrong: float = 0.0
+
+    @classmethod
+    def of(
+        cls, stats: ContrastiveStatistics, apart: float = 0.0, apart_wrong: float = 0.0
+    ) -> HeldRates:
+        """Estimate the rate of labels wrong at random.
+
+        Args:
+            stats: of an embedding that was not trained on the labels.
+            apart, apart_wrong: see the class.
+        """
+        estimate = estimate_noise(stats)
+        rate = min(estimate.noise_rate, LARGEST_RATE)
+        return cls(rate, estimate.interval, apart=apart, apart_wrong=apart_wrong)
+
+    @property
+    def held(self) -> float:
+        """Return the share of labels to leave out."""
+        rate = self.noise_rate if self.total_rate is None else self.total_rate
+        assert rate is not None
+        return min(rate, LARGEST_RATE)
+
+    @property
+    def mostly_confused(self) -> bool:
+        """Say whether more labels are confused with a similar class than wrong at random."""
+        if self.total_rate is None or self.noise_rate is None:
+            return False
+        return self.total_rate > 2 * self.noise_rate
+
+    def fields(self) -> dict[str, Any]:
+        """Return the fields of a `CurriculumRecord` about them: rates of all labels."""
+
+        def of_all(rate: float | None) -> float | None:
+            return None if rate is None else rate * (1 - self.apart) + self.apart_wrong
+
+        def ends(interval: Interval) -> Any:
+            return None if interval is None else tuple(map(of_all, interval))
+
+        return {
+            "noise_rate": of_all(self.noise_rate),
+            "noise_interval": ends(self.noise_interval),
+            "total_rate": of_all(self.total_rate),
+            "total_interval": ends(self.total_interval),
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return them as plain values."""
+        return {
+            "noise_rate": self.noise_rate,
+            "interval": None if self.noise_interval is None else list(self.noise_interval),
+            "total_rate": self.total_rate,
+            "total_interval": None if self.total_interval is None else list(self.total_interval),
+            "apart": [self.apart, self.apart_wrong],
+        }
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> HeldRates:
+        """Return what `state_dict` saved.
+
+        Args:
+            state: of a curriculum; those before the label model have no total.
+
+        Raises:
+            CheckpointError: a number outside [0, 1].
+        """
+        rates = state["noise_rate"], state.get("total_rate")
+        ends = state["interval"], state.get("total_interval")
+        intervals = [None if pair is None else (pair[0], pair[1]) for pair in ends]
+        apart, apart_wrong = state.get("apart", [0.0, 0.0])
+        numbers = [
+            *rates,
+            apart,
+            apart_wrong,
+            *(end for interval in intervals if interval for end in interval),
+        ]
+        if not all(number is None or 0 <= number <= 1 for number in numbers):
+            raise CheckpointError(
+                "the saved curriculum has numbers that no curriculum has. Was the checkpoint "
+                "edited? Start the run anew."
+            )
+        return cls(rates[0], intervals[0], rates[1], intervals[1], apart, apart_wrong)

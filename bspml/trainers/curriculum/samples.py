@@ -1,0 +1,188 @@
+"""The samples that a curriculum judges: all, or of the copies of a sample one under each label.
+
+As in an audit, copies count once (`bspml.statistics.copies.distinct`): none is vouched for by its
+own copies, those under one label share a verdict, and what is under several labels vouches for the
+most frequent one or for none.  Of one picture's labels at most one is kept.  A picture under three
+labels or more, such as a placeholder, is no sample of a class: it judges nobody, and its labels are
+left out where more of its copies have another one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+
+from bspml.errors import InputError
+from bspml.evaluation.neighbours import find_faiss
+from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.copies.copy_groups import copy_groups
+from bspml.statistics.copies.distinct import Distinct
+from bspml.statistics.copies.duplicates import OUTER, find_duplicates
+from bspml.statistics.copies.nearest import LISTS, nearest_of_all
+from bspml.statistics.noise_rate import all_in_one_place
+from bspml.tensors.copies import first_equal
+from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.trainers.curriculum.search import NEIGHBOURS_FROM
+from bspml.weights.state import SampleWeights
+
+
+def find_copies(
+    embeddings: Float[Tensor, "N D"], codes: Int[Tensor, " N"]
+) -> Int[Tensor, " N"] | None:
+    """Return which samples are copies of each other, as an audit finds them; None if none are.
+
+    Args:
+        embeddings: (N, D) that were not trained on the labels.
+        codes: (N,) classes.
+
+    Returns:
+        (N,) int64 group of each sample; most have one of their own.
+
+    Example:
+        >>> x = torch.randn(40, 8, generator=torch.Generator().manual_seed(0))
+        >>> group = find_copies(torch.cat([x, x[:2]]), torch.arange(42) % 4)
+        >>> group[40:].tolist()
+        [0, 1]
+    """
+    rows = grid_unit_rows(embeddings.detach().cpu())
+    if len(rows) < 2 or all_in_one_place(rows):  # equal rows are no copies there
+        return None
+    is_large = len(rows) >= NEIGHBOURS_FROM
+    if is_large and find_faiss() is None:  # all pairs would take hours: exact copies alone
+        first = np.where((rows != 0).any(1).numpy(), first_equal(rows), np.arange(len(rows)))
+        group = np.unique(first, return_inverse=True)[1].reshape(-1)
+        return torch.from_numpy(group) if group.max() + 1 < len(group) else None
+    backend = LISTS if is_large else "auto"
+    near = nearest_of_all(rows, min(OUTER, len(rows) - 1), backend, across_ranks=True)
+    pairs = find_duplicates(rows, codes.numpy(), backend=backend, near=near)
+    return torch.from_numpy(copy_groups(pairs, len(rows))) if len(pairs) else None
+
+
+@dataclass(frozen=True)
+class Samples:
+    """M samples that are judged or referred to, of N in all.
+
+    Attributes:
+        embeddings: (M, D).
+        codes: (M,) classes.
+        reference: (M,) float64 weights of the references.
+        judged: (M,) bool.
+        once: which of the N they are and stand for; None: all, as they are.
+        kept: (M,) int64 places among the distinct ones, those without placeholders.
+    """
+
+    embeddings: Tensor
+    codes: Tensor
+    reference: Tensor
+    judged: Tensor
+    once: Distinct | None = None
+    kept: np.ndarray | None = None
+
+    def without_copies(self, group: Int[Tensor, " N"] | None) -> Samples:
+        """Return one sample of each group and label, without placeholders.
+
+        Args:
+            group: (N,) int64, see `find_copies`.
+
+        Raises:
+            InputError: fewer than two classes have a sample left to judge by.
+        """
+        if group is None:
+            return self
+        once = Distinct.of_groups(group.numpy(), self.codes.numpy())
+        kept = np.flatnonzero(~once.placeholder)
+        rows = torch.from_numpy(once.first[kept])
+        reference = self.reference[rows] * torch.from_numpy(once.vouching[kept])
+        if len(self.codes[rows][reference > 0].unique()) < 2:
+            raise InputError(
+                "without copies under several labels, which vouch for none of these, fewer than "
+                "two classes have a sample left to judge by. Decide the copies first: see "
+                "`bspml.audit(embeddings, labels).groups`."
+            )
+        embeddings = self.embeddings[rows.to(self.embeddings.device)]
+        return Samples(embeddings, self.codes[rows], reference, self.judged[rows], once, kept)
+
+    @property
+    def telling(self) -> Bool[Tensor, " M"]:
+        """Those that tell what labels are like: no copies under several labels."""
+        if self.once is None:
+            return torch.ones(len(self.codes), dtype=torch.bool)
+        return torch.from_numpy(self.once.vouching[self.kept])
+
+    def told(self, stats: ContrastiveStatistics) -> ContrastiveStatistics:
+        """Return the statistics of those that tell the rate.
+
+        Args:
+            stats: of these samples.
+        """
+        if bool(self.telling.all()):
+            return stats
+        exact = stats.exact_part
+        testable = exact.testable & self.telling
+        return replace(exact, testable=testable, own_bin=exact.own_bin.where(testable, -1))
+
+    @property
+    def decided_by_copies(self) -> tuple[float, float]:
+        """The share of the N labels whose copies have others, and of those certainly wrong."""
+        if self.once is None:
+            return 0.0, 0.0
+        once = self.once
+        times = np.bincount(once.place)
+        split, largest = once.num_labels > 1, np.zeros(len(times), np.int64)
+        np.maximum.at(largest, once.group[once.first], times)
+        wrong = times.sum() - largest.sum()
+        return float(times[split].sum() / times.sum()), float(wrong / times.sum())
+
+    def decided_first(self, suspicion: Float[Tensor, " M"], weights: SampleWeights) -> Tensor:
+        """Return suspicion with what a person decided at the two ends, whatever speaks against it.
+
+        It counts in the share that is kept.  A word on one copy is one on all under its label.
+
+        Args:
+            suspicion: (M,) what ranks labels, large for those to leave out.
+            weights: of all N.
+        """
+        fixed, values = weights.fixed.cpu(), weights.weights.cpu().to(suspicion)
+        if self.once is not None:
+            place = torch.from_numpy(self.once.place)
+            kept = torch.zeros(len(self.once.first), dtype=values.dtype)
+            kept = kept.scatter_reduce(0, place[fixed], values[fixed], "amax")
+            fixed = torch.bincount(place[fixed], minlength=len(kept)) > 0
+            fixed, values = fixed[self.kept], kept[self.kept]
+        ends = torch.where(values > 0, -torch.inf, torch.inf).to(suspicion)
+        return torch.where(fixed, ends, suspicion)
+
+    def outdone(self, suspicion: Float[Tensor, " M"], judged: Tensor) -> Bool[Tensor, " M"]:
+        """Return the labels of a picture that another one of it fits better.
+
+        Args:
+            suspicion: (M,) what ranks labels, large for those to leave out.
+            judged: (M,) bool, those that are ranked.
+        """
+        outdone = torch.zeros(len(self.codes), dtype=torch.bool)
+        if self.once is not None:
+            places = np.flatnonzero(judged.numpy())
+            group = self.once.group[self.once.first[self.kept]][places]
+            order = np.lexsort((suspicion[judged].numpy(), group))
+            outdone[places[order][1:][np.diff(group[order]) == 0]] = True
+        return outdone
+
+    def spread(self, values: Tensor, of_placeholders: float | None = None) -> Tensor:
+        """Return (N,) what is known of the M for all their copies.
+
+        Args:
+            values: (M,).
+            of_placeholders: their value; None for weights: 0 where most of its copies have another
+                label, else 1.
+        """
+        if self.once is None:
+            return values
+        fill = torch.from_numpy(np.where(self.once.wrong_share > 0.5, 0.0, 1.0))
+        if of_placeholders is not None:
+            fill = torch.full_like(fill, of_placeholders)
+        every = fill.to(values.dtype)
+        every[self.kept] = values
+        return every[self.once.place]
