@@ -334,7 +334,7 @@ class AlternatingTrainer:
             metrics=metrics,
             seconds_train=self.seconds_train,
             seconds_embed=seconds_embed,
-            notes=self.notes if update is None else (*self.notes, *update.notes),
+            notes=self.notes,
             temporary=temporary,
         )
 

@@ -6,8 +6,6 @@ import dataclasses
 from dataclasses import dataclass
 from typing import Any
 
-from bspml.trainers.curriculum.blind import NOT_JUDGED
-
 
 @dataclass(frozen=True)
 class CurriculumRecord:
@@ -83,11 +81,6 @@ class CurriculumRecord:
         if self.total_rate is not None:
             return self.total_rate, self.total_interval
         return self.noise_rate, self.noise_interval
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Return what the user must read of it: why no label was judged, where none was."""
-        return (self.message,) if self.status == NOT_JUDGED and self.message else ()
 
     def figures(self) -> dict[str, float]:
         """Return what a training's log shows: `maw`, `sdaw`, and the rates once there are some."""

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from torch import Tensor
 
+from bspml.distributed import is_main
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import ArrayLike, Bool, Float
 from bspml.tensors.checks import check_choice, check_embeddings, check_whole, encode_labels
 from bspml.tensors.row_index import check_same_rows
 from bspml.trainers.curriculum.automatic import AutomaticUpdate
+from bspml.trainers.curriculum.blind import NOT_JUDGED
 from bspml.trainers.curriculum.detection import Truth
 from bspml.trainers.curriculum.old_names import OldNames
 from bspml.trainers.curriculum.pace import num_changed
@@ -130,6 +133,7 @@ class SelfPacedCurriculum(OldNames):
             weights.labels_index, groups=groups, is_noisy=is_noisy, is_outlier=is_outlier
         )
         self.weights, self.preset, self.rounds = weights, preset, 0
+        self._was_warned = False
         self._update: PublishedUpdate | AutomaticUpdate
         if preset == "paper":
             if groups is not None:
@@ -206,7 +210,7 @@ class SelfPacedCurriculum(OldNames):
             raise
         self.rounds += 1
         after = self.weights.weights.detach().cpu()
-        return CurriculumRecord(
+        record = CurriculumRecord(
             round=self.rounds,
             maw=self.weights.maw(),
             sdaw=self.weights.sdaw(),
@@ -214,6 +218,10 @@ class SelfPacedCurriculum(OldNames):
             **fields,
             **self._detection(),
         )
+        if record.status == NOT_JUDGED and not self._was_warned and is_main():
+            warnings.warn(str(record.message), stacklevel=2)
+            self._was_warned = True
+        return record
 
     def _checked(self, embeddings: Any) -> Tensor | None:
         """Refuse embeddings that do not fit, and None where labels are due to be judged."""
