@@ -97,11 +97,11 @@ class AlternatingTrainer:
     augmentation drawn in worker processes is not.
 
     Example:
-        Two classes on a line, two of twelve labels wrong, two rounds of two steps.
+        Two classes on a line, two of 24 labels wrong, two rounds of three steps.
 
         >>> from pytorch_metric_learning.losses import ContrastiveLoss
         >>> from pytorch_metric_learning.trainers import MetricLossOnly
-        >>> points, labels = torch.linspace(-1, 1, 12)[:, None], [1, *[0] * 5, *[1] * 5, 0]
+        >>> points, labels = torch.linspace(-1, 1, 24)[:, None], [1, *[0] * 11, *[1] * 11, 0]
         >>> torch.manual_seed(0) and None
         >>> network = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh())
         >>> steps = MetricLossOnly(
@@ -114,8 +114,8 @@ class AlternatingTrainer:
         ... )
         >>> trainer = AlternatingTrainer(steps)
         >>> [(record.round, record.steps) for record in trainer.train(epochs=2)]
-        [(1, 2), (2, 4)]
-        >>> trainer.curriculum.weights[[0, 11]]  # the wrong ones
+        [(1, 3), (2, 6)]
+        >>> trainer.curriculum.weights[[0, 23]]  # the wrong ones
         tensor([0., 0.])
     """
 
