@@ -204,7 +204,8 @@ def read_grid(
     Args:
         path: the file.
         root: folder that the data sets' `root` start in, or the one of the only data set.
-        overrides: {dotted key: value} of every cell, over everything but what the grid varies.
+        overrides: {dotted key: value} of every cell, over everything but what the grid varies;
+            `seeds` in the place of the file's.
 
     Raises:
         ConfigError: keys or values that are no grid's, or no experiment's; names the file.
@@ -216,9 +217,14 @@ def expand(
     tree: Any, source: str, root: Path | None = None, overrides: Mapping[str, Any] | None = None
 ) -> Grid:
     """The grid that the tree of a grid file stands for; see `read_grid`."""
+    settings = dict(overrides or {})
+    if "seed" in settings:
+        raise ConfigError("--set seed: a grid runs every one of its seeds; such as --set seeds=[0]")
+    if "seeds" in settings:
+        tree = {**tree, "seeds": settings.pop("seeds")}
     file = validated(GridFile, tree, source)
     cells: dict[str, Cell] = {}
-    for cell in _cells(file, source, root, overrides or {}):
+    for cell in _cells(file, source, root, settings):
         cells.setdefault(cell.name, cell)
     chosen = {key: entry.chosen_by for key, entry in file.datasets.items() if entry.chosen_by}
     return Grid(file.name, tuple(cells.values()), file.tables, chosen)
@@ -235,7 +241,7 @@ def _cells(
         if dataset.root is not None and root is not None:
             start = _merged(start, {"data": {"root": str(data_folder(root, dataset.root))}})
         start = _with_dotted(start, overrides)
-        where, title = f"{source}: {key}", dataset.title or key
+        where, title = f"{source}: {key}", (dataset.title or key) + _changed(overrides)
         if file.untrained:
             # Any method: it is not read.
             clean = {"kind": "none"}
@@ -254,6 +260,13 @@ def _cells(
                 planted = {"kind": "symmetric", "rate": 0.0} if right else noise
                 config = _config(settings, name, planted, seed, f"{where}, {name}")
                 yield Cell(key, title, name, *_noise_in_words(noise), seed, config, varied)
+
+
+def _changed(overrides: Mapping[str, Any]) -> str:
+    """What a title says of settings that are not the file's; nothing of those no result tells."""
+    told = {k: v for k, v in overrides.items() if tuple(k.split(".")) not in _NOT_LEARNED}
+    words = ", ".join(f"{key}={json.dumps(value, default=str)}" for key, value in told.items())
+    return f" ({words})" if words else ""
 
 
 def _noise_in_words(noise: Mapping[str, Any]) -> tuple[str, float]:

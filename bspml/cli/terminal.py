@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bspml.files.run import EpochRecord, RunFolder
+from bspml.words import interval_in_words
 
 
 def put(text: str) -> None:
@@ -119,7 +120,8 @@ class Terminal:
         if record.phase is not None:
             cells.append(f"MAW {record.maw:.3f}  SDAW {record.sdaw:.3f}")
             if record.noise_rate is not None:
-                cells.append(f"noise {record.noise_rate:.3f}")
+                ends = interval_in_words(record.noise_rate_low, record.noise_rate_high, 2)
+                cells.append(f"noise {record.noise_rate:.3f}{ends}")
             for name, auroc in (
                 ("AUROC", record.detection_auroc),
                 ("AUROC of outliers", record.outlier_auroc),

@@ -20,6 +20,7 @@ configuration with its data; a `MethodRun` is one network in training.
 from __future__ import annotations
 
 import time
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
@@ -308,7 +309,9 @@ def train_experiment(
     narrator = narrator if narrator is not None and is_main() else Silent()
     place = Workplace(folder, RecordLog(folder.records), narrator)
     folder_lock = run_folder(folder, experiment.config, experiment.methods, resume)
-    with folder_lock if is_main() else nullcontext(), explained():
+    with folder_lock if is_main() else nullcontext(), explained(), warnings.catch_warnings():
+        # What `evaluate` says of rows gathered elsewhere; of these a note names the samples.
+        warnings.filterwarnings("ignore", r"`\w+`: \d+ of \d+ rows are exact copies")
         runs = _train(experiment, place, resume)
         results = from_main(lambda: _write_results(experiment, place, runs, figures))
     return ExperimentResult(results, folder, experiment.data.noise_rate)

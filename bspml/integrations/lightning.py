@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
-from torch import distributed, nn
+from torch import distributed
 
 from bspml.auditing import AuditReport, audit
 from bspml.distributed import announce_rows, is_main, rank, ranks
@@ -42,6 +42,7 @@ from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.integrations.batches import check_loader
+from bspml.integrations.lightning_embedder import PrecisionEmbedder
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
@@ -173,6 +174,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self._initial: Any = None
         self._generators: Any = None
         self._hooks: list[Any] = []
+        self._goes_on = False  # from a checkpoint that holds this callback's state
 
     @property
     def record(self) -> CurriculumRecord | None:
@@ -207,6 +209,9 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
                 "the module's loss must look up the SampleWeights of the curriculum; it has "
                 "another table. Make both with the same SampleWeights object."
             )
+        unseen = self.curriculum.starts_with_update or self.curriculum.may_reset
+        if trainer.ckpt_path is not None and unseen and not self._goes_on and is_main():
+            warnings.warn(_TRAINED_BEFORE, stacklevel=2)
         self._hooks = [p.register_hook(lambda g: g / ranks()) for p in computed_in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
             self._parts = self._parts_of(trainer, pl_module)
@@ -296,7 +301,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
 
     def _embeddings(self, pl_module: Any, precision: Any = None) -> Tensor:
         return embed_by_ranks(
-            _Embedder(pl_module, self.embed, precision),
+            PrecisionEmbedder(pl_module, self.embed, precision),
             self.data,
             check_whole(self.batch_size, "batch_size"),
             pl_module.device,
@@ -373,25 +378,15 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             self.epoch, self.step = place["epoch"], place["position"]
             self.epoch_ended, self.reset_due = state_dict["epoch_ended"], state_dict["reset_due"]
             self._initial = state_dict["initial"]
-            self.seed, self._generators = own["seed"], own["generators"]
+            self.seed, self._generators, self._goes_on = own["seed"], own["generators"], True
 
 
 _REPLACED = (
     "Lightning would put a sampler of its own in the place of the PKSampler; "
     "Trainer(use_distributed_sampler=False) leaves it, and the callback shares its batches."
 )
-
-
-class _Embedder(nn.Module):
-    """The module, or a function that uses it, in the Trainer's precision if there is one."""
-
-    def __init__(self, module: nn.Module, function: Any, precision: Any) -> None:
-        super().__init__()
-        self.module, self.precision = module, precision
-        self.function = module if function is None else function
-
-    def forward(self, inputs: Any) -> Tensor:
-        if self.precision is None:
-            return self.function(inputs)
-        with self.precision.forward_context():
-            return self.function(self.precision.convert_input(inputs))
+_TRAINED_BEFORE = (
+    "the checkpoint is of a training without this callback. If its network has seen these labels, "
+    "it defends the wrong ones, and the curriculum, which starts from it, finds too few. Train "
+    "with the callback from the start: `fit` without ckpt_path."
+)

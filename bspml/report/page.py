@@ -52,12 +52,15 @@ def render_page(data: PageData) -> str:
     )
     scripts = "".join(_read_asset(f"{name}.js") for name in _SCRIPTS)
     script = f"{_read_asset('csv.js')}{{\n{scripts}}}\n"  # a block: its names are no globals
+    measures = ("wrong_probability", "margin", "p", "q")
+    measured = {m for m in measures if any(getattr(s, m) is not None for s in data.suspects)}
     text = environment.get_template("page.html.j2").render(
         data=data,
         many_classes=sum(bool(c.share_flagged) for c in data.classes) > BARS,
         short_facts=[fact for fact in data.facts if len(fact[1]) <= _SHORT],
         long_facts=[fact for fact in data.facts if len(fact[1]) > _SHORT],
-        has_chances=any(s.wrong_probability is not None for s in data.suspects),
+        has_chances="wrong_probability" in measured,
+        measured=measured,
         confused_classes=len({n for c in data.confusions for n in (c.label, c.suggested)}),
         drawn_classes=MOST,
         # The template takes what follows as it is: it is our own text, or escaped where it is made.

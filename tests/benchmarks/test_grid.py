@@ -314,6 +314,18 @@ def test_only_and_set_refuse_what_is_not_there(grid, tiny, capsys):
     assert run(grid, tiny, "--jobs", "0") == 2
 
 
+def test_set_takes_the_seeds_and_a_title_says_what_was_changed(grid, tiny, capsys):
+    assert run(grid, tiny, "--dry-run", "--set", "seeds=[3]", "data.subset=2", "device=cpu") == 0
+    assert "5 of 5 cells to run" in capsys.readouterr().out
+    changed = {"seeds": [3], "data.subset": 2, "device": "cpu"}
+    cells = grid.grid_file.read_grid(tiny, overrides=changed).cells
+    assert {(c.seed, c.title) for c in cells} == {(3, "Glyphs_4 & more (data.subset=2)")}
+    assert run(grid, tiny, "--dry-run", "--set", "seed=3") == 2
+    assert "--set seeds=[0]" in capsys.readouterr().err
+    assert run(grid, tiny, "--dry-run", "--set", "seeds=zero") == 2
+    assert "`seeds`" in capsys.readouterr().err
+
+
 # --- tables and figures, from results made up -----------------------------------------------------
 
 

@@ -1,5 +1,6 @@
 """What the commands print of a training."""
 
+import dataclasses
 import os
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ import pytest
 
 from bspml.cli.terminal import ClassifierTerminal, Terminal, labels_in_words, note, put
 from bspml.experiment.config import config_from_mapping
-from bspml.files.run import RunFolder
+from bspml.files.run import EpochRecord, RunFolder
 
 
 @pytest.mark.parametrize(
@@ -47,6 +48,15 @@ def test_a_line_of_a_classification_opens_with_its_task(capsys):
     ClassifierTerminal(quiet=False).begin(config, RunFolder(Path("runs/mine")))
     said = "mine: classification of cifar10, labels as they are, seed 3; runs/mine\n"
     assert capsys.readouterr().err == said
+
+
+def test_the_noise_rate_stands_beside_its_interval_where_it_has_one(capsys):
+    record = EpochRecord("bspml", 1.0, phase="weights", maw=1.0, sdaw=0.0, noise_rate=0.25)
+    for ends in ({}, {"noise_rate_low": 0.063, "noise_rate_high": 0.35}):
+        Terminal(quiet=False).record(dataclasses.replace(record, **ends))
+    plain, known = capsys.readouterr().err.splitlines()
+    assert "noise 0.250  weights" in plain
+    assert "noise 0.250 (0.06–0.35)  weights" in known
 
 
 def test_output_survives_a_reader_that_went_away(monkeypatch):

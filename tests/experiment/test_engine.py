@@ -3,8 +3,10 @@
 from types import SimpleNamespace
 
 import pytest
+import torch
 from pydantic import BaseModel
 
+import bspml
 from bspml.errors import CheckpointError, ConfigError, InputError, RunError
 from bspml.experiment.engine import Experiment, MethodRun, Outputs, train_experiment
 from bspml.files import checkpoints
@@ -143,6 +145,19 @@ def test_every_method_is_trained_recorded_and_summed_up(folder):
 def test_without_figures_there_is_no_page(folder):
     train_experiment(counting(), folder, figures=False)
     assert not (folder.path / "page").exists()
+
+
+def test_copies_in_the_test_set_are_no_warning_of_a_sampler(folder, recwarn):
+    def evaluated():
+        rows = torch.eye(3)[[0, 0, 1, 2]]
+        return bspml.evaluate(rows, [0, 1, 0, 1], ks=[1], clustering=False).num_copies
+
+    with pytest.warns(UserWarning, match="DistributedSampler"):
+        evaluated()
+    experiment = counting()
+    experiment.write_outputs = lambda *_: Outputs({"results": {"any": {"copies": evaluated()}}}, {})
+    assert train_experiment(experiment, folder).results == {"any": {"copies": 1}}
+    assert not recwarn.list
 
 
 @pytest.mark.parametrize("stop_at", range(3, 13))

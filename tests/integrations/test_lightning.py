@@ -6,6 +6,7 @@ import importlib.util
 import logging
 import re
 import sys
+import warnings
 
 import pytest
 
@@ -17,6 +18,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bspml
+import bspml.trainers
 from bspml.distributed import DistributedLossWrapper, synchronize_batch_norm
 from bspml.errors import CheckpointError, InputError, MissingDependencyError
 from bspml.integrations import lightning as integration
@@ -320,9 +322,26 @@ def test_a_plain_fit_resumed_is_one_that_was_not_stopped(tmp_path):
     keep = Keep(tmp_path)
     whole, callback = plain_fit(plain_loader(), keep=[keep], max_epochs=4)
     for number in (0, 4, 5):
-        module, again = plain_fit(plain_loader(), max_epochs=4, ckpt_path=keep.paths[number][2])
+        with warnings.catch_warnings():
+            warnings.filterwarnings("error", "the checkpoint is of a training without")
+            module, again = plain_fit(plain_loader(), max_epochs=4, ckpt_path=keep.paths[number][2])
         assert same(module.net.state_dict(), whole.net.state_dict()), number
         assert torch.equal(again.weights.weights, callback.weights.weights)
+
+
+@pytest.mark.parametrize(("warmup", "said"), [("cross-fit", 1), ("features", 1), (None, 0)])
+def test_a_checkpoint_of_the_plain_program_is_a_network_that_has_seen_the_labels(
+    tmp_path, warmup, said
+):
+    keep, options = Keep(tmp_path), QUIET | {"max_epochs": 2}
+    pl.Trainer(callbacks=[keep], **options).fit(Plain(MultiSimilarityLoss()), plain_loader())
+    loader, path = plain_loader(), keep.paths[-1][2]
+    fixed = bspml.trainers.FixedCurriculum(bspml.SampleWeights(LABELS)) if warmup is None else None
+    callback = CurriculumCallback(loader, fixed, warmup=warmup)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        plain_fit(loader, callback=callback, max_epochs=3, ckpt_path=path)
+    assert sum("has seen these labels" in str(w.message) for w in caught) == said
 
 
 def test_the_audit_is_that_of_the_modules_embeddings():

@@ -67,7 +67,9 @@ def test_a_runs_page_says_what_its_records_say(run):
     ]
     # Without the file of suspects: by weight, lowest first.
     assert [s.index for s in data.suspects] == [1, 3]
-    render_page(data)
+    page = render_page(data)
+    assert "Lowest weight first" in page
+    assert not any(word in page for word in ("Most suspicious first", "<dt>p</dt>", "<dt>margin"))
 
 
 def test_a_rate_that_counts_confusions_is_not_called_one_of_random_errors(run):
@@ -142,7 +144,11 @@ def test_kept_suspects_carry_pictures_neighbours_and_suggestions(run):
     assert pixels.shape == (5, 6)
     assert pixels[2, 3] == 255
     assert pixels.sum() == 255
-    assert first.image in render_page(data)
+    page = render_page(data)
+    assert first.image in page
+    assert "Most suspicious first" in page
+    assert "Lowest weight first" not in page
+    assert [f"<dt>{word}</dt>" in page for word in ("margin", "p", "q")] == [True, True, False]
 
 
 def test_the_command_writes_the_page_of_a_run_and_of_an_audit(run, tmp_path, capsys):
