@@ -10,24 +10,20 @@ import numpy as np
 
 from bspml.errors import DataError
 from bspml.files.cells import bare_cell, decimal_number, empty_rows, integers, whole_number
-from bspml.words import LONGEST_LABEL, did_you_mean, some_of
+from bspml.words import (
+    INDEX as INDEX,
+    LABEL_COLUMNS,
+    LONGEST_LABEL,
+    NAME_COLUMNS as NAME_COLUMNS,
+    PASSED_OVER as PASSED_OVER,
+    TEXT_COLUMNS as TEXT_COLUMNS,
+    did_you_mean,
+    some_of,
+)
 
-INDEX = "index"
-# Of the first that is there.
-LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
 # Files of labels used to be read by one of the second, tables of images by the first.
 _CONTESTED = {"class_name": ("class", "target", "y"), "target": ("y",)}
 EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
-NAME_COLUMNS = ("name", "path", "file", "filename")
-TEXT_COLUMNS = ("text", "caption", "sentence")
-# Of a table of embeddings, no dimension.
-PASSED_OVER = (
-    *LABEL_COLUMNS,
-    *("true_label", "true_labels", "is_noisy"),  # what `bspml noise` puts beside them
-    *NAME_COLUMNS,
-    *TEXT_COLUMNS,
-    *(INDEX, "id", "sample_index", "split", "unnamed: 0"),
-)
 
 # What a column of numbers holds where nothing was known.
 _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
