@@ -25,6 +25,24 @@ def test_one_folder_of_classes_is_halved_by_name(tree):
     assert data.train.images(8)[0].shape == (3, 8, 8)
 
 
+def test_class_folders_that_are_links_are_classes_and_a_loop_ends(tree, tmp_path_factory):
+    root = tree("real/1.jpg", "a/1.jpg", "b/1.jpg")
+    outside = tmp_path_factory.mktemp("outside")
+    image_at(outside / "wren/1.jpg")
+    (root / "inner").symlink_to("real")
+    (root / "wren").symlink_to(outside / "wren")
+    for link, target in (("a/up", ".."), ("a/b", "../b"), ("b/a", "../a"), ("b/all", root.parent)):
+        (root / link).symlink_to(target)
+    data = read_class_folders(root)
+    classes = [*data.train.classes, *data.test.classes]
+    assert classes == ["a", "b", "inner", "real", "wren"]
+    assert data.train.paths == ("a/1.jpg", "a/b/1.jpg", "b/1.jpg", "b/a/1.jpg")[: len(data.train)]
+    assert data.test.images(8)[0].shape == (3, 8, 8)
+    (root / "heron").symlink_to(outside / "gone")
+    with pytest.raises(DataError, match=r"1 link leads nowhere, such as heron"):
+        read_class_folders(root)
+
+
 def test_folders_called_train_and_test_are_the_splits(tree):
     data = read_class_folders(tree("train/a/1.jpg", "test/b/1.jpg", "other/c/1.jpg"), "tile")
     assert (data.train.paths, data.test.paths) == (("train/a/1.jpg",), ("test/b/1.jpg",))
