@@ -14,6 +14,7 @@ A parquet table says what the CSV file of the same frame says.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +129,18 @@ def by_split(
             "or train, query and gallery, or no column of splits and at least two classes."
         )
     return RetrievalData.of(name, [everything.part(part, rows) for part, rows in parts.items()])
+
+
+def left_out(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what is to be said of parts beside the splits, such as a validation set; () for none.
+
+    Example:
+        >>> left_out(["val"])
+        ('Left out of this data set: val.',)
+    """
+    others = sorted(names)
+    more = f", ... ({len(others)} in all)" if len(others) > 5 else ""
+    return (f"Left out of this data set: {', '.join(others[:5])}{more}.",) if others else ()
 
 
 def _table(root: Path) -> Path:

@@ -27,7 +27,7 @@ import torch
 
 from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.path_table import by_split
+from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError, RunError, import_optional
 from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts
 from bspml.files.folders import cache_dir, file_in, new_folder
@@ -135,8 +135,7 @@ def _opened(path: Path) -> tuple[Any, list[str] | None, tuple[str, ...]]:
     known = {name: rows for name, rows in loaded.items() if name in NAMES}
     if not known:
         raise DataError(f"{path}: its splits are {', '.join(loaded)}; expected {', '.join(NAMES)}.")
-    others = sorted(set(loaded) - set(known))
-    notes = (f"Left out of this data set: {', '.join(others)}.",) if others else ()
+    notes = left_out(set(loaded) - set(known))
     splits = [name for name, rows in known.items() for _ in range(len(rows))]
     return library.concatenate_datasets(list(known.values())), splits, notes
 
