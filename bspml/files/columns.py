@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
@@ -192,6 +195,27 @@ def check_texts(labels: Sequence[str]) -> None:
         raise DataError(f"row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
     if any("\0" in label for label in labels):
         raise DataError("a label holds the character NUL, which numpy cuts off the end of text.")
+
+
+def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
+    """Warn of labels that differ in what nobody sees; they stay two classes.
+
+    That is white space around them, or the form of Unicode (é as one character or as two).
+
+    Args:
+        labels: of all samples, or of all classes.
+        where: they stand, for the message.
+    """
+    forms: dict[str, str] = {}
+    for label in sorted(set(labels)):
+        other = forms.setdefault(normalize("NFC", label.strip()), label)
+        if other != label:
+            warnings.warn(
+                f"{where}: the labels {ascii(other)[:60]} and {ascii(label)[:60]} are two classes, "
+                "but differ only in spaces around them or in how a letter is encoded. If they are "
+                "one, write them alike.",
+                stacklevel=2,
+            )
 
 
 def _check_numbers(cells: Sequence[str]) -> None:

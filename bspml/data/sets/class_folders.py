@@ -16,6 +16,7 @@ from bspml.data.images import find_images, folders_inside
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError
+from bspml.files.columns import warn_of_twins
 from bspml.words import counted
 
 SOURCE = "Name the folder whose sub-folders are the classes, each with its images."
@@ -82,5 +83,6 @@ def _read_split(base: Path, prefix: str, name: str, content: str) -> RetrievalSp
             f"first is {loose[0]}. Put such images into a folder per class."
         )
     labels = np.array([path.split("/")[0] for path in paths], dtype=str)
+    warn_of_twins(labels.tolist(), folder)
     from_base = tuple(f"{prefix}{path}" for path in paths)
     return RetrievalSplit(name, labels, root=base, paths=from_base, content=content)

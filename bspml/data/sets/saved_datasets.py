@@ -29,7 +29,7 @@ from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError, RunError, import_optional
-from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts
+from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts, warn_of_twins
 from bspml.files.folders import cache_dir, file_in, new_folder
 from bspml.words import some_of
 
@@ -189,6 +189,7 @@ def _labels(rows: Any, column: str | None, path: Path) -> np.ndarray:
         raise DataError(f"{path}: `{name}` is empty in rows {some_of(missing)}. Leave them out.")
     texts = [str(value if classes is None else classes[value]) for value in values]
     check_texts(texts)
+    warn_of_twins(texts, path)
     return np.array(texts, dtype=str)
 
 
