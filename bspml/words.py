@@ -1,4 +1,4 @@
-"""Phrases that the user reads in many places: counts, rates, the nearest name that exists."""
+"""Words of many places: phrases that the user reads, and names of the columns that are known."""
 
 from __future__ import annotations
 
@@ -9,6 +9,20 @@ from typing import Any
 
 # Characters: the name of a class is short.  An array of text is as wide as the longest in it.
 LONGEST_LABEL = 1000
+
+INDEX = "index"
+# Of the first that is there.
+LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
+NAME_COLUMNS = ("name", "path", "file", "filename")
+TEXT_COLUMNS = ("text", "caption", "sentence")
+# Of a table of embeddings, no dimension.
+PASSED_OVER = (
+    *LABEL_COLUMNS,
+    *("true_label", "true_labels", "is_noisy"),  # what `bspml noise` puts beside them
+    *NAME_COLUMNS,
+    *TEXT_COLUMNS,
+    *(INDEX, "id", "sample_index", "split", "unnamed: 0"),
+)
 
 _SHOWS_AS_NONE = 0.0005
 _SHOWN = 5  # numbers of rows that a message lists

@@ -214,7 +214,7 @@ def is_approximate(search: str, n: int, name: str = "search") -> bool:
         )
     if search == "auto":
         return n >= NEIGHBOURS_FROM and find_faiss() is not None
-    return search == "neighbours"
+    return search == "neighbours" and n > 1  # one sample has no neighbour to look for
 
 
 def _notes_on_search(near: Nearest, approximate: bool) -> tuple[str, ...]:

@@ -40,7 +40,7 @@ from bspml.files.arrays import text_objects
 from bspml.files.folders import file_in
 from bspml.files.run.plain import to_json
 from bspml.tensors.checks import check_number, check_whole
-from bspml.words import counted
+from bspml.words import counted, shown
 
 _SHOWN = 10  # suspects on the terminal
 _FOR_BSPML = ("audit.npz", "page.json")  # from which an audit is opened again
@@ -197,7 +197,7 @@ def _audit(
     what, replacing = options.what, options.apply is not None or carried is not None
     if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
-    pictures, without = _hashes(source)
+    pictures, notes = _hashes(source)
     try:
         settings: dict[str, Any] = {
             "seed": options.seed or 0,
@@ -210,8 +210,7 @@ def _audit(
     except InputError as err:
         raise InputError(f"{what}: {err}") from err
     report = _flagged_as_asked(report, options)
-    if without:
-        report = replace(report, notes=(*report.notes, without))
+    report = replace(report, notes=(*report.notes, *notes))
     if source.caution:
         # The page and the summary must say it too.
         report = replace(report, notes=(source.caution, *report.notes))
@@ -232,15 +231,21 @@ def _judged(work: _Work) -> AuditReport:
     return audit_decided(source.embeddings, work.carried, names, work.pictures, **settings)
 
 
-def _hashes(source: AuditSource) -> tuple[PictureHashes | None, str]:
+def _hashes(source: AuditSource) -> tuple[PictureHashes | None, list[str]]:
     """Hashes of the photos that lie in a folder, and what their absence means."""
     if not isinstance(source.images, str) or not source.names:
-        return None, ""
+        return None, []
     files = [file_in(Path(source.images), str(name)) for name in source.names]
+    lost = [shown(name) for name, file in zip(source.names, files, strict=True) if file is None]
+    notes = [
+        f"{len(lost):,} of {len(files):,} names are no file in {source.images} (links out of it "
+        f"are not followed): {', '.join(lost[:5])}{', ...' * (len(lost) > 5)}. These samples have "
+        "no picture, and none was compared."
+    ]  # fmt: skip
     try:
-        return hash_pictures(files), ""
+        return hash_pictures(files), notes[: len(lost)]
     except MissingDependencyError:
-        return None, WITHOUT
+        return None, [*notes[: len(lost)], WITHOUT]
 
 
 def _judge(report: AuditReport, fail_above: float) -> None:

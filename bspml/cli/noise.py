@@ -12,7 +12,7 @@ from bspml.errors import InputError
 from bspml.files.atomic import check_not_read, remove_leftovers
 from bspml.files.cells import label_cells
 from bspml.files.delimited import write_table
-from bspml.files.tables import read_beside, read_labels
+from bspml.files.tables import read_beside, read_labels, read_texts
 from bspml.tensors.checks import check_choice
 from bspml.words import counted
 
@@ -29,6 +29,8 @@ _READ_BY = {
     "keep_original": ("symmetric",),
     "exact": ("symmetric", "pair-flip"),
 }
+
+_TRUTH = ("true_label", "true_labels", "is_noisy")  # what is written beside the labels
 
 
 def run_noise(options: NoiseOptions) -> None:
@@ -48,6 +50,14 @@ def run_noise(options: NoiseOptions) -> None:
         if on:
             settings[name] = value
     true_labels = read_labels(options.labels)
+    # Of an .npz, names come without their final s.
+    known = [name for name in read_texts(options.labels, ()) if name in _TRUTH]
+    if known:
+        raise InputError(
+            f"{options.labels}: has the column `{known[0]}`, so its labels have wrong ones among "
+            "them, and are not the truth that would be kept beside the new ones. Name the file of "
+            f"the true labels; or, if these are to be the truth, remove {' and '.join(known)}."
+        )
     noisy = KINDS[kind](true_labels, rate, seed=options.seed or 0, **settings)
     path = Path(options.output or f"{Path(options.labels).stem}-{kind}-{rate:g}.csv")
     if path.suffix.lower() not in ("", ".csv", ".npz"):

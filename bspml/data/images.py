@@ -16,6 +16,7 @@ from torch import Tensor
 from bspml.errors import DataError
 from bspml.files.folders import IMAGE_SUFFIXES, is_image_name
 from bspml.files.opening import open_regular
+from bspml.words import counted
 
 SUFFIXES = IMAGE_SUFFIXES
 
@@ -45,11 +46,26 @@ def find_images(root: Path) -> list[str]:
     """List the images below `root`: sorted paths relative to it, with forward slashes.
 
     Hidden files (`._x.jpg`, `.DS_Store`) and hidden folders are passed over; upper-case suffixes
-    count.
+    count.  Links to images and to folders are followed, but for one back
+    to a folder on the way to it.
+
+    Raises:
+        DataError: a link leads nowhere; it may have been a class.
     """
     images = []
-    for folder, below, files in os.walk(root):
-        below[:] = sorted(name for name in below if not name.startswith("."))
+    came_by = {os.fspath(root): [_real(root)]}
+    for folder, below, files in os.walk(root, followlinks=True):
+        way = came_by.pop(folder)
+        found = {name: _real(Path(folder, name)) for name in sorted(below) if name[0] != "."}
+        below[:] = [n for n, real in found.items() if not any(w.startswith(real) for w in way)]
+        came_by |= {os.path.join(folder, n): [*way, found[n]] for n in below}  # noqa: PTH118
+        dead = [f for f in files if not is_image_name(f) and not Path(folder, f).exists()]
+        dead = [name for name in dead if not name.startswith(".")]
+        if dead:
+            raise DataError(
+                f"{folder}: {counted(len(dead), 'link leads', 'links lead')} nowhere, such as "
+                f"{dead[0]}. Mend or remove such links."
+            )
         relative = Path(folder).relative_to(root)
         images += [
             (relative / name).as_posix()
@@ -57,6 +73,10 @@ def find_images(root: Path) -> list[str]:
             if not name.startswith(".") and is_image_name(name)
         ]
     return sorted(images)
+
+
+def _real(folder: Path) -> str:
+    return os.path.join(os.path.realpath(folder), "")  # noqa: PTH118  (ends in a separator)
 
 
 def read_image(

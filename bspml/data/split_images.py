@@ -15,7 +15,9 @@ from torch.utils.data import Dataset
 
 from bspml.data.images import read_image, to_pixels
 from bspml.data.transforms import View, draws
+from bspml.errors import DataError
 from bspml.tensors.checks import check_whole
+from bspml.words import counted
 
 
 class SplitImages(Dataset[Tensor]):
@@ -74,6 +76,9 @@ class FileImages(SplitImages):
         paths: N relative paths.
         boxes: (N, 4) left, top, right, bottom of what to look at, or None for whole images.
         view, seed, channels: as in `SplitImages`.
+
+    Raises:
+        DataError: boxes in shares of the image, or with a side below 2 pixels.
     """
 
     def __init__(
@@ -86,6 +91,8 @@ class FileImages(SplitImages):
         channels: int = 3,
     ) -> None:
         super().__init__(view, seed, channels)
+        if boxes is not None and len(boxes):
+            _check_pixels(boxes, root, paths)
         self.root, self.paths, self.boxes = root, paths, boxes
 
     def __len__(self) -> int:
@@ -94,6 +101,21 @@ class FileImages(SplitImages):
     def _load(self, row: int) -> Any:
         box = None if self.boxes is None else self.boxes[row].tolist()
         return read_image(self.root / self.paths[row], self.channels, box)
+
+
+def _check_pixels(boxes: np.ndarray, root: Path, paths: Sequence[str]) -> None:
+    """Refuse boxes of which a pixel or none would be shown instead of an object."""
+    sides = boxes[:, 2:] - boxes[:, :2]
+    small = ((sides > 0) & (sides < 2)).any(axis=1).nonzero()[0]  # of others the image is asked
+    if not len(small):
+        return
+    shares = bool((boxes >= 0).all() and (boxes <= 1).all())
+    why = "All boxes lie in 0 to 1: multiply by the image's width and height. " if shares else ""
+    shown = ", ".join(f"{value:g}" for value in boxes[small[0]])
+    raise DataError(
+        f"{root}: {counted(len(small), 'box', 'boxes')} must be in pixels, and have a side below "
+        f"2; the first is ({shown}), of {paths[small[0]]}. {why}Correct them, or do without boxes."
+    )
 
 
 class MemoryImages(SplitImages):

@@ -12,8 +12,7 @@ from scipy.stats import rankdata
 
 from bspml.errors import InputError
 from bspml.files.run import SUSPECT_BELOW
-from bspml.shapes import Tensor
-from bspml.tensors.checks import check_number
+from bspml.tensors.checks import as_numbers, check_number
 from bspml.tensors.row_index import check_same_rows
 
 
@@ -126,14 +125,14 @@ def _share(hits: np.ndarray) -> float:
     return float(hits.mean()) if len(hits) else math.nan
 
 
-def _as_array(values: Any) -> np.ndarray:
-    return values.detach().cpu().numpy() if isinstance(values, Tensor) else np.asarray(values)
+def _as_array(values: Any, name: str) -> np.ndarray:
+    remedy = "Pass one array; of samples without an entry, `ignore` them."
+    found = as_numbers(values, name, "one number per sample, shape (N,)", remedy).detach().cpu()
+    return (found.double() if found.is_floating_point() else found).numpy()  # no bfloat16 there
 
 
 def _check_weights(sample_weights: Any) -> np.ndarray:
-    if isinstance(sample_weights, Tensor):
-        sample_weights = sample_weights.detach().double()  # numpy knows no bfloat16
-    weights = _as_array(sample_weights)
+    weights = _as_array(sample_weights, "sample_weights")
     if weights.ndim != 1 or weights.dtype.kind not in "fiub":
         raise InputError(
             f"`sample_weights` must be one number per sample, shape (N,); got {weights.dtype} of "
@@ -151,7 +150,7 @@ def _check_weights(sample_weights: Any) -> np.ndarray:
 
 
 def _check_mask(values: Any, name: str, n: int) -> np.ndarray:
-    mask = _as_array(values)
+    mask = _as_array(values, name)
     if mask.shape != (n,):
         raise InputError(f"`{name}` must be (N,) = ({n},) like `sample_weights`; got {mask.shape}.")
     if mask.dtype.kind != "b":

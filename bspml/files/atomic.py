@@ -250,6 +250,8 @@ def _fill(file: _Guard, content: Content) -> None:
 
 
 def _cannot_write(path: Path, err: OSError) -> RunError:
+    if not path.absolute().parent.exists():
+        return RunError(f"{path}: there is no folder {path.parent} to write in; make that first.")
     return RunError(
         f"{path}: cannot be written ({reason(err)}); an older version of it, if any, is "
         "untouched. Free some space, or choose a folder you may write to."

@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
+from unicodedata import normalize
 
 import numpy as np
 
 from bspml.errors import DataError
 from bspml.files.cells import bare_cell, decimal_number, empty_rows, integers, whole_number
-from bspml.words import LONGEST_LABEL, did_you_mean, some_of
+from bspml.words import (
+    INDEX as INDEX,
+    LABEL_COLUMNS,
+    LONGEST_LABEL,
+    NAME_COLUMNS as NAME_COLUMNS,
+    PASSED_OVER as PASSED_OVER,
+    TEXT_COLUMNS as TEXT_COLUMNS,
+    did_you_mean,
+    some_of,
+)
 
-INDEX = "index"
-# Of the first that is there.
-LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
 # Files of labels used to be read by one of the second, tables of images by the first.
 _CONTESTED = {"class_name": ("class", "target", "y"), "target": ("y",)}
 EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
-NAME_COLUMNS = ("name", "path", "file", "filename")
-TEXT_COLUMNS = ("text", "caption", "sentence")
-# Of a table of embeddings, no dimension.
-PASSED_OVER = (
-    *LABEL_COLUMNS,
-    *("true_label", "true_labels", "is_noisy"),  # what `bspml noise` puts beside them
-    *NAME_COLUMNS,
-    *TEXT_COLUMNS,
-    *(INDEX, "id", "sample_index", "split", "unnamed: 0"),
-)
 
 # What a column of numbers holds where nothing was known.
 _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
@@ -196,6 +195,27 @@ def check_texts(labels: Sequence[str]) -> None:
         raise DataError(f"row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
     if any("\0" in label for label in labels):
         raise DataError("a label holds the character NUL, which numpy cuts off the end of text.")
+
+
+def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
+    """Warn of labels that differ in what nobody sees; they stay two classes.
+
+    That is white space around them, or the form of Unicode (é as one character or as two).
+
+    Args:
+        labels: of all samples, or of all classes.
+        where: they stand, for the message.
+    """
+    forms: dict[str, str] = {}
+    for label in sorted(set(labels)):
+        other = forms.setdefault(normalize("NFC", label.strip()), label)
+        if other != label:
+            warnings.warn(
+                f"{where}: the labels {ascii(other)[:60]} and {ascii(label)[:60]} are two classes, "
+                "but differ only in spaces around them or in how a letter is encoded. If they are "
+                "one, write them alike.",
+                stacklevel=2,
+            )
 
 
 def _check_numbers(cells: Sequence[str]) -> None:

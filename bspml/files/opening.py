@@ -90,6 +90,7 @@ def open_regular(
             says = "says that it holds more than fits into memory"
             raise error(f"{where}: {says}. {remedy}") from err
         except damage as err:
+            remedy = "Save it as UTF-8." if isinstance(err, UnicodeDecodeError) else remedy
             raise error(f"{where}: cannot be read as {what} ({reason(err)}). {remedy}") from err
 
 

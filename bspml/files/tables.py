@@ -37,6 +37,7 @@ from bspml.files.columns import (
     NoColumnError,
     check_texts,
     check_uncontested,
+    warn_of_twins,
 )
 from bspml.files.csv_tables import (
     columns_beside,
@@ -64,7 +65,7 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
         DataError: missing, unreadable, or without labels, or some of them are empty; names the
             file.
     """
-    return _read_by_suffix(
+    labels: np.ndarray = _read_by_suffix(
         path,
         {
             ".npy": lambda file: _array_labels(read_array(file)),
@@ -76,6 +77,9 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
         },
         "labels",
     )
+    if labels.dtype.kind == "U":
+        warn_of_twins(labels.tolist(), path)
+    return labels
 
 
 def _array_labels(values: np.ndarray) -> np.ndarray:

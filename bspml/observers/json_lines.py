@@ -67,11 +67,12 @@ class JSONLines(RoundWriter):
             return []
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
-            return [line for line in lines if int(json.loads(line)["step"]) < step]
+            return [line for line in lines if _step_of(line) < step]
         except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError) as err:
             raise RunError(
-                f"{self.path}: expected lines of JSON with a `step` each; got something else "
-                f"({type(err).__name__}). Name another file."
+                f"{self.path}: expected lines of JSON with a `step` each and numbers called "
+                f"training/..., as are written here; got something else ({type(err).__name__}). "
+                "Name another file."
             ) from None
 
     def write_figure(self, step: int, name: str, figure: Figure) -> None:
@@ -83,3 +84,11 @@ class JSONLines(RoundWriter):
             figure: drawn by matplotlib.
         """
         save_figure(figure, self.path.with_name(f"{self.path.stem}-{name}-{step}.png"))
+
+
+def _step_of(line: str) -> int:
+    """The step of a line written here; somebody else's has one, too, and must not be cut."""
+    content = json.loads(line)
+    if not any(str(name).startswith("training/") for name in content):
+        raise KeyError("training/")
+    return int(content["step"])

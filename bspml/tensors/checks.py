@@ -17,7 +17,7 @@ from torch import Tensor
 
 from bspml.errors import InputError
 from bspml.tensors.class_ids import integral
-from bspml.tensors.row_index import as_array, index_of
+from bspml.tensors.row_index import as_array, check_dimension_names, index_of
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
     shown,
@@ -102,11 +102,12 @@ def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
         name: the caller's argument name, for messages.
 
     Raises:
-        InputError: no numbers, another shape, no columns, NaN or infinity.
+        InputError: no numbers, another shape, no columns, NaN or infinity, or a DataFrame with
+            columns that are no dimensions by their names.
     """
-    embeddings = as_numbers(
-        embeddings, name, "a float array of shape (N, D)", "Stack the vectors into one array."
-    )
+    expected, remedy = "a float array of shape (N, D)", "Stack the vectors into one array."
+    given, embeddings = embeddings, as_numbers(embeddings, name, expected, remedy)
+    check_dimension_names(given, name)
     if embeddings.ndim != 2:
         raise InputError(
             f"`{name}` must be (N, D), one row per sample; got shape {tuple(embeddings.shape)}. "

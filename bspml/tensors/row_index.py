@@ -6,12 +6,14 @@ must have the same index in the same order.  Nothing is aligned behind the calle
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from typing import Any
 
 import numpy as np
 
 from bspml.errors import InputError
+from bspml.words import PASSED_OVER
 
 
 def index_of(value: Any) -> Any | None:
@@ -46,8 +48,8 @@ def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> A
         The index, or None where no argument has one.
 
     Raises:
-        InputError: as many rows under another index, or in another order.  Other numbers of rows
-            are for the caller to refuse.
+        InputError: as many rows under another index, or in another order, or a column of a
+            DataFrame that is the labels.  Other numbers of rows are for the caller to refuse.
 
     Example:
         >>> import pandas
@@ -61,7 +63,46 @@ def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> A
         first_name, first = found[0]
         if len(index) == len(first) and not index.equals(first):
             raise InputError(_sentence(first_name, first, name, index))
+    for name, frame in values.items():
+        for other in values if _is_frame(frame) else ():
+            if other.endswith("labels"):
+                _refuse_label_column(frame, name, values[other], other)
     return found[0][1] if found else None
+
+
+def _refuse_label_column(frame: Any, name: str, labels: Any, other: str) -> None:
+    """Refuse a table whose rows would be found by the very labels that they are to judge."""
+    same = []
+    with contextlib.suppress(TypeError, ValueError, RuntimeError):  # refused where they are read
+        given = np.asarray(labels)
+        if len(given) > 9 and len(np.unique(given)) > 1:  # in fewer rows, by chance
+            same = [c for c, v in frame.items() if np.array_equal(v.to_numpy(), given)]
+    if same:
+        raise InputError(f"`{name}` holds `{other}` as its column {same[0]!r}.{_drop(name, same)}")
+
+
+def check_dimension_names(value: Any, name: str) -> None:
+    """Refuse embeddings in a DataFrame with columns that a file of them would pass over.
+
+    Args:
+        value: a DataFrame, or anything else, which has no names.
+        name: the caller's argument.
+
+    Raises:
+        InputError: columns named like labels, names, texts or numbers of rows.
+    """
+    columns = value.columns if _is_frame(value) else ()
+    known = [c for c in columns if isinstance(c, str) and c.strip().lower() in PASSED_OVER]
+    if known:
+        listed = ", ".join(map(repr, known[:5]))
+        raise InputError(
+            f"`{name}` must hold dimensions only; {listed} is no dimension by its name."
+            f"{_drop(name, known)}"
+        )
+
+
+def _drop(name: str, columns: list[Any]) -> str:
+    return f" Pass `{name}.drop(columns={columns[:5]!r})`, or, if it is one, `{name}.to_numpy()`."
 
 
 def _is_frame(value: Any) -> bool:

@@ -338,3 +338,10 @@ def test_texts_that_are_no_list_of_texts_are_refused(given, said):
     for name in ("names", "texts"):
         with pytest.raises(InputError, match=f"`{name}` must be one text per sample.*{said}"):
             bspml.audit(x, y, **{name: given})
+
+
+def test_one_sample_is_refused_alike_by_either_search():
+    pytest.importorskip("faiss")
+    for search in ("exact", "neighbours"):
+        with pytest.raises(InputError, match="at least two classes; got 1"):
+            bspml.audit(np.ones((1, 3)), [0], search=search)

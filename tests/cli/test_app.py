@@ -159,8 +159,8 @@ def test_noise_writes_labels_the_truth_and_the_flags(capsys, points, kind):
 
 def test_noise_keeps_what_stands_beside_the_labels(capsys, tmp_path):
     file, target = tmp_path / "y.csv", tmp_path / "noisy.csv"
-    lines = [f"{i},{'ab'[i % 2]},photo {i},{i}.50,0" for i in range(9, -1, -1)]
-    file.write_text("\n".join(["index,class,name,age,is_noisy", *lines]))
+    lines = [f"{i},{'ab'[i % 2]},photo {i},{i}.50" for i in range(9, -1, -1)]
+    file.write_text("\n".join(["index,class,name,age", *lines]))
     assert run(capsys, "noise", file, "--rate", "0.2", "-o", target)[0] == 0
     table = pd.read_csv(target, dtype=str)
     assert table.columns.tolist() == ["index", "label", "true_label", "is_noisy", "name", "age"]
@@ -168,6 +168,20 @@ def test_noise_keeps_what_stands_beside_the_labels(capsys, tmp_path):
     assert table.age.tolist() == [f"{i}.50" for i in range(10)]
     assert table.true_label.tolist() == list("ab" * 5)
     assert (table.is_noisy == "1").sum() == 2
+
+
+@pytest.mark.parametrize("kind", [".csv", ".npz", ".parquet"])
+def test_noise_refuses_labels_that_have_noise_in_them_already(capsys, points, kind):
+    noisy, target = points / f"noisy{kind}", points / "twice.csv"
+    first = points / "first.csv" if kind == ".parquet" else noisy
+    assert run(capsys, "noise", points / "y.csv", "--rate", "0.3", "-o", first)[0] == 0
+    if kind == ".parquet":
+        pd.read_csv(first).to_parquet(noisy)
+    code, _, err = run(capsys, "noise", noisy, "--rate", "0.3", "-o", target)
+    assert code == 2
+    assert f"noisy{kind}: has the column `true_label`" in err
+    assert "remove true_label and is_noisy." in err
+    assert not target.exists()
 
 
 def test_noise_takes_the_conventions_of_the_papers(capsys, points):

@@ -279,6 +279,24 @@ def test_options_that_an_earlier_audit_cannot_follow_are_refused(case, capsys):
 
 
 @pytest.mark.usefixtures("undrawn")
+def test_names_without_a_picture_are_counted_and_the_first_are_named(case, capsys):
+    x, labels = case
+    names = [f"{i}.png" if i < 20 else f"lost-{i}.png" for i in range(60)]
+    Path("pictures").mkdir()
+    for i in range(20):
+        Image.new("RGB", (8, 8), (i, 0, 0)).save(f"pictures/{i}.png")
+    for number, words in ((60, "40 of 60 names are no file in pictures "), (20, None)):
+        np.savez("data.npz", embeddings=x[-number:], labels=labels[-number:], names=names[:number])
+        code, out, _ = run(capsys, "data.npz", "--images", "pictures")
+        assert code == 0
+        assert ("no file in" in out) == (words is not None)
+        if words is not None:
+            assert words in out
+            assert "'lost-20.png', 'lost-21.png', " in out
+            assert "'lost-24.png', ..." in out
+            assert words in json.loads(Path("data-audit/summary.json").read_text())["notes"][-1]
+
+
 def test_images_for_an_earlier_audit_leave_its_texts_and_title(case, capsys):
     x, labels = case
     frame = pd.DataFrame(x, columns=[f"d{i}" for i in range(5)]).assign(label=labels)

@@ -1,5 +1,7 @@
 """How images come out of a split, and that augmentation can be resumed."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -27,6 +29,18 @@ def test_boxes_are_looked_at_if_asked(photos):
     whole = photos.images(8, 1, view=Whole(8))[0]
     inside = photos.images(8, 1, crop_boxes=True, view=Whole(8))[0]
     assert whole.min() < 0.2 < 0.28 < inside.min()
+
+
+def test_boxes_in_shares_of_the_image_or_of_a_pixel_are_refused(photos):
+    shares = np.tile([0.1, 0.2, 0.6, 1.0], (len(photos), 1))
+    tiny = photos.boxes.copy()
+    tiny[1, 2] = tiny[1, 0] + 1.5
+    for boxes, words in ((shares, r"All boxes lie in 0 to 1: multiply"), (tiny, "1 box must be")):
+        with pytest.raises(DataError, match=rf"below 2; the first is .*{words}|{words}.*below 2"):
+            replace(photos, boxes=boxes).images(8, 1, crop_boxes=True)
+        assert len(replace(photos, boxes=boxes).images(8, 1)) == len(photos)
+    tiny[1, 2] = tiny[1, 0] + 2
+    assert len(replace(photos, boxes=tiny).images(8, 1, crop_boxes=True)) == len(photos)
 
 
 def test_augmented_views_do_not_depend_on_order_workers_or_earlier_epochs(photos):

@@ -137,3 +137,25 @@ def test_pandas_objects_of_other_rows_are_refused():
         noise_detection(weights, flags.sort_index())
     with pytest.raises(InputError, match=r"`ignore`.*indices differ"):
         noise_detection(weights, flags, ignore=flags.sort_index())
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.ma.masked_array([1, 0, 1], mask=[0, 1, 0]),
+        [[1], [0, 1], [1]],
+        torch.tensor([1, 0, 1]).to_sparse(),
+        torch.ones(3, device="meta"),
+        None,
+    ],
+    ids=["masked", "ragged", "sparse", "meta", "none"],
+)
+def test_what_holds_no_dense_numbers_is_refused_by_name(odd):
+    good = [1, 0, 1]
+    for name in ("sample_weights", "is_noisy", "ignore"):
+        if name != "ignore" or odd is not None:
+            given = {"sample_weights": good, "is_noisy": good, "ignore": good} | {name: odd}
+            with pytest.raises(InputError, match=f"`{name}` must be"):
+                noise_detection(**given)
+    whole = np.ma.masked_array([1.0, 0.0, 1.0], mask=False)
+    assert noise_detection(whole, good).num_samples == 3

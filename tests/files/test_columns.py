@@ -1,13 +1,18 @@
 """Columns by name: which one holds the labels, and in which order the rows belong."""
 
+import warnings
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from bspml.data.sets.class_folders import read_class_folders
+from bspml.data.sets.folder import read_folder
 from bspml.data.sets.path_table import read_path_table
 from bspml.errors import DataError
 from bspml.files.columns import LABEL_COLUMNS, as_floats, find_column, label_place, row_order
 from bspml.files.tables import read_labels
+from helpers.published_trees import image_at
 
 
 @pytest.mark.parametrize("index", ["0 0", "1 2", "0 x", "0 1.0"])
@@ -65,3 +70,34 @@ def test_numbers_are_halved_only_where_none_is_lost():
     for value in (1e39, 1e-42):
         assert as_floats(np.array([[value]])).dtype == np.float64
     assert as_floats(np.empty((0, 2))).dtype == np.float32
+
+
+@pytest.mark.parametrize("twin", ["caf\u00e9 ", "\tcaf\u00e9", "cafe\u0301"])
+def test_labels_that_look_alike_are_told_of_wherever_they_are_read(tmp_path, twin):
+    for i, label in enumerate([twin, "caf\u00e9", "owl"]):
+        image_at(tmp_path / "photos" / label / f"{i}.png")
+    frame = pd.DataFrame({"path": ["1.png", "2.png"], "label": [twin, "caf\u00e9"]})
+    frame.to_csv(tmp_path / "labels.csv", index=False)
+    np.save(tmp_path / "y.npy", frame.label.to_numpy(str))
+    (tmp_path / "y.txt").write_text(f"{twin}\ncaf\u00e9\n", "utf-8")
+    said = r"the labels '.*' and '.*' are two classes, but differ only in spaces"
+    for read, name in (
+        *((read_labels, name) for name in ("labels.csv", "y.npy", "y.txt")),
+        *((read_path_table, "labels.csv"), (read_class_folders, "photos"), (read_folder, "photos")),
+    ):
+        with pytest.warns(UserWarning, match=f"{name}: {said}"):
+            read(tmp_path / name)
+    (tmp_path / "y.txt").write_text("caf\u00e9\nowl\ncaf\u00e9\n", "utf-8")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read_labels(tmp_path / "y.txt").tolist() == ["caf\u00e9", "owl", "caf\u00e9"]
+
+
+def test_a_table_of_images_reads_numbers_as_a_file_of_labels_does(tmp_path):
+    path = tmp_path / "labels.csv"
+    path.write_text("path,label\n1.png,0\n2.png, 0\n3.png,1\n")
+    data = read_path_table(path)
+    assert (data.train.labels.tolist(), data.test.labels.tolist()) == (["0", "0"], ["1"])
+    path.write_text("path,label\n1.png,0\n2.png,nan\n3.png,1\n")
+    with pytest.raises(DataError, match="row 2 has the label 'nan' where all others are numbers"):
+        read_path_table(path)

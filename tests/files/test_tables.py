@@ -364,3 +364,11 @@ def test_what_stands_beside_labels_is_read_as_it_can_be_written(tmp_path):
     assert read_beside(tmp_path / "y.txt") == read_beside(tmp_path / "single.csv") == {}
     np.savez(tmp_path / "y.npz", labels=["a", "b"], names=["7", "x"], embeddings=np.eye(2))
     assert read_beside(tmp_path / "y.npz") == {"name": ["'7", "x"]}
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
+def test_text_in_another_encoding_is_to_be_saved_as_utf_8(tmp_path, encoding):
+    for name in ("y.csv", "y.txt"):
+        (tmp_path / name).write_bytes("label\nm\u00fcll\nm\u00e4h\n".encode(encoding))
+        with pytest.raises(DataError, match=rf"{name}: .*codec can't decode.*Save it as UTF-8\.$"):
+            read_labels(tmp_path / name)

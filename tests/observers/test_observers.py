@@ -77,7 +77,11 @@ def test_json_lines_keep_each_step_once_when_a_run_goes_on(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["not json\n", "[1]\n", '{"loss": 1}\n', "[" * 100_000, '{"step": 1e400}\n']
+    "text",
+    [
+        *("not json\n", "[1]\n", '{"loss": 1}\n', "[" * 100_000, '{"step": 1e400}\n'),
+        *('{"step": 1, "my_loss": 0.5}\n{"step": 20, "my_loss": 0.25}\n', '{"step": 20}\n'),
+    ],
 )
 def test_a_file_of_something_else_is_not_replaced(tmp_path, text):
     file = tmp_path / "notes.txt"

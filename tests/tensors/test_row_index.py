@@ -106,3 +106,20 @@ def test_nullable_and_arrow_columns_are_numbers_and_what_is_missing_is_nan(dtype
 def test_text_in_a_table_stays_text():
     assert as_array(pd.DataFrame({"a": ["1", "2"]})).dtype.kind == "O"
     assert as_array(pd.Series(["1", "2"], dtype="string")).tolist() == ["1", "2"]
+
+
+@pytest.mark.parametrize("column", ["label", " Y ", "true_label", "id", "Unnamed: 0", "klass"])
+def test_embeddings_that_hold_their_labels_are_refused_and_the_column_is_named(column):
+    x = np.random.default_rng(0).normal(size=(16, 3))
+    labels = [0, 1, 2, 3] * 4
+    frame = pd.DataFrame(x, columns=["d0", "d1", "d2"])
+    held = frame.assign(**{column: labels})
+    for judge in (bspml.audit, lambda x, y: bspml.evaluate(x, y, ks=(1,), clustering=False)):
+        for given in (held[column], labels, np.array(labels, dtype=np.float32)):
+            with pytest.raises(InputError, match=rf"'{column}'.*drop\(columns=\['{column}'\]\)"):
+                judge(held, given)
+    dropped = bspml.evaluate(held.drop(columns=[column]), labels, ks=(1,), clustering=False)
+    plain = bspml.evaluate(x, labels, ks=(1,), clustering=False)
+    assert dropped.recall_at_k == plain.recall_at_k
+    assert bspml.evaluate(held.to_numpy(), labels, ks=(1,), clustering=False)
+    bspml.evaluate(frame.assign(d3=1.0), labels, ks=(1,), clustering=False)

@@ -1,7 +1,8 @@
 """Your own images, in a folder per class.
 
 Either `train/CLASS/...` beside `test/CLASS/...` (or beside `query/` and `gallery/`), or one folder
-of classes, of which the first half trains and the other half tests.
+of classes, of which the first half trains and the other half tests.  Folders beside the splits are
+left out, with a note.
 """
 
 from __future__ import annotations
@@ -13,11 +14,14 @@ import numpy as np
 
 from bspml.data.images import find_images, folders_inside
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.path_table import by_split
+from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError
+from bspml.files.columns import warn_of_twins
 from bspml.words import counted
 
 SOURCE = "Name the folder whose sub-folders are the classes, each with its images."
+
+_LIKE_SPLITS = ("training", "testing", "val", "valid", "validation", "dev")
 
 
 def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> RetrievalData:
@@ -36,7 +40,15 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
     base = Path(root)
     if not base.is_dir():
         raise DataError(f"{root}: no such folder of images.")
-    names = [name for name in NAMES if (base / name).is_dir()]
+    folders = sorted(path.name for path in base.glob("[!.]*") if path.is_dir())
+    # In whatever case, as in a column of splits.
+    found = {name: [f for f in folders if f.lower() == name] for name in NAMES}
+    names = [name for name in NAMES if found[name]]
+    if folders and all(folder.lower() in _LIKE_SPLITS for folder in folders):
+        raise DataError(
+            f"{root}: has {', '.join(folders)}, which are splits by their names, not classes. "
+            "Call them train and test, with a folder per class in each."
+        )
     if not names:
         everything = _read_split(base, "", "train", content)
         if len(everything.classes) < 2:
@@ -51,8 +63,12 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
             f"{root}: has {', '.join(names)}; expected train and test, or train, query and "
             "gallery, or none of these but a folder per class."
         )
-    splits = [_read_split(base, f"{name}/", name, content) for name in names]
-    return RetrievalData.of("folder", splits)
+    twice = next((" and ".join(those) for those in found.values() if len(those) > 1), None)
+    if twice:
+        raise DataError(f"{root}: has {twice}, the same split twice. Put them together.")
+    splits = [_read_split(base, f"{found[name][0]}/", name, content) for name in names]
+    others = [folder for folder in folders if folder.lower() not in NAMES]
+    return RetrievalData.of("folder", splits, notes=left_out(others))
 
 
 def _read_split(base: Path, prefix: str, name: str, content: str) -> RetrievalSplit:
@@ -67,5 +83,6 @@ def _read_split(base: Path, prefix: str, name: str, content: str) -> RetrievalSp
             f"first is {loose[0]}. Put such images into a folder per class."
         )
     labels = np.array([path.split("/")[0] for path in paths], dtype=str)
+    warn_of_twins(labels.tolist(), folder)
     from_base = tuple(f"{prefix}{path}" for path in paths)
     return RetrievalSplit(name, labels, root=base, paths=from_base, content=content)

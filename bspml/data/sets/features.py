@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.path_table import by_split
+from bspml.data.sets.path_table import by_split, left_out
 from bspml.data.sets.saved_datasets import is_saved, read_saved_features
 from bspml.errors import DataError
 from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
@@ -46,7 +46,8 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
         return read_saved_features(path)
     if not path.is_dir():
         return by_split("features", _read_split(path, "train"), _splits(path), path)
-    files = {name: file for name in NAMES if (file := _split_file(path, name)) is not None}
+    there = [file for file in sorted(path.glob("[!.]*")) if file.suffix.lower() in _KINDS]
+    files = {name: file for name in NAMES if (file := _split_file(there, name)) is not None}
     if list(files) not in COMBINATIONS:
         raise DataError(
             f"{path}: has features of {', '.join(files) or 'no split'}; expected train and "
@@ -56,11 +57,13 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
     sizes = {split.features.shape[1] for split in splits if split.features is not None}
     if len(sizes) > 1:
         raise DataError(f"{path}: its splits have features of different lengths, {sorted(sizes)}.")
-    return RetrievalData.of("features", splits)
+    others = [f.name for f in there if f.stem.lower() not in NAMES and f.stem[-7:] != "_labels"]
+    return RetrievalData.of("features", splits, notes=left_out(others))
 
 
-def _split_file(folder: Path, name: str) -> Path | None:
-    return next((file for kind in _KINDS if (file := folder / f"{name}{kind}").is_file()), None)
+def _split_file(there: list[Path], name: str) -> Path | None:
+    """The file of a split, whose name is in whatever case, as in a column of splits."""
+    return next((f for kind in _KINDS for f in there if f.name.lower() == f"{name}{kind}"), None)
 
 
 def _read_split(path: Path, name: str) -> RetrievalSplit:

@@ -10,6 +10,7 @@ import numpy as np
 from bspml.data.images import SUFFIXES, find_images
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
+from bspml.files.columns import warn_of_twins
 
 
 def read_folder(root: str | os.PathLike[str], content: str = "photo") -> RetrievalSplit:
@@ -36,4 +37,5 @@ def read_folder(root: str | os.PathLike[str], content: str = "photo") -> Retriev
     if not paths:
         raise DataError(f"{root}: holds no image ({', '.join(SUFFIXES[:4])}, ...).")
     labels = np.array([p.split("/")[0] if "/" in p else "" for p in paths], dtype=str)
+    warn_of_twins(labels.tolist(), root)
     return RetrievalSplit("test", labels, root=folder, paths=tuple(paths), content=content)

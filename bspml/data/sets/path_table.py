@@ -14,6 +14,7 @@ A parquet table says what the CSV file of the same frame says.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,7 @@ from bspml.data.retrieval import (
 )
 from bspml.errors import DataError
 from bspml.files.cells import empty_rows
-from bspml.files.columns import LABEL_COLUMNS, check_texts, numbers_in
+from bspml.files.columns import LABEL_COLUMNS, labels_in, numbers_in, warn_of_twins
 from bspml.files.tables import read_texts
 
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder."
@@ -67,11 +68,12 @@ def read_path_table(
     pathless = empty_rows(column)
     if pathless:
         raise DataError(f"{path}: row {pathless[0] + 1} has no path ({len(pathless)} such rows).")
-    labels = _column(columns, candidates, path, "labels")
+    cells = _column(columns, candidates, path, "labels")
     try:
-        check_texts(labels)
+        labels = labels_in(cells, protected=False).astype(str)  # " 0" is "0", as in other files
     except DataError as err:
         raise DataError(f"{path}: {err}") from err
+    warn_of_twins(labels.tolist(), path)
     paths = safe_paths([Row((text,), line) for line, text in enumerate(column, 2)], 0, path)
     boxes = _boxes(columns, path)
     # An image may show several things; the same one twice would find itself.
@@ -79,7 +81,7 @@ def read_path_table(
     refuse_repeats(shown, path, "Keep one row of each.")
     everything = RetrievalSplit(
         "train",
-        np.array(labels, dtype=str),
+        labels,
         root=path.parent,
         paths=paths,
         boxes=boxes,
@@ -128,6 +130,18 @@ def by_split(
             "or train, query and gallery, or no column of splits and at least two classes."
         )
     return RetrievalData.of(name, [everything.part(part, rows) for part, rows in parts.items()])
+
+
+def left_out(names: Iterable[str]) -> tuple[str, ...]:
+    """Return what is to be said of parts beside the splits, such as a validation set; () for none.
+
+    Example:
+        >>> left_out(["val"])
+        ('Left out of this data set: val.',)
+    """
+    others = sorted(names)
+    more = f", ... ({len(others)} in all)" if len(others) > 5 else ""
+    return (f"Left out of this data set: {', '.join(others[:5])}{more}.",) if others else ()
 
 
 def _table(root: Path) -> Path:

@@ -9,14 +9,16 @@
   half of the classes trains.
 
 Images are unpacked once, as the files that they were, into the user's cache folder; from there
-they are read like any other photographs.
+they are read like any other photographs.  Images and tables that the data set only names are read
+where they lie in its folder.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,10 +27,10 @@ import torch
 
 from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.path_table import by_split
+from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError, RunError, import_optional
-from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts
-from bspml.files.folders import cache_dir, new_folder
+from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts, warn_of_twins
+from bspml.files.folders import cache_dir, file_in, new_folder
 from bspml.words import some_of
 
 SOURCE = "Name the folder that `save_to_disk` wrote, or a .parquet file of images."
@@ -116,9 +118,14 @@ def _opened(path: Path) -> tuple[Any, list[str] | None, tuple[str, ...]]:
         raise DataError(f"{path}: no such data set. {SOURCE}")
     try:
         if path.is_dir():
+            for name in _tables(path):
+                if file_in(path, name) is None and (path / name).exists():
+                    raise _outside(f"{path}: one of its tables", name)
             loaded = library.load_from_disk(str(path))
         else:
             loaded = library.Dataset.from_parquet(str(path))
+    except DataError:
+        raise
     except Exception as err:  # of its many libraries: pyarrow's, json's, its own
         reason = " ".join(f"{type(err).__name__}: {err}".split())[:200]
         raise DataError(f"{path}: cannot be read ({reason}). Save it anew.") from err
@@ -128,10 +135,25 @@ def _opened(path: Path) -> tuple[Any, list[str] | None, tuple[str, ...]]:
     known = {name: rows for name, rows in loaded.items() if name in NAMES}
     if not known:
         raise DataError(f"{path}: its splits are {', '.join(loaded)}; expected {', '.join(NAMES)}.")
-    others = sorted(set(loaded) - set(known))
-    notes = (f"Left out of this data set: {', '.join(others)}.",) if others else ()
+    notes = left_out(set(loaded) - set(known))
     splits = [name for name, rows in known.items() for _ in range(len(rows))]
     return library.concatenate_datasets(list(known.values())), splits, notes
+
+
+def _tables(folder: Path) -> Iterator[str]:
+    """The files that `load_from_disk` opens, as the data set names them."""
+    whole = folder / _MARKS[1]
+    for part in json.loads(whole.read_bytes())["splits"] if whole.is_file() else [""]:
+        yield os.fspath(Path(part, "state.json"))
+        for table in json.loads((folder / part / "state.json").read_bytes())["_data_files"]:
+            yield os.fspath(Path(part, table["filename"]))
+
+
+def _outside(what: str, name: str) -> DataError:
+    return DataError(
+        f"{what} is {name[:120]!r}, which is not a path inside the data set's folder; nothing "
+        "outside it is read. Save the data set anew, with all that it needs."
+    )
 
 
 def _all_images(
@@ -167,6 +189,7 @@ def _labels(rows: Any, column: str | None, path: Path) -> np.ndarray:
         raise DataError(f"{path}: `{name}` is empty in rows {some_of(missing)}. Leave them out.")
     texts = [str(value if classes is None else classes[value]) for value in values]
     check_texts(texts)
+    warn_of_twins(texts, path)
     return np.array(texts, dtype=str)
 
 
@@ -206,12 +229,17 @@ def _unpacked(rows: Any, column: str, path: Path, cache: Any) -> tuple[Path, tup
 def _write_images(rows: Any, column: str, folder: Path, path: Path) -> None:
     library = import_optional("datasets", "")
     encoded = rows.select_columns(column).cast_column(column, library.Image(decode=False))
+    base = path if path.is_dir() else path.parent
     for i, row in enumerate(encoded):
         image = row[column] or {"bytes": None, "path": None}
-        content, source = image["bytes"], Path(image["path"] or "")
-        if content is None and not source.is_file():
-            raise DataError(f"{path}: row {i} has no image. Leave it out.")
-        suffix = source.suffix.lower() if source.suffix.lower() in SUFFIXES else ".png"
-        (folder / f"{i:08d}{suffix}").write_bytes(
-            source.read_bytes() if content is None else content
-        )
+        content, name = image["bytes"], image["path"] or ""
+        if content is None:
+            source = file_in(base, name)
+            if source is None and os.path.isfile(base / name):  # noqa: PTH113  (of odd names, too)
+                raise _outside(f"{path}: the image of row {i}", name)
+            if source is None:
+                raise DataError(f"{path}: row {i} has no image. Leave it out.")
+            content = source.read_bytes()
+        suffix = Path(name).suffix.lower()
+        suffix = suffix if suffix in SUFFIXES else ".png"
+        (folder / f"{i:08d}{suffix}").write_bytes(content)

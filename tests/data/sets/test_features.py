@@ -47,6 +47,14 @@ def test_a_file_per_split(tmp_path):
     check(read_features(tmp_path))
 
 
+def test_a_file_beside_the_splits_is_left_out_with_a_note(tmp_path):
+    for name, rows in (("Train", slice(0, 2)), ("test", slice(2, 4)), ("val", slice(0, 2))):
+        np.savez(tmp_path / f"{name}.npz", embeddings=X[rows], labels=Y[rows], names=Y[rows])
+    data = read_features(tmp_path)
+    check(data)
+    assert data.notes == ("Left out of this data set: val.npz.",)
+
+
 def test_arrays_with_labels_beside_them(tmp_path):
     for name, rows in (("train", slice(0, 2)), ("test", slice(2, 4))):
         np.save(tmp_path / f"{name}.npy", X[rows])

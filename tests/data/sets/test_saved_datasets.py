@@ -113,6 +113,52 @@ def test_a_parquet_file_of_image_bytes_is_such_a_data_set(library, tmp_path, str
 
 
 @needs_datasets
+def test_no_file_outside_the_data_set_is_read_whatever_its_rows_name(library, tmp_path):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (tmp_path / "secret.png").write_bytes(encoded(0))
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "own.png").write_bytes(encoded(0))
+
+    def read(name):
+        first = {"bytes": None, "path": name}
+        images = [first] + [{"bytes": encoded(i), "path": None} for i in range(1, 8)]
+        table = pa.table({"image": images, "label": [CLASSES[code] for code in CODES]})
+        parquet.write_table(table, folder / "photos.parquet")
+        return load_retrieval("huggingface", folder / "photos.parquet")
+
+    for name in (str(tmp_path / "secret.png"), "../secret.png", "link.png"):
+        with pytest.raises(DataError, match=r"image of row 0 is '.*not a path inside"):
+            read(name)
+    assert not any((tmp_path / "cache/datasets").iterdir())
+    data = read("own.png")
+    assert (data.train.root / data.train.paths[0]).read_bytes() == encoded(0)
+
+
+@needs_datasets
+def test_no_table_outside_the_data_set_is_read(library, tmp_path):
+    of_images(library).save_to_disk(tmp_path / "other")
+    parts = {"train": of_images(library), "test": of_images(library)}
+    library.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    [table] = (tmp_path / "saved/test").glob("*.arrow")
+    state, whole = tmp_path / "saved/test/state.json", tmp_path / "saved/dataset_dict.json"
+    for file, text, other in (
+        (state, f'"{table.name}"', f'"../../other/{table.name}"'),
+        (whole, '"test"', '"../other"'),
+    ):
+        sound = file.read_text()
+        assert text in sound
+        file.write_text(sound.replace(text, other))
+        with pytest.raises(DataError, match=r"one of its tables is '.*other/.*not a path inside"):
+            load_retrieval("huggingface", tmp_path / "saved")
+        file.write_text(sound)
+    assert len(load_retrieval("huggingface", tmp_path / "saved").train.labels) == 8
+
+
+@needs_datasets
 def test_splits_are_kept_and_others_named(library, tmp_path):
     splits = {"validation": [0], "test": [4, 5, 6], "train": [1, 2, 3]}
     parts = {name: of_images(library, rows) for name, rows in splits.items()}
