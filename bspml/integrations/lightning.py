@@ -33,7 +33,7 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
-from torch import distributed, nn
+from torch import distributed
 
 from bspml.auditing import AuditReport, audit
 from bspml.distributed import announce_rows, is_main, rank, ranks
@@ -42,6 +42,7 @@ from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.integrations.batches import check_loader
+from bspml.integrations.module_embeddings import ModuleEmbedder
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
@@ -70,7 +71,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     """Train a LightningModule on the labels that a curriculum believes, its loss included.
 
     Before the first epoch, where the curriculum starts so, and after each one all samples are
-    embedded and their weights updated; the next epoch draws from the rows that the curriculum
+    embedded, by way of the loader's `collate_fn` and the module's hooks of batches as in a
+    validation, and their weights updated; the next epoch draws from the rows that the curriculum
     keeps, under the labels that it believes.  A batch's rows are announced to the weights, so that
     `bspml.Weighted(loss, weights)` in the module finds them.  A loss that looks none up trains as
     it is while the weights of a batch are 1, as the default curriculum's are; else it is refused.
@@ -105,7 +107,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         labels: (N,) of the data set, where it has no column, `targets` or `labels` that say them.
         embed: maps a batch of inputs to (B, D), such as a part of the module; None: the module.
         data: what is embedded in place of the loader's data set, such as the same images without
-            augmentation: a tensor (N, ...) or a data set.
+            augmentation: a tensor (N, ...) or a data set, of inputs as `embed` takes them.
         keys: where input and label stand in an item and in a batch, by default first and second;
             and third, if items say it, as `bspml.IndexedDataset` has them, the row.
 
@@ -290,19 +292,20 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             copy_of_main(buffer)
         embeddings = None
         if self.curriculum.needs_embeddings:
-            embeddings = self._embeddings(pl_module, trainer.precision_plugin)
+            embeddings = self._embeddings(pl_module, trainer)
         self.records.append(self.curriculum.update(embeddings))
         return self.records[-1]
 
-    def _embeddings(self, pl_module: Any, precision: Any = None) -> Tensor:
-        return embed_by_ranks(
-            _Embedder(pl_module, self.embed, precision),
-            self.data,
-            check_whole(self.batch_size, "batch_size"),
-            pl_module.device,
-            self.loader.loader.num_workers,
-            key=self.loader.keys[0],
-        )
+    def _embeddings(self, pl_module: Any, trainer: Any = None) -> Tensor:
+        model = ModuleEmbedder(pl_module, self.embed, trainer)
+        size, batches = check_whole(self.batch_size, "batch_size"), None
+        if self.data is self.loader.dataset:
+            batches = self.loader.in_order(size, model.prepared)
+        workers, key = self.loader.loader.num_workers, self.loader.keys[0]
+        with model.evaluating():
+            return embed_by_ranks(
+                model, self.data, size, pl_module.device, workers, key=key, batches=batches
+            )
 
     def _choose_rows(self) -> None:
         for note in choose_rows(self.sampler, self.curriculum):
@@ -380,18 +383,3 @@ _REPLACED = (
     "Lightning would put a sampler of its own in the place of the PKSampler; "
     "Trainer(use_distributed_sampler=False) leaves it, and the callback shares its batches."
 )
-
-
-class _Embedder(nn.Module):
-    """The module, or a function that uses it, in the Trainer's precision if there is one."""
-
-    def __init__(self, module: nn.Module, function: Any, precision: Any) -> None:
-        super().__init__()
-        self.module, self.precision = module, precision
-        self.function = module if function is None else function
-
-    def forward(self, inputs: Any) -> Tensor:
-        if self.precision is None:
-            return self.function(inputs)
-        with self.precision.forward_context():
-            return self.function(self.precision.convert_input(inputs))

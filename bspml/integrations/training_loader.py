@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, SequentialSampler, Subset
 
 from bspml.data.dataset_labels import labels_of
 from bspml.data.drawn_rows import DrawnRows, check_order
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError
 from bspml.integrations.batches import part_of
+from bspml.networks import InputBatches
 from bspml.trainers.made_parts import make_sampler
 from bspml.weights.state import SampleWeights
+
+# How the user's loader reads items and joins them; each by the name of the argument.
+_READING = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context", "timeout")
 
 
 class TrainingLoader:
@@ -81,6 +86,30 @@ class TrainingLoader:
     def _labels_at(self, rows: list[int]) -> Any:
         batch = self.loader.collate_fn([self.dataset[row] for row in rows])
         return part_of(batch, self.keys[1], "label")
+
+    def in_order(
+        self, batch_size: int, prepare: Callable[[Any], Any]
+    ) -> Callable[[slice], InputBatches]:
+        """Return what makes batches of the inputs of some rows, in order, as a training sees them.
+
+        Args:
+            batch_size: rows of a batch.
+            prepare: what else a batch goes through after the `collate_fn`.
+        """
+
+        def inputs_of(batch: Any) -> Tensor:
+            return part_of(prepare(batch), self.keys[0], "input")
+
+        def batches(rows: slice) -> InputBatches:
+            loader = DataLoader(
+                Subset(self.dataset, range(len(self.dataset))[rows]),
+                batch_size,
+                generator=torch.Generator(),  # opening it would draw from the global one
+                **{name: getattr(self.loader, name) for name in _READING},
+            )
+            return InputBatches(loader, inputs_of)
+
+        return batches
 
     def begin(self) -> None:
         """Have the loader draw from the sampler, as if it had been made with it."""

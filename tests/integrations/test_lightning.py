@@ -261,9 +261,8 @@ class Plain(Module):
 
 
 def plain_loader(**options):
-    return DataLoader(
-        TensorDataset(POINTS, LABELS), **{"batch_size": 16, "shuffle": True} | options
-    )
+    plain = {"dataset": TensorDataset(POINTS, LABELS), "batch_size": 16, "shuffle": True}
+    return DataLoader(**plain | options)
 
 
 def plain_fit(loader, module=None, callback=None, **options):
@@ -627,3 +626,32 @@ def test_the_script_of_the_documentation(capsys):
     spec.loader.exec_module(example)
     example.main(classes=32, **QUIET | {"max_epochs": 5})
     assert re.search(r"estimated 0\.\d\d wrong; \d+ labels left out\n", capsys.readouterr().out)
+
+
+def test_samples_are_embedded_as_a_validation_sees_them():
+    """An offset that the loader or the module takes away is away when samples are embedded, too."""
+    stages, points = [], (POINTS * 256).round() / 256  # so that an offset leaves no rounding
+
+    def near(items):
+        x, y = zip(*items, strict=True)
+        return torch.stack(x) - 30, torch.stack(y)
+
+    class Shifting(Plain):
+        def on_before_batch_transfer(self, batch, dataloader_idx):
+            return batch[0] - 5, batch[1]
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            stages.append((self.trainer.training, self.training))
+            return batch[0] - 15, batch[1]
+
+    def weights(offset, kind, **options):
+        torch.manual_seed(1)
+        loader = plain_loader(dataset=TensorDataset(points + offset, LABELS), **options)
+        return plain_fit(loader, kind(MultiSimilarityLoss()), max_epochs=2)[1].weights.weights
+
+    expected = weights(0, Plain)
+    assert 0 < (expected == 0).sum() < 40
+    for workers in (0, 1):
+        assert torch.equal(weights(30, Plain, collate_fn=near, num_workers=workers), expected)
+    assert torch.equal(weights(20, Shifting), expected)
+    assert set(stages) == {(True, True), (False, False)}  # of steps, and of embeddings
