@@ -241,7 +241,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
-        index, labels = self.loader.rows_and_labels(batch)
+        index, labels = self.loader.rows_and_labels(batch, self.weights)
         announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
         if believed is not labels:
@@ -300,7 +300,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         model = ModuleEmbedder(pl_module, self.embed, trainer)
         size, batches = check_whole(self.batch_size, "batch_size"), None
         if self.data is self.loader.dataset:
-            batches = self.loader.in_order(size, model.prepared)
+            batches = self.loader.in_order(size, model.prepared, self.weights)
         workers, key = self.loader.loader.num_workers, self.loader.keys[0]
         with model.evaluating():
             return embed_by_ranks(

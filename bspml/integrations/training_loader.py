@@ -88,19 +88,23 @@ class TrainingLoader:
         return part_of(batch, self.keys[1], "label")
 
     def in_order(
-        self, batch_size: int, prepare: Callable[[Any], Any]
+        self, batch_size: int, prepare: Callable[[Any], Any], weights: SampleWeights
     ) -> Callable[[slice], InputBatches]:
         """Return what makes batches of the inputs of some rows, in order, as a training sees them.
 
         Args:
             batch_size: rows of a batch.
             prepare: what else a batch goes through after the `collate_fn`.
+            weights: of the rows, whose labels the items must have.
         """
 
-        def inputs_of(batch: Any) -> Tensor:
-            return part_of(prepare(batch), self.keys[0], "input")
-
         def batches(rows: slice) -> InputBatches:
+            in_turn = iter(torch.arange(len(self.dataset))[rows].split(batch_size))
+
+            def inputs_of(batch: Any) -> Tensor:
+                weights.check_items(part_of(batch, self.keys[1], "label"), next(in_turn))
+                return part_of(prepare(batch), self.keys[0], "input")
+
             loader = DataLoader(
                 Subset(self.dataset, range(len(self.dataset))[rows]),
                 batch_size,
@@ -168,15 +172,21 @@ class TrainingLoader:
         if self._reload is not None:
             trainer.reload_dataloaders_every_n_epochs, self._reload = self._reload, None
 
-    def rows_and_labels(self, batch: Any) -> tuple[Tensor, Any]:
+    def rows_and_labels(self, batch: Any, weights: SampleWeights) -> tuple[Tensor, Any]:
         """Return the (B,) data-set rows of the next batch, and its labels as they stand in it.
 
         Args:
             batch: of the training; each is asked for once, in turn.
+            weights: of the rows, whose labels the batch must have.
 
         Raises:
-            InputError: it lacks a part, or has another number of rows.
+            InputError: it lacks a part, or has another number of rows, or other labels.
         """
+        index, labels = self._rows_and_labels(batch)
+        weights.check_items(labels, index, wait=False)
+        return index, labels
+
+    def _rows_and_labels(self, batch: Any) -> tuple[Tensor, Any]:
         _, label, *row = self.keys
         if row or not isinstance(self.sampler, DrawnRows):
             index = torch.as_tensor(part_of(batch, row[0] if row else 2, "data-set row"))

@@ -111,6 +111,7 @@ class PartsOfTrainer:
         """Announce a batch: a `data_and_label_getter`."""
         x, y = self.getter(batch)
         index = self.sampler.take(len(y))
+        self.weights.check_items(y, index, wait=False)
         self.weights.set_batch(index)
         return x, self.weights.relabelled(y, index)
 
@@ -132,8 +133,13 @@ class PartsOfTrainer:
         of = t.dataset, t.batch_size, t.dataloader_num_workers, t.collate_fn
         loader = c_f.get_eval_dataloader(*of)
         loader.generator = torch.Generator()  # opening it would draw from torch's
+        parts, in_turn = [], torch.arange(len(t.dataset)).split(t.batch_size)
         t.set_to_eval()
         try:
-            return torch.cat([t.compute_embeddings(self.getter(b)[0]).float() for b in loader])
+            for batch, index in zip(loader, in_turn, strict=True):
+                x, y = self.getter(batch)
+                self.weights.check_items(y, index)
+                parts.append(t.compute_embeddings(x).float())
+            return torch.cat(parts)
         finally:
             t.set_to_train()

@@ -174,3 +174,20 @@ def test_what_does_not_fit_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(made_parts, "ranks", lambda: 2)
     with pytest.raises(InputError, match="several processes pass `sampler`"):
         AlternatingTrainer(pml_trainer())
+
+
+def test_items_of_other_labels_than_the_data_set_says_are_refused_wherever_they_are():
+    class Stale(Dicts):
+        def __getitem__(self, row):
+            label = int(LABELS[row])
+            return POINTS[row], (label + 1) % 8 if row == 4 else label  # 4: not probed at first
+
+    message = r"at 1 of 16 rows, first at row 4 .data-set row 4 is of 0, the batch says 1"
+    training = AlternatingTrainer(pml_trainer(dataset=Stale(), dataset_labels=LABELS))
+    with pytest.raises(InputError, match=message):
+        training.train(1)
+    own = AlternatingTrainer(
+        pml_trainer(dataset=Stale(), dataset_labels=LABELS), embed=lambda: POINTS
+    )
+    with pytest.raises(InputError, match=r"data-set row 4 is of 0.* not only in `targets`"):
+        own.train(2)
