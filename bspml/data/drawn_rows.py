@@ -96,17 +96,26 @@ def classes_per_batch(codes: Tensor, batch_size: Any, name: str) -> int:
     return classes
 
 
-def check_order(sampler: Any, name: str) -> None:
+def check_order(sampler: Any, name: str, rows: int) -> None:
     """Refuse to draw from all rows in the place of a sampler that may draw from some.
 
     Args:
         sampler: of a loader; None draws from all.
         name: of the caller's argument.
+        rows: of the loader's data set.
 
     Raises:
-        InputError: another than torch's plain ones, or those of P x K of other packages.
+        InputError: another than torch's plain ones, or those of P x K of other packages; or one
+            that was made of other data.
     """
     kind = type(sampler).__name__
+    source = getattr(sampler, "data_source", None)
+    if hasattr(source, "__len__") and len(source) != rows:
+        raise InputError(
+            f"`{name}` draws by a {kind} of {len(source)} rows from a data set of {rows}, and the "
+            "curriculum's batches come from all. Choose rows by torch.utils.data.Subset and "
+            "shuffle, or make the PKSampler yourself."
+        )
     if sampler is not None and kind not in _OF_ALL_ROWS:
         raise InputError(
             f"`{name}` draws from a {kind}, which may leave rows out, and the curriculum's batches "

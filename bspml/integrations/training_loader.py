@@ -208,4 +208,5 @@ def _check_plain(loader: Any) -> None:
             f"a length; got {type(loader).__name__} of {type(dataset).__name__}. A stream has no "
             "rows to weigh."
         )
-    check_order(loader.sampler if loader.batch_size else loader.batch_sampler, "loader")
+    sampler = loader.sampler if loader.batch_size else loader.batch_sampler
+    check_order(sampler, "loader", len(loader.dataset))

@@ -98,7 +98,7 @@ class PartsOfTrainer:
                 "on several processes pass `sampler`, `curriculum` and `embed`, and give the "
                 "trainer an IndexedDataset with sample_index_getter(weights)."
             )
-        check_order(trainer.sampler, "trainer.sampler")
+        check_order(trainer.sampler, "trainer.sampler", len(trainer.dataset))
         self.trainer, self.getter = trainer, trainer.data_and_label_getter
         self.curriculum = make_curriculum(curriculum, self._labels, warmup=warmup)
         self.weights = self.curriculum.weights

@@ -379,6 +379,7 @@ def test_rows_of_items_that_say_them_and_the_same_without():
 def test_what_does_not_fit_a_plain_loader_is_one_sentence():
     data = TensorDataset(POINTS, LABELS)
     subset = torch.utils.data.SubsetRandomSampler(range(9))
+    others = torch.utils.data.RandomSampler(range(40))
 
     class Photos(torch.utils.data.Dataset):
         def __len__(self):
@@ -395,6 +396,7 @@ def test_what_does_not_fit_a_plain_loader_is_one_sentence():
         (lambda: DataLoader(Photos(), 16), r"Pass them: CurriculumCallback\(loader, labels=labels"),
         (lambda: DataLoader(data, 4), "`batch_size` must be at least 8.*got 4"),
         (lambda: DataLoader(data, 16, sampler=subset), "SubsetRandomSampler, which may leave rows"),
+        (lambda: DataLoader(data, 16, sampler=others), "RandomSampler of 40 rows from .* of 96"),
         (lambda: DataLoader(data, batch_size=None), "makes batches, in order"),
         (lambda: DataLoader(Stream(), 16), "got DataLoader of Stream"),
         (lambda: POINTS, "got Tensor of NoneType"),

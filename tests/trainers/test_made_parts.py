@@ -7,7 +7,7 @@ import torch
 from pytorch_metric_learning.losses import ContrastiveLoss
 from pytorch_metric_learning.samplers import MPerClassSampler
 from pytorch_metric_learning.trainers import MetricLossOnly
-from torch.utils.data import SubsetRandomSampler, TensorDataset
+from torch.utils.data import SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import bspml
 from bspml.data.indexed import sample_index_getter
@@ -158,10 +158,12 @@ def test_a_loss_that_ignores_fractions_is_refused_before_the_next_step():
 def test_what_does_not_fit_is_refused_in_a_sentence(monkeypatch):
     of_others = FixedCurriculum(bspml.SampleWeights([0, 0, 1]))
     few = pml_trainer(sampler=SubsetRandomSampler(range(8)))
+    part = pml_trainer(sampler=SequentialSampler(range(40)))
     for trainer, options, message in (
         (pml_trainer(dataset=Dicts()), {}, "Pass dataset_labels=labels to the trainer"),
         (pml_trainer(batch_size=7), {}, "`batch_size` must be at least 8"),
         (few, {}, "`trainer.sampler` draws from a SubsetRandomSampler"),
+        (part, {}, "`trainer.sampler` draws by a SequentialSampler of 40 rows from .* of 96"),
         (pml_trainer(), {"curriculum": of_others}, "the curriculum has 3 weights, the data set 96"),
         (pml_trainer(dataset_labels=LABELS.roll(1)), {}, "their labels must agree"),
         (print, {}, "`trainer` must be a pytorch-metric-learning trainer"),
