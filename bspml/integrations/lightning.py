@@ -43,6 +43,7 @@ from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.integrations.batches import check_loader
 from bspml.integrations.module_embeddings import ModuleEmbedder
+from bspml.integrations.other_callbacks import check_beside_reset
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
@@ -211,6 +212,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             )
         self._hooks = [p.register_hook(lambda g: g / ranks()) for p in computed_in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
+            check_beside_reset(trainer.callbacks)
             self._parts = self._parts_of(trainer, pl_module)
             self._parts.initial = self._initial or self._parts.initial
         if self.curriculum.starts_with_update:

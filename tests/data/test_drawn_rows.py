@@ -59,6 +59,6 @@ def test_a_batch_has_two_classes_at_least():
 def test_a_sampler_of_some_rows_is_not_replaced():
     loader = DataLoader(ITEMS, 8, shuffle=True)
     for sampler in (None, loader.sampler, DataLoader(ITEMS).sampler):
-        check_order(sampler, "loader")
+        check_order(sampler, "loader", len(ITEMS))
     with pytest.raises(InputError, match=r"`loader` draws from a SubsetRandomSampler"):
-        check_order(SubsetRandomSampler([1, 2]), "loader")
+        check_order(SubsetRandomSampler([1, 2]), "loader", len(ITEMS))

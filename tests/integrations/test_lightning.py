@@ -657,3 +657,22 @@ def test_samples_are_embedded_as_a_validation_sees_them():
         assert torch.equal(weights(30, Plain, collate_fn=near, num_workers=workers), expected)
     assert torch.equal(weights(20, Shifting), expected)
     assert set(stages) == {(True, True), (False, False)}  # of steps, and of embeddings
+
+
+def test_callbacks_that_a_fresh_network_breaks():
+    from lightning.pytorch import callbacks as others
+
+    def fit(other, **curriculum):
+        loader, module = plain_loader(), Plain(MultiSimilarityLoss())
+        module.backbone = module.net
+        callback = CurriculumCallback(loader, **curriculum)
+        plain_fit(loader, module, callback, keep=[other], max_epochs=1)
+
+    swa = others.StochasticWeightAveraging(0.01, swa_epoch_start=1)
+    for other in (swa, others.BackboneFinetuning()):
+        with pytest.raises(InputError, match="goes on over networks that the warm-up throws away"):
+            fit(other, warmup="cross-fit")
+    stopping = others.EarlyStopping("seen")
+    with pytest.warns(UserWarning, match="may choose an epoch of the warm-up"):
+        fit(stopping, warmup="cross-fit")
+    fit(swa)  # nothing is thrown away
