@@ -47,7 +47,9 @@ def test_who_chooses_among_epochs_is_warned_once():
     with pytest.warns(UserWarning, match="may choose an epoch of the warm-up") as caught:
         check_beside_reset([ModelCheckpoint("loss"), EarlyStopping("r"), ModelCheckpoint(None)])
     assert len(caught) == 1
-    assert "ModelCheckpoint(monitor='loss') and EarlyStopping(monitor='r')" in str(caught[0].message)
+    assert "ModelCheckpoint(monitor='loss') and EarlyStopping(monitor='r')" in str(
+        caught[0].message
+    )
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_beside_reset([ModelCheckpoint(None), object()])
