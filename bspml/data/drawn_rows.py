@@ -83,15 +83,21 @@ def classes_per_batch(codes: Tensor, batch_size: Any, name: str) -> int:
         name: of the caller's argument, for the message.
 
     Raises:
-        InputError: of fewer than two.
+        InputError: of fewer than two, or labels of fewer.
     """
     batch_size = check_whole(batch_size, name)
-    classes = min(batch_size // SAMPLES_PER_CLASS, len(codes.unique()))
+    there = len(codes.unique())
+    if there < 2:
+        raise InputError(
+            f"the labels must be of at least two classes, for a loss to compare; got {there}. Are "
+            "they the labels of all samples?"
+        )
+    classes = min(batch_size // SAMPLES_PER_CLASS, there)
     if classes < 2:
         raise InputError(
             f"`{name}` must be at least {2 * SAMPLES_PER_CLASS}, for {SAMPLES_PER_CLASS} samples "
-            f"of each of two classes; got {batch_size}, and labels of {len(codes.unique())} "
-            "classes. Raise it, or make a PKSampler of your own."
+            f"of each of two classes; got {batch_size}, and labels of {there} classes. "
+            "Raise it, or make a PKSampler of your own."
         )
     return classes
 

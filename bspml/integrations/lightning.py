@@ -27,7 +27,7 @@ import copy
 import importlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,13 +41,13 @@ from bspml.distributed.loss_wrapper import computed_in_full
 from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.integrations.batches import check_loader
+from bspml.integrations.batches import check_loader, put_in_place
 from bspml.integrations.module_embeddings import ModuleEmbedder
 from bspml.integrations.other_callbacks import check_beside_reset
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import check_whole
 from bspml.trainers import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
@@ -166,6 +166,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self.curriculum = make_curriculum(curriculum, self.loader.labels_said, **made_with)
         self.weights, self.data = self.curriculum.weights, self.loader.dataset
         if data is not None:
+            check_kind(data, "data", Sized, "a tensor (N, ...) or a data set with a length")
             self.data = data
         self.sampler = self.loader.fit_to(self.weights, len(self.data))
         self.embed, self.batch_size = embed, 256
@@ -247,7 +248,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
         if believed is not labels:
-            labels.copy_(believed)
+            put_in_place(labels, believed)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int

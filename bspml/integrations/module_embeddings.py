@@ -8,6 +8,7 @@ from typing import Any
 
 from torch import nn
 
+from bspml.errors import InputError
 from bspml.shapes import Tensor
 
 
@@ -28,10 +29,17 @@ class ModuleEmbedder(nn.Module):
     def forward(self, inputs: Any) -> Tensor:
         """Return the (B, D) embeddings of a batch of inputs."""
         if self.trainer is None:
-            return self.function(inputs)
-        precision = self.trainer.precision_plugin
-        with precision.forward_context():
-            return self.function(precision.convert_input(inputs))
+            found = self.function(inputs)
+        else:
+            precision = self.trainer.precision_plugin
+            with precision.forward_context():
+                found = self.function(precision.convert_input(inputs))
+        if not isinstance(found, Tensor):
+            raise InputError(
+                f"the embeddings of a batch must be a tensor (B, D); got {type(found).__name__}. "
+                "Say which part they come from, such as embed=lambda x: model(x)[0]."
+            )
+        return found
 
     def prepared(self, batch: Any) -> Any:
         """Return a loader's batch as Lightning hands it to the module: after all its hooks."""

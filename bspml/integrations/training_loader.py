@@ -51,6 +51,11 @@ class TrainingLoader:
             self.sampler = sampler
         self.dataset = loader.dataset
         self.keys = ((0, 1) if self.is_plain else (0, 1, 2)) if keys is None else keys
+        if not isinstance(self.keys, tuple | list) or len(self.keys) not in (2, 3):
+            raise InputError(
+                "`keys` must be a tuple of where input, label and, if items say it, the row "
+                f"stand; got {keys!r}. Pass keys=(input, label) or keys=(input, label, row)."
+            )
         self._generator = torch.Generator()
         self._before: dict[str, Any] | None = None  # what the user's loader drew from
         self._reload: int | None = None  # the user's setting, while ours stands in its place

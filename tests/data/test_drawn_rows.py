@@ -52,7 +52,7 @@ def test_a_batch_has_two_classes_at_least():
     assert classes_per_batch(LABELS, 19, "size") == 4
     with pytest.raises(InputError, match=r"`size` must be at least 8.*got 7, and labels of 6"):
         classes_per_batch(LABELS, 7, "size")
-    with pytest.raises(InputError, match=r"labels of 1 classes"):
+    with pytest.raises(InputError, match=r"at least two classes, .* got 1"):
         classes_per_batch(LABELS[:8], 64, "size")
 
 

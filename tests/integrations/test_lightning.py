@@ -405,6 +405,15 @@ def test_what_does_not_fit_a_plain_loader_is_one_sentence():
             CurriculumCallback(make())
     with pytest.raises(InputError, match="their labels must agree"):
         CurriculumCallback(plain_loader(), labels=LABELS.roll(1))
+    with pytest.raises(InputError, match=r"Pass keys=\(input, label\)"):
+        CurriculumCallback(plain_loader(), keys=(0,))
+    with pytest.raises(InputError, match=r"`data` must be .* with a length; got list_iterator"):
+        CurriculumCallback(plain_loader(), data=iter([1]))
+    with pytest.raises(InputError, match="at least two classes, for a loss to compare; got 1"):
+        CurriculumCallback(plain_loader(dataset=TensorDataset(POINTS, LABELS * 0)))
+    pairs = CurriculumCallback(plain_loader(), embed=lambda x: (x, x))
+    with pytest.raises(InputError, match=r"got tuple. Say which part .* embed=lambda"):
+        pairs.audit(Plain(MultiSimilarityLoss()))
     own = bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS))
     with pytest.raises(InputError, match="`labels` is for a curriculum that is made here"):
         CurriculumCallback(plain_loader(), own, labels=LABELS)
@@ -458,6 +467,13 @@ def test_repaired_labels_reach_the_loss():
     assert batch[1].tolist() == codes[:2].tolist()
     assert LABELS[0] != codes[0]
     assert fit.weights.batch_index.tolist() == [0, 1]
+    batch[1] = LABELS[:2].tolist()
+    fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    assert batch[1] == codes[:2].tolist()
+    batch[1] = tuple(LABELS[:2].tolist())
+    with pytest.raises(InputError, match=r"must be a tensor or a list.* got tuple"):
+        fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    fit.weights.clear_batch()
     fit()
     drawn = {
         (row, y)
@@ -595,7 +611,7 @@ def test_wrong_use_is_one_sentence():
     other.module.loss = bspml.Weighted(MultiSimilarityLoss(), bspml.SampleWeights(LABELS))
     with pytest.raises(InputError, match="another table"):
         other()
-    with pytest.raises(InputError, match="one training loader; got 2"):
+    with pytest.raises(InputError, match=r"one training loader; got a list of 2. Pass one by"):
         fit.trainer.fit(fit.module, [fit.loader, fit.loader])
     fit = Fit({})
     with pytest.raises(InputError, match="must draw from the `loader`"):
