@@ -115,7 +115,7 @@ def check_order(sampler: Any, name: str, rows: int) -> None:
             that was made of other data.
     """
     kind = type(sampler).__name__
-    source = getattr(sampler, "data_source", None)
+    source: Any = getattr(sampler, "data_source", None)
     if hasattr(source, "__len__") and len(source) != rows:
         raise InputError(
             f"`{name}` draws by a {kind} of {len(source)} rows from a data set of {rows}, and the "

@@ -201,7 +201,7 @@ class TrainingLoader:
 
 
 def _check_plain(loader: Any) -> None:
-    dataset = getattr(loader, "dataset", None)
+    dataset: Any = getattr(loader, "dataset", None)
     if not (
         isinstance(loader, DataLoader)
         and hasattr(dataset, "__len__")
@@ -214,4 +214,4 @@ def _check_plain(loader: Any) -> None:
             "rows to weigh."
         )
     sampler = loader.sampler if loader.batch_size else loader.batch_sampler
-    check_order(sampler, "loader", len(loader.dataset))
+    check_order(sampler, "loader", len(dataset))
