@@ -122,12 +122,12 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         MissingDependencyError: on import, without Lightning.
 
     Example:
-        Two classes on a line, two of twelve labels wrong.
+        Two classes on a line, two of forty labels wrong.
 
         >>> import torch
         >>> import lightning.pytorch as lightning
         >>> from pytorch_metric_learning.losses import ContrastiveLoss
-        >>> points, labels = torch.linspace(-1, 1, 12)[:, None], [1, *[0] * 5, *[1] * 5, 0]
+        >>> points, labels = torch.linspace(-1, 1, 40)[:, None], [1, *[0] * 19, *[1] * 19, 0]
         >>> loader = torch.utils.data.DataLoader(list(zip(points, labels)), 8, shuffle=True)
         >>> class Line(lightning.LightningModule):
         ...     def __init__(self):
@@ -144,7 +144,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         >>> names = "logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"
         >>> silent = dict.fromkeys(names, False)
         >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **silent).fit(Line(), loader)
-        >>> len(callback.records), callback.weights[[0, 11]]
+        >>> len(callback.records), callback.weights[[0, 39]]
         (3, tensor([0., 0.]))
     """
 
