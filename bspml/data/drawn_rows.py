@@ -83,30 +83,45 @@ def classes_per_batch(codes: Tensor, batch_size: Any, name: str) -> int:
         name: of the caller's argument, for the message.
 
     Raises:
-        InputError: of fewer than two.
+        InputError: of fewer than two, or labels of fewer.
     """
     batch_size = check_whole(batch_size, name)
-    classes = min(batch_size // SAMPLES_PER_CLASS, len(codes.unique()))
+    there = len(codes.unique())
+    if there < 2:
+        raise InputError(
+            f"the labels must be of at least two classes, for a loss to compare; got {there}. Are "
+            "they the labels of all samples?"
+        )
+    classes = min(batch_size // SAMPLES_PER_CLASS, there)
     if classes < 2:
         raise InputError(
             f"`{name}` must be at least {2 * SAMPLES_PER_CLASS}, for {SAMPLES_PER_CLASS} samples "
-            f"of each of two classes; got {batch_size}, and labels of {len(codes.unique())} "
-            "classes. Raise it, or make a PKSampler of your own."
+            f"of each of two classes; got {batch_size}, and labels of {there} classes. "
+            "Raise it, or make a PKSampler of your own."
         )
     return classes
 
 
-def check_order(sampler: Any, name: str) -> None:
+def check_order(sampler: Any, name: str, rows: int) -> None:
     """Refuse to draw from all rows in the place of a sampler that may draw from some.
 
     Args:
         sampler: of a loader; None draws from all.
         name: of the caller's argument.
+        rows: of the loader's data set.
 
     Raises:
-        InputError: another than torch's plain ones, or those of P x K of other packages.
+        InputError: another than torch's plain ones, or those of P x K of other packages; or one
+            that was made of other data.
     """
     kind = type(sampler).__name__
+    source: Any = getattr(sampler, "data_source", None)
+    if hasattr(source, "__len__") and len(source) != rows:
+        raise InputError(
+            f"`{name}` draws by a {kind} of {len(source)} rows from a data set of {rows}, and the "
+            "curriculum's batches come from all. Choose rows by torch.utils.data.Subset and "
+            "shuffle, or make the PKSampler yourself."
+        )
     if sampler is not None and kind not in _OF_ALL_ROWS:
         raise InputError(
             f"`{name}` draws from a {kind}, which may leave rows out, and the curriculum's batches "

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from torch import Tensor
+
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError
 
@@ -32,6 +34,27 @@ def part_of(batch: Any, key: Any, what: str) -> Any:
     )
 
 
+def put_in_place(labels: Any, believed: Tensor) -> None:
+    """Write other labels over those of a batch, as the step will find them.
+
+    Args:
+        labels: (B,) in the batch: a tensor or a list.
+        believed: (B,).
+
+    Raises:
+        InputError: labels that cannot be written.
+    """
+    if isinstance(labels, Tensor):
+        labels.copy_(believed)
+    elif isinstance(labels, list):
+        labels[:] = believed.tolist()
+    else:
+        raise InputError(
+            "the batch's labels must be a tensor or a list, for repaired ones to take their "
+            f"place; got {type(labels).__name__}. Return a tensor from the `collate_fn`."
+        )
+
+
 def check_loader(loader: Any, sampler: PKSampler) -> None:
     """Refuse any other loader than one that draws from this sampler.
 
@@ -44,8 +67,9 @@ def check_loader(loader: Any, sampler: PKSampler) -> None:
     """
     if isinstance(loader, tuple | list | Mapping):
         raise InputError(
-            f"the curriculum weighs the samples of one training loader; got {len(loader)}. "
-            "Join the data sets into one, such as with torch.utils.data.ConcatDataset."
+            f"the curriculum weighs the samples of one training loader; got a "
+            f"{type(loader).__name__} of {len(loader)}. Pass one by itself, or join the data sets "
+            "into one, such as with torch.utils.data.ConcatDataset."
         )
     if getattr(loader, "batch_sampler", None) is not sampler:
         raise InputError(

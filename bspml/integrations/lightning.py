@@ -27,7 +27,7 @@ import copy
 import importlib
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from types import SimpleNamespace
 from typing import Any
 
@@ -41,12 +41,13 @@ from bspml.distributed.loss_wrapper import computed_in_full
 from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.integrations.batches import check_loader
-from bspml.integrations.lightning_embedder import PrecisionEmbedder
+from bspml.integrations.batches import check_loader, put_in_place
+from bspml.integrations.module_embeddings import ModuleEmbedder
+from bspml.integrations.other_callbacks import check_beside_reset
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import check_whole
 from bspml.trainers import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
@@ -71,7 +72,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
     """Train a LightningModule on the labels that a curriculum believes, its loss included.
 
     Before the first epoch, where the curriculum starts so, and after each one all samples are
-    embedded and their weights updated; the next epoch draws from the rows that the curriculum
+    embedded, by way of the loader's `collate_fn` and the module's hooks of batches as in a
+    validation, and their weights updated; the next epoch draws from the rows that the curriculum
     keeps, under the labels that it believes.  A batch's rows are announced to the weights, so that
     `bspml.Weighted(loss, weights)` in the module finds them.  A loss that looks none up trains as
     it is while the weights of a batch are 1, as the default curriculum's are; else it is refused.
@@ -106,7 +108,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         labels: (N,) of the data set, where it has no column, `targets` or `labels` that say them.
         embed: maps a batch of inputs to (B, D), such as a part of the module; None: the module.
         data: what is embedded in place of the loader's data set, such as the same images without
-            augmentation: a tensor (N, ...) or a data set.
+            augmentation: a tensor (N, ...) or a data set, of inputs as `embed` takes them.
         keys: where input and label stand in an item and in a batch, by default first and second;
             and third, if items say it, as `bspml.IndexedDataset` has them, the row.
 
@@ -120,12 +122,12 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         MissingDependencyError: on import, without Lightning.
 
     Example:
-        Two classes on a line, two of 24 labels wrong.
+        Two classes on a line, two of forty labels wrong.
 
         >>> import torch
         >>> import lightning.pytorch as lightning
         >>> from pytorch_metric_learning.losses import ContrastiveLoss
-        >>> points, labels = torch.linspace(-1, 1, 24)[:, None], [1, *[0] * 11, *[1] * 11, 0]
+        >>> points, labels = torch.linspace(-1, 1, 40)[:, None], [1, *[0] * 19, *[1] * 19, 0]
         >>> loader = torch.utils.data.DataLoader(list(zip(points, labels)), 8, shuffle=True)
         >>> class Line(lightning.LightningModule):
         ...     def __init__(self):
@@ -142,7 +144,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         >>> names = "logger", "enable_progress_bar", "enable_model_summary", "enable_checkpointing"
         >>> silent = dict.fromkeys(names, False)
         >>> lightning.Trainer(max_epochs=2, callbacks=[callback], **silent).fit(Line(), loader)
-        >>> len(callback.records), callback.weights[[0, 23]]
+        >>> len(callback.records), callback.weights[[0, 39]]
         (3, tensor([0., 0.]))
     """
 
@@ -164,6 +166,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self.curriculum = make_curriculum(curriculum, self.loader.labels_said, **made_with)
         self.weights, self.data = self.curriculum.weights, self.loader.dataset
         if data is not None:
+            check_kind(data, "data", Sized, "a tensor (N, ...) or a data set with a length")
             self.data = data
         self.sampler = self.loader.fit_to(self.weights, len(self.data))
         self.embed, self.batch_size = embed, 256
@@ -214,6 +217,7 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             warnings.warn(_TRAINED_BEFORE, stacklevel=2)
         self._hooks = [p.register_hook(lambda g: g / ranks()) for p in computed_in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
+            check_beside_reset(trainer.callbacks)
             self._parts = self._parts_of(trainer, pl_module)
             self._parts.initial = self._initial or self._parts.initial
         if self.curriculum.starts_with_update:
@@ -244,11 +248,11 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
-        index, labels = self.loader.rows_and_labels(batch)
+        index, labels = self.loader.rows_and_labels(batch, self.weights)
         announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
         if believed is not labels:
-            labels.copy_(believed)
+            put_in_place(labels, believed)
 
     def on_train_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int
@@ -295,19 +299,20 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             copy_of_main(buffer)
         embeddings = None
         if self.curriculum.needs_embeddings:
-            embeddings = self._embeddings(pl_module, trainer.precision_plugin)
+            embeddings = self._embeddings(pl_module, trainer)
         self.records.append(self.curriculum.update(embeddings))
         return self.records[-1]
 
-    def _embeddings(self, pl_module: Any, precision: Any = None) -> Tensor:
-        return embed_by_ranks(
-            PrecisionEmbedder(pl_module, self.embed, precision),
-            self.data,
-            check_whole(self.batch_size, "batch_size"),
-            pl_module.device,
-            self.loader.loader.num_workers,
-            key=self.loader.keys[0],
-        )
+    def _embeddings(self, pl_module: Any, trainer: Any = None) -> Tensor:
+        model = ModuleEmbedder(pl_module, self.embed, trainer)
+        size, batches = check_whole(self.batch_size, "batch_size"), None
+        if self.data is self.loader.dataset:
+            batches = self.loader.in_order(size, model.prepared, self.weights)
+        workers, key = self.loader.loader.num_workers, self.loader.keys[0]
+        with model.evaluating():
+            return embed_by_ranks(
+                model, self.data, size, pl_module.device, workers, key=key, batches=batches
+            )
 
     def _choose_rows(self) -> None:
         for note in choose_rows(self.sampler, self.curriculum):

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._pytree import tree_leaves
-from torch.utils.data import DataLoader, SequentialSampler
+from torch.utils.data import DataLoader, SequentialSampler, Subset
 
 from bspml.data.dataset_labels import labels_of
 from bspml.data.drawn_rows import DrawnRows, check_order
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError
 from bspml.integrations.batches import part_of
+from bspml.networks import InputBatches
 from bspml.trainers.made_parts import make_sampler
 from bspml.weights.state import SampleWeights
+
+# How the user's loader reads items and joins them; each by the name of the argument.
+_READING = ("collate_fn", "num_workers", "worker_init_fn", "multiprocessing_context", "timeout")
 
 
 class TrainingLoader:
@@ -46,6 +51,11 @@ class TrainingLoader:
             self.sampler = sampler
         self.dataset = loader.dataset
         self.keys = ((0, 1) if self.is_plain else (0, 1, 2)) if keys is None else keys
+        if not isinstance(self.keys, tuple | list) or len(self.keys) not in (2, 3):
+            raise InputError(
+                "`keys` must be a tuple of where input, label and, if items say it, the row "
+                f"stand; got {keys!r}. Pass keys=(input, label) or keys=(input, label, row)."
+            )
         self._generator = torch.Generator()
         self._before: dict[str, Any] | None = None  # what the user's loader drew from
         self._reload: int | None = None  # the user's setting, while ours stands in its place
@@ -81,6 +91,34 @@ class TrainingLoader:
     def _labels_at(self, rows: list[int]) -> Any:
         batch = self.loader.collate_fn([self.dataset[row] for row in rows])
         return part_of(batch, self.keys[1], "label")
+
+    def in_order(
+        self, batch_size: int, prepare: Callable[[Any], Any], weights: SampleWeights
+    ) -> Callable[[slice], InputBatches]:
+        """Return what makes batches of the inputs of some rows, in order, as a training sees them.
+
+        Args:
+            batch_size: rows of a batch.
+            prepare: what else a batch goes through after the `collate_fn`.
+            weights: of the rows, whose labels the items must have.
+        """
+
+        def batches(rows: slice) -> InputBatches:
+            in_turn = iter(torch.arange(len(self.dataset))[rows].split(batch_size))
+
+            def inputs_of(batch: Any) -> Tensor:
+                weights.check_items(part_of(batch, self.keys[1], "label"), next(in_turn))
+                return part_of(prepare(batch), self.keys[0], "input")
+
+            loader = DataLoader(
+                Subset(self.dataset, range(len(self.dataset))[rows]),
+                batch_size,
+                generator=torch.Generator(),  # opening it would draw from the global one
+                **{name: getattr(self.loader, name) for name in _READING},
+            )
+            return InputBatches(loader, inputs_of)
+
+        return batches
 
     def begin(self) -> None:
         """Have the loader draw from the sampler, as if it had been made with it."""
@@ -139,15 +177,21 @@ class TrainingLoader:
         if self._reload is not None:
             trainer.reload_dataloaders_every_n_epochs, self._reload = self._reload, None
 
-    def rows_and_labels(self, batch: Any) -> tuple[Tensor, Any]:
+    def rows_and_labels(self, batch: Any, weights: SampleWeights) -> tuple[Tensor, Any]:
         """Return the (B,) data-set rows of the next batch, and its labels as they stand in it.
 
         Args:
             batch: of the training; each is asked for once, in turn.
+            weights: of the rows, whose labels the batch must have.
 
         Raises:
-            InputError: it lacks a part, or has another number of rows.
+            InputError: it lacks a part, or has another number of rows, or other labels.
         """
+        index, labels = self._rows_and_labels(batch)
+        weights.check_items(labels, index, wait=False)
+        return index, labels
+
+    def _rows_and_labels(self, batch: Any) -> tuple[Tensor, Any]:
         _, label, *row = self.keys
         if row or not isinstance(self.sampler, DrawnRows):
             index = torch.as_tensor(part_of(batch, row[0] if row else 2, "data-set row"))
@@ -157,7 +201,7 @@ class TrainingLoader:
 
 
 def _check_plain(loader: Any) -> None:
-    dataset = getattr(loader, "dataset", None)
+    dataset: Any = getattr(loader, "dataset", None)
     if not (
         isinstance(loader, DataLoader)
         and hasattr(dataset, "__len__")
@@ -169,4 +213,5 @@ def _check_plain(loader: Any) -> None:
             f"a length; got {type(loader).__name__} of {type(dataset).__name__}. A stream has no "
             "rows to weigh."
         )
-    check_order(loader.sampler if loader.batch_size else loader.batch_sampler, "loader")
+    sampler = loader.sampler if loader.batch_size else loader.batch_sampler
+    check_order(sampler, "loader", len(dataset))

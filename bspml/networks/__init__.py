@@ -10,7 +10,11 @@ from bspml.networks.by_name import (
     build_network as build_network,
     feature_network as feature_network,
 )
-from bspml.networks.embedding import embed as embed, embed_by_ranks as embed_by_ranks
+from bspml.networks.embedding import (
+    InputBatches as InputBatches,
+    embed as embed,
+    embed_by_ranks as embed_by_ranks,
+)
 from bspml.networks.freezing import (
     freeze_backbone as freeze_backbone,
     freeze_batchnorm as freeze_batchnorm,

@@ -29,7 +29,7 @@ _THREAD_PASS = _PASS // 2  # of each thread, for which the C library keeps less
 
 def embed(
     model: nn.Module,
-    data: Tensor | Dataset,
+    data: Tensor | Dataset | InputBatches,
     batch_size: int = 256,
     device: torch.device | str | None = None,
     num_workers: int = 0,
@@ -44,7 +44,8 @@ def embed(
         model: maps a batch of inputs to (B, D).
         data: tensor (N, ...) of inputs, or a data set whose items are inputs or tuples that start
             with the input (labels and indices after it are ignored).  A tensor is sliced: faster
-            for sets in memory, such as `Glyphs(...).images`.
+            for sets in memory, such as `Glyphs(...).images`.  Or `InputBatches` of a loader, whose
+            batches are taken as they come.
         batch_size: rows per forward pass.
         device: where `model` lives; default: where its first parameter is.
         num_workers: of the loader, for a data set.
@@ -99,6 +100,7 @@ def embed_by_ranks(
     device: torch.device | str = "cpu",
     num_workers: int = 0,
     key: Any = 0,
+    batches: Callable[[slice], InputBatches] | None = None,
 ) -> Float[Tensor, "N D"]:
     """Return what `embed` does, each rank of a group embedding its share of the rows.
 
@@ -109,6 +111,7 @@ def embed_by_ranks(
         device: where `model` lives.
         num_workers: of the loader, for a data set.
         key: where the input stands in an item that is a tuple, list or dict.
+        batches: returns those of some rows, where they are not made of `data` here.
 
     Returns:
         (N, D) float32, the same on every rank: on the device where that is a GPU, else on the CPU.
@@ -117,7 +120,10 @@ def embed_by_ranks(
     home = device if device.type == "cuda" else torch.device("cpu")
 
     def compute(rows: slice) -> Tensor:
-        part = data[rows] if isinstance(data, Tensor) else _InputsOf(data, rows, key)
+        if batches is not None:
+            part: Any = batches(rows)
+        else:
+            part = data[rows] if isinstance(data, Tensor) else _InputsOf(data, rows, key)
         return embed(model, part, batch_size, device, num_workers, output_device=home)
 
     return computed_by_rows(len(data), compute, batch_size, home)
@@ -197,19 +203,30 @@ def _batches(data: Any, batch_size: int, num_workers: int, pinned: bool) -> Any:
     """Input batches in order."""
     if isinstance(data, Tensor):
         return data.split(batch_size) if len(data) else ()
+    if isinstance(data, InputBatches):
+        return data
     # A generator of its own: a loader draws a seed when it starts, even if nothing is shuffled.
     rng = torch.Generator()
     # Without workers `embed` pins: items may lie on the device already, which a loader cannot pin.
     pinned = pinned and num_workers > 0
     loader = DataLoader(data, batch_size, num_workers=num_workers, generator=rng, pin_memory=pinned)
-    return _Inputs(loader)
+    return InputBatches(loader)
 
 
-class _Inputs:
-    """Yield the inputs of a loader's batches, without labels and what else follows them."""
+def _first(batch: Any) -> Any:
+    return batch[0] if isinstance(batch, list | tuple) else batch
 
-    def __init__(self, loader: DataLoader) -> None:
-        self._loader = loader
+
+class InputBatches:
+    """The inputs of a loader's batches, without labels and what else follows them.
+
+    Args:
+        loader: of some rows, in order.
+        inputs_of: returns the (B, ...) inputs of one of its batches.
+    """
+
+    def __init__(self, loader: DataLoader, inputs_of: Callable[[Any], Tensor] = _first) -> None:
+        self._loader, self._inputs_of = loader, inputs_of
 
     def __len__(self) -> int:
         return len(self._loader)
@@ -217,12 +234,12 @@ class _Inputs:
     def __iter__(self) -> Iterator[Tensor]:
         try:
             for batch in self._loader:
-                yield batch[0] if isinstance(batch, list | tuple) else batch
+                yield self._inputs_of(batch)
         except UserError as err:
-            if not self._loader.num_workers:
-                raise
             # A worker's error comes with its whole traceback as the text; the last line is ours.
             kind = f"{type(err).__name__}: "
+            if not self._loader.num_workers or kind not in str(err):
+                raise
             raise type(err)(str(err).rpartition(kind)[2].strip()) from err
 
 

@@ -81,9 +81,10 @@ class AlternatingTrainer:
     weight 0 out.  Others need `bspml.Weighted(loss, curriculum.weights)`.
 
     The trainer's own `end_of_iteration_hook`, `end_of_epoch_hook` (False stops), schedulers and
-    clippers keep working.  Where the rows that the curriculum keeps are of fewer classes than a
-    batch needs (very high noise), a round samples all rows its phase may see instead; their weights
-    still apply, and the record's `notes` say so.
+    clippers keep working; its own `train` afterwards goes on with the kept rows only.  Where the
+    rows that the curriculum keeps are of fewer classes than a batch needs (very high noise), a
+    round samples all rows its phase may see instead; their weights still apply, and the record's
+    `notes` say so.
 
     In a torch.distributed group every rank makes a trainer of the same parts and `train`s it; they
     take each step together (`bspml.distributed.share_steps`).  `embed` must then return the rows

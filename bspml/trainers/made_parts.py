@@ -18,6 +18,12 @@ from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
 Curriculum = SelfPacedCurriculum | FixedCurriculum
+# Trainers of pytorch-metric-learning whose steps embed other things than a batch's inputs.
+_OTHER_STEPS = (
+    "TwoStreamMetricLoss",
+    "CascadedEmbeddings",
+    "DeepAdversarialMetricLearning",
+)
 _PROBED = 16  # items whose labels are held against those of the data set
 
 
@@ -77,11 +83,31 @@ def make_sampler(
     return DrawnRows.of_size(weights.codes, batch_size)
 
 
+def _check_steps(trainer: Any) -> None:
+    """Refuse a trainer whose batches are not of one input and label each, or are counted."""
+    kind = next((k.__name__ for k in type(trainer).__mro__ if k.__name__ in _OTHER_STEPS), None)
+    if kind is not None:
+        raise InputError(
+            f"`trainer` takes the steps of {kind}, whose batches the curriculum does not know. "
+            "Use MetricLossOnly or TrainWithClassifier."
+        )
+    ours = isinstance(trainer.data_and_label_getter, PartsOfTrainer)  # rounds set the number
+    # Training writes the loader's number there, too.
+    counted = len(trainer.dataloader) if hasattr(trainer, "dataloader") else None
+    if not ours and trainer.iterations_per_epoch not in (None, counted):
+        raise InputError(
+            f"`iterations_per_epoch` is {trainer.iterations_per_epoch}, and a round takes as many "
+            "steps as the kept rows fill batches. Leave it out of the trainer, and say how long to "
+            "train by train(epochs=...), which may be a fraction."
+        )
+
+
 class PartsOfTrainer:
     """Sampler, curriculum and embeddings of a pytorch-metric-learning trainer, made from itself.
 
     The trainer then draws its batches from the sampler; its data set, `collate_fn` and
-    `data_and_label_getter` stay as they are, and its batches are announced to the weights.
+    `data_and_label_getter` stay as they are, and its batches are announced to the weights.  One
+    that does so already, as where a notebook's cell runs twice, is handed on.
 
     Args:
         trainer: whose data set says its labels, or was given with `dataset_labels`.
@@ -98,8 +124,12 @@ class PartsOfTrainer:
                 "on several processes pass `sampler`, `curriculum` and `embed`, and give the "
                 "trainer an IndexedDataset with sample_index_getter(weights)."
             )
-        check_order(trainer.sampler, "trainer.sampler")
+        _check_steps(trainer)
+        if isinstance(trainer.data_and_label_getter, PartsOfTrainer):  # made here before
+            trainer.data_and_label_getter.give_back()
+        check_order(trainer.sampler, "trainer.sampler", len(trainer.dataset))
         self.trainer, self.getter = trainer, trainer.data_and_label_getter
+        self._before = trainer.sampler, trainer.iterations_per_epoch
         self.curriculum = make_curriculum(curriculum, self._labels, warmup=warmup)
         self.weights = self.curriculum.weights
         self.sampler = make_sampler(
@@ -107,10 +137,16 @@ class PartsOfTrainer:
         )
         trainer.sampler, trainer.data_and_label_getter = self.sampler, self
 
+    def give_back(self) -> None:
+        """Leave the trainer as it was before."""
+        t = self.trainer
+        t.data_and_label_getter, (t.sampler, t.iterations_per_epoch) = self.getter, self._before
+
     def __call__(self, batch: Any) -> tuple[Any, Any]:
         """Announce a batch: a `data_and_label_getter`."""
         x, y = self.getter(batch)
         index = self.sampler.take(len(y))
+        self.weights.check_items(y, index, wait=False)
         self.weights.set_batch(index)
         return x, self.weights.relabelled(y, index)
 
@@ -129,11 +165,20 @@ class PartsOfTrainer:
     def embed(self) -> Tensor:
         """Return the (N, D) embeddings of the training set by trunk and embedder, in eval mode."""
         t = self.trainer
+        if t.sampler is not self.sampler:
+            raise InputError(
+                "the trainer was handed to another AlternatingTrainer since. Train with that one."
+            )
         of = t.dataset, t.batch_size, t.dataloader_num_workers, t.collate_fn
         loader = c_f.get_eval_dataloader(*of)
         loader.generator = torch.Generator()  # opening it would draw from torch's
+        parts, in_turn = [], torch.arange(len(t.dataset)).split(t.batch_size)
         t.set_to_eval()
         try:
-            return torch.cat([t.compute_embeddings(self.getter(b)[0]).float() for b in loader])
+            for batch, index in zip(loader, in_turn, strict=True):
+                x, y = self.getter(batch)
+                self.weights.check_items(y, index)
+                parts.append(t.compute_embeddings(x).float())
+            return torch.cat(parts)
         finally:
             t.set_to_train()

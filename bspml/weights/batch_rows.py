@@ -166,6 +166,38 @@ class BatchRows(nn.Module):
         )
         return index
 
+    def check_items(self, labels: Any, sample_index: Any, wait: bool = True) -> None:
+        """Refuse a batch of a data set whose items have other labels than the data set says.
+
+        Text is not held against anything.
+
+        Args:
+            labels: (B,) of the batch, as its items have them.
+            sample_index: (B,) integers in [0, N), of the same rows.
+            wait: for an accelerator, where labels lie on one; else they are not looked at there.
+
+        Raises:
+            InputError: another number of labels than rows, or labels of others.
+        """
+        if not isinstance(labels, torch.Tensor):
+            if any(isinstance(label, str) for label in labels):
+                return
+            labels = as_class_ids(labels)
+        if len(labels) != len(sample_index):
+            raise InputError(
+                f"a batch of {len(sample_index)} items has {len(labels)} labels. The `collate_fn` "
+                "must keep every item."
+            )
+        codes = self._comparable(labels, len(sample_index))
+        if codes is not None and (wait or not self._waits(codes)):
+            self._refuse_others(
+                codes,
+                self.rows_of(sample_index),
+                "the items of the data set have other labels than the weights were made of",
+                "Correct labels in the items themselves, not only in `targets` or `labels=`, and "
+                "keep the order of the items in the `collate_fn`",
+            )
+
     def _comparable(self, labels: Any, rows: int) -> Tensor | None:
         """The labels of a batch, where they can be held against the table's."""
         # A table of one class, or of a class for every sample, was made without classes in mind.

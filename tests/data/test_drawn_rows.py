@@ -52,13 +52,13 @@ def test_a_batch_has_two_classes_at_least():
     assert classes_per_batch(LABELS, 19, "size") == 4
     with pytest.raises(InputError, match=r"`size` must be at least 8.*got 7, and labels of 6"):
         classes_per_batch(LABELS, 7, "size")
-    with pytest.raises(InputError, match=r"labels of 1 classes"):
+    with pytest.raises(InputError, match=r"at least two classes, .* got 1"):
         classes_per_batch(LABELS[:8], 64, "size")
 
 
 def test_a_sampler_of_some_rows_is_not_replaced():
     loader = DataLoader(ITEMS, 8, shuffle=True)
     for sampler in (None, loader.sampler, DataLoader(ITEMS).sampler):
-        check_order(sampler, "loader")
+        check_order(sampler, "loader", len(ITEMS))
     with pytest.raises(InputError, match=r"`loader` draws from a SubsetRandomSampler"):
-        check_order(SubsetRandomSampler([1, 2]), "loader")
+        check_order(SubsetRandomSampler([1, 2]), "loader", len(ITEMS))

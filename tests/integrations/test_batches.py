@@ -25,5 +25,5 @@ def test_only_a_loader_that_draws_from_the_sampler_will_do():
     check_loader(DataLoader(ROWS, batch_sampler=SAMPLER), SAMPLER)
     with pytest.raises(InputError, match="got another"):
         check_loader(DataLoader(ROWS, batch_size=2), SAMPLER)
-    with pytest.raises(InputError, match="one training loader; got 2"):
+    with pytest.raises(InputError, match="one training loader; got a list of 2"):
         check_loader([1, 2], SAMPLER)

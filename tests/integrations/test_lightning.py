@@ -263,9 +263,8 @@ class Plain(Module):
 
 
 def plain_loader(**options):
-    return DataLoader(
-        TensorDataset(POINTS, LABELS), **{"batch_size": 16, "shuffle": True} | options
-    )
+    plain = {"dataset": TensorDataset(POINTS, LABELS), "batch_size": 16, "shuffle": True}
+    return DataLoader(**plain | options)
 
 
 def plain_fit(loader, module=None, callback=None, **options):
@@ -399,6 +398,7 @@ def test_rows_of_items_that_say_them_and_the_same_without():
 def test_what_does_not_fit_a_plain_loader_is_one_sentence():
     data = TensorDataset(POINTS, LABELS)
     subset = torch.utils.data.SubsetRandomSampler(range(9))
+    others = torch.utils.data.RandomSampler(range(40))
 
     class Photos(torch.utils.data.Dataset):
         def __len__(self):
@@ -415,6 +415,7 @@ def test_what_does_not_fit_a_plain_loader_is_one_sentence():
         (lambda: DataLoader(Photos(), 16), r"Pass them: CurriculumCallback\(loader, labels=labels"),
         (lambda: DataLoader(data, 4), "`batch_size` must be at least 8.*got 4"),
         (lambda: DataLoader(data, 16, sampler=subset), "SubsetRandomSampler, which may leave rows"),
+        (lambda: DataLoader(data, 16, sampler=others), "RandomSampler of 40 rows from .* of 96"),
         (lambda: DataLoader(data, batch_size=None), "makes batches, in order"),
         (lambda: DataLoader(Stream(), 16), "got DataLoader of Stream"),
         (lambda: POINTS, "got Tensor of NoneType"),
@@ -423,6 +424,15 @@ def test_what_does_not_fit_a_plain_loader_is_one_sentence():
             CurriculumCallback(make())
     with pytest.raises(InputError, match="their labels must agree"):
         CurriculumCallback(plain_loader(), labels=LABELS.roll(1))
+    with pytest.raises(InputError, match=r"Pass keys=\(input, label\)"):
+        CurriculumCallback(plain_loader(), keys=(0,))
+    with pytest.raises(InputError, match=r"`data` must be .* with a length; got list_iterator"):
+        CurriculumCallback(plain_loader(), data=iter([1]))
+    with pytest.raises(InputError, match="at least two classes, for a loss to compare; got 1"):
+        CurriculumCallback(plain_loader(dataset=TensorDataset(POINTS, LABELS * 0)))
+    pairs = CurriculumCallback(plain_loader(), embed=lambda x: (x, x))
+    with pytest.raises(InputError, match=r"got tuple. Say which part .* embed=lambda"):
+        pairs.audit(Plain(MultiSimilarityLoss()))
     own = bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS))
     with pytest.raises(InputError, match="`labels` is for a curriculum that is made here"):
         CurriculumCallback(plain_loader(), own, labels=LABELS)
@@ -476,6 +486,13 @@ def test_repaired_labels_reach_the_loss():
     assert batch[1].tolist() == codes[:2].tolist()
     assert LABELS[0] != codes[0]
     assert fit.weights.batch_index.tolist() == [0, 1]
+    batch[1] = LABELS[:2].tolist()
+    fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    assert batch[1] == codes[:2].tolist()
+    batch[1] = tuple(LABELS[:2].tolist())
+    with pytest.raises(InputError, match=r"must be a tensor or a list.* got tuple"):
+        fit.callback.on_train_batch_start(fit.trainer, fit.module, batch, 0)
+    fit.weights.clear_batch()
     fit()
     drawn = {
         (row, y)
@@ -613,7 +630,7 @@ def test_wrong_use_is_one_sentence():
     other.module.loss = bspml.Weighted(MultiSimilarityLoss(), bspml.SampleWeights(LABELS))
     with pytest.raises(InputError, match="another table"):
         other()
-    with pytest.raises(InputError, match="one training loader; got 2"):
+    with pytest.raises(InputError, match=r"one training loader; got a list of 2. Pass one by"):
         fit.trainer.fit(fit.module, [fit.loader, fit.loader])
     fit = Fit({})
     with pytest.raises(InputError, match="must draw from the `loader`"):
@@ -646,3 +663,51 @@ def test_the_script_of_the_documentation(capsys):
     spec.loader.exec_module(example)
     example.main(classes=32, **QUIET | {"max_epochs": 5})
     assert re.search(r"estimated 0\.\d\d wrong; \d+ labels left out\n", capsys.readouterr().out)
+
+
+def test_samples_are_embedded_as_a_validation_sees_them():
+    """An offset that the loader or the module takes away is away when samples are embedded, too."""
+    stages, points = [], (POINTS * 256).round() / 256  # so that an offset leaves no rounding
+
+    def near(items):
+        x, y = zip(*items, strict=True)
+        return torch.stack(x) - 30, torch.stack(y)
+
+    class Shifting(Plain):
+        def on_before_batch_transfer(self, batch, dataloader_idx):
+            return batch[0] - 5, batch[1]
+
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            stages.append((self.trainer.training, self.training))
+            return batch[0] - 15, batch[1]
+
+    def weights(offset, kind, **options):
+        torch.manual_seed(1)
+        loader = plain_loader(dataset=TensorDataset(points + offset, LABELS), **options)
+        return plain_fit(loader, kind(MultiSimilarityLoss()), max_epochs=2)[1].weights.weights
+
+    expected = weights(0, Plain)
+    assert 0 < (expected == 0).sum() < 40
+    for workers in (0, 1):
+        assert torch.equal(weights(30, Plain, collate_fn=near, num_workers=workers), expected)
+    assert torch.equal(weights(20, Shifting), expected)
+    assert set(stages) == {(True, True), (False, False)}  # of steps, and of embeddings
+
+
+def test_callbacks_that_a_fresh_network_breaks():
+    from lightning.pytorch import callbacks as others
+
+    def fit(other, **curriculum):
+        loader, module = plain_loader(), Plain(MultiSimilarityLoss())
+        module.backbone = module.net
+        callback = CurriculumCallback(loader, **curriculum)
+        plain_fit(loader, module, callback, keep=[other], max_epochs=1)
+
+    swa = others.StochasticWeightAveraging(0.01, swa_epoch_start=1)
+    for other in (swa, others.BackboneFinetuning()):
+        with pytest.raises(InputError, match="goes on over networks that the warm-up throws away"):
+            fit(other, warmup="cross-fit")
+    stopping = others.EarlyStopping("seen")
+    with pytest.warns(UserWarning, match="may choose an epoch of the warm-up"):
+        fit(stopping, warmup="cross-fit")
+    fit(swa)  # nothing is thrown away

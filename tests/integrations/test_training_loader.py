@@ -25,13 +25,14 @@ def test_a_plain_loader_draws_from_the_sampler_until_the_end(workers):
     next(iter(loader))  # opened before: workers that stay know the old order
     before = {name: part for name, part in vars(loader).items() if name != "_iterator"}
     training = TrainingLoader(loader, ("x", "y"))
-    sampler = training.fit_to(bspml.SampleWeights(LABELS), 24)
+    weights = bspml.SampleWeights(LABELS)
+    sampler = training.fit_to(weights, 24)
     training.begin()
     sampler.set_rows(LABELS < 3)
     training.place(epoch=1, step=0, seed=5)
     assert len(loader) == len(sampler)
     for batch in loader:
-        rows, labels = training.rows_and_labels(batch)
+        rows, labels = training.rows_and_labels(batch, weights)
         assert torch.equal(rows, batch["x"][:, 0].long())
         assert torch.equal(LABELS[rows], labels)
         assert labels.max() < 3
@@ -48,3 +49,29 @@ def test_the_loader_of_the_training_is_no_validation_set():
     for others in (training.loader, {"a": training.loader}, [DataLoader(DATA), training.loader]):
         with pytest.raises(InputError, match="no validation set"):
             training.refuse_in(others)
+
+
+def test_items_are_of_the_labels_that_were_judged():
+    weights, stale = bspml.SampleWeights(LABELS), LABELS.clone()
+    stale[17] = 3  # not among those that are looked at first
+    loader = DataLoader(TensorDataset(DATA.tensors[0], stale), 8)
+    training = TrainingLoader(loader, None)
+    training.fit_to(weights, 24)
+    training.begin()
+    with pytest.raises(InputError, match="data-set row 17 is of 2"):
+        _ = [training.rows_and_labels(batch, weights) for batch in loader]
+    batches = training.in_order(8, lambda batch: batch, weights)
+    assert [len(x) for x in batches(slice(0, 16))] == [8, 8]
+    with pytest.raises(InputError, match=r"at 1 of 8 rows, first at row 1 .*not only in `targets`"):
+        list(batches(slice(0, 24)))
+    loader.collate_fn = lambda items: torch.utils.data.default_collate(items[:-1])
+    with pytest.raises(InputError, match="a batch of 8 items has 7 labels"):
+        list(batches(slice(0, 16)))
+
+
+def test_text_is_held_against_nothing():
+    weights = bspml.SampleWeights(LABELS)
+    weights.check_items(["a", "b"], [0, 1])
+    weights.check_items([0, 0, 3], [0, 1, 23])
+    with pytest.raises(InputError, match="at 1 of 3 rows, first at row 2"):
+        weights.check_items([0, 0, 2], [0, 1, 23])

@@ -5,9 +5,10 @@ import logging
 import pytest
 import torch
 from pytorch_metric_learning.losses import ContrastiveLoss
+from pytorch_metric_learning.miners import TripletMarginMiner
 from pytorch_metric_learning.samplers import MPerClassSampler
-from pytorch_metric_learning.trainers import MetricLossOnly
-from torch.utils.data import SubsetRandomSampler, TensorDataset
+from pytorch_metric_learning.trainers import MetricLossOnly, TwoStreamMetricLoss
+from torch.utils.data import SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import bspml
 from bspml.data.indexed import sample_index_getter
@@ -158,12 +159,18 @@ def test_a_loss_that_ignores_fractions_is_refused_before_the_next_step():
 def test_what_does_not_fit_is_refused_in_a_sentence(monkeypatch):
     of_others = FixedCurriculum(bspml.SampleWeights([0, 0, 1]))
     few = pml_trainer(sampler=SubsetRandomSampler(range(8)))
+    miner = {"tuple_miner": TripletMarginMiner()}
+    streams = pml_trainer(TwoStreamMetricLoss, mining_funcs=miner)
+    part = pml_trainer(sampler=SequentialSampler(range(40)))
     for trainer, options, message in (
         (pml_trainer(dataset=Dicts()), {}, "Pass dataset_labels=labels to the trainer"),
         (pml_trainer(batch_size=7), {}, "`batch_size` must be at least 8"),
         (few, {}, "`trainer.sampler` draws from a SubsetRandomSampler"),
+        (part, {}, "`trainer.sampler` draws by a SequentialSampler of 40 rows from .* of 96"),
         (pml_trainer(), {"curriculum": of_others}, "the curriculum has 3 weights, the data set 96"),
         (pml_trainer(dataset_labels=LABELS.roll(1)), {}, "their labels must agree"),
+        (pml_trainer(iterations_per_epoch=3), {}, "`iterations_per_epoch` is 3, and a round takes"),
+        (streams, {}, "takes the steps of TwoStreamMetricLoss"),
         (print, {}, "`trainer` must be a pytorch-metric-learning trainer"),
     ):
         with pytest.raises(InputError, match=message):
@@ -174,3 +181,32 @@ def test_what_does_not_fit_is_refused_in_a_sentence(monkeypatch):
     monkeypatch.setattr(made_parts, "ranks", lambda: 2)
     with pytest.raises(InputError, match="several processes pass `sampler`"):
         AlternatingTrainer(pml_trainer())
+
+
+def test_items_of_other_labels_than_the_data_set_says_are_refused_wherever_they_are():
+    class Stale(Dicts):
+        def __getitem__(self, row):
+            label = int(LABELS[row])
+            return POINTS[row], (label + 1) % 8 if row == 4 else label  # 4: not probed at first
+
+    message = r"at 1 of 16 rows, first at row 4 .data-set row 4 is of 0, the batch says 1"
+    training = AlternatingTrainer(pml_trainer(dataset=Stale(), dataset_labels=LABELS))
+    with pytest.raises(InputError, match=message):
+        training.train(1)
+    own = AlternatingTrainer(
+        pml_trainer(dataset=Stale(), dataset_labels=LABELS), embed=lambda: POINTS
+    )
+    with pytest.raises(InputError, match=r"data-set row 4 is of 0.* not only in `targets`"):
+        own.train(2)
+
+
+def test_a_trainer_that_was_handed_over_before_is_handed_on():
+    trainer = pml_trainer()
+    trainer.train(num_epochs=1)  # writes the loader's number of batches
+    first = AlternatingTrainer(trainer)
+    first.train(1)
+    again = AlternatingTrainer(trainer)
+    assert again.train(1)
+    assert not isinstance(trainer.data_and_label_getter.getter, made_parts.PartsOfTrainer)
+    with pytest.raises(InputError, match="handed to another AlternatingTrainer"):
+        first.train(2)
