@@ -35,7 +35,7 @@ def test_a_figure_is_written_as_png_and_a_missing_folder_is_refused(tmp_path):
     content = path.read_bytes()
     assert content.startswith(b"\x89PNG")
     assert struct.unpack(">II", content[16:24]) == (450, 300)
-    with pytest.raises(RunError, match="there is no folder .*none to write in; make that first"):
+    with pytest.raises(RunError, match=r"there is no folder .*none to write in; make that first"):
         save_figure(curves([]), tmp_path / "none" / "a.png", dpi=50)
 
 
