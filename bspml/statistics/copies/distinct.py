@@ -76,11 +76,11 @@ class Distinct:
         first, counts = first[order], counts[order]
         size = np.bincount(group)[group[first]]
         labels = np.bincount(group[first])[group[first]]
-        aside = is_placeholder(labels, _largest(group[first], counts)[group[first]], size)
+        aside = is_placeholder(labels, largest_counts(group[first], counts)[group[first]], size)
         proven = 0
         if exact is not None:
             of_label = np.unique(np.stack([exact, codes], 1), axis=0, return_counts=True)
-            proven = len(codes) - int(_largest(of_label[0][:, 0], of_label[1]).sum())
+            proven = len(codes) - int(largest_counts(of_label[0][:, 0], of_label[1]).sum())
         return cls(group, codes, first, rank[place], labels, 1 - counts / size, aside, proven)
 
     @property
@@ -89,8 +89,17 @@ class Distinct:
         return self.wrong_share < 0.5
 
 
-def _largest(group: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """(G,) the largest of each group's counts."""
+def largest_counts(group: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return (G,) the largest of each group's counts.
+
+    Args:
+        group: (M,) int64.
+        counts: (M,) of each label in the group.
+
+    Example:
+        >>> largest_counts(np.array([0, 0, 1]), np.array([2, 3, 1])).tolist()
+        [3, 1]
+    """
     largest = np.zeros(group.max() + 1, np.int64)
     np.maximum.at(largest, group, counts)
     return largest

@@ -19,7 +19,7 @@ from bspml.evaluation.neighbours import find_faiss
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.copies.copy_groups import copy_groups
-from bspml.statistics.copies.distinct import Distinct
+from bspml.statistics.copies.distinct import Distinct, largest_counts
 from bspml.statistics.copies.duplicates import OUTER, find_duplicates
 from bspml.statistics.copies.nearest import LISTS, nearest_of_all
 from bspml.statistics.noise_rate import all_in_one_place
@@ -130,10 +130,8 @@ class Samples:
         if self.once is None:
             return 0.0, 0.0
         once = self.once
-        times = np.bincount(once.place)
-        split, largest = once.num_labels > 1, np.zeros(len(times), np.int64)
-        np.maximum.at(largest, once.group[once.first], times)
-        wrong = times.sum() - largest.sum()
+        times, split = np.bincount(once.place), once.num_labels > 1
+        wrong = times.sum() - largest_counts(once.group[once.first], times).sum()
         return float(times[split].sum() / times.sum()), float(wrong / times.sum())
 
     def decided_first(self, suspicion: Float[Tensor, " M"], weights: SampleWeights) -> Tensor:
