@@ -15,6 +15,8 @@ INDEX = "index"
 LABEL_COLUMNS = ("label", "labels", "class_name", "class", "target", "y")
 NAME_COLUMNS = ("name", "path", "file", "filename")
 TEXT_COLUMNS = ("text", "caption", "sentence")
+# As programs write what is missing, where it became text: a class of that name is rare.
+MISSING_WORDS = ("nan", "NaN", "None", "<NA>", "NaT")
 # Of a table of embeddings, no dimension.
 PASSED_OVER = (
     *LABEL_COLUMNS,

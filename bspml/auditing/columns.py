@@ -9,8 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from bspml.errors import DataError
-from bspml.files.arrays import Archive, packed_texts, unpacked_texts
+from bspml.errors import DataError, InputError
+from bspml.files.arrays import Archive, packed_texts, text_objects, unpacked_texts
+from bspml.tensors.row_index import check_in_order
 
 KEPT_Q = 0.05  # labels with a q-value below it are called fitting
 ARRAYS = (
@@ -43,6 +44,44 @@ def column(values: Any) -> pd.Series:
     """
     values = np.asarray(values)
     return pd.Series(values, dtype=object if values.dtype.kind == "U" else values.dtype)
+
+
+def texts_of_rows(texts: Any, name: str, n: int) -> np.ndarray:
+    """Return N texts as Python objects; '' for None.
+
+    Args:
+        texts: N, or None.
+        name: the caller's argument, for messages.
+        n: N.
+
+    Raises:
+        InputError: another number, or what has no order, or a text that is missing or bytes.
+    """
+    if texts is None:
+        return np.full(n, "")
+    no_list = isinstance(texts, str | bytes | Mapping)
+    count = None if no_list else getattr(texts, "__len__", lambda: None)()
+    if count != n:
+        kind = "a single text" if isinstance(texts, str) else type(texts).__name__
+        raise InputError(
+            f"`{name}` must be one text per sample, {n}; got {kind if count is None else count}."
+        )
+    check_in_order(texts, name)
+    shape = getattr(texts, "shape", (n,))
+    if len(shape) != 1:
+        raise InputError(f"`{name}` must be one text per sample, ({n},); got {tuple(shape)}.")
+    missing = (i for i, t in enumerate(texts) if not isinstance(t, str) and pd.isna(t) is True)
+    row = next(missing, None)
+    binary = next((i for i, t in enumerate(texts) if isinstance(t, bytes)), None)
+    if binary is not None:
+        raise InputError(
+            f"`{name}` must be one text per sample; got bytes at row {binary}. Use `.decode()`."
+        )
+    if row is not None:
+        raise InputError(
+            f"`{name}` must be one text per sample; got none at row {row}. Give '' for it."
+        )
+    return text_objects(texts)
 
 
 def table_arrays(prefix: str, table: pd.DataFrame) -> dict[str, np.ndarray]:

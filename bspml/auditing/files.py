@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from bspml.auditing.columns import ARRAYS, column, index_arrays, read_arrays, table_arrays
+from bspml.auditing.columns import (
+    ARRAYS,
+    column,
+    index_arrays,
+    read_arrays,
+    table_arrays,
+    texts_of_rows,
+)
 from bspml.auditing.confusion_table import confusion_table
 from bspml.auditing.folder import MARK, check_folder, check_identity, complete_mark, write_together
 from bspml.auditing.page_data import page_data
@@ -69,7 +76,7 @@ def save_report(
     if texts is None and report.texts is not None:
         texts = report.texts.tolist()
     elif texts is not None:
-        texts = [str(text) for text in texts]
+        texts = texts_of_rows(texts, "texts", len(report)).tolist()
     if isinstance(images, str | os.PathLike):
         files = PagePictures(images, report.names, folder).files()
         with contextlib.suppress(MissingDependencyError):  # the page says what is missing

@@ -14,7 +14,6 @@ for each label's share.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +22,7 @@ import pandas as pd
 
 from bspml.auditing.class_shares import weights_by_class
 from bspml.auditing.classes import ClassFindings, examine_classes
-from bspml.auditing.columns import column
+from bspml.auditing.columns import column, texts_of_rows
 from bspml.auditing.embedding_map import check_map_method, embedding_map
 from bspml.auditing.evidence import judge_distinct
 from bspml.auditing.groups_table import groups_table
@@ -32,7 +31,6 @@ from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport, fits_nothing
 from bspml.errors import InputError, MissingDependencyError
 from bspml.evaluation.neighbours import find_faiss
-from bspml.files.arrays import text_objects
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.statistics.contrastive import contrastive_tables
 from bspml.statistics.copies.distinct import Distinct
@@ -128,8 +126,8 @@ def audit(
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
     approximate = is_approximate(search, len(embeddings))
     check_map_method(map_method)
-    name_array = _check_texts(names, "names", len(embeddings))
-    text_array = None if texts is None else _check_texts(texts, "texts", len(embeddings))
+    name_array = texts_of_rows(names, "names", len(embeddings))
+    text_array = None if texts is None else texts_of_rows(texts, "texts", len(embeddings))
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
@@ -225,33 +223,6 @@ def _notes_on_search(near: Nearest, approximate: bool) -> tuple[str, ...]:
         "samples were found, so as many copies may be missing. `search='exact'` finds all, in a "
         "time that grows like the square of the samples.",
     )
-
-
-def _check_texts(texts: Any, name: str, n: int) -> np.ndarray:
-    if texts is None:
-        return np.full(n, "")
-    no_list = isinstance(texts, str | bytes | Mapping)
-    count = None if no_list else getattr(texts, "__len__", lambda: None)()
-    if count != n:
-        kind = "a single text" if isinstance(texts, str) else type(texts).__name__
-        raise InputError(
-            f"`{name}` must be one text per sample, {n}; got {kind if count is None else count}."
-        )
-    shape = getattr(texts, "shape", (n,))
-    if len(shape) != 1:
-        raise InputError(f"`{name}` must be one text per sample, ({n},); got {tuple(shape)}.")
-    missing = (i for i, t in enumerate(texts) if not isinstance(t, str) and pd.isna(t) is True)
-    row = next(missing, None)
-    binary = next((i for i, t in enumerate(texts) if isinstance(t, bytes)), None)
-    if binary is not None:
-        raise InputError(
-            f"`{name}` must be one text per sample; got bytes at row {binary}. Use `.decode()`."
-        )
-    if row is not None:
-        raise InputError(
-            f"`{name}` must be one text per sample; got none at row {row}. Give '' for it."
-        )
-    return text_objects(texts)
 
 
 def _notes_on_names(names: np.ndarray) -> tuple[str, ...]:

@@ -20,6 +20,7 @@ from bspml.data.retrieval import RetrievalData
 from bspml.data.split_copies import SplitCopies, split_copies
 from bspml.errors import DataError
 from bspml.tensors.arguments import check_flags
+from bspml.tensors.checks import warn_of_missing
 from bspml.words import counted
 
 _SHOWN = 5  # files that a sentence names
@@ -131,6 +132,8 @@ def check_dataset(
     if empty:
         text = f"No image is listed for {' and '.join(empty)}. Unpack the lists again."
         problems.append(Problem("lists", text))
+    for split in data.splits:
+        warn_of_missing(split.labels, slice(None), f"{root}, {split.name}")
     notes = list(data.notes)
     missing = {split.name: missing_paths(split) for split in data.splits}
     absent = [path for paths in missing.values() for path in paths]

@@ -16,7 +16,7 @@ from bspml.data.turns import ClassTurns, RowQueue
 from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
 from bspml.tensors.checks import check_whole, encode_labels
-from bspml.tensors.row_index import check_same_rows, index_of
+from bspml.tensors.row_index import check_in_order, check_same_rows, index_of
 
 _ORDER = 2  # of the batches; another number where the same arguments gave others
 _LARGEST = 2**24  # rows of a batch, batches of an epoch
@@ -235,6 +235,7 @@ class PKSampler(BatchSampler):
         n = len(self._codes)
         check_same_rows(("the sampler's labels", self._index), mask=mask, labels=labels)
         codes = self._given if labels is None else encode_labels(labels, n).codes.numpy()
+        check_in_order(mask, "mask")
         if mask is None:
             rows = np.ones(n, dtype=bool)
         else:

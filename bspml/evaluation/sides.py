@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from bspml.errors import InputError
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import Labels, check_whole, encode_labels
 from bspml.tensors.copies import first_copies, own_rows
+from bspml.tensors.row_index import check_in_order
 from bspml.words import did_you_mean, shown, some_of
 
 
@@ -60,6 +62,8 @@ def check_ks(ks: Any) -> tuple[int, ...]:
     try:
         if isinstance(ks, bytes | bytearray):  # whose entries are the numbers of its characters
             raise TypeError("no numbers")
+        if isinstance(ks, Mapping | np.ma.MaskedArray):  # of keys, or of what nobody sees
+            check_in_order(ks, "ks")
         values = (ks,) if isinstance(ks, (int, np.integer)) else list(ks)
     except TypeError as err:
         raise InputError(
@@ -122,7 +126,7 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
     values = several(ignore)
     if not values:
         return np.zeros(len(labels.codes), dtype=bool)
-    unwanted = encode_labels(values, name="ignore").classes
+    unwanted = encode_labels(values, name="ignore", warn=False).classes
     if (unwanted.dtype.kind == "U") != (labels.classes.dtype.kind == "U"):
         raise InputError(
             f"`ignore` must be of the labels' kind, {labels.classes.dtype}; got {unwanted.dtype}: "
@@ -133,7 +137,9 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
 
 def several(ignore: Any) -> list[Any]:
     """Return labels as a list, of which one may have come alone."""
-    one = isinstance(ignore, str) or not hasattr(ignore, "__iter__") or np.ndim(ignore) == 0
+    check_in_order(ignore, "ignore")
+    one = isinstance(ignore, str | bytes) or not hasattr(ignore, "__iter__")
+    one |= getattr(ignore, "ndim", 1) == 0
     return [ignore] if one else list(ignore)
 
 
@@ -147,6 +153,7 @@ def check_ignored(ignore: Any, *sides: Labels) -> None:
     Raises:
         InputError: names it and the nearest label that there is.
     """
+    encode_labels(several(ignore), name="ignore", warn=False)  # not lists of them
     for value in several(ignore):
         if not any(is_ignored(labels, value).any() for labels in sides):
             # Numbers that look alike are no misspellings.

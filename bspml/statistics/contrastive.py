@@ -149,7 +149,10 @@ class JudgingTask(NamedTuple):
         Raises:
             InputError, SampleIndexError: an argument that does not fit.
         """
-        check_same_rows(embeddings=embeddings, labels=labels, sample_weights=sample_weights)
+        kind = getattr(getattr(rows, "dtype", None), "kind", "")
+        by_row = {"labels": labels, "sample_weights": sample_weights}
+        by_row |= {"rows": rows} if kind == "b" else {}  # numbers of samples have no rows
+        check_same_rows(embeddings=embeddings, **by_row)
         embeddings = float64_device(check_embeddings(embeddings))
         n = len(embeddings)
         encoded = encode_labels(labels, n=n)
@@ -158,7 +161,7 @@ class JudgingTask(NamedTuple):
         null_bins = check_whole(null_bins, "null_bins", low=16, high=2**24)
         zeros = zero_rows(embeddings).cpu()
         judged = torch.zeros(n, dtype=torch.bool)
-        judged[slice(None) if rows is None else check_rows(rows, n).cpu()] = True
+        judged[slice(None) if rows is None else check_rows(rows, n)] = True
         weights[zeros], judged[zeros] = 0, False
         return cls(embeddings, encoded, weights, judged, zeros, a, null_bins)
 

@@ -7,6 +7,7 @@ so a refused argument leaves everything as it was.
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,9 +18,10 @@ from torch import Tensor
 
 from bspml.errors import InputError
 from bspml.tensors.class_ids import integral
-from bspml.tensors.row_index import as_array, check_dimension_names, index_of
+from bspml.tensors.row_index import as_array, check_dimension_names, check_in_order, index_of
 from bspml.words import (  # readers without torch take it from there
     LONGEST_LABEL,
+    MISSING_WORDS,
     shown,
     some_of as some_of,
 )
@@ -40,6 +42,8 @@ def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
         InputError: strings, None, lists of different lengths and whatever else holds no numbers;
             complex numbers; sparse, quantized and meta tensors.
     """
+    if not isinstance(value, Tensor):
+        check_in_order(value, name)
     try:
         tensor = value if isinstance(value, Tensor) else _read_numbers(value)
     except (TypeError, ValueError, RuntimeError, OverflowError) as err:
@@ -68,8 +72,6 @@ def _columns_of_text(value: Any) -> str:
 def _read_numbers(value: Any) -> Tensor:
     if isinstance(value, list | tuple) and any(isinstance(v, Tensor) for v in value):
         return torch.as_tensor(value)  # scalars, maybe of an accelerator
-    if np.ma.is_masked(value):
-        raise ValueError("what lies under the mask is nobody's number")
     array = as_array(value)  # lists through numpy too: torch would read floats as float32
     if array.dtype.kind == "f" and array.dtype.itemsize > 8:  # long double, unknown to torch
         array = array.astype(np.float64)
@@ -88,7 +90,7 @@ def describe(value: Any) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of {value.dtype}, {value.layout}, on {value.device}"
     if isinstance(value, np.ndarray):
-        return f"an array of {value.dtype}" + " with masked entries" * np.ma.is_masked(value)
+        return f"an array of {value.dtype}"
     return f"{value!r:.40}" if isinstance(value, str | bool | None) else type(value).__name__
 
 
@@ -162,12 +164,14 @@ class Labels:
         return torch.bincount(self.codes, minlength=len(self.classes))
 
 
-def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> Labels:
+def encode_labels(
+    labels: Any, n: int | None = None, name: str = "labels", warn: bool = True
+) -> Labels:
     """Map labels to codes 0..C-1; strings, negative and non-contiguous integers are fine.
 
-    Floats are refused unless integral (a label 2.5 is a bug upstream) and exact (below 2**24 in
-    float32), NaN and None always, and so
-    is whatever numpy would make one class of two: 0 beside '0', text with NUL, numbers that do not
+    Text as programs write what is missing (nan, None) is a class, and warned of.  Floats are refused
+    unless integral (a label 2.5 is a bug upstream) and exact (below 2**24 in float32), NaN and
+    None always, and so is whatever numpy would make one class of two: 0 beside '0', text with NUL, numbers that do not
     fit int64, entries behind a mask.
 
     Args:
@@ -175,6 +179,7 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
             `Labels`, which are returned as they are.
         n: the length it must have, if known.
         name: the caller's argument name, for messages.
+        warn: of names that stand for what is missing.
 
     Returns:
         `Labels` with codes on the CPU.
@@ -208,7 +213,27 @@ def encode_labels(labels: Any, n: int | None = None, name: str = "labels") -> La
     if array.dtype.kind == "U" and array.dtype.itemsize > 4 * LONGEST_LABEL:
         _check_widths(np.char.str_len(array).tolist(), name)
     classes, codes = np.unique(array, return_inverse=True)
+    if warn:
+        warn_of_missing(classes, codes.reshape(-1), f"`{name}`")
     return Labels(torch.from_numpy(codes.reshape(-1).astype(np.int64)), classes)
+
+
+def warn_of_missing(classes: np.ndarray, codes: Any, where: str) -> None:
+    """Warn of text as programs write a missing value; it stays a class of that name.
+
+    Args:
+        classes: (C,) names of classes.
+        codes: (N,) int64, the class of each sample; or what else picks the samples of `classes`.
+        where: the labels stand, for the message.
+    """
+    if classes.dtype.kind == "U" and np.isin(classes, MISSING_WORDS).any():
+        rows = np.flatnonzero(np.isin(classes, MISSING_WORDS)[codes])
+        warnings.warn(
+            f"{where}: rows {some_of(rows)}, counted from 0, have the label "
+            f"{str(classes[codes][rows[0]])!r}, as programs write a missing one; it counts as a "
+            "class of that name. If nothing is known of these samples, leave them out.",
+            stacklevel=1,  # once, though several steps encode the same labels
+        )
 
 
 def _check_length(length: int, n: int | None, name: str) -> None:
@@ -220,8 +245,7 @@ def _label_array(labels: Any, name: str) -> np.ndarray:
     if isinstance(labels, Tensor):
         labels = as_numbers(labels, name, "integers or strings", "Cast class ids to int.").detach()
         labels = (labels.double() if labels.is_floating_point() else labels).cpu().numpy()
-    if np.ma.is_masked(labels):
-        raise InputError(f"`{name}` has masked entries; drop these samples or fill the mask.")
+    check_in_order(labels, name)
     try:
         if isinstance(labels, list | tuple) and not any(
             isinstance(v, list | tuple | np.ndarray | Tensor) for v in labels
@@ -285,6 +309,10 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type != "cpu")
 
 
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool) or getattr(value, "dtype", None) in (torch.bool, np.bool_)
+
+
 def check_number(
     value: Any,
     name: str,
@@ -313,7 +341,7 @@ def check_number(
     try:
         if isinstance(value, str | bytes):
             raise TypeError("text is not read as a number")
-        if isinstance(value, bool | np.bool_) or getattr(value, "dtype", None) == torch.bool:
+        if _is_truth(value):
             raise TypeError("a truth value is none either")
         number = float(value)
     except OverflowError:
@@ -341,7 +369,7 @@ def check_whole(value: Any, name: str, low: int = 1, high: int = 2**63 - 1) -> i
         high: the most it may be, such as what fits into memory.
     """
     try:
-        whole = not isinstance(value, bool) and int(value) == value and low <= value <= high
+        whole = not _is_truth(value) and int(value) == value and low <= value <= high
     except (TypeError, ValueError, OverflowError, RuntimeError):
         whole = False
     if not whole:

@@ -11,6 +11,7 @@ from torch import Tensor
 from bspml.errors import InputError, SampleIndexError
 from bspml.tensors.checks import as_numbers, some_of, to_device
 from bspml.tensors.class_ids import integral
+from bspml.tensors.row_index import check_in_order
 
 
 def check_sample_index(
@@ -149,12 +150,14 @@ def check_rows(rows: Any, n: int) -> Tensor:
         n: how many samples there are.
 
     Raises:
-        InputError, SampleIndexError: a mask of another length, or rows outside [0, n).
+        InputError, SampleIndexError: a mask of another length or of 0 and 1, or rows outside
+            [0, n).
 
     Example:
         >>> check_rows([True, False, True], n=3)
         tensor([0, 2])
     """
+    check_in_order(rows, "rows")
     chosen = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows)
     if chosen.dtype == np.bool_:
         if chosen.shape != (n,):
@@ -165,4 +168,10 @@ def check_rows(rows: Any, n: int) -> Tensor:
         chosen = np.flatnonzero(chosen)
     elif chosen.size == 0:
         chosen = np.empty(0, np.int64)  # an empty list reads as floats
-    return check_sample_index(chosen, n, None, "rows")
+    index = check_sample_index(chosen, n, None, "rows")
+    if len(index) == n > 3 and int(index.max()) < 2:
+        raise InputError(
+            f"`rows` holds 0 and 1 alone, for each of {n} samples: a mask must be of bools. Use "
+            "`.astype(bool)`, or give sample indices."
+        )
+    return index

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,29 @@ def index_of(value: Any) -> Any | None:
     if pandas is None or not isinstance(value, pandas.Series | pandas.DataFrame):
         return None
     return value.index
+
+
+def check_in_order(value: Any, name: str) -> None:
+    """Refuse what has no order of rows, or hides some of them, and would be read all the same.
+
+    Args:
+        value: one entry per row, of any kind.
+        name: the caller's argument.
+
+    Raises:
+        InputError: a dict, a set or a generator; or entries behind a mask.
+
+    Example:
+        >>> check_in_order(["a", "b"], "labels")
+    """
+    if isinstance(value, Mapping | Set | Iterator):
+        raise InputError(
+            f"`{name}` must be a list or an array, in the order of the rows; got a "
+            f"{type(value).__name__}. Make a list of it, in that order."
+        )
+    parts = value if isinstance(value, list | tuple) else (value,)
+    if any(isinstance(part, np.ma.MaskedArray) and np.ma.is_masked(part) for part in parts):
+        raise InputError(f"`{name}` has masked entries; drop these samples or fill the mask.")
 
 
 def as_array(value: Any) -> np.ndarray:

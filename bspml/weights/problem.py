@@ -34,7 +34,7 @@ from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number, encode_labels, some_of
-from bspml.tensors.row_index import check_same_rows
+from bspml.tensors.row_index import check_in_order, check_same_rows
 from bspml.weights.class_order import ClassSorted, sort_by_class
 from bspml.weights.first_order import FirstOrder
 
@@ -251,6 +251,7 @@ def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
 
 def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
     """Return a contiguous float64 copy of `values`, finite, (N,) or of length n."""
+    check_in_order(values, name)
     if isinstance(values, Tensor):
         values = values.detach().cpu()
         values = values.double().numpy() if values.dtype == torch.bfloat16 else values.numpy()

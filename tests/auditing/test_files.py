@@ -245,8 +245,11 @@ def test_names_that_are_no_unicode_survive(tmp_path):
 
 
 def test_texts_and_images_must_fit_the_samples(hostile_report, tmp_path):
-    with pytest.raises(InputError, match="`texts` must be one per sample, 36; got 1"):
+    with pytest.raises(InputError, match="`texts` must be one text per sample, 36; got 1"):
         hostile_report.save(tmp_path, texts=["x"])
+    for wrong in (dict.fromkeys(range(36), "x"), {str(i) for i in range(36)}, [None] * 36):
+        with pytest.raises(InputError, match="`texts` must be"):
+            hostile_report.save(tmp_path, texts=wrong)
     with pytest.raises(InputError, match=r"N = 36; got \(2, 1, 8, 8\)"):
         hostile_report.save(tmp_path, images=np.zeros((2, 1, 8, 8)))
     with pytest.raises(DataError, match="no such folder of images"):

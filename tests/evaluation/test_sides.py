@@ -3,11 +3,21 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import pytest
 import torch
 
 from bspml.errors import InputError
-from bspml.evaluation.sides import check_columns, check_ks, check_reach, encode_jointly, flat
+from bspml.evaluation.sides import (
+    check_columns,
+    check_ignored,
+    check_ks,
+    check_reach,
+    encode_jointly,
+    flat,
+    is_ignored,
+)
+from bspml.tensors.checks import encode_labels
 
 
 def test_ks_are_sorted_and_named_once():
@@ -60,3 +70,26 @@ def test_metrics_become_one_table_for_json():
 def test_text_is_no_k(ks):
     with pytest.raises(InputError, match="`ks` must be"):
         check_ks(ks)
+
+
+@pytest.mark.parametrize(
+    ("ignore", "message"),
+    [
+        ([[1], [2, 3]], "`ignore` must be one label per sample"),
+        ([[1, 2], [3, 4]], "`ignore` must be one label per sample"),
+        (iter([1]), "`ignore` must be a list or an array"),
+        (np.ma.array([1, 2], mask=[True, False]), "`ignore` has masked entries"),
+    ],
+)
+def test_what_is_no_list_of_labels_to_ignore_is_refused(ignore, message):
+    with pytest.raises(InputError, match=message):
+        check_ignored(ignore, encode_labels([1, 2, 3]))
+    for one in (1, np.int64(1), np.array(1), torch.tensor(1), [1], (1,), np.array([1])):
+        assert is_ignored(encode_labels([1, 2]), one).tolist() == [True, False]
+
+
+def test_masked_ks_and_those_of_a_dict_are_refused():
+    for ks, message in ((np.ma.array([1, 2], mask=[1, 0]), "masked"), ({1: 0.5}, "got a dict")):
+        with pytest.raises(InputError, match=f"`ks` .*{message}"):
+            check_ks(ks)
+    assert check_ks({2, 1}) == check_ks(k for k in (1, 2)) == check_ks(range(1, 3)) == (1, 2)

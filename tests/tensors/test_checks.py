@@ -1,6 +1,7 @@
 """The rules every public number, count and choice goes through."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -103,7 +104,7 @@ def test_arrays_are_not_copied():
         ([1, [2]], "one label per sample"),
         (None, r"shape \(N,\); got None"),
         ("cat", r"shape \(N,\); got 'cat'"),
-        ({1, 2}, r"shape \(N,\); got set"),
+        ({1, 2}, "must be a list or an array, .* got a set"),
         (torch.eye(2).to_sparse(), "dense tensor"),
     ],
 )
@@ -161,7 +162,7 @@ def test_embeddings_of_any_layout_are_the_same_numbers(change):
     [
         (torch.eye(2).to_sparse(), "dense tensor with data"),
         (torch.empty(2, 2, device="meta"), "dense tensor with data"),
-        (np.ma.masked_array(np.eye(2), np.eye(2)), "float64 with masked entries"),
+        (np.ma.masked_array(np.eye(2), np.eye(2)), "has masked entries"),
         (np.eye(2).astype(complex), "complex128"),
     ],
 )
@@ -186,3 +187,20 @@ def test_columns_of_text_are_named():
     with pytest.raises(InputError, match=r"Columns without numbers: 'name'\. Drop them"):
         check_embeddings(frame)
     assert check_embeddings(frame[["a", "b"]]).shape == (2, 2)
+
+
+def test_text_as_programs_write_what_is_missing_is_a_class_that_is_told_of():
+    for word in ("nan", "NaN", "None", "<NA>", "NaT"):
+        said = rf"`y`: rows 1, 3, counted from 0, have the label '{word}', as programs write"
+        with pytest.warns(UserWarning, match=said):
+            assert encode_labels(["a", word, "b", word], name="y").codes.unique().numel() == 3
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        encode_labels(["none", "Nancy", "NA"])
+        encode_labels(np.array([1, 2]))
+
+
+def test_truth_values_of_any_kind_are_no_whole_number():
+    for value in (True, np.True_, torch.tensor(True), np.array([True])):
+        with pytest.raises(InputError, match="`k` must be a whole number"):
+            check_whole(value, "k")

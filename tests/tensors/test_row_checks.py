@@ -48,3 +48,21 @@ def test_weights_are_copied_and_lie_between_0_and_1():
         check_reference_weights(given, 3)
     with pytest.raises(InputError, match=r"must be in \[0, 1\]; rows 1 are not, the first is 1\.5"):
         check_reference_weights([0.5, 1.5], 2)
+
+
+@pytest.mark.parametrize(
+    ("rows", "error", "message"),
+    [
+        (np.array([0, 1, 1, 0]), InputError, "holds 0 and 1 alone, for each of 4 .* be of bools"),
+        (np.ma.array([True] * 4, mask=[0, 1, 0, 0]), InputError, "`rows` has masked entries"),
+        ({0: 1}, InputError, "`rows` must be a list or an array, .* got a dict"),
+        (iter([0]), InputError, "got a list_iterator"),
+        ([0.0, 1.0], InputError, "must be integers; got torch.float64"),
+        ([True, False, True], InputError, r"one flag per sample, \(4,\); got \(3,\)"),
+        ([4], SampleIndexError, r"must lie in \[0, 4\); got 4"),
+    ],
+)
+def test_rows_that_would_be_other_rows_are_refused(rows, error, message):
+    with pytest.raises(error, match=message):
+        check_rows(rows, 4)
+    assert check_rows([2, 2, 0], 4).tolist() == [2, 2, 0]

@@ -4,7 +4,13 @@ import pytest
 
 import bspml
 from bspml.errors import InputError
-from bspml.tensors.row_index import as_array, check_class_order, check_same_columns, check_same_rows
+from bspml.tensors.row_index import (
+    as_array,
+    check_class_order,
+    check_in_order,
+    check_same_columns,
+    check_same_rows,
+)
 
 LABELS = pd.Series([0, 1, 0, 1], index=[5, 6, 7, 8])
 
@@ -123,3 +129,43 @@ def test_embeddings_that_hold_their_labels_are_refused_and_the_column_is_named(c
     assert dropped.recall_at_k == plain.recall_at_k
     assert bspml.evaluate(held.to_numpy(), labels, ks=(1,), clustering=False)
     bspml.evaluate(frame.assign(d3=1.0), labels, ks=(1,), clustering=False)
+
+
+def doors(value):
+    """Every public argument of one entry per row, with the same value."""
+    x, y, w = np.eye(6), [0, 0, 0, 1, 1, 1], bspml.SampleWeights([0, 0, 0, 1, 1, 1])
+    report = bspml.audit(x, y)
+    problem = bspml.WeightProblem(np.ones(6), np.ones(6), y, 1.0)
+    return {
+        "embeddings": lambda: bspml.evaluate(value, y),
+        "labels": lambda: bspml.evaluate(x, value),
+        "names": lambda: bspml.audit(x, y, names=value),
+        "texts": lambda: report.save("not made", texts=value),
+        "sample_weights": lambda: bspml.contrastive_statistics(x, y, sample_weights=value),
+        "rows": lambda: bspml.contrastive_statistics(x, y, rows=value),
+        "mask": lambda: bspml.PKSampler(y, 2, 2).set_rows(value),
+        "xi_pos": lambda: bspml.WeightProblem(value, np.ones(6), y, 1.0),
+        "weights": lambda: problem.objective(value),
+        "start": lambda: bspml.solve_weights(problem, start=value),
+        "new": lambda: w.update(value),
+        "ignore": lambda: bspml.evaluate(x, y, ignore=value),
+        "is_noisy": lambda: bspml.evaluation.noise_detection(np.ones(6), value),
+    }
+
+
+@pytest.mark.parametrize(
+    ("value", "got"),
+    [
+        (dict.fromkeys(range(6), 1.0), "dict"),
+        (set(range(6)), "set"),
+        ((float(i % 2) for i in range(6)), "generator"),
+        (np.ma.array([0, 0, 0, 1, 1, 1], mask=[0, 1, 0, 0, 0, 0]), "masked"),
+        ([*np.ma.array([0, 0, 0, 1, 1, 1], mask=[0, 1, 0, 0, 0, 0])], "masked"),
+    ],
+)
+def test_what_has_no_order_or_hides_entries_is_refused_at_every_door(value, got):
+    for name, door in doors(value).items():
+        with pytest.raises(InputError, match=f"`{name}` .*{got}"):
+            door()
+    for same in ([1, 2], np.ma.array([1, 2]), "ab", None, {}.values()):
+        check_in_order(same, "labels")
