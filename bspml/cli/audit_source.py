@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -162,8 +161,7 @@ def _names_beside(
     columns: dict[str, list[str]] = {}
     labels = options.labels
     if labels is not None and Path(labels).suffix.lower() != ".txt":  # whose lines are the labels
-        with contextlib.suppress(DataError):  # of an archive that holds other things, too
-            columns = read_texts(labels, (*NAME_COLUMNS, *TEXT_COLUMNS))
+        columns = read_texts(labels, (*NAME_COLUMNS, *TEXT_COLUMNS))
     columns |= read_texts(options.what, (*NAME_COLUMNS, *TEXT_COLUMNS))
     return _named_and_read({name: c for name, c in columns.items() if len(c) == n})
 

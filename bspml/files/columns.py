@@ -100,8 +100,12 @@ def check_dimensions(names: Sequence[str]) -> None:
             )
 
 
-def label_place(names: Sequence[str]) -> int:
+def label_place(names: Sequence[str], where: str | os.PathLike[str] | None = None) -> int:
     """Return where the column of labels stands.
+
+    Args:
+        names: of all columns.
+        where: they stand, for a warning of others that can be meant; None: no warning.
 
     Raises:
         DataError: there is none, or two that can be meant.
@@ -109,16 +113,19 @@ def label_place(names: Sequence[str]) -> int:
     place = find_column(names, LABEL_COLUMNS)
     if place is None:
         raise NoColumnError(f"has no column `label`; its columns are {', '.join(names[:8])}.")
-    check_uncontested(names[place], names)
+    check_uncontested(names[place], names, where)
     return place
 
 
-def check_uncontested(name: str, names: Sequence[str]) -> None:
-    """Refuse a file of labels in which another column than `name` can be meant.
+def check_uncontested(
+    name: str, names: Sequence[str], where: str | os.PathLike[str] | None
+) -> None:
+    """Refuse a file of labels in which another column than `name` was read once.
 
     Args:
         name: of the column chosen.
         names: of all.
+        where: see `label_place`.
 
     Raises:
         DataError: there is such a column.
@@ -129,6 +136,28 @@ def check_uncontested(name: str, names: Sequence[str]) -> None:
                 f"has two columns that can be its labels, `{name}` and `{other}`. Call the one "
                 "that is meant `label`."
             )
+    if where is not None:
+        warn_of_rivals(name, names, LABEL_COLUMNS, where)
+
+
+def warn_of_rivals(
+    name: str, names: Sequence[str], known: Sequence[str], where: str | os.PathLike[str]
+) -> None:
+    """Say which column was taken, where another one could be meant.
+
+    Args:
+        name: of the column chosen.
+        names: of all.
+        known: those in place of which it was chosen.
+        where: they stand, for the message.
+    """
+    others = [f"`{other}`" for other in known if other in names and other != name]
+    if others:
+        warnings.warn(
+            f"{where}: `{name}` is read, and {', '.join(others)} passed over, which could be "
+            "meant, too. If that is wrong, rename or remove columns.",
+            stacklevel=2,
+        )
 
 
 def row_order(index: Sequence[str] | None, n: int) -> np.ndarray:

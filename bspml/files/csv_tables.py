@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from io import BufferedIOBase
 
@@ -40,7 +41,15 @@ def lines(file: BufferedIOBase) -> list[str]:
 
 def text_labels(file: BufferedIOBase) -> np.ndarray:
     """Read (N,) labels, one a line."""
-    return labels_in(lines(file), protected=False)
+    return labels_in(_below_header(lines(file)), protected=False)
+
+
+def _below_header(column: list[str]) -> list[str]:
+    """A file's only column without its name, where the first cell must be one."""
+    head, cells = column_names(column[:1]), column[1:]
+    known = head[0] in LABEL_COLUMNS and column[0] not in cells if head else False
+    named = bool(cells) and not _is_whole(column[0]) and all(map(_is_whole, cells))
+    return cells if known or named else column
 
 
 def csv_rows(file: BufferedIOBase, delimiter: str = ",") -> Rows:
@@ -82,17 +91,19 @@ def _order(names: Sequence[str], rows: Rows) -> np.ndarray:
     return row_order(None if column is None else [row[column] for row in rows], len(rows))
 
 
-def label_column(rows: Rows) -> np.ndarray:
-    """Return (N,) labels of the column of labels, or of the only column."""
+def label_column(rows: Rows, where: str | os.PathLike[str] | None = None) -> np.ndarray:
+    """Return (N,) labels of the column of labels, or of the only column.
+
+    Args:
+        rows: of a table, the header first.
+        where: see `bspml.files.columns.label_place`.
+    """
     if not rows:
         return np.empty(0)
     names = column_names(rows[0])
     if len(names) == 1:
-        head, *cells = [row[0] for row in rows]
-        is_known = names[0] in LABEL_COLUMNS and head not in cells
-        is_named = is_known or (bool(cells) and not _is_whole(head) and all(map(_is_whole, cells)))
-        return labels_in(cells if is_named else [head, *cells])
-    column = label_place(names)
+        return labels_in(_below_header([row[0] for row in rows]))
+    column = label_place(names, where)
     order = _order(names, rows[1:])
     return labels_in([row[column] for row in rows[1:]])[order]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 from collections.abc import Sequence
 from io import BufferedIOBase
 from typing import Any
@@ -21,6 +22,7 @@ from bspml.files.columns import (
     find_column,
     label_place,
     row_order,
+    warn_of_rivals,
 )
 
 _MANY, _TIGHTEST = 2**24, 50  # cells, and cells a byte above that
@@ -67,22 +69,33 @@ def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
     return frame, names
 
 
-def parquet_labels(file: BufferedIOBase) -> np.ndarray:
-    """Read (N,) labels."""
+def parquet_labels(file: BufferedIOBase, where: str | os.PathLike[str] | None = None) -> np.ndarray:
+    """Read (N,) labels.
+
+    Args:
+        file: open for reading bytes.
+        where: see `bspml.files.columns.label_place`.
+    """
     frame, names = _frame(file)
-    values = frame.iloc[:, label_place(names)]
+    values = frame.iloc[:, label_place(names, where)]
     if values.isna().any():
         row = int(values.isna().to_numpy().argmax())
         raise DataError(f"{int(values.isna().sum())} labels are empty, the first in row {row + 1}.")
     return values.to_numpy()
 
 
-def parquet_embeddings(file: BufferedIOBase) -> np.ndarray:
-    """Read (N, D): of one column of lists, or of all columns that are dimensions."""
+def parquet_embeddings(file: BufferedIOBase, where: str | os.PathLike[str]) -> np.ndarray:
+    """Read (N, D): of one column of lists, or of all columns that are dimensions.
+
+    Args:
+        file: open for reading bytes.
+        where: it stands, for a warning of other columns that can be meant.
+    """
     frame, names = _frame(file)
     lists = {n for n, kind in zip(names, frame.dtypes, strict=True) if kind.kind == "O"}
     column = find_column(names, [n for n in EMBEDDING_NAMES if n in lists])
     if column is not None:
+        warn_of_rivals(names[column], sorted(lists), EMBEDDING_NAMES, where)
         return np.stack(frame.iloc[:, column].to_numpy())
     keep = [i for i, name in enumerate(names) if name not in PASSED_OVER]
     textual = [str(frame.columns[i]) for i in keep if frame.dtypes.iloc[i].kind not in "iuf"]

@@ -6,8 +6,9 @@ passed over, as is the nameless index that pandas puts in front; any other colum
 numbers is refused.  Where a column is called `index`, it holds 0 to N-1 and says where each row
 belongs, so that a file sorted in a spreadsheet is still right.
 
-A file of one column has no header, unless its first cell is a name that a column of labels has
-and that does not come up again below, or the only cell that is not a whole number.
+A file of one column, such as a .txt file, has no header, unless its first cell is a name that a
+column of labels has and that does not come up again below, or the only cell that is not a whole
+number.
 
 Labels are integers if every cell is a whole number as Python writes it, else text: 007 and 1_0
 are names.  Empty labels are refused, and so is nan among numbers.  Cells of a CSV follow the
@@ -17,7 +18,6 @@ as they stand.
 
 from __future__ import annotations
 
-import contextlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from io import BufferedIOBase
@@ -37,6 +37,7 @@ from bspml.files.columns import (
     NoColumnError,
     check_texts,
     check_uncontested,
+    warn_of_rivals,
     warn_of_twins,
 )
 from bspml.files.csv_tables import (
@@ -69,11 +70,11 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
         path,
         {
             ".npy": lambda file: _array_labels(read_array(file)),
-            ".npz": lambda file: _array_labels(_npz_labels(Archive(file))),
-            ".csv": lambda file: label_column(csv_rows(file)),
-            ".tsv": lambda file: label_column(csv_rows(file, "\t")),
+            ".npz": lambda file: _array_labels(_npz_labels(Archive(file), path)),
+            ".csv": lambda file: label_column(csv_rows(file), path),
+            ".tsv": lambda file: label_column(csv_rows(file, "\t"), path),
             ".txt": text_labels,
-            ".parquet": lambda file: _array_labels(parquet_labels(file)),
+            ".parquet": lambda file: _array_labels(parquet_labels(file, path)),
         },
         "labels",
     )
@@ -107,10 +108,10 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
         path,
         {
             ".npy": read_array,
-            ".npz": lambda file: _npz_embeddings(Archive(file)),
+            ".npz": lambda file: _npz_embeddings(Archive(file), path),
             ".csv": lambda file: numeric_columns(csv_rows(file)),
             ".tsv": lambda file: numeric_columns(csv_rows(file, "\t")),
-            ".parquet": parquet_embeddings,
+            ".parquet": lambda file: parquet_embeddings(file, path),
         },
         "embeddings",
     )
@@ -195,12 +196,13 @@ def fitting_names(path: str | os.PathLike[str], n: int) -> tuple[str, ...] | Non
         n: number of samples.
 
     Returns:
-        n names; None where the file has none, another number, or cannot be read for names.
+        n names; None where the file has none, or another number of samples.
+
+    Raises:
+        DataError: as `read_texts`, such as names of another number than its samples.
     """
-    names = None
-    if Path(path).suffix.lower() != ".txt":  # whose lines are the labels
-        with contextlib.suppress(DataError):  # of an archive that holds other things, too
-            names = read_names(path)
+    # The lines of a .txt file are the labels.
+    names = None if Path(path).suffix.lower() == ".txt" else read_names(path)
     return tuple(names) if names is not None and len(names) == n else None
 
 
@@ -232,15 +234,20 @@ def _read_by_suffix(path: str | os.PathLike[str], readers: Mapping[str, Reader],
 # --- archives -------------------------------------------------------------------------------------
 
 
-def _npz_embeddings(archive: Archive) -> np.ndarray:
-    return archive.read(archive.find(EMBEDDING_NAMES) or _only(archive, EMBEDDING_NAMES[0], 2))
+def _npz_embeddings(archive: Archive, where: str | os.PathLike[str]) -> np.ndarray:
+    name = archive.find(EMBEDDING_NAMES)
+    if name is None:
+        return archive.read(_only(archive, EMBEDDING_NAMES[0], 2))
+    others = [other.lower() for other in archive.names if len(archive.shape(other)) == 2]
+    warn_of_rivals(name.lower(), others, EMBEDDING_NAMES, where)
+    return archive.read(name)
 
 
-def _npz_labels(archive: Archive) -> np.ndarray:
+def _npz_labels(archive: Archive, where: str | os.PathLike[str]) -> np.ndarray:
     name = archive.find(LABEL_COLUMNS)
     if name is None:
         return archive.read(_only(archive, LABEL_COLUMNS[0], 1))
-    check_uncontested(name.lower(), [other.lower() for other in archive.names])
+    check_uncontested(name.lower(), [other.lower() for other in archive.names], where)
     _check_rows(archive, name, _samples(archive))
     return archive.read(name)
 
@@ -254,10 +261,12 @@ def _only(archive: Archive, name: str, ndim: int) -> str:
 
 
 def _samples(archive: Archive) -> int | None:
-    """The number of rows of the embeddings, where there are any."""
-    name = archive.find(EMBEDDING_NAMES)
-    shape = () if name is None else archive.shape(name)
-    return shape[0] if len(shape) > 1 else None
+    """The number of rows of the embeddings, or else of the labels, by name; None without either."""
+    for names, ndim in ((EMBEDDING_NAMES, 2), (LABEL_COLUMNS, 1)):
+        name = archive.find(names)
+        if name is not None and len(archive.shape(name)) >= ndim:
+            return archive.shape(name)[0]
+    return None
 
 
 def _check_rows(archive: Archive, name: str, n: int | None) -> None:

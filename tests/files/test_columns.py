@@ -11,7 +11,7 @@ from bspml.data.sets.folder import read_folder
 from bspml.data.sets.path_table import read_path_table
 from bspml.errors import DataError
 from bspml.files.columns import LABEL_COLUMNS, as_floats, find_column, label_place, row_order
-from bspml.files.tables import read_labels
+from bspml.files.tables import read_embeddings, read_labels
 from helpers.published_trees import image_at
 
 
@@ -101,3 +101,34 @@ def test_a_table_of_images_reads_numbers_as_a_file_of_labels_does(tmp_path):
     path.write_text("path,label\n1.png,0\n2.png,nan\n3.png,1\n")
     with pytest.raises(DataError, match="row 2 has the label 'nan' where all others are numbers"):
         read_path_table(path)
+
+
+def test_the_column_that_is_taken_is_said_where_another_could_be_meant(tmp_path):
+    frame = pd.DataFrame({"path": ["1.png", "2.png"], "label": ["b", "a"], "class": [7, 8]})
+    frame.to_csv(tmp_path / "labels.csv", index=False)
+    frame.to_csv(tmp_path / "y.tsv", index=False, sep="\t")
+    frame.to_parquet(tmp_path / "y.parquet")
+    np.savez(tmp_path / "y.npz", label=["b", "a"], target=[7, 8])
+    said = "`label` is read, and `{}` passed over, which could be meant, too"
+    for read, name, other in (
+        *((read_labels, name, "class") for name in ("labels.csv", "y.tsv", "y.parquet")),
+        (read_path_table, "labels.csv", "class"),
+        (read_labels, "y.npz", "target"),
+    ):
+        with pytest.warns(UserWarning, match=f"{name}: {said.format(other)}"):
+            read(tmp_path / name)
+    assert read_labels(tmp_path / "y.npz").tolist() == ["b", "a"]
+    np.savez(tmp_path / "x.npz", embeddings=np.eye(2), features=np.ones((2, 3)))
+    pd.DataFrame({"x": [[1.0], [2.0]], "features": [[1.0, 0.0]] * 2}).to_parquet(
+        tmp_path / "x.parquet"
+    )
+    for name, taken, other in (
+        ("x.npz", "embeddings", "features"),
+        ("x.parquet", "features", "x"),
+    ):
+        said = rf"{name}: `{taken}` is read, and `{other}` passed over"
+        with pytest.warns(UserWarning, match=said):
+            assert read_embeddings(tmp_path / name).shape == (2, 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        read_path_table(tmp_path / "labels.csv", label_column="class")

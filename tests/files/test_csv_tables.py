@@ -61,7 +61,8 @@ def test_a_line_ends_at_a_line_feed_only(tmp_path):
     ],
 )
 def test_one_column_has_a_header_only_where_it_must_be_one(tmp_path, rows, labels):
-    assert read_labels(lines(tmp_path / "y.csv", *rows)).tolist() == labels
+    for name in ("y.csv", "y.txt"):
+        assert read_labels(lines(tmp_path / name, *rows)).tolist() == labels
 
 
 @pytest.mark.parametrize(

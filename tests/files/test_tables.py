@@ -9,11 +9,18 @@ import pandas as pd
 import pytest
 import torch
 
+from bspml.data.sets.features import read_features
 from bspml.errors import DataError
 from bspml.files import parquet_tables
 from bspml.files.cells import label_cells
 from bspml.files.delimited import write_table
-from bspml.files.tables import read_beside, read_embeddings, read_labels, read_names
+from bspml.files.tables import (
+    fitting_names,
+    read_beside,
+    read_embeddings,
+    read_labels,
+    read_names,
+)
 
 WORDS = np.array(["cat", "dog", "a,b", "x\ny", "ñ"])
 NUMBERS = np.array([3, -7, 10**15, 0, 3])
@@ -372,3 +379,26 @@ def test_text_in_another_encoding_is_to_be_saved_as_utf_8(tmp_path, encoding):
         (tmp_path / name).write_bytes("label\nm\u00fcll\nm\u00e4h\n".encode(encoding))
         with pytest.raises(DataError, match=rf"{name}: .*codec can't decode.*Save it as UTF-8\.$"):
             read_labels(tmp_path / name)
+
+
+def test_names_of_another_number_than_the_samples_are_refused_by_every_reader(tmp_path):
+    few, y = ["a", "b"], ["u", "u", "v"]
+    np.savez(tmp_path / "named.npz", embeddings=np.eye(3), labels=y, names=few)
+    np.savez(tmp_path / "only.npz", vectors=np.eye(3), labels=y, path=few)
+    np.savez(tmp_path / "y.npz", labels=y, names=few)
+    for name in ("named.npz", "only.npz", "y.npz"):
+        for read in (read_names, lambda path: fitting_names(path, 3), read_beside, read_features):
+            with pytest.raises(DataError, match=rf"{name}: its array .* is \(2,\); expected one"):
+                read(tmp_path / name)
+            if name == "y.npz" and read is read_beside:
+                break  # it holds no features
+    np.save(tmp_path / "train.npy", np.eye(3))
+    np.save(tmp_path / "test.npy", np.eye(3))
+    frame = pd.DataFrame({"label": y, "name": ["1", "2", "3"]})
+    for split in ("train", "test"):
+        frame.to_csv(tmp_path / f"{split}_labels.csv", index=False)
+    folder = tmp_path / "features"
+    folder.mkdir()
+    for file in (*tmp_path.glob("t*.npy"), *tmp_path.glob("t*.csv")):
+        file.rename(folder / file.name)
+    assert read_features(folder).train.given_names == ("1", "2", "3")

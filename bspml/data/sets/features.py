@@ -71,7 +71,7 @@ def _read_split(path: Path, name: str) -> RetrievalSplit:
     labels = read_labels(_label_file(path)).astype(str)
     if len(labels) != len(features):
         raise DataError(f"{path}: has {len(features)} features, but {len(labels)} labels.")
-    names = fitting_names(path, len(labels))
+    names = fitting_names(_label_file(path), len(labels))
     return RetrievalSplit(name, labels, features=features, given_names=names)
 
 

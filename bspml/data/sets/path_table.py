@@ -30,7 +30,13 @@ from bspml.data.retrieval import (
 )
 from bspml.errors import DataError
 from bspml.files.cells import empty_rows
-from bspml.files.columns import LABEL_COLUMNS, labels_in, numbers_in, warn_of_twins
+from bspml.files.columns import (
+    LABEL_COLUMNS,
+    labels_in,
+    numbers_in,
+    warn_of_rivals,
+    warn_of_twins,
+)
 from bspml.files.tables import read_texts
 
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder."
@@ -69,6 +75,7 @@ def read_path_table(
     if pathless:
         raise DataError(f"{path}: row {pathless[0] + 1} has no path ({len(pathless)} such rows).")
     cells = _column(columns, candidates, path, "labels")
+    warn_of_rivals(next(c for c in candidates if c in columns), list(columns), candidates, path)
     try:
         labels = labels_in(cells, protected=False).astype(str)  # " 0" is "0", as in other files
     except DataError as err:

@@ -29,7 +29,13 @@ from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError, RunError, import_optional
-from bspml.files.columns import EMBEDDING_NAMES, LABEL_COLUMNS, check_texts, warn_of_twins
+from bspml.files.columns import (
+    EMBEDDING_NAMES,
+    LABEL_COLUMNS,
+    check_texts,
+    warn_of_rivals,
+    warn_of_twins,
+)
 from bspml.files.folders import cache_dir, file_in, new_folder
 from bspml.words import some_of
 
@@ -93,6 +99,7 @@ def read_saved_features(path: Path) -> RetrievalData:
     column = next((name for name in EMBEDDING_NAMES if name in rows.column_names), None)
     if column is None:
         raise _no_column(rows, EMBEDDING_NAMES, "features", path)
+    warn_of_rivals(column, rows.column_names, EMBEDDING_NAMES, path)
     try:
         features = torch.from_numpy(np.asarray(rows.with_format("numpy")[column][:], np.float32))
     except (TypeError, ValueError) as err:
@@ -183,6 +190,7 @@ def _labels(rows: Any, column: str | None, path: Path) -> np.ndarray:
     name = next((name for name in wanted if name in rows.column_names), None)
     if name is None:
         raise _no_column(rows, wanted, "labels", path)
+    warn_of_rivals(name, rows.column_names, wanted, path)
     values, classes = rows[name][:], getattr(rows.features[name], "names", None)
     missing = [i for i, value in enumerate(values) if value is None or (classes and value < 0)]
     if missing:
