@@ -107,7 +107,7 @@ def neighbour_statistics(
         beta: negative scale, > 0.  The larger, the fewer neighbours matter and the less it costs.
         base: similarity at which a pair counts as 1 in the sums.
         sample_weights: (N,) in [0, 1], or None for all 1; weight 0 is absence.
-        error: largest error of any xi_neg, > 0.
+        error: largest error of any xi_neg, > 0; at most 2, or as far as that statistic reaches.
         lists: lists of the first cut, about sqrt(N) if None; it decides the time, not the error.
         seed: of the cut.
 
@@ -115,7 +115,7 @@ def neighbour_statistics(
         `NeighbourStatistics`, on the CPU.
 
     Raises:
-        InputError: as `bspml.pair_statistics`; an error that is not above 0.
+        InputError: as `bspml.pair_statistics`; an error that is not above 0, or bounds nothing.
 
     Example:
         >>> stats = neighbour_statistics([[1.0, 0.0], [1.0, 0.0], [0.0, 1.0]], [0, 0, 1])
@@ -123,8 +123,12 @@ def neighbour_statistics(
         (True, 0.0)
     """
     task = PairTask.of(embeddings, labels, alpha, beta, base, sample_weights)
-    error = check_number(error, "error", 0, open_low=True)
+    # More than any similarity, or any statistic, spreads would bound nothing.
+    reach = task.beta * (1 - task.base) + math.log(max(1, len(task.codes)))
+    widest = max(2.0, reach / task.beta)
+    error = check_number(error, "error", 0, widest, open_low=True)
     lists = None if lists is None else check_whole(lists, "lists")
+    seed = check_whole(seed, "seed", low=0)
     # Sums that overflow are kept as logarithms by the exact statistics only.
     largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base))
     if largest <= LARGEST_EXPONENT and len(task.codes) >= (_SMALL if lists is None else 1):

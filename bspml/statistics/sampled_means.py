@@ -188,7 +188,7 @@ class _Sampler:
         low, high = (near + least).log(), (near + most).log()
         open_rows = (high - low > 2 * a * self.error).nonzero()[:, 0]
         sums, squares, num_drawn = torch.zeros_like(near), torch.zeros_like(near), 0
-        generator = torch.Generator().manual_seed(self.seed * 1_000_003 + number)
+        generator = torch.Generator().manual_seed((self.seed * 1_000_003 + number) % 2**64)
         for _ in range(_ROUNDS):
             if len(open_rows) == 0 or num_drawn + draws > len(self.weights) // 2:
                 break

@@ -169,7 +169,7 @@ class StochasticRun:
         self.gamma = first_step_size(problem, options.gamma)
         self.steps = 0
         self._w = np.ascontiguousarray(start[problem.class_sorted.order])
-        random = np.array([check_whole(seed, "seed", low=0)], dtype=np.uint64)
+        random = np.array([seed], dtype=np.uint64)
         n, C = problem.n, problem.num_classes
         self._draws = Draws(random, np.arange(n), np.arange(n), np.arange(C), np.arange(C))
 

@@ -102,7 +102,7 @@ def solve_weights(
     check_choice(method, "method", METHODS)
     check_choice(search, "search", SEARCHES)
     tol = check_number(tol, "tol", low=0.0)
-    max_sweeps = check_whole(max_sweeps, "max_sweeps")
+    max_sweeps, seed = check_whole(max_sweeps, "max_sweeps"), check_whole(seed, "seed", low=0)
     w = np.ones(problem.n) if start is None else problem.check_feasible(start, "start")
     check_options(method, options)
     if method == "coordinate":

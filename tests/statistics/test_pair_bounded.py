@@ -130,7 +130,10 @@ def test_several_threads_give_the_same_bits():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"error": 0}, r"`error` must be in \(0, inf\); got 0"),
+        ({"error": 0}, r"`error` must be in \(0, 2\]; got 0"),
+        ({"error": 1e30}, r"`error` must be in \(0, 2\]; got 1e\+30"),
+        ({"error": 400, "beta": 0.01}, r"`error` must be in \(0, 139.129\]; got 400"),
+        ({"seed": -1}, "`seed` must be a whole number of at least 0; got -1"),
         ({"lists": 0}, "`lists` must be a whole number of at least 1"),
         ({"beta": -1}, "`beta` must be in"),
         ({"labels": [0, 1]}, "one entry per embedding"),

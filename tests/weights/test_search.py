@@ -74,6 +74,27 @@ def test_other_units_of_statistics_age_and_balance_give_the_same_weights(scale, 
     assert 0.05 < float(plain.weights.mean()) < 0.95
 
 
+@pytest.mark.parametrize("search", ["default", "deep"])
+@pytest.mark.parametrize("exponent", [-500, -60, 5, 500])
+def test_powers_of_two_give_the_same_bits_also_among_equal_optima(exponent, search):
+    scale = 2.0**exponent
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        xi, y = rng.integers(0, 3, (2, 24)).astype(float), rng.integers(0, 4, 24)
+        age, balance = float(rng.integers(1, 5)), (0.0, 0.5, 4.0, 100.0)[seed % 4]
+        plain = solve_weights(WeightProblem(*xi, y, age, balance), search=search)
+        other = WeightProblem(*xi * scale, y, age * scale, balance * scale)
+        found = solve_weights(other, search=search)
+        np.testing.assert_array_equal(found.weights, plain.weights)
+        assert (found.status, found.objective) == (plain.status, plain.objective * scale)
+        given = {"method": "doubly-stochastic", "max_sweeps": 3, "classes_per_step": 2}
+        steps = [
+            solve_weights(problem, gamma=0.01 / unit, **given).weights
+            for problem, unit in ((WeightProblem(*xi, y, age, balance), 1), (other, scale))
+        ]
+        np.testing.assert_array_equal(*steps)
+
+
 def test_further_starts_lower_the_objective_where_a_class_is_better_left_out():
     # From all ones one descent ends above; the lower minimum keeps fewer of each class.
     gains = 0

@@ -354,3 +354,11 @@ def test_nearly_flat_directions_between_classes_make_no_warning():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert not face.step(np.full(10, 0.5), np.array([1e-310, 0.0, 0.0]))
+
+
+@pytest.mark.parametrize("method", ["coordinate", "doubly-stochastic"])
+def test_a_seed_is_a_whole_number_whatever_the_method(method):
+    problem = WeightProblem([0.2, 0.2], [0.0, 0.0], [0, 0], 1.0)
+    for seed in (-1, True):
+        with pytest.raises(InputError, match="`seed` must be a whole number of at least 0; got"):
+            solve_weights(problem, method=method, seed=seed)
