@@ -187,10 +187,9 @@ def _rescale(
 def unwrap(loss: LossT) -> LossT:
     """Take the transform off again: the loss gets its own reducer and cross-entropy back."""
     for one in dict.fromkeys(_inside(loss)):
-        if isinstance(one, pml_losses.BaseMetricLossFunction):
-            if isinstance(one.reducer, TransformReducer):
-                one.reducer = one.reducer.inner
-            _clean(one)
+        if isinstance(one.reducer, TransformReducer):
+            one.reducer = one.reducer.inner
+        _clean(one)
     return loss
 
 
@@ -287,8 +286,14 @@ def _wrap(
 
 
 def held_by(losses: pml_losses.MultipleLosses) -> list[nn.Module]:
-    """Return the losses of a sum, which it holds by name or in a list."""
+    """Return the losses of a sum, which it holds by name or in a list.
+
+    Raises:
+        InputError: there are none.
+    """
     held = losses.losses
+    if not len(held):
+        raise InputError("`loss` is MultipleLosses without a loss in it. Put one in.")
     return list(held.values() if isinstance(held, nn.ModuleDict) else held)
 
 
@@ -303,17 +308,18 @@ def _inside(loss: Any) -> list[Any]:
     )
     if isinstance(loss, containers) or "Weighted" in _names(loss):
         return _inside(loss.loss)
+    if not isinstance(loss, pml_losses.BaseMetricLossFunction):
+        raise InputError(
+            "`loss` must be a loss of pytorch-metric-learning, or a container of such; got "
+            f"{type(loss).__name__}. For a plain function use bspml.functional.superloss or "
+            "gr_cross_entropy."
+        )
     return [loss]
 
 
 def _check(loss: Any, wrapper: str) -> LossEntry:
     """The loss's entry, or a refusal that names the loss."""
     name = type(loss).__name__
-    if not isinstance(loss, pml_losses.BaseMetricLossFunction):
-        raise InputError(
-            f"`loss` must be a loss of pytorch-metric-learning, or a container of such; got {name}."
-            " For a plain function use bspml.functional.superloss or gr_cross_entropy."
-        )
     if isinstance(loss.reducer, TransformReducer):
         raise InputError(
             f"`loss` ({name}) is wrapped already, by {type(loss.reducer).__name__}. "

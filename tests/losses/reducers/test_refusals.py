@@ -6,10 +6,12 @@ from pytorch_metric_learning import losses as pml_losses, reducers as pml_reduce
 
 from bspml.errors import InputError
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss, TransformReducer, unwrap
+from bspml.losses.weighted import Weighted
 from bspml.weights.state import SampleWeights
 from helpers import reducer_kit as kit
 
 WRAPPERS = [SuperLoss, GradientRescaling, IMAE]
+WEIGHTS = SampleWeights([0, 0, 1])
 
 
 class Stranger(pml_losses.BaseMetricLossFunction):
@@ -90,3 +92,24 @@ def test_a_truth_value_is_no_setting_of_superloss(key):
 def test_a_truth_value_is_no_setting_of_gradient_rescaling(key):
     with pytest.raises(InputError, match=f"`{key}` must be a number; got True"):
         GradientRescaling(kit.make("NCALoss"), **{key: True})
+
+
+@pytest.mark.parametrize("wrapper", [*WRAPPERS, unwrap])
+@pytest.mark.parametrize(
+    ("loss", "got"),
+    [
+        ([], "got list"),
+        ((), "got tuple"),
+        ({}, "got dict"),
+        (None, "got NoneType"),
+        (kit.make("ContrastiveLoss").__class__, "got "),
+        (pml_losses.MultipleLosses([]), "without a loss in it"),
+        (pml_losses.MultipleLosses([torch.nn.Linear(1, 1)]), "got Linear"),
+    ],
+)
+def test_what_holds_no_loss_is_refused(wrapper, loss, got):
+    with pytest.raises(InputError, match=f"`loss` .*{got}"):
+        wrapper(loss)
+    if isinstance(loss, pml_losses.MultipleLosses):
+        with pytest.raises(InputError, match=f"`loss` .*{got}"):
+            Weighted(loss, WEIGHTS)
