@@ -91,14 +91,23 @@ class ReadBy:
         Raises:
             ValueError: says which value, why nothing reads it, and what would.
         """
+        if fault := self.fault(section, marked, default):
+            raise ValueError(fault)
+
+    def fault(self, section: Section, marked: str, default: Any) -> str:
+        """Say what `check` would, "" where something reads the value.
+
+        Args:
+            section, marked, default: as in `check`.
+        """
         value, other = getattr(section, marked), getattr(section, self.key)
         if value == default or (other in self.values if self.values else other is not None):
-            return
+            return ""
         remedy = self.remedy or f"give `{self.key}`"
         if self.values:
             *most, last = map(as_yaml, self.values)
             remedy = f"set `{self.key}` to {', '.join(most)}{' or ' * bool(most)}{last}"
-        raise ValueError(
+        return (
             f"`{marked}` is {as_yaml(value)}, but nothing reads it while `{self.key}` is "
             f"{as_yaml(other)}; leave it at {as_yaml(default)}, or {remedy}"
         )
@@ -158,6 +167,9 @@ class AutoSettings(PresetSettings):
     repair: RepairRule = key(
         "none", "train suspects under the class a network believes that never saw them"
     )
+    statistics_error: Annotated[float, Field(ge=1e-9, le=2)] | None = key(
+        None, "by neighbours: largest error of a soft mean, which lies in [-1, 1]"
+    )
 
 
 class PaperSettings(PresetSettings, Scales):
@@ -196,6 +208,21 @@ class PaperSettings(PresetSettings, Scales):
                 "print its age. Give an age (a typical pair statistic, about 1 to 5), or a "
                 "target_maw (the mean weight to keep; 0.7 suits 30 % wrong labels)."
             )
+
+
+_BY_HALVES = ReadBy("warmup", ("cross-fit",))
+_BY_NEIGHBOURS = ReadBy("search", ("auto", "neighbours"))
+BY_AGE = ReadBy("age", remedy="give `age` in place of `target_maw`")
+# Of each preset, as no marks: a run that was begun may hold them, and goes on.
+READ_BY = {
+    "auto": {
+        "warmup_rounds": _BY_HALVES,
+        "reset": _BY_HALVES,
+        "balance": ReadBy("rule", ("quadratic",)),
+        "statistics_error": _BY_NEIGHBOURS,
+    },
+    "paper": {"age_growth": BY_AGE, "age_max": BY_AGE, "statistics_error": _BY_NEIGHBOURS},
+}
 
 
 def keywords_of(kind: type[Section], settings: Section) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import model_validator
 
 from bspml.trainers.settings import (
+    BY_AGE,
     COLLECTED_EVERY,
     AutoSettings,
     Count,
@@ -29,7 +30,6 @@ from bspml.trainers.settings import (
 
 _AUTO, _PAPER = AutoSettings(), PaperSettings()
 _BY_AUTO, _BY_PAPER = ReadBy("preset", ("auto",)), ReadBy("preset", ("paper",))
-_BY_AGE = ReadBy("age", remedy="give `age` in place of `target_maw`")
 
 
 class CurriculumConfig(Section):
@@ -64,7 +64,7 @@ class CurriculumConfig(Section):
         if self.preset == "paper":
             section_of(PaperSettings, self.keywords()).check_pace()
             for pace in ("age_growth", "age_max"):
-                _BY_AGE.check(self, pace, type(self).model_fields[pace].default)
+                BY_AGE.check(self, pace, type(self).model_fields[pace].default)
         return self
 
     def keywords(self) -> dict[str, Any]:

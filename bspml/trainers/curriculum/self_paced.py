@@ -19,7 +19,7 @@ from bspml.trainers.curriculum.old_names import OldNames
 from bspml.trainers.curriculum.pace import num_changed
 from bspml.trainers.curriculum.published import PublishedUpdate
 from bspml.trainers.curriculum.record import CurriculumRecord
-from bspml.trainers.settings import AnySection, AutoSettings, PaperSettings, section_of
+from bspml.trainers.settings import READ_BY, AnySection, AutoSettings, PaperSettings, section_of
 from bspml.trainers.state import faults_named
 from bspml.weights.state import SampleWeights
 
@@ -76,6 +76,9 @@ class SelfPacedCurriculum(OldNames):
 
     Raises:
         InputError: an option of the other preset, or an impossible value.
+
+    Warns:
+        UserWarning: a value that nothing reads beside the others.
 
     Example:
         >>> import torch
@@ -146,6 +149,7 @@ class SelfPacedCurriculum(OldNames):
             settings = _settings(AutoSettings, "paper", keywords)
             group = None if groups is None else encode_labels(groups, len(weights), "groups").codes
             self._update = AutomaticUpdate(weights, settings, seed, group)
+        _warn_of_unread(preset, self._update.settings)
         self._truth = None if is_noisy is None else Truth(is_noisy, is_outlier, len(weights))
 
     @property
@@ -287,6 +291,14 @@ class SelfPacedCurriculum(OldNames):
                 f"the {len(self.weights)} of these weights: its numbers are about other rows. "
                 "Resume with the labels of the run."
             )
+
+
+def _warn_of_unread(preset: str, settings: PaperSettings | AutoSettings) -> None:
+    """Say what does nothing, for the caller of the caller."""
+    for name, mark in READ_BY[preset].items():
+        fault = mark.fault(settings, name, type(settings).model_fields[name].default)
+        if fault:
+            warnings.warn(f"{fault}.", stacklevel=3)
 
 
 def _settings(kind: type[AnySection], other: str, keywords: dict[str, Any]) -> AnySection:

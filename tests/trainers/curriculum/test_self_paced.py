@@ -2,6 +2,7 @@
 
 import inspect
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -140,3 +141,31 @@ def test_collapsed_embeddings_are_told_by_either_preset_as_the_audit_tells_them(
         bspml.SelfPacedCurriculum(bspml.SampleWeights(y)).update(x)
     with pytest.warns(UserWarning, match=words):
         bspml.SelfPacedCurriculum(bspml.SampleWeights(y), preset="paper", age=1.0).update(x)
+
+
+@pytest.mark.parametrize(
+    ("options", "remedied", "said"),
+    [
+        ({"reset": False}, {"warmup": "cross-fit"}, "`reset` is false, .* `warmup` is features"),
+        ({"warmup_rounds": 3}, {"warmup": "cross-fit"}, "`warmup_rounds` is 3, but nothing reads"),
+        ({"balance": 2.0}, {"rule": "quadratic"}, "`balance` is 2.0, .* set `rule` to quadratic"),
+        (
+            {"search": "exact", "statistics_error": 0.1},
+            {"search": "auto"},
+            "`statistics_error` is 0.1, .* set `search` to auto or neighbours",
+        ),
+        (
+            {"preset": "paper", "target_maw": 0.5, "age_max": 2.0},
+            {"target_maw": None, "age": 1.0},
+            "`age_max` is 2.0, .* give `age` in place of `target_maw`",
+        ),
+    ],
+)
+def test_a_value_that_nothing_reads_is_told_of(options, remedied, said):
+    weights = bspml.SampleWeights([0, 0, 1, 1])
+    with pytest.warns(UserWarning, match=said):
+        bspml.SelfPacedCurriculum(weights, **options)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bspml.SelfPacedCurriculum(weights, **options | remedied)
+        bspml.SelfPacedCurriculum(weights, reset=True, warmup_rounds=2)
