@@ -293,7 +293,8 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     # At least a label, as chances near 0 and 1 are not that exact.
     around = 1.96 * float(np.sqrt((chances * (1 - chances)) @ times[split] ** 2)) + split.any()
 
-    proven = once.proven_wrong
+    # Rows that all lie in one place are copies of nothing.
+    proven = 0 if ALIKE in found.sentence else once.proven_wrong
 
     def share(rate: float, more: float = 0.0) -> float:
         return min(1.0, max(proven, rate * agreed + added + more) / (agreed + times[split].sum()))
@@ -307,7 +308,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
             f"{counted(copied, 'sample')} beside the first of a group of copies count once with "
             "it, in the rate and as evidence: a copy vouches for nobody."
         )
-    if proven and not found.sentence:
+    if proven:
         notes.append(
             f"{counted(proven, 'label')} at least are wrong: exact copies of a picture stand "
             "under several labels, of which one at most is right."
@@ -324,9 +325,16 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     upper = share(found.upper_bound, around) if found.upper_bound < 1 else 1.0
     bounds = share(found.lower_bound, -around), upper
     sentence = error_sentence(rate, interval, bounds)
-    if found.sentence:  # nothing is known
-        rate, interval, noise, noise_interval = 0.0, (0.0, 1.0), 0.0, (0.0, 1.0)
-        bounds, sentence = (0.0, 1.0), found.sentence
+    if found.sentence:  # nothing is known but what copies prove
+        rate = noise = proven / len(once.place)
+        interval = noise_interval = bounds = rate, 1.0
+        sentence = found.sentence
+        if proven:
+            are = "is" if proven == 1 else "are"
+            sentence += (
+                f" But {counted(proven, 'label')} of {len(once.place):,} at least {are} wrong, "
+                "as exact copies under several labels prove."
+            )
     return replace(
         found,
         noise_rate=noise,

@@ -158,5 +158,28 @@ def test_too_few_distinct_samples_to_judge_by_are_no_answer():
     labels[::15] = (labels[::15] + 1) % 6
     report = bspml.audit(x, labels)
     assert not report.flagged.any()
-    assert report.total_interval == (0.0, 1.0)
+    assert report.total_interval == report.interval == (16 / 240, 1.0)
+    assert report.lower_bound == report.total_rate == 16 / 240
     assert "No label could be judged" in report.sentence
+    assert report.sentence.endswith(
+        "But 16 labels of 240 at least are wrong, as exact copies under several labels prove."
+    )
+    assert any(note.startswith("16 labels at least are wrong") for note in report.notes)
+
+
+def test_features_that_cannot_judge_do_not_hide_what_exact_copies_prove():
+    rng = np.random.default_rng(0)
+    x, labels = rng.normal(size=(120, 8)), rng.integers(0, 6, 120)
+    x[60:63], labels[60:63] = x[0], labels[0]
+    assert "wrong" not in bspml.audit(x, labels).sentence
+    labels[60] = (labels[0] + 1) % 6
+    report = bspml.audit(x, labels)
+    assert "permuted labels would fit as well" in report.sentence
+    assert "1 label of 120 at least is wrong" in report.sentence
+    assert report.lower_bound == 1 / 120
+    assert report.duplicates["different_label"].any()
+    # Where all lie in one place, being equal proves nothing.
+    for same in (np.ones((120, 8)), np.ones((120, 8)) + 1e-9 * x):
+        report = bspml.audit(same, labels)
+        assert (report.lower_bound, report.total_rate) == (0.0, 0.0)
+        assert "at least" not in report.sentence
