@@ -99,7 +99,10 @@ def examine_classes(
     draws = _Draws(seed)
     for some in _alike(sample):
         two_score[some] = _two_scores(torch.stack([rows[sample[c]].double() for c in some]), draws)
-    nearest = _most_frequent(codes[kept], other_class[kept], keys[kept], num_classes)
+    # Where a sample lies in the whole, which no turn of the space changes.
+    middle = torch.nn.functional.normalize(rows.sum(0, dtype=torch.float64), dim=0)
+    ties = np.stack([(rows @ middle.float()).numpy().round(5), keys], 1)[kept]
+    nearest = _most_frequent(codes[kept], other_class[kept], ties, num_classes)
     distance, p = _compare(rows, members, sample, keys, nearest, draws)
     is_same = (p > SAME_P) & (distance < SAME_DISTANCE)
     return ClassFindings(
@@ -240,13 +243,20 @@ def _between(gram: Tensor, side: Tensor) -> Tensor:
 def _most_frequent(
     codes: np.ndarray, other: np.ndarray, keys: np.ndarray, num_classes: int
 ) -> np.ndarray:
-    """Return (C,) the most frequent other class of each class; a tie goes by the lowest key."""
+    """Return (C,) the most frequent other class of each class; a tie goes by the lowest keys.
+
+    Args:
+        codes: (M,) int64 labels.
+        other: (M,) int64, -1 for none.
+        keys: (M, K), of which the first decides, and where that is equal the next.
+        num_classes: C.
+    """
     judged_rows = np.flatnonzero(other >= 0)
     voted = codes[judged_rows] * num_classes + other[judged_rows]
     pair, place, votes = np.unique(voted, return_inverse=True, return_counts=True)
-    lowest = np.full(len(pair), np.inf)
+    lowest = np.full((len(pair), keys.shape[1]), np.inf)
     np.minimum.at(lowest, place.reshape(-1), keys[judged_rows])
-    order = np.lexsort((lowest, -votes, pair // num_classes))
+    order = np.lexsort((*lowest.T[::-1], -votes, pair // num_classes))
     owner = pair[order] // num_classes
     classes, start = np.unique(owner, return_index=True)
     nearest = np.full(num_classes, -1, np.int64)

@@ -101,6 +101,7 @@ class Discriminant:
         weights: (N,) float64 w, at least 0.
         class_weights: (C,) float64.
         moments: what they are made of.
+        dims: columns with something in them, D above: a column of zeros changes nothing.
         known: what depends on the classes and the shrinkage only.
     """
 
@@ -112,6 +113,7 @@ class Discriminant:
     weights: Float[Tensor, " N"]
     class_weights: Float[Tensor, " C"]
     moments: _Moments
+    dims: int
     known: dict[float, tuple[Tensor, Tensor]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -138,19 +140,23 @@ class Discriminant:
         """
         rows = unit_rows(embeddings)
         codes, weights = codes.to(rows.device), weights.to(rows.device, torch.float64)
+        dims = max(1, int((rows != 0).any(0).sum()))
         rows -= (weights.to(rows.dtype) @ rows) / weights.sum().to(rows.dtype)  # rounding is less
         moments = _Moments.of(rows, codes, weights, num_classes)
-        return cls._from(rows, codes, weights, moments)
+        return cls._from(rows, codes, weights, moments, dims)
 
     @classmethod
-    def _from(cls, rows: Tensor, codes: Tensor, weights: Tensor, moments: _Moments) -> Discriminant:
+    def _from(
+        cls, rows: Tensor, codes: Tensor, weights: Tensor, moments: _Moments, dims: int
+    ) -> Discriminant:
         class_weights = moments.weights
         means = moments.means.to(rows.dtype)
         scatter = moments.outer - _outer_products(means, class_weights)
         # As precise as the products in it: the ridge is far above the rounding of an eigenvalue.
         scatter, turned = torch.linalg.eigh(scatter.to(rows.dtype))
         scatter = scatter.double().clamp_min(0)
-        return cls(rows, turned, means @ turned, scatter, codes, weights, class_weights, moments)
+        means = means @ turned
+        return cls(rows, turned, means, scatter, codes, weights, class_weights, moments, dims)
 
     def reweighted(self, weights: Float[Tensor, " N"]) -> Discriminant:
         """Return the discriminant of the same rows under other weights.
@@ -164,7 +170,7 @@ class Discriminant:
         change = weights - self.weights
         some = change.nonzero()[:, 0]
         added = _Moments.of(self.rows[some], self.codes[some], change[some], len(self.means))
-        return self._from(self.rows, self.codes, weights, self.moments + added)
+        return self._from(self.rows, self.codes, weights, self.moments + added, self.dims)
 
     def blocks(
         self, index: Int[Tensor, " M"], shrinks: Sequence[float]
@@ -212,7 +218,7 @@ class Discriminant:
 
     def _block(self, i: Tensor, rows: Tensor, shrink: float) -> Tensor:
         codes, weights = self.codes[i], self.weights[i]
-        kind, dims, dot = rows.dtype, rows.shape[1], torch.linalg.vecdot
+        kind, dims, dot = rows.dtype, self.dims, torch.linalg.vecdot
         b = torch.arange(len(i), device=rows.device)
         before = self.class_weights[codes]
         mates = before - weights
@@ -306,7 +312,7 @@ class Discriminant:
         if traces is self._nodes and to_ridge in self.known:
             return self.known[to_ridge]
         at = (1 / (self.scatter + to_ridge * traces[:, None])).to(self.means)
-        support = _of_support(self.class_weights, self.means.shape[1])
+        support = _of_support(self.class_weights, self.dims)
         support = support.masked_fill_(self.class_weights <= 0, -torch.inf).to(self.means)
         terms = torch.cat(
             [at @ self.means.square().T, torch.stack([torch.ones_like(support), support])]
@@ -332,7 +338,7 @@ class Discriminant:
             (C, J) class numbers, nearest first, and (C, J) float64 distances less that of the
             nearest; infinite for a class without references.
         """
-        ridge = shrink / (1 - shrink) * self.scatter.sum() / self.rows.shape[1]
+        ridge = shrink / (1 - shrink) * self.scatter.sum() / self.dims
         freedom = (self.weights.sum() - (self.class_weights > 0).sum()).clamp_min(1.0)
         weights = self.weights * share.to(self.weights)
         sums, means = _class_sums(self.rows, self.codes, weights, len(self.means))

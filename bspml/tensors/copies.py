@@ -122,8 +122,10 @@ def _first_equal(rows: Tensor, projections: np.ndarray) -> np.ndarray:
 def _projections(rows: Tensor, seed: int) -> np.ndarray:
     """Return (N,) a random projection, exact, as grid rows are multiples of 2^-24 and its weights
     whole: so neither place nor block matters, and equal rows have equal ones."""
-    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, rows.shape[1])
-    projection = torch.from_numpy(weights).double()
+    some = (rows != 0).any(0)  # a column of zeros moves no other one's weight
+    weights = np.random.default_rng([seed, 3]).integers(-1024, 1025, int(some.sum()))
+    projection = torch.zeros(len(some), dtype=torch.float64)
+    projection[some] = torch.from_numpy(weights).double()
     return torch.cat([block.double() @ projection for block in rows.split(_BLOCK)]).numpy()
 
 

@@ -150,8 +150,8 @@ def test_most_frequent_other_class_by_hand():
     other = np.array([2, 1, 2, 2, 0, -1])
     # Of class 1's one vote each, that of the lower key counts; class 2 has none.
     keys = np.array([0.9, 0.9, 0.9, 0.4, 0.5, 0.0])
-    assert _most_frequent(codes, other, keys, 3).tolist() == [2, 2, -1]
-    assert _most_frequent(codes, other, 1 - keys, 3).tolist() == [2, 0, -1]
+    assert _most_frequent(codes, other, keys[:, None], 3).tolist() == [2, 2, -1]
+    assert _most_frequent(codes, other, 1 - keys[:, None], 3).tolist() == [2, 0, -1]
 
 
 def test_large_classes_are_sampled(rng):

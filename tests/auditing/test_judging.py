@@ -9,6 +9,7 @@ import torch
 
 import bspml
 from bspml.auditing import AuditReport
+from bspml.auditing.columns import ARRAYS
 from bspml.errors import InputError, MissingDependencyError
 from bspml.report.models import load_page
 from bspml.statistics.confusions import plausible_confusions
@@ -345,3 +346,39 @@ def test_one_sample_is_refused_alike_by_either_search():
     for search in ("exact", "neighbours"):
         with pytest.raises(InputError, match="at least two classes; got 1"):
             bspml.audit(np.ones((1, 3)), [0], search=search)
+
+
+def numbers(report):
+    """Every number of an audit by name, tables included."""
+    found = {name: getattr(report, name) for name in ARRAYS}
+    found["embedding_map"] = np.abs(report.embedding_map)  # whose axes may point either way
+    found |= {k: v for k, v in report.summary().items() if isinstance(v, float | int | list)}
+    for name in ("classes", "duplicates", "groups"):
+        table = getattr(report, name)
+        found |= {f"{name}.{column}": table[column].to_numpy() for column in table}
+    del found["notes"]
+    return {k: np.asarray(v) for k, v in found.items()}
+
+
+@pytest.mark.parametrize("change", ["zeros", "rotated", "scaled", "tiny", "all"])
+def test_zero_columns_rotations_and_a_common_scale_change_no_number(change):
+    x, codes = clouds(8, 12, 10, 0.3)
+    given, _ = noisy(codes, 0.2)
+    x[5], x[17], x[30] = x[4], x[16] + 1e-4, 0  # copies, exact and near, and no direction
+    plain = numbers(bspml.audit(x, given))
+    q = np.linalg.qr(np.random.default_rng(7).normal(size=(10, 10)))[0]
+    other = x
+    if change in ("rotated", "all"):
+        other = other @ q
+    if change in ("zeros", "all"):
+        other = np.insert(other, [0, 3, 10, 10, 10], 0.0, axis=1)
+    other = other * {"scaled": 37.5, "all": 1e12, "tiny": 2.0**-70}.get(change, 1.0)
+    found = numbers(bspml.audit(other, given))
+    assert found.keys() == plain.keys()
+    for name, expected in plain.items():
+        if expected.dtype.kind != "f":
+            np.testing.assert_array_equal(found[name], expected, err_msg=name)
+        else:
+            np.testing.assert_allclose(found[name], expected, 1e-3, 1e-4, err_msg=name)
+    assert 0.1 < plain["total_rate"] < 0.3
+    assert np.nanmin(plain["outlier_p"]) < 0.1

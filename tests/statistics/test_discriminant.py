@@ -139,3 +139,23 @@ def test_nearest_classes_are_those_of_the_means_in_the_same_metric():
     assert (nearest.numpy() == np.argsort(distance, 1)[:, :3]).all()
     ordered = np.sort(distance, 1)
     assert further.numpy() == pytest.approx(ordered[:, :3] - ordered[:, :1], rel=1e-6, abs=1e-6)
+
+
+@pytest.mark.parametrize("dims", [3, 40])
+def test_columns_of_zeros_change_nothing(dims):
+    x, codes, rng = case(dims=dims)
+    weights = rng.uniform(0.2, 1.5, len(x))
+    wide = np.insert(x, [0, 2, dims, dims], 0.0, axis=1)
+    judges = [
+        Discriminant.of(torch.as_tensor(v), torch.as_tensor(codes), torch.as_tensor(weights), 4)
+        for v in (x, wide)
+    ]
+    changed = torch.as_tensor(weights) * 0.5
+    for plain, other in (judges, [judge.reweighted(changed) for judge in judges]):
+        tables = [judge.table(torch.arange(len(x)), 0.3).numpy() for judge in (plain, other)]
+        np.testing.assert_allclose(tables[1], tables[0], rtol=1e-9)
+        near = [judge.nearest_classes(2, 0.3, torch.ones(len(x))) for judge in (plain, other)]
+        assert torch.equal(near[0][0], near[1][0])
+        np.testing.assert_allclose(near[1][1], near[0][1], rtol=1e-9, atol=1e-9)
+    nothing = Discriminant.of(torch.zeros(4, 3), torch.tensor([0, 0, 1, 1]), torch.ones(4), 2)
+    assert nothing.dims == 1
