@@ -35,6 +35,7 @@ class SplitCopies:
         rows: (P,) int64, ascending.
         source_rows: (P,) int64, the first sample of `source` that each is a copy of.
         names: P pairs of names, the copy's and its source's.
+        near: they are much alike, but not the same.
     """
 
     split: str
@@ -42,14 +43,37 @@ class SplitCopies:
     rows: np.ndarray
     source_rows: np.ndarray
     names: tuple[tuple[str, str], ...]
+    near: bool = False
+
+    @classmethod
+    def of(
+        cls,
+        split: RetrievalSplit,
+        source: RetrievalSplit,
+        rows: np.ndarray,
+        source_rows: np.ndarray,
+        near: bool = False,
+    ) -> SplitCopies:
+        """Take the names from the splits.
+
+        Args:
+            split, source, rows, source_rows, near: as above.
+        """
+        pairs = zip(rows.tolist(), source_rows.tolist(), strict=True)
+        names = tuple((_name(split, row), _name(source, other)) for row, other in pairs)
+        return cls(split.name, source.name, rows, source_rows, names, near)
 
     @property
     def sentence(self) -> str:
         """Say how many there are, and name ten of them."""
-        shown = [f"{copy} is {source}" for copy, source in self.names[:_SHOWN]]
+        relation = "and" if self.near else "is"
+        shown = [f"{copy} {relation} {source}" for copy, source in self.names[:_SHOWN]]
         more = f", ... ({len(self.rows):,} in all)" if len(self.rows) > _SHOWN else ""
         are = "is" if len(self.rows) == 1 else "are"
         where = f"in {self.source}, too"
+        if self.near:
+            one = "a near copy of one" if len(self.rows) == 1 else "near copies of some"
+            where = f"{one} of {self.source} by the features (saved again, cropped or scaled)"
         if self.split == self.source:
             where = "a copy of another" if len(self.rows) == 1 else "copies of others"
             where += " under another label" if self.split == "train" else ""
@@ -108,9 +132,7 @@ def _shared(
         first = first_copies(both)[len(source_keys) :]
         is_copy = (first < len(source_keys)) & (keys != b"")
     rows = np.flatnonzero(is_copy)
-    pairs = zip(rows.tolist(), first[rows].tolist(), strict=True)
-    names = tuple((_name(split, row), _name(source, other)) for row, other in pairs)
-    return SplitCopies(split.name, source.name, rows, first[rows], names)
+    return SplitCopies.of(split, source, rows, first[rows])
 
 
 def _name(split: RetrievalSplit, row: int) -> str:

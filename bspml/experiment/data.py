@@ -22,7 +22,7 @@ from bspml.data.split_copies import split_copies
 from bspml.errors import ConfigError
 from bspml.experiment.config import Config
 from bspml.experiment.labels import GivenLabels, corrected_data, given_labels
-from bspml.experiment.seen import Seen
+from bspml.experiment.seen import Seen, near_copies
 from bspml.experiment.splits import hold_out, load_splits
 from bspml.files.checkpoints import fingerprint
 from bspml.networks.backbone import IMAGE_SIZE
@@ -159,7 +159,9 @@ def load_data(config: Config) -> ExperimentData:
         assert validation is not None
         test, gallery, validation = validation, None, None
     measured_on = replace(test, name="test")
-    copies = split_copies(replace(splits, train=train, test=measured_on, gallery=gallery))
+    whole = replace(splits, train=train, test=measured_on, gallery=gallery)
+    copies = split_copies(whole)
+    told = *copies, *near_copies(whole.splits, copies)
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     codes = torch.from_numpy(np.unique(labelling.labels, return_inverse=True)[1].astype(np.int64))
     evaluated = zip((test, gallery, validation), inputs[1:], strict=True)
@@ -186,7 +188,7 @@ def load_data(config: Config) -> ExperimentData:
         validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=labelling.decided,
-        notes=(*splits.notes, *labelling.notes, *(found.sentence for found in copies)),
+        notes=(*splits.notes, *labelling.notes, *(found.sentence for found in told)),
         test_names=test.names,
         seen=seen if len(seen) else None,
         measured=" ".join(measured),

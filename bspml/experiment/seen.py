@@ -1,4 +1,4 @@
-"""Test samples that training saw: how many, and the metrics without them."""
+"""Test samples that training saw, or saw nearly: which, and the metrics without the former."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from bspml.data.retrieval import RetrievalSplit
 from bspml.data.split_copies import SplitCopies
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
+from bspml.statistics.copies.duplicates import find_duplicates
+from bspml.tensors.unit_rows import grid_unit_rows
 from bspml.words import counted
+
+NEAR_UP_TO = 30_000  # samples; of more, the search for near copies would take minutes
 
 
 @dataclass(frozen=True)
@@ -70,3 +75,44 @@ class Seen:
             f"{what}: Recall@1 {100 * rest.recall_at_k[1]:.2f} % (with them {100 * recall:.2f} %), "
             f"MAP@R {100 * rest.map_at_r:.2f} % ({100 * found.map_at_r:.2f} %)"
         )
+
+
+def near_copies(
+    splits: Sequence[RetrievalSplit], known: Sequence[SplitCopies]
+) -> tuple[SplitCopies, ...]:
+    """Find the samples that are near copies of training samples by features: saved again, scaled.
+
+    Args:
+        splits: train first, then those that are searched for, or in.
+        known: the exact copies, which are not found again.
+
+    Returns:
+        A finding for each split that has some; none without features of every split, or of too many
+        samples.
+
+    Example:
+        >>> x, names = torch.randn(40, 8, generator=torch.Generator().manual_seed(0)), np.arange(40)
+        >>> train = RetrievalSplit("train", (names[:20] // 5).astype(str), features=x[:20])
+        >>> again = torch.cat([x[:1] + 0.001, x[20:]])
+        >>> test = RetrievalSplit("test", (names[19:] // 5).astype(str), features=again)
+        >>> [found.rows.tolist() for found in near_copies((train, test), ())]
+        [[0]]
+    """
+    features = [split.features for split in splits if split.features is not None]
+    if len(features) < len(splits) or sum(map(len, features)) > NEAR_UP_TO:
+        return ()
+    rows = grid_unit_rows(torch.cat([part.float() for part in features]))
+    labels = np.concatenate([split.labels for split in splits])
+    pairs = find_duplicates(rows, np.unique(labels, return_inverse=True)[1].reshape(-1))
+    pairs = pairs[(pairs["kind"] == "near") & (pairs["first"] < len(splits[0]))]
+    found, start = [], len(splits[0])
+    for split in splits[1:]:
+        same = [c.rows for c in known if (c.split, c.source) == (split.name, splits[0].name)]
+        inside = pairs["second"].between(start, start + len(split) - 1)
+        own = pairs[inside].drop_duplicates("second").sort_values("second")
+        own = own[~np.isin(own["second"] - start, np.concatenate([*same, []]))]
+        numbers = own["second"].to_numpy() - start, own["first"].to_numpy()
+        if len(own):
+            found.append(SplitCopies.of(split, splits[0], *numbers, near=True))
+        start += len(split)
+    return tuple(found)

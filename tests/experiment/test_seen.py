@@ -3,9 +3,10 @@
 import numpy as np
 import torch
 
-from bspml.data.split_copies import SplitCopies
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.split_copies import SplitCopies, split_copies
 from bspml.evaluation import evaluate
-from bspml.experiment.seen import Seen
+from bspml.experiment.seen import Seen, near_copies
 from helpers.draws import randn
 
 
@@ -38,3 +39,22 @@ def test_queries_and_gallery_lose_what_was_seen():
     assert f"the 3 samples that training saw: Recall@1 {100 * rest.recall_at_k[1]:.2f} %" in said
     everyone = Seen(np.ones(8, bool), np.zeros(12, bool))
     assert everyone.without(whole, x[:8], y[:8], **options).endswith("nothing is left to evaluate")
+
+
+def test_near_copies_by_features_are_told_once_and_exact_ones_are_not_told_again():
+    x, y = randn(90, 16), np.arange(90) // 6
+    train = RetrievalSplit("train", y[:60].astype(str), features=x[:60])
+    again = torch.cat([x[[3, 7]] + 0.002 * randn(2, 16, seed=1), x[[5]], x[60:]])
+    labels = np.concatenate([["new"] * 3, y[60:].astype(str)])
+    test = RetrievalSplit("test", labels, features=again, given_names=tuple(map(str, range(33))))
+    known = split_copies(RetrievalData("mine", train, test))
+    (found,) = near_copies((train, test), known)
+    assert found.sentence == (
+        "2 samples of test are near copies of some of train by the features (saved again, cropped "
+        "or scaled): 0 and train/3, 1 and train/7."
+    )
+    assert (found.rows.tolist(), found.source_rows.tolist()) == ([0, 1], [3, 7])
+    assert [c.rows.tolist() for c in known] == [[2]]
+    assert near_copies((train, test.take(np.arange(33) > 2)), ()) == ()
+    pixels = RetrievalSplit("test", labels[:1], pixels=torch.zeros(1, 1, 2, 2))
+    assert near_copies((train, pixels), ()) == ()
