@@ -59,7 +59,8 @@ def texts_of_rows(texts: Any, name: str, n: int) -> np.ndarray:
     """
     if texts is None:
         return np.full(n, "")
-    no_list = isinstance(texts, str | bytes | Mapping)
+    no_list = isinstance(texts, str | bytes | Mapping) or getattr(texts, "ndim", 1) == 0
+    no_list |= getattr(getattr(texts, "dtype", None), "names", None) is not None  # rows of fields
     count = None if no_list else getattr(texts, "__len__", lambda: None)()
     if count != n:
         kind = "a single text" if isinstance(texts, str) else type(texts).__name__

@@ -9,14 +9,13 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 from torch.utils.data import BatchSampler
 
 from bspml.data.turns import ClassTurns, RowQueue
 from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
-from bspml.tensors.checks import check_whole, encode_labels
-from bspml.tensors.row_index import check_in_order, check_same_rows, index_of
+from bspml.tensors.checks import as_numbers, check_whole, encode_labels
+from bspml.tensors.row_index import check_same_rows, index_of
 
 _ORDER = 2  # of the batches; another number where the same arguments gave others
 _LARGEST = 2**24  # rows of a batch, batches of an epoch
@@ -235,16 +234,16 @@ class PKSampler(BatchSampler):
         n = len(self._codes)
         check_same_rows(("the sampler's labels", self._index), mask=mask, labels=labels)
         codes = self._given if labels is None else encode_labels(labels, n).codes.numpy()
-        check_in_order(mask, "mask")
-        if mask is None:
-            rows = np.ones(n, dtype=bool)
-        else:
-            rows = mask.detach().cpu().numpy() if isinstance(mask, Tensor) else np.asarray(mask)
-            if rows.shape != (n,) or rows.dtype != np.bool_:
+        rows = np.ones(n, dtype=bool)
+        if mask is not None:
+            expected, remedy = f"(N,) = ({n},) bool", "Use `weights > 0` for weights."
+            flags = as_numbers(mask, "mask", expected, remedy).detach().cpu()
+            if flags.shape != (n,) or flags.dtype != torch.bool:
                 raise InputError(
-                    f"`mask` must be (N,) = ({n},) bool, true where a row may be sampled; got "
-                    f"{rows.shape} {rows.dtype}. Use `weights > 0` for weights."
+                    f"`mask` must be {expected}, true where a row may be sampled; got "
+                    f"{tuple(flags.shape)} {flags.dtype}. {remedy}"
                 )
+            rows = flags.numpy()
         if np.array_equal(rows, self._mask) and np.array_equal(codes, self._codes):
             return
         groups = self._usable_groups(rows, codes)

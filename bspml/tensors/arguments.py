@@ -34,6 +34,8 @@ def at_least_float32(values: Any, name: str) -> Float[Tensor, "*S"]:
             f"`{name}` must be a tensor of floats; got {type(values).__name__}. "
             "Wrap it in torch.as_tensor(..., dtype=torch.float32)."
         )
+    if values.layout != torch.strided or values.is_nested:
+        raise InputError(f"`{name}` must be a dense tensor; got {describe(values)}.")
     if values.dtype not in FLOATS:
         raise InputError(f"`{name}` must be floats; got {values.dtype}. Cast with `.float()`.")
     return values.float() if values.dtype in _HALVES else values

@@ -51,7 +51,8 @@ def as_numbers(value: Any, name: str, expected: str, remedy: str) -> Tensor:
         if columns:
             remedy = f"Columns without numbers: {columns}. Drop them."
         raise InputError(f"`{name}` must be {expected}; got {describe(value)}. {remedy}") from err
-    if tensor.layout != torch.strided or tensor.is_quantized or tensor.device.type == "meta":
+    is_dense = tensor.layout == torch.strided and not tensor.is_nested
+    if not is_dense or tensor.is_quantized or tensor.device.type == "meta":
         raise InputError(
             f"`{name}` must be a dense tensor with data; got {describe(value)}. "
             "Call `.to_dense()` or `.dequantize()`."
@@ -169,10 +170,10 @@ def encode_labels(
 ) -> Labels:
     """Map labels to codes 0..C-1; strings, negative and non-contiguous integers are fine.
 
-    Text as programs write what is missing (nan, None) is a class, and warned of.  Floats are refused
-    unless integral (a label 2.5 is a bug upstream) and exact (below 2**24 in float32), NaN and
-    None always, and so is whatever numpy would make one class of two: 0 beside '0', text with NUL, numbers that do not
-    fit int64, entries behind a mask.
+    Text as programs write what is missing (nan, None) is a class, and warned of.  Floats are
+    refused unless integral (a label 2.5 is a bug upstream) and exact (below 2**24 in float32), NaN
+    and None always, and so is whatever numpy would make one class of two: 0 beside '0', text with
+    NUL, numbers that do not fit int64, entries behind a mask.
 
     Args:
         labels: (N,) tensor, array or list of integers, integral floats, bools or strings; or

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from bspml.errors import InputError, SampleIndexError
-from bspml.tensors.checks import as_numbers, some_of, to_device
+from bspml.tensors.checks import FLOATS, as_numbers, some_of, to_device
 from bspml.tensors.class_ids import integral
-from bspml.tensors.row_index import check_in_order
+
+_ONLY_CONVERT = (torch.uint16, torch.uint32, torch.uint64)  # torch compares them with no other type
 
 
 def check_sample_index(
@@ -81,7 +81,10 @@ def as_class_ids(labels: Any, name: str = "labels") -> Tensor:
         InputError: text, or whatever else holds no numbers.
     """
     remedy = "Give each class a number: `SampleWeights(labels).codes` holds them for the data set."
-    return as_numbers(labels, name, "class ids, (B,) integers", remedy)
+    ids = as_numbers(labels, name, "class ids, (B,) integers", remedy)
+    if ids.is_floating_point():
+        return ids if ids.dtype in FLOATS else ids.float()
+    return ids.long() if ids.dtype in _ONLY_CONVERT else ids
 
 
 def check_class_ids(labels: Any, rows: int, name: str = "labels", of: str = "embeddings") -> Tensor:
@@ -157,17 +160,15 @@ def check_rows(rows: Any, n: int) -> Tensor:
         >>> check_rows([True, False, True], n=3)
         tensor([0, 2])
     """
-    check_in_order(rows, "rows")
-    chosen = np.asarray(rows.detach().cpu() if isinstance(rows, Tensor) else rows)
-    if chosen.dtype == np.bool_:
+    expected = "sample indices, (R,), or a bool mask, (N,)"
+    chosen = as_numbers(rows, "rows", expected, "Cast them.").detach().cpu()
+    if chosen.dtype == torch.bool:
         if chosen.shape != (n,):
             raise InputError(
-                f"`rows` must have one flag per sample, ({n},); got {chosen.shape}. "
+                f"`rows` must have one flag per sample, ({n},); got {tuple(chosen.shape)}. "
                 "Or give sample indices."
             )
-        chosen = np.flatnonzero(chosen)
-    elif chosen.size == 0:
-        chosen = np.empty(0, np.int64)  # an empty list reads as floats
+        chosen = chosen.nonzero()[:, 0]
     index = check_sample_index(chosen, n, None, "rows")
     if len(index) == n > 3 and int(index.max()) < 2:
         raise InputError(

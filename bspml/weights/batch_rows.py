@@ -265,6 +265,6 @@ class BatchRows(nn.Module):
         kinds = [torch.arange(len(self.classes), device=index.device)]
         if self.classes.dtype.kind in "iub":
             kinds.append(torch.as_tensor(self.classes.astype(np.int64), device=index.device))
-        given, current = self.codes[index], self.current_codes[index]
+        labels, given, current = as_class_ids(labels), self.codes[index], self.current_codes[index]
         fits = [(kind, (labels != kind[given]) & (labels != kind[current])) for kind in kinds]
         return min(fits, key=lambda pair: int(pair[1].sum()))

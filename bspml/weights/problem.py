@@ -33,8 +33,8 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_flags
-from bspml.tensors.checks import check_number, encode_labels, some_of
-from bspml.tensors.row_index import check_in_order, check_same_rows
+from bspml.tensors.checks import as_numbers, check_number, encode_labels, some_of
+from bspml.tensors.row_index import check_same_rows
 from bspml.weights.class_order import ClassSorted, sort_by_class
 from bspml.weights.first_order import FirstOrder
 
@@ -251,16 +251,8 @@ def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
 
 def _check_vector(values: Any, name: str, n: int | None = None) -> np.ndarray:
     """Return a contiguous float64 copy of `values`, finite, (N,) or of length n."""
-    check_in_order(values, name)
-    if isinstance(values, Tensor):
-        values = values.detach().cpu()
-        values = values.double().numpy() if values.dtype == torch.bfloat16 else values.numpy()
-    try:
-        if np.iscomplexobj(values):
-            raise TypeError("numpy would drop the imaginary part")
-        array = np.array(values, dtype=np.float64, order="C")
-    except (TypeError, ValueError, OverflowError) as err:
-        raise InputError(f"`{name}` must be (N,) numbers; got {type(values).__name__}.") from err
+    found = as_numbers(values, name, "(N,) numbers", "Pass one per sample.")
+    array = np.array(found.detach().cpu().double().numpy(), order="C")
     if array.ndim != 1:
         hint = " Use `.squeeze(1)`." if array.ndim == 2 and array.shape[1] == 1 else ""
         raise InputError(f"`{name}` must be (N,), one number per sample; got {array.shape}.{hint}")

@@ -15,7 +15,7 @@ import torch
 
 from bspml.errors import CheckpointError, InputError
 from bspml.shapes import Bool, Float, Tensor
-from bspml.tensors.checks import as_numbers, describe, encode_labels, some_of
+from bspml.tensors.checks import FLOATS, as_numbers, describe, encode_labels, some_of
 from bspml.tensors.row_index import check_same_rows, index_of
 from bspml.weights.batch_rows import BatchRows
 
@@ -294,6 +294,7 @@ def _in_unit_interval(values: Any, name: str, n: int, each: str) -> Tensor:
         raise InputError(
             f"`{name}` must be one weight per {each}, shape ({n},); got {tuple(values.shape)}."
         )
+    values = values if values.dtype in FLOATS else values.float()  # others hardly compute
     # Written so that NaN, which compares false, counts as outside.
     bad = ~((values >= -_BOX_TOLERANCE) & (values <= 1 + _BOX_TOLERANCE))
     if bad.any():

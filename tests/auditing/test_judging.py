@@ -332,6 +332,8 @@ def test_texts_under_another_index_are_refused():
         (dict.fromkeys(range(20), "a"), "got dict"),
         ([b"a"] * 20, "bytes at row 0"),
         (b"a" * 20, "got bytes"),
+        (np.array("a"), "got ndarray"),
+        (np.array([("a",)] * 20, [("name", "U1")]), "got ndarray"),
     ],
 )
 def test_texts_that_are_no_list_of_texts_are_refused(given, said):

@@ -59,6 +59,8 @@ def test_weights_are_copied_and_lie_between_0_and_1():
         (iter([0]), InputError, "got a list_iterator"),
         ([0.0, 1.0], InputError, "must be integers; got torch.float64"),
         ([True, False, True], InputError, r"one flag per sample, \(4,\); got \(3,\)"),
+        (torch.ones(4).bfloat16(), InputError, "must be integers; got torch.bfloat16"),
+        (torch.ones(4).bool().to_sparse(), InputError, "`rows` must be a dense tensor"),
         ([4], SampleIndexError, r"must lie in \[0, 4\); got 4"),
     ],
 )

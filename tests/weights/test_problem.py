@@ -179,9 +179,13 @@ def make(**changes):
         ({"xi_neg": [1, 2, 3]}, r"`xi_neg` must be \(N,\) = \(2,\) like `xi_pos`; got \(3,\)"),
         ({"xi_pos": [1, np.nan]}, r"`xi_pos` must be finite; indices 1 hold NaN"),
         ({"xi_pos": [[1], [2]]}, r"`xi_pos` must be \(N,\).*\(2, 1\). Use `.squeeze\(1\)`"),
-        ({"xi_pos": "hard"}, r"`xi_pos` must be \(N,\) numbers; got str"),
-        ({"xi_pos": [1j, 1]}, r"`xi_pos` must be \(N,\) numbers; got list"),
-        ({"xi_pos": [10**400, 1]}, r"`xi_pos` must be \(N,\) numbers; got list"),
+        ({"xi_pos": "hard"}, r"`xi_pos` must be \(N,\) numbers; got 'hard'"),
+        ({"xi_pos": [1j, 1]}, r"`xi_pos` must be \(N,\) numbers; got torch.complex128"),
+        ({"xi_pos": [10**400, 1]}, r"`xi_pos` must be \(N,\) numbers; got a list of int"),
+        ({"xi_pos": np.array([1, 2], "M8[D]")}, "numbers; got an array of datetime64"),
+        ({"xi_neg": np.array([1, 2], "m8[s]")}, "numbers; got an array of timedelta64"),
+        ({"xi_neg": torch.ones(2).to_sparse()}, "`xi_neg` must be a dense tensor with data"),
+        ({"xi_neg": torch.ones(2, device="meta")}, "`xi_neg` must be a dense tensor with data"),
         ({"labels": [0]}, r"`labels` must have one entry"),
         ({"xi_pos": [], "xi_neg": [], "labels": []}, "at least one sample"),
         ({"age": float("inf")}, "`age` must be finite; got inf. From 2 max xi_pos"),
@@ -229,3 +233,19 @@ def test_weights_under_another_index_than_the_labels_are_refused(place):
     ):
         with pytest.raises(InputError, match="indices differ"):
             use(moved)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        lambda x: torch.tensor(x, dtype=torch.bfloat16, requires_grad=True),
+        lambda x: torch.tensor(x).to(torch.float8_e4m3fn),
+        lambda x: [torch.tensor(v, requires_grad=True) for v in x],
+        lambda x: np.array(x, dtype=">f8")[::-1][::-1],
+        lambda x: pd.Series(x, dtype="Float64"),
+    ],
+)
+def test_statistics_of_any_numeric_kind_are_the_same_numbers(kind):
+    problem = make(xi_pos=kind([1.0, 2.0]), xi_neg=kind([0.5, 4.0]))
+    assert (problem.xi_pos.tolist(), problem.xi_neg.tolist()) == ([1.0, 2.0], [0.5, 4.0])
+    assert problem.objective(kind([1.0, 0.5])) == make(xi_neg=[0.5, 4.0]).objective([1.0, 0.5])

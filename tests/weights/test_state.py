@@ -105,7 +105,9 @@ def test_a_fractional_index_is_refused(weights):
 def test_what_is_no_index_is_refused_by_name(weights, index):
     lookups = (weights.__getitem__, weights.set_batch, lambda i: look_up(weights, EMB, 3, [0], i))
     for lookup in lookups[: 2 if index is None else 3]:  # no reference index is allowed
-        with pytest.raises(InputError, match=r"sample_index` must be integers.*; got .*Pass the"):
+        with pytest.raises(
+            InputError, match=r"sample_index` must be (integers.*; got .*Pass the|a list or)"
+        ):
             lookup(index)
     with pytest.raises(InputError, match="`sample_index` must be a slice"):
         weights[::0]
@@ -454,3 +456,17 @@ def test_a_decision_is_about_the_given_label():
     weights.relabel([1, 0, 1])
     weights.fix([0], [1.0])
     assert weights.current_labels.tolist() == [0, 0, 1]
+
+
+@pytest.mark.parametrize("kind", [torch.uint16, torch.uint32, torch.uint64, torch.float8_e4m3fn])
+def test_types_that_torch_hardly_computes_with_are_numbers_all_the_same(kind):
+    weights = SampleWeights([3, 3, 5])
+    weights.update(torch.tensor([1, 0, 1]).to(kind))
+    assert weights.weights.tolist() == [1, 0, 1]
+    weights.fix([1], torch.tensor([1]).to(kind))
+    labels = torch.tensor([5, 3]).to(kind)
+    assert weights.index_for_batch(2, [2, 0], labels).tolist() == [2, 0]
+    weights.relabel([0, 1, 1])
+    assert weights.relabelled(torch.tensor([3, 3]).to(kind), [0, 1]).tolist() == [3, 3]
+    with pytest.raises(InputError, match="their labels differ at 1 of 2 rows"):
+        weights.index_for_batch(2, [2, 2], labels)
