@@ -56,5 +56,8 @@ def test_near_copies_by_features_are_told_once_and_exact_ones_are_not_told_again
     assert (found.rows.tolist(), found.source_rows.tolist()) == ([0, 1], [3, 7])
     assert [c.rows.tolist() for c in known] == [[2]]
     assert near_copies((train, test.take(np.arange(33) > 2)), ()) == ()
+    # Equal features of files whose bytes differ are known to nobody else.
+    (unknown,) = near_copies((train, test), ())
+    assert unknown.rows.tolist() == [0, 1, 2]
     pixels = RetrievalSplit("test", labels[:1], pixels=torch.zeros(1, 1, 2, 2))
     assert near_copies((train, pixels), ()) == ()

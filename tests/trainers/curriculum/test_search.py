@@ -68,7 +68,7 @@ def test_auto_is_exact_below_the_size_and_by_neighbours_from_it_on(monkeypatch):
     ("change", "match"),
     [
         ({"search": "graph"}, "`search` must be"),
-        ({"statistics_error": 0}, r"`statistics_error` must be in \[1e-09, 1e.09\]"),
+        ({"statistics_error": 0}, r"`statistics_error` must be in \[1e-09, 2\]"),
     ],
 )
 def test_wrong_choices_are_refused(change, match):
