@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -27,6 +28,8 @@ from bspml.words import (
 # Files of labels used to be read by one of the second, tables of images by the first.
 _CONTESTED = {"class_name": ("class", "target", "y"), "target": ("y",)}
 EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
+
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 
 # What a column of numbers holds where nothing was known.
 _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
@@ -200,7 +203,7 @@ def check_texts(labels: Sequence[str]) -> None:
 def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """Warn of labels that differ in what nobody sees; they stay two classes.
 
-    That is white space around them, or the form of Unicode (é as one character or as two).
+    That is white space, characters of no width, or the form of Unicode (é as one or as two).
 
     Args:
         labels: of all samples, or of all classes.
@@ -208,12 +211,13 @@ def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """
     forms: dict[str, str] = {}
     for label in sorted(set(labels)):
-        other = forms.setdefault(normalize("NFC", label.strip()), label)
+        seen = " ".join(_UNSEEN.sub("", normalize("NFC", label)).split())
+        other = forms.setdefault(seen, label)
         if other != label:
             warnings.warn(
                 f"{where}: the labels {ascii(other)[:60]} and {ascii(label)[:60]} are two classes, "
-                "but differ only in spaces around them or in how a letter is encoded. If they are "
-                "one, write them alike.",
+                "but differ only in spaces, in characters that nobody sees, or in how a letter is "
+                "encoded. If they are one, write them alike.",
                 stacklevel=2,
             )
 
