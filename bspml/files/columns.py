@@ -21,6 +21,7 @@ from bspml.words import (
     NAME_COLUMNS as NAME_COLUMNS,
     PASSED_OVER as PASSED_OVER,
     TEXT_COLUMNS as TEXT_COLUMNS,
+    counted,
     did_you_mean,
     some_of,
 )
@@ -183,7 +184,7 @@ def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
 
 
 def check_texts(labels: Sequence[str]) -> None:
-    """Raise a DataError if a label is empty, too long for one, or holds NUL.
+    """Raise a DataError if a label is empty, too long, or holds NUL; warn of several lines.
 
     It names the row, counted from 1.
     """
@@ -198,6 +199,13 @@ def check_texts(labels: Sequence[str]) -> None:
         raise DataError(f"row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
     if any("\0" in label for label in labels):
         raise DataError("a label holds the character NUL, which numpy cuts off the end of text.")
+    several = [label for label in labels if "\n" in label or "\r" in label]
+    if several:
+        warnings.warn(
+            f"{counted(len(several), 'label runs', 'labels run')} over several lines, the first is "
+            f"{several[0]!r:.60}. In a table this may be a quote that was left open, and rows lost.",
+            stacklevel=2,
+        )
 
 
 def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:

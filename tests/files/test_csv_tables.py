@@ -116,3 +116,9 @@ def test_names_that_are_no_text_survive_in_labels(tmp_path, name):
     labels = ["a\ud800", "b\udcff", "\U0001f600"]
     (tmp_path / name).write_bytes("\n".join(labels).encode("utf-8", "surrogatepass"))
     assert read_labels(tmp_path / name).tolist() == labels
+
+
+def test_a_quote_left_open_is_told_of_by_the_label_that_it_makes(tmp_path):
+    path = lines(tmp_path / "y.csv", "name,label", '1,"cat', "2,dog", '3,cat"', "4,dog")
+    with pytest.warns(UserWarning, match=r"1 label runs over several lines, .*'cat\\n2,dog"):
+        assert len(read_labels(path)) == 2
