@@ -184,7 +184,7 @@ def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
 
 
 def check_texts(labels: Sequence[str]) -> None:
-    """Raise a DataError if a label is empty, too long, or holds NUL; warn of several lines.
+    """Refuse a label that is empty, too long, or holds NUL; warn of one of several lines.
 
     It names the row, counted from 1.
     """
@@ -203,7 +203,7 @@ def check_texts(labels: Sequence[str]) -> None:
     if several:
         warnings.warn(
             f"{counted(len(several), 'label runs', 'labels run')} over several lines, the first is "
-            f"{several[0]!r:.60}. In a table this may be a quote that was left open, and rows lost.",
+            f"{several[0]!r:.60}. In a table a quote may have been left open, and rows lost.",
             stacklevel=2,
         )
 
