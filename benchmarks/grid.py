@@ -180,6 +180,19 @@ def _dry_run(grid: Grid, options: argparse.Namespace) -> int:
     timed = _finished_seconds(grid, options.out)
     lost: dict[str, str] = {}  # data set: why it cannot be read
     total, unknown, open_ = 0.0, 0, 0
+    kinds = {
+        (cell.dataset, cell.method)
+        for cell in grid.cells
+        if not RunFolder(options.out / cell.name).finished
+    }
+    if options.time and kinds - timed.keys():
+        count = counted(len(kinds - timed.keys()), "pair", "pairs")
+        print(
+            f"first, a short cell of each of {count} of data set and method: its data are read, "
+            f"{_TIMED_STEPS} steps trained and the test evaluated, which takes its time",
+            file=sys.stderr,
+            flush=True,
+        )
     for cell in grid.cells:
         if RunFolder(options.out / cell.name).finished:
             print(f"{cell.name}: finished")

@@ -280,7 +280,7 @@ def hostile_page(material: Path, folder: Path, rng: np.random.Generator) -> tupl
         [browser, "--headless", "--no-sandbox", "--disable-gpu", "--disable-background-networking",
          "--no-first-run", f"--user-data-dir={folder / 'profile'}", "--virtual-time-budget=3000",
          "--dump-dom", (folder / "audit" / "report.html").as_uri()],
-        capture_output=True, timeout=SECONDS, check=False,
+        capture_output=True, timeout=10 * SECONDS, check=False,
     )  # fmt: skip
     title = done.stdout.decode("utf-8", "replace").partition("<title>")[2].partition("</title>")[0]
     if not title or title.strip() == "hacked":

@@ -17,7 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-SECONDS = 60.0  # longer is a hang
+SECONDS = 60.0  # of processor time, or of the clock without any, are a hang
+_LOOKS = 60  # in that time
+_IDLE = 1 / 30  # of a processor is none: threads that look whether others live
 _MEMORY = 6 << 30  # bytes of address space beyond what a fork starts with
 _INTERRUPT = {signal.SIGINT}
 
@@ -112,10 +114,16 @@ class Fork:
             os.kill(self.pid, number)
 
     def wait(self, seconds: float = SECONDS) -> Result:
-        """Wait for its end; a hang is killed."""
-        deadline = time.monotonic() + seconds
-        while not self.has_ended() and time.monotonic() < deadline:
+        """Wait for its end; a hang is killed.
+
+        On a busy machine a healthy command may take any time, so the clock alone proves nothing.
+        """
+        progress, look, hung = Progress(seconds), 0.0, False
+        while not (hung or self.has_ended()):
             time.sleep(0.01)
+            if time.monotonic() > look:  # not always: it reads all of /proc
+                hung = progress.hangs(time.monotonic(), used_by_group(self.pid))
+                look = time.monotonic() + seconds / _LOOKS
         hung = not self.has_ended()
         if hung:
             os.kill(self.pid, signal.SIGKILL)
@@ -124,6 +132,40 @@ class Fork:
         code = os.waitstatus_to_exitcode(self._status)
         said = self.file.read_text("utf-8", "replace") if self.file.exists() else ""
         return Result(code, said, hung)
+
+
+@dataclass
+class Progress:
+    """Tell a hang from a slow machine, by the processor time that is used.
+
+    Args:
+        seconds: of processor time that are too many, and of the clock that are too many with none.
+    """
+
+    seconds: float
+    _since: tuple[float, float] | None = None  # the clock, and the time used, at the last progress
+
+    def hangs(self, clock: float, used: float) -> bool:
+        """Whether it does.
+
+        Args:
+            clock: seconds now.
+            used: processor seconds until now.
+        """
+        if self._since is None or used - self._since[1] > self.seconds * _IDLE:
+            self._since = clock, used
+        return used > self.seconds or clock - self._since[0] > self.seconds
+
+
+def used_by_group(group: int) -> float:
+    """Processor seconds of all processes of a group, and of their children that have ended."""
+    ticks = 0
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):  # ended meanwhile
+            fields = path.read_text("utf-8", "replace").rpartition(")")[2].split()
+            if int(fields[2]) == group:
+                ticks += sum(map(int, fields[11:15]))  # utime, stime, cutime, cstime
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def bspml(arguments: Sequence[str], folder: Path, **options: object) -> Fork:

@@ -139,8 +139,8 @@ def _as_csv(table: pd.DataFrame) -> str:
 
 
 def _as_parquet(table: pd.DataFrame) -> bytes:
-    # Parquet holds UTF-8; names of files may hold lone surrogates.
-    texts = _foreign(table, lambda text: text.encode("utf-8", "replace").decode("utf-8"))
+    # Parquet holds UTF-8; names of files may hold lone surrogates, and classes differ in them.
+    texts = _foreign(table, lambda text: text.encode("utf-8", "backslashreplace").decode("utf-8"))
     content = io.BytesIO()
     table.assign(**texts).to_parquet(content, index=False)
     return content.getvalue()

@@ -129,7 +129,7 @@ def _flags_changed(options: AuditOptions) -> bool:
 
 
 def _check_options(options: AuditOptions) -> None:
-    is_approximate(options.search or "auto", 0, "--search")
+    is_approximate("auto" if options.search is None else options.search, 0, "--search")
     if options.map is not None:
         check_map_method(options.map, "--map")
     if options.flag is not None and options.flag_precision is not None:

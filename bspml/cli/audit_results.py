@@ -71,7 +71,15 @@ def placed(
     """
     if not all(made.name for made in decisions) or len(names) == 0 or not all(names):
         return decisions, []
-    return located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
+    found, notes = located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
+    said = {made.where: made.index for made in decisions}
+    moved = [made for made in found if made.index != said[made.where]]
+    if moved:
+        notes.append(
+            f"{moved[0].where}: {counted(len(moved), 'decision stands', 'decisions stand')} at "
+            f"another index than the name has here, the first is {moved[0].name!r}; the name counts"
+        )
+    return found, notes
 
 
 def corrected_labels(report: AuditReport, decisions: list[Decision]) -> CorrectedLabels:

@@ -13,6 +13,7 @@ from bspml.cli.options import EvaluateOptions, flags_of
 from bspml.errors import InputError
 from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
 from bspml.experiment.words import in_lines, seen_and_used, versions
+from bspml.files.cells import whole_number
 from bspml.files.tables import read_embeddings
 
 
@@ -63,6 +64,8 @@ def _of_run(
 
 
 def _of_files(options: EvaluateOptions, ks: tuple[int, ...]) -> RetrievalMetrics:
+    if options.method is not None:
+        raise InputError(f"--method is of a run; {options.what} is no run folder. Leave it out.")
     gallery = options.gallery
     if gallery is None and options.gallery_labels is not None:
         raise InputError("--gallery-labels are the labels of --gallery; give that too.")
@@ -103,16 +106,14 @@ def _parse_labels(text: str | None, labels: Any) -> list[Any]:
     parts = [] if text is None else [part.strip() for part in text.split(",")]
     if np.asarray(labels).dtype.kind not in "iu":
         return parts
-    try:
-        return [int(part) for part in parts]
-    except ValueError:
-        raise InputError(
-            f"--ignore must be whole numbers, as the labels are; got {text!r}."
-        ) from None
+    numbers = [whole_number(part) for part in parts]
+    if None in numbers:
+        raise InputError(f"--ignore must be whole numbers, as the labels are; got {text!r}.")
+    return numbers
 
 
 def _parse_ks(text: str) -> tuple[int, ...]:
-    try:
-        return tuple(int(k) for k in text.replace(" ", "").split(","))
-    except ValueError:
-        raise InputError(f"--ks must be whole numbers with commas, 1,2,4; got {text!r}.") from None
+    ks = tuple(k for part in text.split(",") if (k := whole_number(part)) is not None)
+    if len(ks) <= text.count(","):
+        raise InputError(f"--ks must be whole numbers with commas, 1,2,4; got {text!r}.")
+    return ks

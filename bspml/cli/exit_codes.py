@@ -79,6 +79,9 @@ def exit_code(err: BaseException) -> int:
     if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
         sys.stdout = None
         return complain(f"the output cannot be written ({err.strerror})", MISTAKE)
+    if isinstance(err, OSError) and err.filename is not None and err.errno is not None:
+        where = f"{err.filename}: {err.strerror}"
+        return complain(f"{where}. Is it there, and may you read and write it?", MISTAKE)
     traceback.print_exception(err)
     return complain("this is a fault of bspml, not yours; please report the lines above", 1)
 

@@ -11,12 +11,23 @@ from typing import Annotated
 
 import typer
 
+
+def _not_empty(name: str | None) -> str | None:
+    """Refuse what an unset variable of a script leaves of `-o "$OUT"`."""
+    if name == "":
+        raise typer.BadParameter("it is empty; name one, or leave the option out.")
+    return name
+
+
 Seed = Annotated[int | None, typer.Option(help="Seed of everything random.")]
 Device = Annotated[str | None, typer.Option(help="auto, cpu, cuda, cuda:N or mps.")]
 Workers = Annotated[int | None, typer.Option(help="Processes that load images.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
-Output = Annotated[str | None, typer.Option("--output", "-o", help="File to write.")]
+Output = Annotated[
+    str | None,
+    typer.Option("--output", "-o", callback=_not_empty, help="File to write."),
+]
 Method = Annotated[
     str | None,
     typer.Option(help="Of a run, such as auto:contrastive; default: its automatic, or only, one."),
@@ -42,7 +53,9 @@ class TrainOptions:
     ] = None
     output: Annotated[
         str | None,
-        typer.Option("--output", "-o", help="Run folder to make [default: runs/NAME]."),
+        typer.Option(
+            "--output", "-o", callback=_not_empty, help="Run folder to make [default: runs/NAME]."
+        ),
     ] = None
     seed: Seed = None
     device: Device = None

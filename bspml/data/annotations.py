@@ -15,7 +15,7 @@ from typing import Any
 
 from bspml.errors import DataError
 from bspml.files.cells import decimal_number
-from bspml.files.delimited import Row
+from bspml.files.delimited import LINE_END, Row
 from bspml.files.opening import open_regular
 from bspml.words import counted
 
@@ -66,7 +66,7 @@ def read_lines(path: Path) -> list[str]:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as err:
         raise DataError(f"{path}: is not text ({err.reason} at byte {err.start}).") from err
-    return re.split(r"\r\n|\n|\r", text)
+    return LINE_END.split(text)
 
 
 def column(

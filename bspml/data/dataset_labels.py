@@ -29,7 +29,7 @@ def labels_of(dataset: Any, name: str, remedy: str) -> np.ndarray:
         >>> labels_of([("a.jpg", 7), ("b.jpg", 9)], "dataset", "").tolist()
         [7, 9]
     """
-    labels = _found(dataset)
+    labels = labels_said(dataset)
     if labels is None:
         raise InputError(
             f"`{name}` must say its labels, in a column `label` or `labels`, or as `targets` or "
@@ -38,17 +38,19 @@ def labels_of(dataset: Any, name: str, remedy: str) -> np.ndarray:
     return labels
 
 
-def _found(dataset: Any) -> np.ndarray | None:
+def labels_said(dataset: Any) -> np.ndarray | None:
+    """Return what `labels_of` does, or None of a data set that does not say its labels."""
     if isinstance(dataset, Subset):
-        whole = _found(dataset.dataset)
+        whole = labels_said(dataset.dataset)
         return None if whole is None else whole[np.asarray(dataset.indices, dtype=np.int64)]
     if isinstance(dataset, ConcatDataset):
-        parts = [_found(part) for part in dataset.datasets]
+        parts = [labels_said(part) for part in dataset.datasets]
         return None if any(part is None for part in parts) else np.concatenate(parts)  # type: ignore[arg-type]
     if isinstance(dataset, TensorDataset):
         return _array(dataset.tensors[1]) if len(dataset.tensors) > 1 else None
     if isinstance(dataset, IndexedDataset) and dataset.labels is None:
-        return _found(dataset.dataset) if dataset.y is None else _array(dataset.dataset[dataset.y])
+        rows, y = dataset.dataset, dataset.y
+        return labels_said(rows) if y is None else _array(rows[y])
     if isinstance(dataset, list | tuple):
         pairs = all(isinstance(item, list | tuple) and len(item) > 1 for item in dataset)
         return _array([item[1] for item in dataset]) if pairs else None

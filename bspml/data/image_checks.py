@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from io import BufferedIOBase
 from itertools import islice
 
-from bspml.data.images import inside, orientation, read_image
+from bspml.data.images import inside, open_image, orientation, read_image
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
 from bspml.files.opening import open_regular, reason
@@ -55,8 +55,6 @@ def look_at(jobs: list[tuple[RetrievalSplit, int]], decode_all: bool) -> Iterato
 
 
 def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
-    from PIL import Image
-
     assert split.paths is not None
     assert split.root is not None
     name, path = split.paths[row], split.root / split.paths[row]
@@ -70,7 +68,7 @@ def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
     # Pillow may blame the end of a file for what is wrong in its middle, or the other way round.
     fault = "unreadable" if whole else "truncated"
     try:
-        with Image.open(path) as image:
+        with open_image(path) as image:
             mode, size = image.mode, image.size
             is_turned = orientation(image) != 1
         if decode or not whole or (is_turned and split.boxes is not None):

@@ -101,13 +101,11 @@ def read_image(
         DataError: missing, a pipe or a device, damaged, or a box that misses the image; names the
             file.
     """
-    from PIL import Image
-
     remedy = "Remove or replace it."
     # Decoders raise what they like on damage: SyntaxError, zlib.error.
     with open_regular(path, "an image", missing="is missing.", remedy=remedy, faults=(Exception,)):
         try:
-            with Image.open(path) as image:  # by its path, which Pillow's messages name
+            with open_image(path) as image:
                 if needed_side is not None:
                     image.draft(None, (needed_side, needed_side))
                 image.load()  # turns a TIFF already
@@ -125,6 +123,22 @@ def read_image(
             f"{pixels.size[1]}. Correct the annotation, or do without boxes."
         )
     return pixels.crop(corners)
+
+
+def open_image(path: Path) -> Any:
+    """Open an image with Pillow, by its path, which Pillow's messages name; decodes nothing yet.
+
+    Raises:
+        ValueError: it is PostScript, of whatever name, which Pillow would have Ghostscript run.
+        Exception: whatever Pillow raises on what is no image.
+    """
+    from PIL import Image
+
+    image = Image.open(path)
+    if image.format == "EPS":
+        image.close()
+        raise ValueError("it is PostScript, a program, which is not run")
+    return image
 
 
 def orientation(image: Any) -> int:

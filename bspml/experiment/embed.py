@@ -76,6 +76,12 @@ def embed_named(run: Run, what: str) -> Embedded:
         return _own_split(run, what)
     if Path(what).is_file():
         return _file_of_features(run, what)
+    if not Path(what).is_dir():
+        kind = "a file of features" if run.config.data.name == "features" else "a folder of images"
+        raise DataError(
+            f"{what}: no such file or folder. Name {kind}, or one of the run's splits, "
+            f"{' or '.join(SPLITS)}."
+        )
     if run.config.data.name == "features":
         raise RunError(
             f"{what}: the network of this run takes features, not images; give a file of features "

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,7 @@ from bspml.words import (
     NAME_COLUMNS as NAME_COLUMNS,
     PASSED_OVER as PASSED_OVER,
     TEXT_COLUMNS as TEXT_COLUMNS,
+    counted,
     did_you_mean,
     some_of,
 )
@@ -27,6 +29,8 @@ from bspml.words import (
 # Files of labels used to be read by one of the second, tables of images by the first.
 _CONTESTED = {"class_name": ("class", "target", "y"), "target": ("y",)}
 EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
+
+_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 
 # What a column of numbers holds where nothing was known.
 _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
@@ -209,7 +213,7 @@ def labels_in(cells: Sequence[str], protected: bool = True) -> np.ndarray:
 
 
 def check_texts(labels: Sequence[str]) -> None:
-    """Raise a DataError if a label is empty, too long for one, or holds NUL.
+    """Refuse a label that is empty, too long, or holds NUL; warn of one of several lines.
 
     It names the row, counted from 1.
     """
@@ -224,12 +228,19 @@ def check_texts(labels: Sequence[str]) -> None:
         raise DataError(f"row {empty[0] + 1} has an empty label ({len(empty)} such rows).")
     if any("\0" in label for label in labels):
         raise DataError("a label holds the character NUL, which numpy cuts off the end of text.")
+    several = [label for label in labels if "\n" in label or "\r" in label]
+    if several:
+        warnings.warn(
+            f"{counted(len(several), 'label runs', 'labels run')} over several lines, the first is "
+            f"{several[0]!r:.60}. In a table a quote may have been left open, and rows lost.",
+            stacklevel=2,
+        )
 
 
 def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """Warn of labels that differ in what nobody sees; they stay two classes.
 
-    That is white space around them, or the form of Unicode (é as one character or as two).
+    That is white space, characters of no width, or the form of Unicode (é as one or as two).
 
     Args:
         labels: of all samples, or of all classes.
@@ -237,12 +248,13 @@ def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """
     forms: dict[str, str] = {}
     for label in sorted(set(labels)):
-        other = forms.setdefault(normalize("NFC", label.strip()), label)
+        seen = " ".join(_UNSEEN.sub("", normalize("NFC", label)).split())
+        other = forms.setdefault(seen, label)
         if other != label:
             warnings.warn(
                 f"{where}: the labels {ascii(other)[:60]} and {ascii(label)[:60]} are two classes, "
-                "but differ only in spaces around them or in how a letter is encoded. If they are "
-                "one, write them alike.",
+                "but differ only in spaces, in characters that nobody sees, or in how a letter is "
+                "encoded. If they are one, write them alike.",
                 stacklevel=2,
             )
 

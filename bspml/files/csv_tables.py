@@ -24,16 +24,20 @@ from bspml.files.columns import (
     numbers_in,
     row_order,
 )
-from bspml.files.delimited import read_rows
+from bspml.files.delimited import LINE_END, MARK, read_rows
 
 Rows = list[tuple[str, ...]]
 
 
 def lines(file: BufferedIOBase) -> list[str]:
     """Read lines without their ends; empty ones at the end of the file are left out."""
-    # Only line feeds end a line: str.splitlines would also cut names at U+2028 or a form feed.
-    ended = file.read().decode("utf-8-sig", "surrogatepass").split("\n")
-    texts = [line.removesuffix("\r") for line in ended]
+    # Not str.splitlines, which would also cut names at U+2028 or a form feed.
+    texts = LINE_END.split(file.read().decode("utf-8-sig", "surrogatepass"))
+    joined = next((row for row, text in enumerate(texts, 1) if MARK in text), None)
+    if joined is not None:
+        raise DataError(
+            f"line {joined} has a byte order mark inside: were files joined? Take it out."
+        )
     while texts and not texts[-1]:
         texts.pop()
     return texts
@@ -87,6 +91,12 @@ def _is_whole(cell: str) -> bool:
 
 
 def _order(names: Sequence[str], rows: Rows) -> np.ndarray:
+    heads = (i for i, row in enumerate(rows, 2) if row[0].strip().lower() == names[0])
+    again = next((i for i in heads if column_names(rows[i - 2]) == list(names)), None)
+    if again is not None:
+        raise DataError(
+            f"row {again} says the names of the columns again: were two files joined? Take it out."
+        )
     column = find_column(names, (INDEX,))
     return row_order(None if column is None else [row[column] for row in rows], len(rows))
 

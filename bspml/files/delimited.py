@@ -10,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +21,8 @@ from bspml.files.columns import check_spelling, column_names, find_column
 from bspml.files.opening import FAULTS, open_regular
 from bspml.words import counted
 
+LINE_END = re.compile("\r\n|\n|\r")  # of whatever system
+MARK = "\ufeff"  # UTF-8's byte order mark
 _LONGEST = 2**31 - 1  # characters of a field: what is written is read again, however long
 
 
@@ -48,7 +51,7 @@ def read_rows(file: io.BufferedIOBase, delimiter: str = ",") -> Iterator[Row]:
         The rows, the header included.
 
     Raises:
-        csv.Error: a quote that is not closed, or closed inside a field.
+        csv.Error: a quote that is not closed, or closed inside a field; files that were joined.
         UnicodeDecodeError: not UTF-8.
 
     Example:
@@ -60,6 +63,11 @@ def read_rows(file: io.BufferedIOBase, delimiter: str = ",") -> Iterator[Row]:
         with io.TextIOWrapper(file, "utf-8-sig", "surrogatepass", newline="") as text:  # type: ignore[type-var]
             reader = csv.reader(text, delimiter=delimiter, strict=True)
             for fields in reader:
+                if fields and MARK in fields[0]:
+                    raise csv.Error(
+                        f"line {reader.line_num} has a byte order mark inside: were files joined? "
+                        "Take it out, and a second header"
+                    )
                 yield Row(tuple(fields), reader.line_num)
     finally:
         csv.field_size_limit(limit)
@@ -82,7 +90,7 @@ def read_table(
         error: the class of all errors.
 
     Returns:
-        The rows below the header, without blank lines; columns of other names are there too,
+        The rows below the header, without blank ones; columns of other names are there too,
         unless they look like misspelt ones.
 
     Raises:
@@ -90,7 +98,7 @@ def read_table(
             columns of one name, or with a row of another length than the header.
     """
     with open_regular(path, what, error, faults=FAULTS) as file:
-        rows = [row for row in read_rows(file) if row.fields]
+        rows = [row for row in read_rows(file) if any(map(str.strip, row.fields))]
     names = column_names(rows[0].fields) if rows else []
     missing = [name for name in needed if name not in names]
     if missing:

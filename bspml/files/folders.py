@@ -68,10 +68,14 @@ def aside(parent: Path) -> Iterator[Path]:
         The folder.
 
     Raises:
+        RunError: of the block, with the place in it called as `parent`, which the user knows.
         OSError: it cannot be made.
     """
     with out_of_sight(parent, Path.mkdir) as folder:
-        yield folder
+        try:
+            yield folder
+        except RunError as err:
+            raise type(err)(str(err).replace(f"{folder}", f"{parent}")) from err
 
 
 def write_files(folder: Path, contents: Mapping[str, Content]) -> list[Path]:

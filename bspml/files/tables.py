@@ -120,6 +120,11 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
             f"{path}: embeddings must be a table of numbers, (N, D); got shape {array.shape}, "
             f"{array.dtype}."
         )
+    if array.shape[1] == 0:
+        raise DataError(
+            f"{path}: has no column of numbers, such as d0, d1, ..., to be embeddings. Name a file "
+            "that has; photos are embedded from their folder, by --backbone."
+        )
     if array.dtype.kind != "f":
         array = array.astype(np.float32)
     elif array.dtype.itemsize > 8:  # long double, which torch does not have

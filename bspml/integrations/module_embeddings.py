@@ -52,10 +52,25 @@ class ModuleEmbedder(nn.Module):
     def evaluating(self) -> Iterator[None]:
         """Have the hooks find a Trainer that validates inside: those that augment then do not."""
         if self.trainer is None:
-            yield
+            with _told_without_trainer():
+                yield
             return
         stage, self.trainer.validating = self.trainer.state.stage, True
         try:
             yield
         finally:
             self.trainer.state.stage = stage
+
+
+@contextmanager
+def _told_without_trainer() -> Iterator[None]:
+    try:
+        yield
+    except RuntimeError as err:
+        if "not attached to a `Trainer`" not in str(err):
+            raise
+        raise InputError(
+            "the module, or a hook of it that batches go through, reads self.trainer, and outside "
+            "`fit` it has none. Ask there for self._trainer, or make the callback with `data`, the "
+            "inputs as they are after the hooks."
+        ) from err

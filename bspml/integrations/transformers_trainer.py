@@ -15,19 +15,19 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from bspml.auditing import AuditReport, audit
-from bspml.data.dataset_labels import labels_of
+from bspml.data.dataset_labels import labels_of, labels_said
 from bspml.data.drawn_rows import SAMPLES_PER_CLASS, classes_per_batch
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
 from bspml.files import checkpoints
 from bspml.files.columns import TEXT_COLUMNS
 from bspml.tensors.checks import check_whole, encode_labels
+from bspml.tensors.row_checks import embedded_rows
 from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
 from bspml.trainers.rows import choose_rows
@@ -42,7 +42,7 @@ transformers: Any = import_optional("transformers", _NEEDS)
 
 INDEX = "sample_index"  # of a batch
 FILE = "bspml.pt"  # in a checkpoint's folder
-_LABELS = ("label", "labels")  # of a data set and of a batch
+_LABELS = ("label", "labels")  # of a batch
 
 
 class IndexedRows(Dataset):
@@ -134,24 +134,17 @@ class TrainerCurriculum(transformers.TrainerCallback):
 
     # -- data ------------------------------------------------------------------------------------
 
-    def _column(self, names: tuple[str, ...]) -> Any:
-        """Return the values of the data set's first column of these names, or None."""
-        columns = getattr(self.rows.dataset, "column_names", None) or ()
-        name = next((name for name in names if name in columns), None)
-        return None if name is None else self.rows.dataset[name]
-
     def _given_labels(self) -> Any:
         remedy = "Pass curriculum=SelfPacedCurriculum(SampleWeights(labels))."
         return labels_of(self.rows.dataset, "trainer.train_dataset", remedy)
 
     def _check_labels(self) -> None:
         """Refuse a table of other labels: each sample would get the weight of a stranger."""
-        labels = self._column(_LABELS)
+        labels = labels_said(self.rows.dataset)
         if labels is None:
             return
-        both = torch.stack(
-            [encode_labels(np.asarray(list(labels))).codes, self.weights.codes.cpu()]
-        )
+        codes = encode_labels(labels, len(self.rows), "trainer.train_dataset").codes
+        both = torch.stack([codes, self.weights.codes.cpu()])
         counts = {both.unique(dim=1).shape[1], *(len(codes.unique()) for codes in both)}
         if len(counts) > 1:
             raise InputError(
@@ -161,8 +154,9 @@ class TrainerCurriculum(transformers.TrainerCallback):
 
     def texts(self) -> list[str] | None:
         """Return the (N,) texts of the data set, or None where no column is named like them."""
-        texts = self._column(TEXT_COLUMNS)
-        return None if texts is None else [str(text) for text in texts]
+        columns = getattr(self.rows.dataset, "column_names", None) or ()
+        name = next((name for name in TEXT_COLUMNS if name in columns), None)
+        return None if name is None else [str(text) for text in self.rows.dataset[name]]
 
     def _default_sampler(self) -> PKSampler:
         args, codes = self.trainer.args, self.weights.codes.cpu()
@@ -204,6 +198,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
         if index is not None:
             self.weights.set_batch(index)
             for key in set(_LABELS) & set(inputs):
+                self.weights.check_items(inputs[key], index, wait=False)
                 inputs[key] = self.weights.relabelled(inputs[key], index)
         try:
             loss = self._own_loss(
@@ -228,11 +223,12 @@ class TrainerCurriculum(transformers.TrainerCallback):
             loader = self._loader(batch_size=args.eval_batch_size, generator=torch.Generator())
             batches = []
             for inputs in loader:
-                inputs.pop(INDEX)
+                index = inputs.pop(INDEX)
                 inputs = {
                     k: v.to(args.device) if isinstance(v, Tensor) else v for k, v in inputs.items()
                 }
-                batches.append(self.embed_batch(model, inputs).float())
+                found = self.embed_batch(model, inputs)
+                batches.append(embedded_rows(found, len(index)))
         finally:
             model.train(was_training)
         return torch.cat(batches)

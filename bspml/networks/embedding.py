@@ -18,6 +18,7 @@ from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole
+from bspml.tensors.row_checks import embedded_rows
 
 # Bytes of inputs that a CPU passes through the network at a time: two photographs of 224 pixels.
 # What a convolutional network makes of more exceeds what the C library keeps for the next batch
@@ -60,7 +61,7 @@ def embed(
     To a CUDA device batches travel through pinned memory.
 
     Raises:
-        InputError: no samples, `model` does not return (B, D), or an argument of another kind.
+        InputError: no samples, `model` does not return real (B, D), or an argument of another kind.
         UserError: whatever `data` raises, also when a worker does.
     """
     check_kind(model, "model", nn.Module, "a torch.nn.Module")
@@ -80,12 +81,7 @@ def embed(
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             for part in inputs.split(_rows_per_pass(inputs, device)):
                 out = model(part.to(device, non_blocking=True))
-                if out.ndim != 2 or len(out) != len(part):
-                    raise InputError(
-                        f"`model` must map a batch to (B, D) = ({len(part)}, D); got "
-                        f"{tuple(out.shape)}. Flatten its output."
-                    )
-                parts.append(out.float().to(output_device))
+                parts.append(embedded_rows(out, len(part)).to(output_device))
             if callable(progress):
                 progress(len(inputs))
     if not parts:
@@ -162,7 +158,7 @@ def embed_by_threads(
     def compute(start: int) -> Tensor:
         rows = range(start, min(start + at_a_time, len(data)))
         with torch.no_grad():
-            return model(torch.stack([read(row) for row in rows])).float()
+            return embedded_rows(model(torch.stack([read(row) for row in rows])), len(rows))
 
     parts = []
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))

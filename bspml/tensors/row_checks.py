@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from bspml.errors import InputError, SampleIndexError
+from bspml.shapes import Float
 from bspml.tensors.checks import FLOATS, as_numbers, some_of, to_device
 from bspml.tensors.class_ids import integral
 
@@ -176,3 +177,30 @@ def check_rows(rows: Any, n: int) -> Tensor:
             "`.astype(bool)`, or give sample indices."
         )
     return index
+
+
+def embedded_rows(found: Any, rows: int) -> Float[Tensor, "B D"]:
+    """Return what a network made of a batch as float32, in which all of it must show.
+
+    Args:
+        found: (B, D) real numbers of any precision.
+        rows: B.
+
+    Raises:
+        InputError: another shape, or complex numbers, of which half would be lost.
+
+    Example:
+        >>> embedded_rows(torch.ones(1, 2, dtype=torch.bfloat16), 1)
+        tensor([[1., 1.]])
+    """
+    if not isinstance(found, Tensor) or found.ndim != 2 or len(found) != rows:
+        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise InputError(
+            f"`model` must map a batch to (B, D) = ({rows}, D); got {got}. Flatten its output."
+        )
+    if found.is_complex():
+        raise InputError(
+            f"`model` must map a batch to real numbers; got {found.dtype}. Return "
+            "torch.view_as_real(output).flatten(1), or absolute values."
+        )
+    return found.float()

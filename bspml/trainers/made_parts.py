@@ -14,6 +14,7 @@ from bspml.data.drawn_rows import DrawnRows, check_order
 from bspml.distributed import ranks
 from bspml.errors import InputError, UserError
 from bspml.tensors.arguments import check_kind
+from bspml.tensors.row_checks import embedded_rows
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
@@ -178,7 +179,7 @@ class PartsOfTrainer:
             for batch, index in zip(loader, in_turn, strict=True):
                 x, y = self.getter(batch)
                 self.weights.check_items(y, index)
-                parts.append(t.compute_embeddings(x).float())
+                parts.append(embedded_rows(t.compute_embeddings(x), len(index)))
             return torch.cat(parts)
         finally:
             t.set_to_train()

@@ -9,8 +9,9 @@ from typing import Any
 import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
 from torch import nn
+from torch.nn.parameter import is_lazy
 
-from bspml.errors import CheckpointError
+from bspml.errors import CheckpointError, InputError
 from bspml.trainers.state import faults_named
 
 
@@ -30,16 +31,33 @@ class TrainingParts:
 
     Attributes:
         initial: state of the network's parts before the first step.
+
+    Raises:
+        InputError: a curriculum that starts anew, and parameters without a size yet.
     """
 
     def __init__(self, trainer: Any, curriculum: Any, averaged: Any, patience: Any) -> None:
         self.trainer, self.curriculum = trainer, curriculum
         self.averaged, self.patience = averaged, patience
+        if curriculum is not None and curriculum.may_reset:
+            _refuse_lazy(trainer.models)
         self.initial = copy.deepcopy(self._network_state())
 
     def restart_network(self) -> None:
-        """Take the network and all that goes with it back to before the first step."""
-        self._load_network_state(copy.deepcopy(self.initial))
+        """Take the network and all that goes with it back to before the first step.
+
+        Raises:
+            InputError: it has grown since, or shrunk.
+        """
+        try:
+            self._load_network_state(copy.deepcopy(self.initial))
+        except (KeyError, RuntimeError, ValueError) as err:  # torch's, of modules and optimisers
+            why = " ".join(f"{err}".split())[:200]
+            raise InputError(
+                "the network, its optimiser or its loss has other parameters than before the first "
+                f"step, and cannot start anew after the warm-up ({why}). Make all of them "
+                'before the training, or take warmup="features".'
+            ) from err
 
     def state_dict(self) -> dict[str, Any]:
         """Return all states; the initial network where one may still be asked for."""
@@ -112,6 +130,15 @@ class TrainingParts:
                 continue  # not before it was kept
             for name, holder in holders.items():
                 holder.load_state_dict(state[kind][name])
+
+
+def _refuse_lazy(models: Mapping[str, nn.Module]) -> None:
+    lazy = [n for m in models.values() for n, p in m.named_parameters() if is_lazy(p)]
+    if lazy:
+        raise InputError(
+            f"the network has parameters without a size yet, such as {lazy[0]}, and the warm-up "
+            "returns to it as it is now. Pass a batch through it first: network(inputs)."
+        )
 
 
 class _Learned:

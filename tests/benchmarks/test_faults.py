@@ -74,3 +74,35 @@ def test_a_fork_that_hangs_fails_or_dies_is_told_apart(faults, tmp_path):
     assert end(lambda: 1 // 0) == "traceback"
     assert end(aborted) == "crash"
     assert end(lambda: time.sleep(9) or 0, 0.2) == "hang"
+
+
+def test_a_hang_is_told_by_processor_time_and_not_by_the_clock(faults):
+    process = faults("process")
+
+    def first_hang(used):
+        progress = process.Progress(60.0)
+        return next((t for t in range(1000) if progress.hangs(float(t), used(t))), None)
+
+    assert first_hang(lambda t: t / 20) is None  # slow, 3 s a minute
+    assert first_hang(lambda t: float(t)) == 61  # endless
+    assert first_hang(lambda t: min(t, 5.0)) == 64  # until t = 3 it gained more than 2 s
+    assert first_hang(lambda t: t / 40) == 61  # looks from time to time whether others live
+
+
+def test_the_processor_time_of_children_counts(faults, tmp_path):
+    process = faults("process")
+
+    def with_child():
+        if os.fork() == 0:
+            while time.process_time() < 0.15:
+                pass
+            os._exit(0)
+        os.wait()
+        return time.sleep(0.2) or 0
+
+    fork, most = process.Fork(with_child, tmp_path), 0.0
+    while not fork.has_ended():
+        most = max(most, process.used_by_group(fork.pid))
+        time.sleep(0.01)
+    assert fork.wait().code == 0
+    assert most > 0.1

@@ -286,7 +286,8 @@ def test_a_dry_run_prints_every_cell_and_runs_none(grid, tiny, capsys):
 
 def test_a_dry_run_can_time_a_short_cell(grid, tiny, capsys):
     assert run(grid, smaller(tiny), "--dry-run", "--time") == 0
-    printed = capsys.readouterr().out
+    printed, said = capsys.readouterr()
+    assert "first, a short cell of each of 2 pairs of data set and method" in said
     assert printed.count("about") == 3
     assert "unknown" not in printed
 

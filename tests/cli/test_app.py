@@ -38,6 +38,9 @@ def test_python_m_bspml_is_the_same_command():
     assert done.stderr.count("\n") == 1
 
 
+_WRITING = (["noise", "y.csv"], ["embed", "run"], ["train"])
+
+
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -58,6 +61,7 @@ def test_python_m_bspml_is_the_same_command():
         (["noise", "y.csv", "-o", "pipe"], "pipe: is a pipe or a device; nothing was written"),
         (["noise", "z" * 300 + ".csv"], "cannot be read (File name too long)"),
         (["embed", "nowhere"], "nowhere: no such run folder"),
+        *(([*command, "-o", ""], "it is empty; name one") for command in _WRITING),
     ],
 )
 def test_the_users_mistake_is_one_line_on_stderr_and_exit_2(

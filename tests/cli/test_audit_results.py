@@ -195,3 +195,14 @@ def test_a_second_apply_says_that_it_replaces_the_first(names, capsys):
     CORRECTED.write_text("damaged")
     code, _, err = run(capsys, "found", "--apply", "d.csv")
     assert (code, "lacks: 0 of 0" in err) == (0, True)
+
+
+def test_a_name_counts_against_its_index_and_is_told(names, capsys):
+    """As where one column of the decisions was sorted by itself in a spreadsheet."""
+    run(capsys, "data.npz", "-o", "found", "-q")
+    decide([*names[:3], names[4], *names[4:]], (3, "right", ""), (5, "right", ""))
+    assert run(capsys, "found", "--apply", "d.csv")[2] == (
+        "note: d.csv: line 2: 1 decision stands at another index than the name has here, the first "
+        f"is {names[4]!r}; the name counts\n"
+    )
+    assert {name for name, row in corrected().items() if row["decision"]} == {names[4], names[5]}

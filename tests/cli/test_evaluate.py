@@ -94,5 +94,12 @@ def test_evaluate_leaves_labels_out_and_calls_one_class_by_its_name(capsys, tmp_
     assert "16, 32 are left out" in err
     code, _, err = run(capsys, "evaluate", *files, "--ignore", "7")
     assert (code, "`--ignore` names 7, a label that no row has" in err) == (2, True)
-    code, _, err = run(capsys, "evaluate", *files, "--ignore", "cat")
-    assert (code, "--ignore must be whole numbers" in err) == (2, True)
+    for option, value, message in (
+        ("--ignore", "cat", "--ignore must be whole numbers"),
+        ("--ignore", "1_0", "--ignore must be whole numbers"),
+        ("--ks", "1,", "--ks must be whole numbers"),
+        ("--ks", "\u0661", "--ks must be whole numbers"),
+        ("--method", "bspml", "--method is of a run; "),
+    ):
+        code, _, err = run(capsys, "evaluate", *files, option, value)
+        assert (code, message in err) == (2, True)

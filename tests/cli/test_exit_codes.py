@@ -3,10 +3,11 @@
 import ctypes
 import signal
 import time
+from pathlib import Path
 
 import pytest
 
-from bspml.cli.exit_codes import interrupts_kept
+from bspml.cli.exit_codes import exit_code, interrupts_kept
 
 
 def interrupted():
@@ -28,3 +29,16 @@ def test_a_ctrl_c_that_a_librarys_callback_swallows_comes_again(capsys):
         with pytest.raises(KeyboardInterrupt):
             time.sleep(5)
     assert capsys.readouterr().err == ""
+
+
+def test_a_file_that_is_gone_or_closed_to_us_is_one_line_wherever_it_shows(capsys):
+    for name, reason in (
+        ("none/x", "No such file or directory"),
+        ("a" * 300, "File name too long"),
+    ):
+        with pytest.raises(OSError) as caught:
+            Path(name).stat()
+        assert exit_code(caught.value) == 2
+        assert capsys.readouterr().err == (
+            f"bspml: {name}: {reason}. Is it there, and may you read and write it?\n"
+        )

@@ -5,8 +5,9 @@ import os
 import numpy as np
 import pytest
 import torch
-from PIL import Image
+from PIL import EpsImagePlugin, Image
 
+from bspml.data.image_checks import look_at
 from bspml.data.images import find_images, inside, read_image, to_pixels
 from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
@@ -119,3 +120,19 @@ def test_notes_that_say_nothing_are_passed_over(tmp_path):
 def test_a_jpeg_may_come_smaller_where_less_is_needed(tmp_path):
     path = noted(tmp_path / "a.jpg", 6, (400, 200))
     assert read_image(path, needed_side=50).size == (50, 100)
+
+
+def test_postscript_is_never_handed_to_ghostscript(tmp_path, monkeypatch):
+    """A file named like a photo may be a program."""
+
+    def run(*args, **kwargs):
+        raise AssertionError("Ghostscript was called")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", run)
+    path = tmp_path / "photo.png"
+    path.write_bytes(b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 10 10\n%%EndComments\n")
+    with pytest.raises(DataError, match=r"photo\.png: cannot be read .*it is PostScript"):
+        read_image(path)
+    split = RetrievalSplit("train", np.array(["a"]), root=tmp_path, paths=("photo.png",))
+    [finding] = look_at([(split, 0)], decode_all=False)
+    assert (finding.fault, "PostScript" in finding.reason) == ("unreadable", True)

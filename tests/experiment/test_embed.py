@@ -97,6 +97,9 @@ def test_what_the_network_does_not_take_is_refused(on_features, on_photos, photo
     np.savez(tmp_path / "wide.npz", embeddings=np.ones((3, 7)), labels=[1, 2, 2])
     with pytest.raises(RunError, match="features of 7 numbers; the network of this run takes 6"):
         embed_named(on_features[0], str(tmp_path / "wide.npz"))
+    for run in (on_features[0], on_photos[0]):
+        with pytest.raises(DataError, match=r"nix: no such file .* Name a f.*train or test"):
+            embed_named(run, "nix")
     with pytest.raises(RunError, match="takes features, not images; give a file of features"):
         embed_named(on_features[0], str(photos))
     with pytest.raises(RunError, match="takes images, not features; give a folder of images"):

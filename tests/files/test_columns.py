@@ -72,7 +72,7 @@ def test_numbers_are_halved_only_where_none_is_lost():
     assert as_floats(np.empty((0, 2))).dtype == np.float32
 
 
-@pytest.mark.parametrize("twin", ["caf\u00e9 ", "\tcaf\u00e9", "cafe\u0301"])
+@pytest.mark.parametrize("twin", ["caf\u00e9 ", "\tcaf\u00e9", "cafe\u0301", "caf\u00e9\u200b"])
 def test_labels_that_look_alike_are_told_of_wherever_they_are_read(tmp_path, twin):
     for i, label in enumerate([twin, "caf\u00e9", "owl"]):
         image_at(tmp_path / "photos" / label / f"{i}.png")

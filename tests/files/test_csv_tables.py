@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from bspml.errors import DataError
-from bspml.files.tables import read_embeddings, read_labels
+from bspml.files.tables import read_beside, read_embeddings, read_labels, read_texts
 
 
 def lines(path, *rows):
@@ -43,11 +43,27 @@ def test_cells_are_numbers_only_as_python_writes_them(tmp_path):
     assert read_labels(lines(tmp_path / "y.csv", "nan", "a")).tolist() == ["nan", "a"]
 
 
-def test_a_line_ends_at_a_line_feed_only(tmp_path):
+def test_lines_end_as_on_any_system_and_nowhere_else(tmp_path):
     names = ["a\u2028b", "c\vd", "e\ff"]
     assert read_labels(lines(tmp_path / "y.txt", *names)).tolist() == names
-    (tmp_path / "y.txt").write_bytes(b"a\r\nb\r\n")
-    assert read_labels(tmp_path / "y.txt").tolist() == ["a", "b"]
+    for content in ("a\nb\nc\nb\n", "a\rb\rc\rb\r", "a\r\nb\r\nc\r\nb\r\n", "a\r\nb\rc\nb"):
+        for name in ("y.csv", "y.txt"):
+            (tmp_path / name).write_bytes(content.encode())
+            assert read_labels(tmp_path / name).tolist() == ["a", "b", "c", "b"]
+
+
+def test_files_joined_end_to_end_are_told_of(tmp_path):
+    marked = "\ufefflabel\ncat\n"
+    for name, content in (("y.csv", marked * 2), ("y.csv", marked[:-1] * 2), ("y.txt", marked * 2)):
+        (tmp_path / name).write_text(content, "utf-8")
+        with pytest.raises(DataError, match=r"line [23] has a byte order mark inside: were files"):
+            read_labels(tmp_path / name)
+    table = ["name,label", "1.png,a", "2.png,b"]
+    path = lines(tmp_path / "t.csv", *table, *table)
+    for read in (read_labels, read_beside, lambda path: read_texts(path, ("name",))):
+        with pytest.raises(DataError, match="row 4 says the names of the columns again"):
+            read(path)
+    assert read_labels(lines(path, *table, "name,c")).tolist() == ["a", "b", "c"]
 
 
 @pytest.mark.parametrize(
@@ -101,3 +117,9 @@ def test_names_that_are_no_text_survive_in_labels(tmp_path, name):
     labels = ["a\ud800", "b\udcff", "\U0001f600"]
     (tmp_path / name).write_bytes("\n".join(labels).encode("utf-8", "surrogatepass"))
     assert read_labels(tmp_path / name).tolist() == labels
+
+
+def test_a_quote_left_open_is_told_of_by_the_label_that_it_makes(tmp_path):
+    path = lines(tmp_path / "y.csv", "name,label", '1,"cat', "2,dog", '3,cat"', "4,dog")
+    with pytest.warns(UserWarning, match=r"1 label runs over several lines, .*'cat\\n2,dog"):
+        assert len(read_labels(path)) == 2

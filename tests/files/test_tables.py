@@ -79,6 +79,15 @@ def test_a_parquet_column_of_lists_is_a_table(tmp_path):
     np.testing.assert_array_equal(read_embeddings(tmp_path / "e.parquet"), E)
 
 
+def test_a_table_of_labels_only_is_no_table_of_embeddings(tmp_path):
+    frame = pd.DataFrame({"path": ["1.png", "2.png"], "label": ["a", "b"]})
+    frame.to_csv(tmp_path / "y.csv", index=False)
+    frame.to_parquet(tmp_path / "y.parquet")
+    for name in ("y.csv", "y.parquet"):
+        with pytest.raises(DataError, match=f"{name}: has no column of numbers.*--backbone"):
+            read_embeddings(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [

@@ -5,7 +5,12 @@ import pytest
 import torch
 
 from bspml.errors import InputError, SampleIndexError
-from bspml.tensors.row_checks import check_reference_weights, check_rows, check_sample_index
+from bspml.tensors.row_checks import (
+    check_reference_weights,
+    check_rows,
+    check_sample_index,
+    embedded_rows,
+)
 
 
 def test_indices_of_the_data_set_come_back_as_they_are():
@@ -68,3 +73,17 @@ def test_rows_that_would_be_other_rows_are_refused(rows, error, message):
     with pytest.raises(error, match=message):
         check_rows(rows, 4)
     assert check_rows([2, 2, 0], 4).tolist() == [2, 2, 0]
+
+
+def test_what_a_network_makes_is_real_whatever_its_precision():
+    for kind in (torch.float16, torch.bfloat16, torch.float64, torch.int8):
+        found = embedded_rows(torch.tensor([[1, 2]], dtype=kind), 1)
+        assert (found.dtype, found.tolist()) == (torch.float32, [[1, 2]])
+    for found, message in (
+        (torch.ones(1, 2, dtype=torch.complex64), "to real numbers; got torch.complex64. Return"),
+        (torch.ones(2, 2), r"to \(B, D\) = \(1, D\); got \(2, 2\)"),
+        (torch.ones(1, 2, 2), r"got \(1, 2, 2\)\. Flatten"),
+        ((torch.ones(1, 2),), "got tuple"),
+    ):
+        with pytest.raises(InputError, match=message):
+            embedded_rows(found, 1)

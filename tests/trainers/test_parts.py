@@ -8,7 +8,7 @@ import torch
 from pytorch_metric_learning import losses as pml_losses
 
 import bspml
-from bspml.errors import CheckpointError
+from bspml.errors import CheckpointError, InputError
 from bspml.trainers.averaging import average_weights
 from bspml.trainers.parts import TrainingParts
 from helpers.comparisons import same
@@ -82,3 +82,27 @@ def test_what_a_loss_has_learned_starts_anew_with_the_network():
     assert memory.queue_idx == 2
     del saved["network"]["learned"]  # as before it was kept
     parts.load_state_dict(saved)
+
+
+def test_a_network_that_cannot_start_anew_is_one_sentence():
+    def parts_of(net):
+        names = ("optimizers", "lr_schedulers", "loss_funcs")
+        trainer = SimpleNamespace(models={"trunk": net}, **{name: {} for name in names})
+        curriculum = bspml.SelfPacedCurriculum(
+            bspml.SampleWeights([0, 0, 1, 1]), warmup="cross-fit"
+        )
+        return TrainingParts(trainer, curriculum, None, None)
+
+    lazy = torch.nn.Sequential(torch.nn.LazyLinear(2))
+    with pytest.raises(InputError, match=r"without a size yet, such as 0\.weight, .*Pass a batch"):
+        parts_of(lazy)
+    lazy(torch.ones(1, 3))
+    parts = parts_of(lazy)
+    with torch.no_grad():
+        lazy[0].bias.add_(1)
+    parts.restart_network()
+    before = lazy[0].bias.clone()
+    lazy.append(torch.nn.Linear(2, 2))
+    with pytest.raises(InputError, match=r"other parameters than before the first step, .*Missing"):
+        parts.restart_network()
+    assert torch.equal(lazy[0].bias, before)

@@ -105,13 +105,14 @@ def photo_folder(images: Any) -> Path | None:
 
 
 def plain_text(value: object) -> str:
-    """Return text that JSON and XML can hold: what XML forbids becomes U+FFFD.
+    """Return text that JSON and XML can hold: what XML forbids is spelled out, so that classes that
+    differ in it stay two.
 
     Example:
-        >>> plain_text("a<b\\0") == "a<b\\ufffd"
-        True
+        >>> print(plain_text("a<b\\0"))
+        a<b\\x00
     """
-    return _NO_TEXT.sub("\ufffd", str(value))
+    return _NO_TEXT.sub(lambda found: ascii(found[0])[1:-1], str(value))
 
 
 def class_names(report: AuditReport) -> list[str]:

@@ -2,15 +2,16 @@
 
 `datasets.save_to_disk(FOLDER)` wrote the folder, or FOLDER is a .parquet file.  Taken are
 
-- the column of labels (label, labels, class_name, class, target, y), names where it has some;
+- the column of labels (label, labels, class_name, class, target, y), by names where it has some:
+  splits may number them differently;
 - of images: the one column of pictures, encoded, as `datasets.Image` or a parquet table holds them;
 - of features: a column of lists (embeddings, embedding, features, x);
 - splits called train and test, or train, query and gallery, or a column `split`; else the first
   half of the classes trains.
 
-Images are unpacked once, as the files that they were, into the user's cache folder; from there
-they are read like any other photographs.  Images and tables that the data set only names are read
-where they lie in its folder.
+Images are unpacked once, as the files that they were, into the user's cache folder, and refused
+where one does not open or has no end; from there they are read like any other photographs.  Images
+and tables that the data set only names are read where they lie in its folder.
 """
 
 from __future__ import annotations
@@ -18,17 +19,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
+from bspml.data.image_checks import look_at
 from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
-from bspml.errors import DataError, RunError, import_optional
+from bspml.errors import DataError, InputError, RunError, import_optional
 from bspml.files.columns import (
     EMBEDDING_NAMES,
     LABEL_COLUMNS,
@@ -37,7 +40,8 @@ from bspml.files.columns import (
     warn_of_twins,
 )
 from bspml.files.folders import cache_dir, file_in, new_folder
-from bspml.words import some_of
+from bspml.tensors.checks import encode_labels
+from bspml.words import counted
 
 SOURCE = "Name the folder that `save_to_disk` wrote, or a .parquet file of images."
 
@@ -65,12 +69,11 @@ def read_saved_images(
         cache: folder to unpack the images into; None: the user's cache folder.
 
     Raises:
-        DataError: no such data set, or columns or splits that are not there.
+        DataError: no such data set, columns or splits that are not there, or damaged images.
         MissingDependencyError: datasets is not installed.
     """
-    path = Path(root)
-    everything, splits, notes = _all_images(path, label_column, content, cache)
-    return _noted(by_split("huggingface", everything, splits, path), notes)
+    saved = _opened(Path(root))
+    return _split_up("huggingface", saved, _all_images(saved, label_column, content, cache))
 
 
 def read_saved_photos(root: str | os.PathLike[str]) -> tuple[RetrievalSplit, tuple[str, ...]]:
@@ -80,11 +83,11 @@ def read_saved_photos(root: str | os.PathLike[str]) -> tuple[RetrievalSplit, tup
         root: the folder, or a .parquet file.
 
     Raises:
-        DataError: no such data set, or columns that are not there.
+        DataError: no such data set, columns that are not there, or damaged images.
         MissingDependencyError: datasets is not installed.
     """
-    everything, _, notes = _all_images(Path(root), None, "photo", None)
-    return everything, notes
+    saved = _opened(Path(root))
+    return _all_images(saved, None, "photo", None), saved.notes
 
 
 def read_saved_features(path: Path) -> RetrievalData:
@@ -95,26 +98,82 @@ def read_saved_features(path: Path) -> RetrievalData:
             lengths.
         MissingDependencyError: datasets is not installed.
     """
-    rows, splits, notes = _opened(path)
-    column = next((name for name in EMBEDDING_NAMES if name in rows.column_names), None)
-    if column is None:
-        raise _no_column(rows, EMBEDDING_NAMES, "features", path)
-    warn_of_rivals(column, rows.column_names, EMBEDDING_NAMES, path)
+    saved = _opened(path)
+    column = saved.first_of(EMBEDDING_NAMES, "features")
     try:
-        features = torch.from_numpy(np.asarray(rows.with_format("numpy")[column][:], np.float32))
+        parts = [r.with_format("numpy")[column][:] for r in saved.parts.values()]
+        array = np.concatenate([np.asarray(part, np.float32) for part in parts])
     except (TypeError, ValueError) as err:
         raise DataError(f"{path}: `{column}` holds no lists of numbers of one length.") from err
+    features = torch.from_numpy(array)
     if features.ndim != 2 or not bool(features.isfinite().all()):
         raise DataError(
             f"{path}: `{column}` must hold one list of finite numbers per row, (N, F); got "
             f"{tuple(features.shape)}, with {int((~features.isfinite()).sum())} not finite."
         )
-    everything = RetrievalSplit("train", _labels(rows, None, path), features=features)
-    return _noted(by_split("features", everything, splits, path), notes)
+    everything = RetrievalSplit("train", _labels(saved, None), features=features)
+    return _split_up("features", saved, everything)
 
 
-def _opened(path: Path) -> tuple[Any, list[str] | None, tuple[str, ...]]:
-    """All rows, the split of each or None, and what is to be said."""
+@dataclass(frozen=True)
+class _Saved:
+    """A data set as it was opened.
+
+    Attributes:
+        path: of it.
+        parts: {split: its rows}, or {"": all rows} of one without splits.
+        notes: what is to be said of it.
+    """
+
+    path: Path
+    parts: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns that every part has."""
+        first, *others = self.parts.values()
+        return [c for c in first.column_names if all(c in rows.column_names for rows in others)]
+
+    def column(self, name: str) -> list[Any]:
+        """The values of all rows, classes by their names: each split numbers them as it likes."""
+        values = []
+        for rows in self.parts.values():
+            names = getattr(rows.features[name], "names", None)
+            values += rows[name][:] if names is None else _named(rows[name][:], names)
+        return values
+
+    def splits(self) -> list[str] | None:
+        """The split of each row, None where nothing says it."""
+        if "" in self.parts:
+            return [*map(str, self.column("split"))] if "split" in self.columns else None
+        return [split for split, rows in self.parts.items() for _ in range(len(rows))]
+
+    def row(self, i: int) -> str:
+        """Row i of all, as it is called in its own split."""
+        splits = self.splits()
+        if splits is None or "" in self.parts:
+            return f"row {i}"
+        return f"row {i - splits.index(splits[i])} of {splits[i]}"
+
+    def first_of(self, wanted: Sequence[str], what: str) -> str:
+        """The first of some columns that is there."""
+        for name in wanted:
+            if name in self.columns:
+                warn_of_rivals(name, self.columns, wanted, self.path)
+                return name
+        where = "splits share" if len(self.parts) > 1 else "columns are"
+        raise DataError(
+            f"{self.path}: has no column of {what} ({', '.join(wanted)}); its {where} "
+            f"{', '.join(self.columns) or 'no column'}."
+        )
+
+
+def _named(codes: list[Any], names: list[str]) -> list[str | None]:
+    return [names[c] if c is not None and 0 <= c < len(names) else None for c in codes]
+
+
+def _opened(path: Path) -> _Saved:
     library = import_optional(
         "datasets",
         "reading a Hugging Face data set needs datasets: `pip install 'bspml[huggingface]'`.",
@@ -137,14 +196,11 @@ def _opened(path: Path) -> tuple[Any, list[str] | None, tuple[str, ...]]:
         reason = " ".join(f"{type(err).__name__}: {err}".split())[:200]
         raise DataError(f"{path}: cannot be read ({reason}). Save it anew.") from err
     if not isinstance(loaded, dict):
-        splits = loaded["split"][:] if "split" in loaded.column_names else None
-        return loaded, None if splits is None else [str(split) for split in splits], ()
+        return _Saved(path, {"": loaded})
     known = {name: rows for name, rows in loaded.items() if name in NAMES}
     if not known:
         raise DataError(f"{path}: its splits are {', '.join(loaded)}; expected {', '.join(NAMES)}.")
-    notes = left_out(set(loaded) - set(known))
-    splits = [name for name, rows in known.items() for _ in range(len(rows))]
-    return library.concatenate_datasets(list(known.values())), splits, notes
+    return _Saved(path, known, left_out(set(loaded) - set(known)))
 
 
 def _tables(folder: Path) -> Iterator[str]:
@@ -163,91 +219,109 @@ def _outside(what: str, name: str) -> DataError:
     )
 
 
-def _all_images(
-    path: Path, label_column: str | None, content: str, cache: Any
-) -> tuple[RetrievalSplit, list[str] | None, tuple[str, ...]]:
-    """Images and labels, the split of each or None, and what is to be said."""
-    rows, splits, notes = _opened(path)
-    labels = _labels(rows, label_column, path)
-    folder, paths = _unpacked(rows, _image_column(rows, path), path, cache)
-    split = RetrievalSplit("train", labels, root=folder, paths=paths, content=content)
-    return split, splits, notes
+def _split_up(name: str, saved: _Saved, everything: RetrievalSplit) -> RetrievalData:
+    data = by_split(name, everything, saved.splits(), saved.path)
+    return RetrievalData.of(name, data.splits, data.ks, saved.notes)
 
 
-def _noted(data: RetrievalData, notes: tuple[str, ...]) -> RetrievalData:
-    return RetrievalData.of(data.name, data.splits, data.ks, notes)
-
-
-def _no_column(rows: Any, wanted: Iterable[str], what: str, path: Path) -> DataError:
-    return DataError(
-        f"{path}: has no column of {what} ({', '.join(wanted)}); its columns are "
-        f"{', '.join(rows.column_names)}."
-    )
-
-
-def _labels(rows: Any, column: str | None, path: Path) -> np.ndarray:
-    wanted = LABEL_COLUMNS if column is None else (column,)
-    name = next((name for name in wanted if name in rows.column_names), None)
-    if name is None:
-        raise _no_column(rows, wanted, "labels", path)
-    warn_of_rivals(name, rows.column_names, wanted, path)
-    values, classes = rows[name][:], getattr(rows.features[name], "names", None)
-    missing = [i for i, value in enumerate(values) if value is None or (classes and value < 0)]
+def _labels(saved: _Saved, column: str | None) -> np.ndarray:
+    name = saved.first_of(LABEL_COLUMNS if column is None else (column,), "labels")
+    values = saved.column(name)
+    missing = [i for i, value in enumerate(values) if value is None]
     if missing:
-        raise DataError(f"{path}: `{name}` is empty in rows {some_of(missing)}. Leave them out.")
-    texts = [str(value if classes is None else classes[value]) for value in values]
-    check_texts(texts)
-    warn_of_twins(texts, path)
-    return np.array(texts, dtype=str)
+        count, first = counted(len(missing), "row"), saved.row(missing[0])
+        raise DataError(
+            f"{saved.path}: `{name}` is empty in {count}, the first is {first}. Leave them out."
+        )
+    try:
+        labels = encode_labels(values, name=name)
+    except InputError as err:
+        raise DataError(f"{saved.path}: {err}") from err
+    texts = labels.classes.astype(str)[labels.codes.numpy()]
+    check_texts(texts.tolist())
+    warn_of_twins(texts.tolist(), saved.path)
+    return texts
 
 
-def _image_column(rows: Any, path: Path) -> str:
-    kinds = {name: type(feature).__name__ for name, feature in rows.features.items()}
+def _image_column(saved: _Saved) -> str:
+    features = next(iter(saved.parts.values())).features
+    kinds = {name: type(features[name]).__name__ for name in saved.columns}
     found = [name for name, kind in kinds.items() if kind == "Image"]
     found = found or [name for name in _IMAGE_COLUMNS if name in kinds]
     if len(found) > 1:
         raise DataError(
-            f"{path}: has several columns of images, {', '.join(found)}. Keep one "
+            f"{saved.path}: has several columns of images, {', '.join(found)}. Keep one "
             "(`remove_columns`)."
         )
-    if not found:
-        raise _no_column(rows, _IMAGE_COLUMNS, "images", path)
-    return found[0]
+    return found[0] if found else saved.first_of(_IMAGE_COLUMNS, "images")
 
 
-def _unpacked(rows: Any, column: str, path: Path, cache: Any) -> tuple[Path, tuple[str, ...]]:
-    """The folder of the images as files, and their paths in it; made unless it is there."""
+def _all_images(
+    saved: _Saved, label_column: str | None, content: str, cache: Any
+) -> RetrievalSplit:
+    """Images and labels of all rows; unpacked into a folder of files unless it is there."""
+    labels, column, path = _labels(saved, label_column), _image_column(saved), saved.path
     files = sorted(path.rglob("*")) if path.is_dir() else [path]
     states = [(os.fspath(f.relative_to(path)), f.stat()) for f in files if f.is_file()]
     key = hashlib.blake2b(digest_size=12)
     for name, state in states:
         key.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode(errors="replace"))
     folder = cache_dir(cache) / "datasets" / key.hexdigest()
+
+    def images_in(place: Path) -> RetrievalSplit:
+        paths = tuple(sorted(file.name for file in place.iterdir()))
+        return RetrievalSplit("train", labels, root=place, paths=paths, content=content)
+
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             with new_folder(folder) as made:
-                _write_images(rows, column, made, path)
+                _write_images(saved, column, made)
+                _check_images(saved, images_in(made))
         except RunError:
             if not folder.is_dir():  # else another process was faster
                 raise
-    return folder, tuple(sorted(file.name for file in folder.iterdir()))
+    return images_in(folder)
 
 
-def _write_images(rows: Any, column: str, folder: Path, path: Path) -> None:
-    library = import_optional("datasets", "")
-    encoded = rows.select_columns(column).cast_column(column, library.Image(decode=False))
-    base = path if path.is_dir() else path.parent
-    for i, row in enumerate(encoded):
-        image = row[column] or {"bytes": None, "path": None}
+def _write_images(saved: _Saved, column: str, folder: Path) -> None:
+    base = saved.path if saved.path.is_dir() else saved.path.parent
+    for i, image in enumerate(_encoded(saved, column)):
         content, name = image["bytes"], image["path"] or ""
         if content is None:
             source = file_in(base, name)
             if source is None and os.path.isfile(base / name):  # noqa: PTH113  (of odd names, too)
-                raise _outside(f"{path}: the image of row {i}", name)
+                raise _outside(f"{saved.path}: the image of {saved.row(i)}", name)
             if source is None:
-                raise DataError(f"{path}: row {i} has no image. Leave it out.")
+                raise DataError(f"{saved.path}: {saved.row(i)} has no image. Leave it out.")
             content = source.read_bytes()
         suffix = Path(name).suffix.lower()
         suffix = suffix if suffix in SUFFIXES else ".png"
         (folder / f"{i:08d}{suffix}").write_bytes(content)
+
+
+def _encoded(saved: _Saved, column: str) -> Iterator[dict[str, Any]]:
+    """The images of all rows as `datasets.Image` stores them, not decoded."""
+    kind = import_optional("datasets", "").Image(decode=False)
+    for rows in saved.parts.values():
+        try:
+            encoded = rows.select_columns(column).cast_column(column, kind)
+        except Exception as err:  # pyarrow's and its own
+            raise DataError(
+                f"{saved.path}: its column `{column}` must hold one encoded image a row; it is "
+                f"{str(rows.features[column])[:80]}. Cast it to datasets.Image."
+            ) from err
+        for row in encoded:
+            yield row[column] or {"bytes": None, "path": None}
+
+
+def _check_images(saved: _Saved, images: RetrievalSplit) -> None:
+    """Refuse damage while it is known which row each file was."""
+    found = look_at([(images, i) for i in range(len(images))], decode_all=False)
+    faults = [(i, finding.fault) for i, finding in enumerate(found) if finding.fault]
+    if faults:
+        (i, fault), count = faults[0], counted(len(faults), "image is", "images are")
+        raise DataError(
+            f"{saved.path}: {count} damaged; the first, that of {saved.row(i)}, is {fault}. "
+            "Replace it, or leave the row out."
+        )

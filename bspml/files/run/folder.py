@@ -10,7 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from bspml.errors import RunError
-from bspml.files.atomic import atomic_write, is_leftover, make_folder_in, refuse_link
+from bspml.files.atomic import (
+    atomic_write,
+    is_leftover,
+    make_folder_in,
+    refuse_link,
+    remove_leftovers,
+)
 from bspml.files.opening import open_regular, reason
 from bspml.files.run.lock import exclusive
 from bspml.files.run.plain import parse_json, to_json
@@ -151,21 +157,10 @@ class RunFolder:
         """Whether the run came to its end."""
         return self.summary.is_file()
 
-    def remove_leftovers(self) -> int:
-        """Delete half-written hidden files of a killed process; returns how many there were.
-
-        Only inside `locked`: another process's file in the making would go too.
-
-        Raises:
-            RunError: one of them cannot be removed.
-        """
-        leftovers = [path for path in self.path.rglob(".*.tmp") if is_leftover(path)]
-        for path in leftovers:
-            try:
-                path.unlink(missing_ok=True)
-            except OSError as err:
-                raise RunError(f"{path}: cannot be removed ({reason(err)}).") from err
-        return len(leftovers)
+    def remove_leftovers(self) -> None:
+        """Remove what killed processes were making in the folder."""
+        for folder in (self.path, self.figures):
+            remove_leftovers(folder)
 
     def discard(self) -> None:
         """Remove what a run that ended before its first checkpoint left, and the folder if made.

@@ -171,6 +171,52 @@ def test_splits_are_kept_and_others_named(library, tmp_path):
 
 
 @needs_datasets
+def test_splits_that_number_their_classes_otherwise_mean_the_same_names(library, tmp_path):
+    def rows(names, codes, kind=None):
+        kind = kind or library.ClassLabel(names=names)
+        features = library.Features(
+            {"x": library.Sequence(library.Value("float32")), "label": kind}
+        )
+        data = {"x": [[float(code), 1.0] for code in codes], "label": codes}
+        return library.Dataset.from_dict(data, features=features)
+
+    def read(name, test):
+        parts = {"train": rows(["bee", "fly"], [0, 1, 1]), "test": test}
+        library.DatasetDict(parts).save_to_disk(tmp_path / name)
+        return load_retrieval("features", tmp_path / name)
+
+    data = read("turned", rows(["fly", "ant", "bee"], [0, 2, 1]))
+    assert data.train.labels.tolist() == ["bee", "fly", "fly"]
+    assert data.test.labels.tolist() == ["fly", "bee", "ant"]
+    assert data.test.features[:, 0].tolist() == [0, 2, 1]
+    with pytest.raises(DataError, match=r"`label` must be all strings or all integers"):
+        read("numbers", rows(None, [0, 2, 1], library.Value("int64")))
+    with pytest.raises(DataError, match="`label` is empty in 1 row, the first is row 1 of test"):
+        read("unknown", rows(["fly", "bee"], [0, -1, 1]))
+    other = rows(["fly", "bee"], [0, 1, 1]).rename_column("label", "species")
+    with pytest.raises(DataError, match=r"no column of labels .*its splits share x"):
+        read("other", other)
+
+
+@needs_datasets
+def test_damaged_pictures_are_named_by_their_split_and_row(library, tmp_path):
+    damage = {2: b"junk", 3: encoded(3)[:-30], 5: b""}
+    parts = {
+        "train": of_images(library, range(4)),
+        "test": of_images(library, range(4), pictures=lambda i: damage.get(i, encoded(i))),
+    }
+    library.DatasetDict(parts).save_to_disk(tmp_path / "saved")
+    with pytest.raises(DataError, match=r"2 images are damaged; .* row 2 of test, is unreadable"):
+        load_retrieval("huggingface", tmp_path / "saved")
+    assert not list((tmp_path / "cache").rglob("*.png"))
+    of_images(library, pictures=lambda i: damage.get(i % 6, encoded(i))).save_to_disk(
+        tmp_path / "one"
+    )
+    with pytest.raises(DataError, match=r"3 images are damaged; .* row 2, is unreadable"):
+        load_retrieval("huggingface", tmp_path / "one")
+
+
+@needs_datasets
 def test_saved_features_train_a_head(library, tmp_path):
     x = np.random.default_rng(0).normal(size=(8, 3)).astype(np.float32)
     rows = {"embeddings": x.tolist(), "label": CODES}
@@ -187,11 +233,17 @@ def test_saved_features_train_a_head(library, tmp_path):
 @needs_datasets
 def test_what_cannot_be_read_is_named(library, tmp_path):
     rows = of_images(library)
+    several = [[{"bytes": encoded(i), "path": None}] for i in range(8)]
+    kinds = {"image": library.Sequence(library.Image()), "label": library.Value("int64")}
+    lists = library.Dataset.from_dict(
+        {"image": several, "label": CODES}, features=library.Features(kinds)
+    )
     cases = {
         "unlabelled": (rows.remove_columns("label"), "no column of labels.*columns are image"),
         "pictureless": (rows.remove_columns("image"), "no column of images .image, img."),
         "two": (of_images(library, columns=("image", "other")), "columns of images, image, other"),
         "blank": (of_images(library, pictures=lambda i: None), "row 0 has no image"),
+        "lists": (lists, "`image` must hold one encoded image a row; it is .*Image"),
     }
     for name, (saved, message) in cases.items():
         saved.save_to_disk(tmp_path / name)
