@@ -1,7 +1,7 @@
 """Time and memory of an audit as large as Stanford Online Products: 59,551 samples, 11,318 classes.
 
     python benchmarks/audit_scale.py [--samples 59551] [--classes 11318] [--dim 512] [--rate 0.2]
-        [--threads 2] [--no-save]
+        [--threads 2] [--search auto] [--no-save]
 
 Synthetic embeddings: one centre per class on the sphere, classes of 2 to 12 samples, noise that
 leaves neighbouring classes apart but not far; a share of the labels is redrawn at random.  Prints
@@ -49,6 +49,7 @@ def main() -> None:
     parser.add_argument("--dim", type=int, default=512)
     parser.add_argument("--rate", type=float, default=0.2)
     parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--search", default="auto", choices=("auto", "exact", "neighbours"))
     parser.add_argument("--no-save", action="store_true")
     options = parser.parse_args()
     for name in ("OMP", "MKL", "NUMBA"):
@@ -62,11 +63,12 @@ def main() -> None:
     embeddings, labels, true = make(options.samples, options.classes, options.dim, options.rate)
     bspml.audit(embeddings[:500], labels[:500] % 20)  # compile the kernels
     before, begin, busy = peak_mib(), time.perf_counter(), time.process_time()
-    report = bspml.audit(embeddings, labels)
+    report = bspml.audit(embeddings, labels, search=options.search)
     seconds, busy = time.perf_counter() - begin, time.process_time() - busy
     wrong = labels != true
     print(
-        f"{options.samples} x {options.dim}, {options.classes} classes, {options.threads} threads\n"
+        f"{options.samples} x {options.dim}, {options.classes} classes, {options.threads} threads, "
+        f"search {options.search}\n"
         f"audit: {seconds:.0f} s, {busy:.0f} s of processor time; "
         f"peak {peak_mib():.0f} MiB, {before:.0f} before it\n"
         f"{report.sentence}\ntruth: {wrong.mean():.3f}; suggested right "

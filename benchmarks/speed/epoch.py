@@ -9,12 +9,13 @@ steps, though, so each measurement is printed twice:
     per step                    both for the steps of a plain epoch: what a training pays
 
 With clean labels no row is left out and both are the same.  Labels are judged after every round
-that is measured, as they are while weights move.  Once these rest, every k-th round is judged,
-which has lines of its own:
+that is measured, as they are while weights move.  Once these rest, every k-th round is judged, which
+has lines of its own, with a bar:
 
-    at rest                     the mean of k rounds: embeddings and statistics count 1 / k
+    at rest                     k rounds, one of them judged, against a plain epoch before and after
 
-The details say what share of the rows was kept and what embeddings and statistics took.
+The curriculum is told that its weights rest, before each k rounds, so the lines need no training to
+its end.  The details say what share of the rows was kept and what embeddings and statistics took.
 
 On a CPU: the small network on all training glyphs of 24 px, and a ResNet-18 on some of 3 x 64 x 64,
 one thread, whose own clock leaves out what others do on the machine.  On CUDA: a ResNet-50 on
@@ -62,6 +63,7 @@ class Case:
         channels, size: of the images.
         classes: glyphs to train on, at most 256.
         turns: rounds measured, after one that is not.
+        cycles: of rounds at rest, each from one judgement to the next.
         noise: share of wrong labels.
         device: where everything is computed, and where the images lie.
         step: options of `StepTrainer`.
@@ -73,13 +75,14 @@ class Case:
     size: int
     classes: int
     turns: int
+    cycles: int
     noise: float = 0.3
     device: str = "cpu"
     step: dict[str, Any] = field(default_factory=dict)
 
 
 class Epoch(NamedTuple):
-    """One round, or plain epoch.
+    """One round, or plain epoch; or the mean of several.
 
     Attributes:
         seconds: of the whole.
@@ -94,11 +97,10 @@ class Epoch(NamedTuple):
     embeddings: float
     statistics: float
 
-    def at_rest(self, every: int) -> Epoch:
-        """The mean of `every` rounds of which one is judged."""
-        saved = (1 - 1 / every) * (self.embeddings + self.statistics)
-        share = 1 - saved / self.seconds
-        return self._replace(seconds=share * self.seconds, per_epoch=share * self.per_epoch)
+    @classmethod
+    def mean(cls, epochs: list[Epoch]) -> Epoch:
+        """Of rounds that follow one another."""
+        return cls(*map(statistics.mean, zip(*epochs, strict=True)))
 
 
 def measure_epochs(quick: bool) -> list[Row]:
@@ -119,19 +121,19 @@ def cases_on(device: str, quick: bool) -> list[Case]:
         resnet = partial(build_network, "torchvision:resnet18")
         if quick:
             kinds = [
-                Case("small network", small_network, 1, 24, classes=40, turns=1),
-                Case("ResNet-18", resnet, 3, 32, classes=20, turns=1),
+                Case("small network", small_network, 1, 24, classes=40, turns=1, cycles=1),
+                Case("ResNet-18", resnet, 3, 32, classes=20, turns=1, cycles=1),
             ]
         else:
             kinds = [
-                Case("small network", small_network, 1, 24, classes=256, turns=7),
-                Case("ResNet-18", resnet, 3, 64, classes=64, turns=3),
+                Case("small network", small_network, 1, 24, classes=256, turns=7, cycles=5),
+                Case("ResNet-18", resnet, 3, 64, classes=64, turns=3, cycles=2),
             ]
     else:
         classes, turns = (40, 1) if quick else (160, 3)
         resnet = partial(build_network, "torchvision:resnet50")
         step = {"precision": "bfloat16", "channels_last": True}
-        kinds = [Case("ResNet-50, GPU", resnet, 3, 128, classes, turns, device=device, step=step)]
+        kinds = [Case("ResNet-50, GPU", resnet, 3, 128, classes, turns, turns, device=device, step=step)]
     return [replace(kind, noise=noise) for kind in kinds for noise in (0.3, 0.0)]
 
 
@@ -146,14 +148,14 @@ def measure_case(case: Case) -> list[Row]:
     first = {kind: an_epoch(trainer)() for kind, trainer in trainers.items()}
     with Peak() as peak:
         found = in_turn(trainers, case.turns)
+        rested = {kind: at_rest(kind, trainers["plain"], case) for kind in BARS}
     memory = peak.highest
     if case.device != "cpu":
         memory = torch.cuda.max_memory_allocated()
     rows: list[Row] = []
     for kind in BARS:
         rows += lines(case, kind, found, first, memory / 1e6)
-        rested = {kind: [epoch.at_rest(EVERY[kind]) for epoch in found[kind]]}
-        rows += lines(case, kind, found | rested, first, memory / 1e6, at_rest=True)
+        rows += lines(case, kind, rested[kind], first, memory / 1e6, at_rest=True)
     return rows
 
 
@@ -164,6 +166,29 @@ def in_turn(trainers: dict[str, AlternatingTrainer], turns: int) -> dict[str, li
         for kind, trainer in trainers.items():
             found[kind].append(an_epoch(trainer)())
     return found
+
+
+def at_rest(kind: str, plain: AlternatingTrainer, case: Case) -> dict[str, list[Epoch]]:
+    """Turns of as many rounds as pass from one judgement to the next, plain epochs around them."""
+    trainer = make(kind, case, judge_every=EVERY[kind])
+    an_epoch(trainer)()
+    found: dict[str, list[Epoch]] = {kind: [], "plain": []}
+    before = an_epoch(plain)()
+    for _ in range(case.cycles):
+        let_rest(trainer.curriculum)
+        rounds = [an_epoch(trainer)() for _ in range(EVERY[kind])]
+        after = an_epoch(plain)()
+        found[kind].append(Epoch.mean(rounds))
+        found["plain"].append(Epoch.mean([before, after]))
+        before = after
+    return found
+
+
+def let_rest(curriculum: SelfPacedCurriculum) -> None:
+    """Tell it that the last judgements moved hardly a weight."""
+    state = curriculum.state_dict()
+    state["update"]["pace"] = {"waited": 0, "resting": 2}
+    curriculum.load_state_dict(state)
 
 
 def lines(
@@ -203,7 +228,7 @@ def lines(
     return whole, per_step
 
 
-def make(kind: str, case: Case) -> AlternatingTrainer:
+def make(kind: str, case: Case, judge_every: int = 1) -> AlternatingTrainer:
     """A trainer of its own network: "plain", or automatic with embeddings of that kind."""
     torch.manual_seed(0)
     glyphs, rows = Glyphs("train", image_size=case.size), case.classes * FACES
@@ -212,7 +237,7 @@ def make(kind: str, case: Case) -> AlternatingTrainer:
     weights = bspml.SampleWeights(noisy.labels)
     curriculum, options = None, {}
     if kind != "plain":
-        curriculum = bspml.SelfPacedCurriculum(weights, warmup="features", judge_every=1)
+        curriculum = bspml.SelfPacedCurriculum(weights, warmup="features", judge_every=judge_every)
         options = {"embeddings": kind}
     return make_trainer(
         case.build(), images, weights, curriculum, device=case.device, step=case.step, **options

@@ -47,7 +47,8 @@ SIZES = (10_000, 100_000, 1_000_000)
 EXACT_BAR = "at most 1.0 x the blocked N x N product, extra memory < 512 MiB"
 BOTH_BAR = "at most 1.2 x the blocked N x N product, extra memory < 512 MiB"
 CLASSES = (10, 400, 3_997)
-MILLION_BAR = "proved error, time growing like N^1.2 or less"
+GROWTH = 1.15  # exponent of the time in N, from the last size but one to the last
+MILLION_BAR = f"proved error, time growing like N^{GROWTH} or less"
 ERROR, CONTRASTIVE_ERROR, CONFIDENCE = 1e-3, 0.02, 0.99
 KINDS = ("pair", "contrastive")
 CHECKED = 300  # samples whose values are also computed from the formula, in float64
@@ -127,7 +128,7 @@ def measure_million(quick: bool) -> list[Row]:
 
 
 def measure_sizes(sizes: tuple[int, ...], kinds: tuple[str, ...] = KINDS) -> list[Row]:
-    """A line per size and statistic, and a line per statistic for the growth from first to last."""
+    """A line per size and statistic, and a line per statistic for the growth of its time."""
     lines: dict[str, list[Row]] = {kind: [] for kind in kinds}
     for kind in kinds:
         measure = _pair_line if kind == "pair" else _contrastive_line
@@ -244,14 +245,14 @@ def _line(name: str, seconds: dict[str, float], peak: float, **details: Any) -> 
 def _growth(kind: str, rows: list[Row], sizes: tuple[int, ...]) -> Row:
     times = [line["ours_s"] for line in rows]
     cpu = [line["details"]["cpu_s"] for line in rows]
-    exponent = _exponents(times[:: len(times) - 1], sizes[:: len(sizes) - 1])[0]
+    exponent = _exponents(times, sizes)[-1]
     return {
-        "row": f"exponent of the {kind} statistics' time in N, {sizes[0]:,} to {sizes[-1]:,}",
+        "row": f"exponent of the {kind} statistics' time in N, {sizes[-2]:,} to {sizes[-1]:,}",
         "bar": MILLION_BAR,
         "ours_s": None,
         "reference_s": None,
         "ratio": exponent,
-        "met": exponent <= 1.2,
+        "met": exponent <= GROWTH,
         "peak_mb": None,
         "details": {
             "exponent": exponent,

@@ -220,10 +220,15 @@ class SearchTask:
         # By tiles: a norm in float64 would first copy all rows.
         blocks = [tile for side in sides for tile in side.split(_TILE_ROWS)]
         n = sum(len(block) for block in blocks)
-        mean = torch.stack([block.sum(0, dtype=torch.float64) for block in blocks]).sum(0) / n
-        norms = [torch.linalg.vector_norm(block, dtype=torch.float64) for block in blocks]
+        # Written in place: results kept between the blocks would leave holes in the memory.
+        sums = blocks[0].new_empty((len(blocks), blocks[0].shape[1]), dtype=torch.float64)
+        norms = sums.new_empty(len(blocks))
+        for block, its_sum, its_norm in zip(blocks, sums, norms, strict=True):
+            torch.sum(block, 0, dtype=torch.float64, out=its_sum)
+            torch.linalg.vector_norm(block, dtype=torch.float64, out=its_norm)
+        mean = sums.sum(0) / n
         # mean squared distance to the mean = mean square - square of the mean
-        spread = torch.stack(norms).square().sum() / n - mean.square().sum()
+        spread = norms.square().sum() / n - mean.square().sum()
         collapsed = bool(spread < _COLLAPSE)
         if collapsed:
             warnings.warn(

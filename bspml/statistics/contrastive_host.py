@@ -88,10 +88,12 @@ class HostRows(JudgedRows):
         if block is None:
             most = _PANEL_VALUES // (self.powers * classes)
             block = min(_PANEL, max(TOGETHER, most // TOGETHER * TOGETHER))
-        columns = _cuts(0, len(self.weights), block)
+        # Where nothing is shared, columns need not be cut as rows are, which many classes make few.
+        wide = block if self.shared else max(block, _PANEL * _PANEL // block)
+        columns = _cuts(0, len(self.weights), wide)
         panels = _cuts(0, self.shared, block) + _cuts(self.shared, len(self.judged), block)
         padded = -(-block // TOGETHER) * TOGETHER
-        self.buffer = self.reference.embeddings.new_zeros(padded * block)
+        self.buffer = self.reference.embeddings.new_zeros(padded * wide)
         reach = self._reach(columns) if self.shared else 0
         sums = np.empty((self.powers, classes, padded), self.buffer.numpy().dtype)
         waiting: list[list[_Waiting]] = [[] for _ in columns]
@@ -189,8 +191,8 @@ class HostRows(JudgedRows):
     def _share(self, n: int, function: Callable[..., None], *arguments: Any) -> None:
         """Call function(thread, low, high, *arguments) with a run of n for each thread."""
         steps = -(-n // TOGETHER)
-        cuts = np.linspace(0, steps, self.threads + 1).astype(int) * TOGETHER
-        runs = [(t, *cut) for t, cut in enumerate(pairwise(np.minimum(cuts, n).tolist()))]
+        cuts = [min(n, steps * t // self.threads * TOGETHER) for t in range(self.threads + 1)]
+        runs = [(t, *cut) for t, cut in enumerate(pairwise(cuts))]
         runs = [run for run in runs if run[1] < run[2]]
         if len(runs) == 1:
             return function(*runs[0], *arguments)

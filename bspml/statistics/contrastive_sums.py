@@ -15,6 +15,8 @@ import numpy as np
 
 TOGETHER = 8  # rows whose sums are formed at once
 
+# Loops that the processor's vectors run go over a slice from 0, or count in `np.uintp`: a range with
+# a start of its own may hold negative numbers, which count from the end, and is taken one by one.
 
 # The order of the additions is free, so that they use the processor's vectors; one program adds
 # in one order.
@@ -42,8 +44,8 @@ def add_to_rows(block, columns, weights, starts, sums, low, high):
         while start < right:
             stop = min(starts[c + 1], right)
             s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = 0.0
-            for j in range(start, stop):
-                w, k = weights[j], j - left
+            for k in range(np.uintp(start - left), np.uintp(stop - left)):
+                w = weights[k + np.uintp(left)]
                 s0 += w * block[r, k]
                 s1 += w * block[r + 1, k]
                 s2 += w * block[r + 2, k]
@@ -66,8 +68,8 @@ def add_to_rows(block, columns, weights, starts, sums, low, high):
 
 @numba.njit(cache=True, nogil=True, fastmath={"reassoc", "contract"})
 @no_type_check
-def _add_weighted(row, weight, sums, low, high):
-    for j in range(low, high):
+def _add_weighted(row, weight, sums):
+    for j in range(len(row)):
         sums[j] += weight * row[j]
 
 
@@ -90,7 +92,7 @@ def add_to_columns(block, rows, weights, starts, sums, low, high):
     for i in range(top, bottom):
         while starts[c + 1] <= i:
             c += 1
-        _add_weighted(block[i - top], weights[i], sums[c - first], low, high)
+        _add_weighted(block[i - top, low:high], weights[i], sums[c - first, low:high])
 
 
 @numba.njit(cache=True, nogil=True)

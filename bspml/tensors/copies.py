@@ -69,20 +69,42 @@ def near_digests(sides: Sequence[Float[Tensor, "_ D"]], tolerance: float) -> lis
     """
     digests = np.concatenate([row_digests(side) for side in sides])
     names, first, place = np.unique(digests, return_index=True, return_inverse=True)
-    rows = torch.cat([side.cpu() for side in sides])[torch.from_numpy(first)]
-    normal = np.random.default_rng(5).normal(size=(rows.shape[1], _DIRECTIONS))
+    normal = np.random.default_rng(5).normal(size=(sides[0].shape[1], _DIRECTIONS))
     turned = torch.from_numpy(np.linalg.qr(normal)[0])  # distances do not grow
-    points = torch.cat([block.double() @ turned for block in rows.split(_BLOCK)]).numpy()
-    reach = np.arange(2, max(2, min(len(rows), _NEAREST + 1)) + 1)
+    blocks = [block for side in sides for block in side.split(_BLOCK)]
+    points = torch.empty((len(digests), turned.shape[1]), dtype=torch.float64)
+    # Written in place: results kept between the blocks would leave holes in the memory.
+    for block, its_points in zip(blocks, points.split(list(map(len, blocks))), strict=True):
+        torch.mm(block.cpu().double(), turned, out=its_points)
+    points = points.numpy()[first]
+    reach = np.arange(2, max(2, min(len(points), _NEAREST + 1)) + 1)
     _, near = cKDTree(points).query(points, k=reach, distance_upper_bound=1.001 * tolerance)
-    one = np.nonzero(near < len(rows))[0]
-    other = near[near < len(rows)]
-    apart = torch.linalg.vector_norm(rows[one].double() - rows[other], dim=1).numpy()
-    one, other = one[apart <= tolerance], other[apart <= tolerance]
-    pairs = coo_array((np.ones(len(one)), (one, other)), shape=(len(rows), len(rows)))
+    one = np.nonzero(near < len(points))[0]
+    other = near[near < len(points)]
+    close = _distances(sides, first[one], first[other]) <= tolerance
+    one, other = one[close], other[close]
+    pairs = coo_array((np.ones(len(one)), (one, other)), shape=(len(points), len(points)))
     group = connected_components(pairs, directed=False)[1]
     leader = np.unique(group, return_index=True)[1][group]
     return np.split(names[leader][place.reshape(-1)], np.cumsum([len(side) for side in sides])[:-1])
+
+
+def _distances(sides: Sequence[Tensor], one: np.ndarray, other: np.ndarray) -> np.ndarray:
+    """Return the distances of pairs of rows, which are counted through all sides."""
+    starts = np.cumsum([0, *map(len, sides)])
+
+    def rows(numbers: np.ndarray) -> Tensor:
+        found = torch.empty((len(numbers), sides[0].shape[1]), dtype=torch.float64)
+        for side, start, stop in zip(sides, starts, starts[1:], strict=False):
+            here = np.flatnonzero((start <= numbers) & (numbers < stop))
+            found[torch.from_numpy(here)] = side[numbers[here] - start].cpu().double()
+        return found
+
+    apart = np.empty(len(one))
+    for low in range(0, len(one), _BLOCK):
+        some = slice(low, low + _BLOCK)
+        apart[some] = torch.linalg.vector_norm(rows(one[some]) - rows(other[some]), dim=1).numpy()
+    return apart
 
 
 def first_copies(digests: np.ndarray) -> np.ndarray:

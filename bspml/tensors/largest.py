@@ -72,26 +72,24 @@ def _enter(kept, row, value, place):
     heap[hole], places[hole] = value, place
 
 
-# Numbers only, and no difference between the zeros: so a maximum uses the processor's vectors.
-_NUMBERS = {"reassoc", "nnan", "nsz"}
-
-
-@numba.njit(cache=True, nogil=True, fastmath=_NUMBERS)
+# Of a slice, and by `|`: an index that might count from the end, or a way out of the loop, would keep
+# the processor from comparing several values at once.
+@numba.njit(cache=True, nogil=True)
 @no_type_check
-def _largest(values, start, stop):
-    largest = values[start]
-    for j in range(start, stop):
-        largest = max(largest, values[j])
-    return largest
+def _any_above(values, limit):
+    above = False
+    for j in range(len(values)):
+        above |= values[j] > limit
+    return above
 
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
-def _any_above(values, start, stop, limits):
-    above = 0
-    for j in range(start, stop):
-        above += values[j] > limits[j]
-    return above > 0
+def _any_above_its_own(values, limits):
+    above = False
+    for j in range(len(values)):
+        above |= values[j] > limits[j]
+    return above
 
 
 @numba.njit(cache=True, nogil=True)
@@ -110,7 +108,7 @@ def offer_to_rows(block, left, kept, low, high):
         heap = kept[0][r]
         for start in range(0, columns, _CHUNK):
             stop = min(start + _CHUNK, columns)
-            if _largest(block[r], start, stop) > heap[0]:
+            if _any_above(block[r, start:stop], heap[0]):
                 for j in range(start, stop):
                     if block[r, j] > heap[0]:
                         _enter(kept, r, block[r, j], left + j)
@@ -131,7 +129,7 @@ def offer_to_columns(block, top, kept, low, high):
     for r in range(len(block)):
         for start in range(low, high, _CHUNK):
             stop = min(start + _CHUNK, high)
-            if _any_above(block[r], start, stop, least):
+            if _any_above_its_own(block[r, start:stop], least[start:stop]):
                 for j in range(start, stop):
                     if block[r, j] > least[j]:
                         _enter(kept, j, block[r, j], top + r)

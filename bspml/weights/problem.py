@@ -36,7 +36,7 @@ from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import as_numbers, check_number, encode_labels, some_of
 from bspml.tensors.row_index import check_same_rows
 from bspml.weights.class_order import ClassSorted, sort_by_class
-from bspml.weights.first_order import FirstOrder
+from bspml.weights.first_order import FirstOrder, class_sums, objective
 
 # A weight may leave [0, 1] by this much before it is the caller's mistake: float32 averages do.
 FEASIBILITY_SLACK = 1e-6
@@ -164,7 +164,9 @@ class WeightProblem:
         Raises:
             InputError: wrong length or not finite.
         """
-        return self._first_order_at(self._check_weights(weights)).objective()
+        data = self.class_sorted
+        w = self._check_weights(weights)[data.order]
+        return objective(w, data, self.age, self.balance, class_sums(w, data))
 
     def gradient(self, weights: Any) -> Float[Tensor, " N"]:
         r"""Compute the exact gradient of L in O(N), as a float64 CPU tensor.

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -114,16 +115,34 @@ def test_a_round_is_measured_whole_and_for_the_steps_of_a_plain_epoch(speed):
     assert (per_step["ratio"], per_step["met"]) == (1.3125, None)
     assert whole["details"]["per_step_ratio"] == per_step["ratio"]
     assert (whole["details"]["kept"], whole["details"]["embeddings_s"]) == (0.775, 0.375)
-    # Every third round judged: two thirds of .375 and of .75 s are saved.
-    rested = {kind: [one.at_rest(3) for one in epochs] for kind, epochs in found.items()}
-    assert [one.seconds for one in rested["collected"]] == pytest.approx([0.75, 2.5])
-    assert [one.per_epoch for one in rested["collected"]] == pytest.approx([0.9375, 10 / 3])
+    mean = epoch.mean(rounds)
+    assert mean == epoch(2.0, 2.625, 0.775, 0.375, 0.1875)
+    rested = {"plain": plain[:1], "collected": [mean]}
     whole, per_step = speed.epoch.lines(case, "collected", rested, first, 7.0, at_rest=True)
     assert whole["row"].endswith(
         "collected embeddings, at rest (every 16): a round against an epoch"
     )
-    assert (whole["ratio"], whole["met"]) == (pytest.approx(0.8125), True)
-    assert (per_step["ratio"], per_step["met"]) == (pytest.approx(1.0677, abs=1e-4), False)
+    assert (whole["ratio"], whole["met"]) == (1.0, True)
+    assert (per_step["ratio"], per_step["met"]) == (1.3125, False)
+
+
+def test_at_rest_one_round_of_k_is_judged(speed, monkeypatch):
+    case, judged = speed.epoch.cases_on("cpu", True)[0], []
+    every, an_epoch = speed.epoch.EVERY["fresh"], speed.epoch.an_epoch
+
+    def noted(trainer):
+        def call():
+            found = an_epoch(trainer)()
+            if trainer.curriculum is not None:
+                judged.append(found.statistics > 0)
+            return found
+
+        return call
+
+    monkeypatch.setattr(speed.epoch, "an_epoch", noted)
+    found = speed.epoch.at_rest("fresh", speed.epoch.make("plain", case), replace(case, cycles=2))
+    assert judged == [True, *[False] * (every - 1), True, *[False] * (every - 1), True]
+    assert len(found["fresh"]) == len(found["plain"]) == 2
 
 
 def test_clean_labels_leave_hardly_a_row_out_and_without_any_both_readings_agree(speed):
