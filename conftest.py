@@ -34,6 +34,9 @@ def pytest_configure(config):
 
         # Tests are many small steps: one thread is faster than two that wait for each other.
         torch.set_num_threads(1)
+        # The workers of a loader that goes with a reference cycle do not hear that it ends, and the
+        # sweep, in whatever test it falls, waits this long for each before it ends them: 5 s.
+        torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.2
 
 
 def pytest_ignore_collect(collection_path):
