@@ -29,7 +29,8 @@ hypothesis.settings.load_profile("bspml")
 
 
 def pytest_configure(config):
-    if not config.getoption("numprocesses", None):  # with -n, this process only hands out the tests
+    """Set torch up, where tests run: with `-n` this process only hands them out, without torch."""
+    if not config.getoption("numprocesses", None):
         import torch
 
         # Tests are many small steps: one thread is faster than two that wait for each other.
