@@ -69,6 +69,7 @@ def test_the_map_stays_when_a_loaded_audit_is_saved_again(hostile_report, drawn)
     assert back.photo_checks is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_photos_are_checked_once_and_the_findings_stay(hostile_report, tmp_path, monkeypatch):
     (tmp_path / "photos" / "im").mkdir(parents=True)
     for i in (0, 4, 7):
@@ -90,6 +91,7 @@ def test_photos_are_checked_once_and_the_findings_stay(hostile_report, tmp_path,
     assert asked == [[0, 4, 7]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_the_library_the_page_says_how_photos_are_checked(
     hostile_report, tmp_path, monkeypatch
 ):
@@ -105,6 +107,7 @@ def test_without_the_library_the_page_says_how_photos_are_checked(
     assert "photo-checks" not in (tmp_path / "b" / "page.json").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_linked_pictures_follow_the_page(hostile_report, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "_BUDGET", 0)
     (tmp_path / "im" / "im").mkdir(parents=True)
@@ -120,6 +123,7 @@ def test_linked_pictures_follow_the_page(hostile_report, tmp_path, monkeypatch):
     assert moved == f"../../{first}"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_long_text_does_not_make_the_others_longer(hostile_report, tmp_path):
     n = len(hostile_report)
     texts = ["x" * 100_000, *["short"] * (n - 1)]
@@ -132,6 +136,7 @@ def test_one_long_text_does_not_make_the_others_longer(hostile_report, tmp_path)
     assert read_names(tmp_path / "audit.csv")[0] in report.names.tolist()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_audit_whose_texts_are_arrays_of_fixed_width_is_read(hostile_report, tmp_path):
     hostile_report.save(tmp_path, texts=["t"] * len(hostile_report))
     with np.load(tmp_path / "audit.npz") as archive:
@@ -202,6 +207,7 @@ def test_arrays_of_another_make_are_one_line(saved, name, value, message):
         AuditReport.load(saved)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_damaged_and_foreign_folders_are_refused(hostile_report, tmp_path):
     with pytest.raises(RunError, match="is not the folder of an audit"):
         AuditReport.load(tmp_path)
@@ -228,6 +234,7 @@ def test_without_jinja_everything_but_the_page_is_written(hostile_report, saved,
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes on POSIX only")
+@pytest.mark.usefixtures("undrawn")
 def test_names_that_are_no_unicode_survive(tmp_path):
     x = np.repeat(np.eye(2), 4, 0)
     names = [os.fsdecode(b"\xff%d" % i) for i in range(8)]
