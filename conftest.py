@@ -7,7 +7,6 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-import torch
 from jaxtyping import _import_hook
 
 # Their asserts explain themselves as those of the test files do.
@@ -17,8 +16,6 @@ pytest.register_assert_rewrite("helpers")
 if hasattr(_import_hook, "_is_no_type_check"):
     importlib.import_module("helpers.typechecks").install()
 
-# Tests are many small steps: one thread is faster than two that wait for each other.
-torch.set_num_threads(1)
 # A full sweep of the garbage collector walks all that torch is made of, to find next to nothing.
 gc.set_threshold(50_000, 20, 50)
 # No test cuts the power, so nothing need reach the disk; a wrong descriptor is still refused.
@@ -29,6 +26,18 @@ os.environ["BSPML_CACHE"] = str(Path(__file__).parent / ".pytest_cache" / "bspml
 # A deadline per example would time the machine, not the code; the same examples every time.
 hypothesis.settings.register_profile("bspml", deadline=None, derandomize=True)
 hypothesis.settings.load_profile("bspml")
+
+
+def pytest_configure(config):
+    """Set torch up, where tests run: with `-n` this process only hands them out, without torch."""
+    if not config.getoption("numprocesses", None):
+        import torch
+
+        # Tests are many small steps: one thread is faster than two that wait for each other.
+        torch.set_num_threads(1)
+        # The workers of a loader that goes with a reference cycle do not hear that it ends, and the
+        # sweep, in whatever test it falls, waits this long for each before it ends them: 5 s.
+        torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL = 0.2
 
 
 def pytest_ignore_collect(collection_path):

@@ -1,5 +1,7 @@
 """An audit of hostile names and labels, and two audits of different data."""
 
+import shutil
+
 import numpy as np
 import pytest
 
@@ -35,3 +37,17 @@ def hostile_report():
     x[20] = x[21]  # an exact copy
     names = [f"../{i}\x00<b>" if i == 3 else f"im/{i}.png" for i in range(36)]
     return bspml.audit(x, labels, names)
+
+
+@pytest.fixture(scope="module")
+def drawn(hostile_report, tmp_path_factory):
+    """The folder of that audit, to be read or copied: its page takes longest."""
+    folder = tmp_path_factory.mktemp("drawn") / "audit"
+    hostile_report.save(folder)
+    return folder
+
+
+@pytest.fixture
+def saved(drawn, tmp_path):
+    """A folder of it to be changed."""
+    return shutil.copytree(drawn, tmp_path / "audit")

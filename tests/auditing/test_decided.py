@@ -8,6 +8,8 @@ from bspml.auditing.decided import audit_decided
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def case():

@@ -32,19 +32,18 @@ def test_save_and_load_give_the_same_report(hostile_report, tmp_path):
     assert not list((tmp_path / "deep" / "audit").glob(".*"))
 
 
-def test_files_hold_the_table(hostile_report, tmp_path):
-    hostile_report.save(tmp_path)
-    parquet = pd.read_parquet(tmp_path / "audit.parquet")
+def test_files_hold_the_table(hostile_report, drawn):
+    parquet = pd.read_parquet(drawn / "audit.parquet")
     assert parquet["label"].tolist() == hostile_report.table()["label"].tolist()
     assert parquet["margin"].tolist() == hostile_report.table()["margin"].tolist()
-    with (tmp_path / "audit.csv").open(newline="", encoding="utf-8") as file:
+    with (drawn / "audit.csv").open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
     assert [int(row["index"]) for row in rows] == hostile_report.order().tolist()
     # What a spreadsheet would run is marked as text.
     assert "'=SUM(A1)" in {row["label"] for row in rows}
     assert all(not row[c].startswith(("=", "+", "@")) for row in rows for c in row)
-    assert json.loads((tmp_path / "summary.json").read_text())["samples"] == 36
-    with (tmp_path / "classes.csv").open(newline="") as file:
+    assert json.loads((drawn / "summary.json").read_text())["samples"] == 36
+    with (drawn / "classes.csv").open(newline="") as file:
         assert len(list(csv.DictReader(file))) == 3
 
 
@@ -63,14 +62,14 @@ def test_texts_title_and_pictures_stay_when_a_loaded_audit_is_saved_again(hostil
     assert again.pictures == back.pictures
 
 
-def test_the_map_stays_when_a_loaded_audit_is_saved_again(hostile_report, tmp_path):
-    hostile_report.save(tmp_path / "a")
-    back = AuditReport.load(tmp_path / "a")
+def test_the_map_stays_when_a_loaded_audit_is_saved_again(hostile_report, drawn):
+    back = AuditReport.load(drawn)
     assert (back.embedding_map == hostile_report.embedding_map).all()
     assert back.map_method == "pca"
     assert back.photo_checks is None
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_photos_are_checked_once_and_the_findings_stay(hostile_report, tmp_path, monkeypatch):
     (tmp_path / "photos" / "im").mkdir(parents=True)
     for i in (0, 4, 7):
@@ -92,6 +91,7 @@ def test_photos_are_checked_once_and_the_findings_stay(hostile_report, tmp_path,
     assert asked == [[0, 4, 7]]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_without_the_library_the_page_says_how_photos_are_checked(
     hostile_report, tmp_path, monkeypatch
 ):
@@ -107,6 +107,7 @@ def test_without_the_library_the_page_says_how_photos_are_checked(
     assert "photo-checks" not in (tmp_path / "b" / "page.json").read_text()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_linked_pictures_follow_the_page(hostile_report, tmp_path, monkeypatch):
     monkeypatch.setattr(pictures, "_BUDGET", 0)
     (tmp_path / "im" / "im").mkdir(parents=True)
@@ -122,6 +123,7 @@ def test_linked_pictures_follow_the_page(hostile_report, tmp_path, monkeypatch):
     assert moved == f"../../{first}"
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_one_long_text_does_not_make_the_others_longer(hostile_report, tmp_path):
     n = len(hostile_report)
     texts = ["x" * 100_000, *["short"] * (n - 1)]
@@ -134,6 +136,7 @@ def test_one_long_text_does_not_make_the_others_longer(hostile_report, tmp_path)
     assert read_names(tmp_path / "audit.csv")[0] in report.names.tolist()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_an_audit_whose_texts_are_arrays_of_fixed_width_is_read(hostile_report, tmp_path):
     hostile_report.save(tmp_path, texts=["t"] * len(hostile_report))
     with np.load(tmp_path / "audit.npz") as archive:
@@ -161,23 +164,21 @@ def test_the_same_audit_is_the_same_bytes(audited, tmp_path):
         ("notes", None), ("notes", [3]), ("sentence", None), ("title", 3),
     ],
 )  # fmt: skip
-def test_a_mark_with_other_values_is_one_line(hostile_report, tmp_path, field, value):
-    hostile_report.save(tmp_path)
-    mark = json.loads((tmp_path / "audit.json").read_text())
-    (tmp_path / "audit.json").write_text(json.dumps({**mark, field: value}))
+def test_a_mark_with_other_values_is_one_line(saved, field, value):
+    mark = json.loads((saved / "audit.json").read_text())
+    (saved / "audit.json").write_text(json.dumps({**mark, field: value}))
     with pytest.raises(RunError, match=r"audit\.json: cannot be read .*Run the audit again"):
-        AuditReport.load(tmp_path)
+        AuditReport.load(saved)
 
 
-def test_arrays_damaged_anywhere_are_one_line(hostile_report, tmp_path):
-    hostile_report.save(tmp_path)
-    whole = (tmp_path / "audit.npz").read_bytes()
+def test_arrays_damaged_anywhere_are_one_line(saved):
+    whole = (saved / "audit.npz").read_bytes()
     for place in range(60, len(whole) - 10, max(1, len(whole) // 60)):
         damaged = bytearray(whole)
         damaged[place : place + 6] = b"\xff\x00\xff\x13\x37\xff"
-        (tmp_path / "audit.npz").write_bytes(bytes(damaged))
+        (saved / "audit.npz").write_bytes(bytes(damaged))
         with contextlib.suppress(RunError):  # or a place that nobody reads
-            AuditReport.load(tmp_path)
+            AuditReport.load(saved)
 
 
 @pytest.mark.parametrize(
@@ -195,18 +196,18 @@ def test_arrays_damaged_anywhere_are_one_line(hostile_report, tmp_path):
         ("names", None, "names"),
     ],
 )
-def test_arrays_of_another_make_are_one_line(hostile_report, tmp_path, name, value, message):
-    hostile_report.save(tmp_path)
-    with np.load(tmp_path / "audit.npz") as archive:
+def test_arrays_of_another_make_are_one_line(saved, name, value, message):
+    with np.load(saved / "audit.npz") as archive:
         arrays = {
             k: archive[k] for k in archive.files if not k.startswith(name) or value is not None
         }
-    np.savez(tmp_path / "audit.npz", **arrays | ({name: value} if value is not None else {}))
+    np.savez(saved / "audit.npz", **arrays | ({name: value} if value is not None else {}))
     said = rf"audit\.npz: cannot be read as the arrays of an audit \(.*{message}"
     with pytest.raises(RunError, match=said):
-        AuditReport.load(tmp_path)
+        AuditReport.load(saved)
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_damaged_and_foreign_folders_are_refused(hostile_report, tmp_path):
     with pytest.raises(RunError, match="is not the folder of an audit"):
         AuditReport.load(tmp_path)
@@ -219,22 +220,21 @@ def test_damaged_and_foreign_folders_are_refused(hostile_report, tmp_path):
         hostile_report.save(tmp_path / "audit.csv" / "below")
 
 
-def test_page_carries_hostile_words_as_data_only(hostile_report, tmp_path):
-    hostile_report.save(tmp_path)
-    page = (tmp_path / "report.html").read_text("utf-8")
+def test_page_carries_hostile_words_as_data_only(drawn):
+    page = (drawn / "report.html").read_text("utf-8")
     assert "<script>alert(1)" not in page
     assert "\\u003cscript\\u003ealert(1)" in page
 
 
-def test_without_jinja_everything_but_the_page_is_written(hostile_report, tmp_path, monkeypatch):
-    hostile_report.save(tmp_path)
+def test_without_jinja_everything_but_the_page_is_written(hostile_report, saved, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
-    written = hostile_report.save(tmp_path)
+    written = hostile_report.save(saved)
     assert "report.html" not in {path.name for path in written}
-    assert not (tmp_path / "report.html").exists()  # an old page would tell another story
+    assert not (saved / "report.html").exists()  # an old page would tell another story
 
 
 @pytest.mark.skipif(os.name != "posix", reason="file names are bytes on POSIX only")
+@pytest.mark.usefixtures("undrawn")
 def test_names_that_are_no_unicode_survive(tmp_path):
     x = np.repeat(np.eye(2), 4, 0)
     names = [os.fsdecode(b"\xff%d" % i) for i in range(8)]

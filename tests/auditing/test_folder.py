@@ -74,12 +74,11 @@ def test_files_of_different_audits_are_no_audit(two, tmp_path, name):
             AuditReport.load(tmp_path / "a")
 
 
-def test_saving_again_replaces_an_audit_but_nothing_else(hostile_report, tmp_path):
-    hostile_report.save(tmp_path)
-    (tmp_path / "decisions.csv").write_text("mine")
-    hostile_report.save(tmp_path)
-    assert (tmp_path / "decisions.csv").read_text() == "mine"
-    other = tmp_path / "run"
+def test_saving_again_replaces_an_audit_but_nothing_else(hostile_report, saved):
+    (saved / "decisions.csv").write_text("mine")
+    hostile_report.save(saved)
+    assert (saved / "decisions.csv").read_text() == "mine"
+    other = saved.parent / "run"
     other.mkdir()
     (other / "summary.json").write_text('{"name": "a run"}')
     with pytest.raises(RunError, match=r"summary.json: exists already and is not an audit's"):
@@ -127,25 +126,23 @@ def test_what_is_no_path_is_no_folder(wrong, kind):
 
 
 @pytest.mark.parametrize("name", ["report.html", "audit.json", "labels-corrected.csv"])
-def test_a_link_in_the_folder_is_refused_before_anything_changes(hostile_report, tmp_path, name):
-    hostile_report.save(tmp_path)
-    (tmp_path / "victim").write_bytes((tmp_path / "audit.json").read_bytes())
-    (tmp_path / name).unlink(missing_ok=True)
-    (tmp_path / name).symlink_to("victim")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+def test_a_link_in_the_folder_is_refused_before_anything_changes(hostile_report, saved, name):
+    (saved / "victim").write_bytes((saved / "audit.json").read_bytes())
+    (saved / name).unlink(missing_ok=True)
+    (saved / name).symlink_to("victim")
+    before = {path.name: path.read_bytes() for path in saved.iterdir()}
     with pytest.raises(RunError, match=f"{name}: is a symbolic link"):
-        hostile_report.save(tmp_path)
-    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+        hostile_report.save(saved)
+    assert {path.name: path.read_bytes() for path in saved.iterdir()} == before
 
 
 @pytest.mark.parametrize("name", ["report.html", "audit.csv", "page.json"])
 def test_a_folder_in_the_way_of_a_file_is_named_before_anything_changes(
-    hostile_report, tmp_path, name
+    hostile_report, saved, name
 ):
-    hostile_report.save(tmp_path)
-    (tmp_path / name).unlink()
-    (tmp_path / name).mkdir()
-    before = (tmp_path / "audit.json").read_bytes()
+    (saved / name).unlink()
+    (saved / name).mkdir()
+    before = (saved / "audit.json").read_bytes()
     with pytest.raises(RunError, match=f"{name}: is in the way"):
-        hostile_report.save(tmp_path)
-    assert (tmp_path / "audit.json").read_bytes() == before
+        hostile_report.save(saved)
+    assert (saved / "audit.json").read_bytes() == before

@@ -10,6 +10,8 @@ import bspml
 from bspml.errors import InputError
 from helpers.draws import clouds
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 @pytest.fixture(scope="module")
 def chosen_from():

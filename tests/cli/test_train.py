@@ -10,6 +10,8 @@ from bspml.experiment.config.shipped import FOLDER
 from bspml.files.tables import read_embeddings, read_labels
 from helpers.commands import run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 # A run of seconds.
 SMALL = [
     "data.subset=20",

@@ -53,6 +53,7 @@ def test_the_first_method_that_weighs_has_weights_csv_and_the_others_files_of_th
     assert {p.name for p in result.folder.path.glob("weights*")} == set(tables.values())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_bspml_comes_first_wherever_it_stands(tmp_path):
     settings = [*SMALL[:5], "curriculum.warmup_epochs=1", "training.methods=[prism, bspml]"]
     result = run_experiment(

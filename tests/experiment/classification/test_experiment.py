@@ -146,6 +146,7 @@ def test_a_regression_leaves_errors(regression):
 @pytest.mark.parametrize(
     ("method", "count"), [("ce", 3), ("superloss", 8), ("superloss-relabelled", 13)]
 )
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(finished, tmp_path, method, count):
     config, path = load_experiment(None, SMALL), tmp_path / "run"
     with pytest.raises(KeyboardInterrupt):
@@ -166,6 +167,7 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(finished, tmp_path, method, 
     }
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_finished_run_may_be_trained_for_longer(regression, tmp_path):
     folder = copied(regression, tmp_path)
     text = folder.config.read_text()
@@ -199,6 +201,7 @@ def test_a_run_does_not_go_on_under_other_settings(finished, tmp_path, then, now
         (["training.relabel=true"], "the labels were corrected by a network of that many"),
     ],
 )
+@pytest.mark.usefixtures("undrawn")
 def test_a_run_whose_length_decided_what_it_learnt_cannot_be_stretched(tmp_path, settings, message):
     config = load_experiment(None, [*SMALL[:-1], "loss.name=ce", "training.epochs=1", *settings])
     folder = run_experiment(config, RunFolder.create(tmp_path / "run")).folder
@@ -274,6 +277,7 @@ def test_a_network_that_does_not_take_the_images_is_named_before_anything_is_mad
         check_experiment(config, load_data(config))
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_with_validation_the_table_speaks_of_validation(tmp_path):
     config = load_experiment(None, [*SMALL[:-1], "data.validation=true"])
     done = run_experiment(config, RunFolder.create(tmp_path / "run"))
@@ -311,6 +315,7 @@ def test_other_commands_refuse_such_a_run_in_one_sentence(capsys, finished):
         assert err.count("\n") == 1
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_a_regression_says_errors_on_the_terminal(capsys, tmp_path):
     settings = ["task=regression", *SMALL[1:-1]]
     code, out, err = run(capsys, "train", *settings, "-o", tmp_path / "run")
