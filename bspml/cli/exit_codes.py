@@ -14,6 +14,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from bspml.errors import LostRankError, UserError
@@ -26,6 +27,16 @@ _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno
 
 class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
     """Ctrl-C in the middle of work that can go on; the text says how."""
+
+
+def note(text: str) -> None:
+    """Print to stderr if there is one; nothing depends on it."""
+    if sys.stderr is None:  # print would take stdout
+        return
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # closed, full, or nobody reads
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (for what follows)
 
 
 @contextlib.contextmanager
@@ -70,7 +81,7 @@ def exit_code(err: BaseException) -> int:
         code = getattr(err, "exit_code", getattr(err, "code", 0))
         return code if isinstance(code, int) else 1
     if type(err).__name__ == "NoArgsIsHelpError":
-        print(err.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+        note(err.format_message())  # type: ignore[attr-defined]
         return MISTAKE
     if hasattr(err, "format_message"):  # click's usage errors
         if not _is_main_process():  # all got the same arguments
@@ -98,7 +109,7 @@ def complain(text: str, code: int) -> int:
         text: one line.
         code: the exit code.
     """
-    print(f"bspml: {text}", file=sys.stderr)
+    note(f"bspml: {text}")
     return code
 
 
@@ -117,6 +128,6 @@ def warning_printer() -> Callable[..., None]:
         line = f"bspml: warning: {_one_line(str(message))}"
         if _is_main_process() and line not in said:
             said.add(line)
-            print(line, file=sys.stderr)
+            note(line)
 
     return show
