@@ -131,7 +131,7 @@ class _Saved:
 
     def column(self, name: str) -> list[Any]:
         """The values of all rows, classes by their names: each split numbers them as it likes."""
-        values = []
+        values: list[Any] = []
         for rows in self.parts.values():
             names = getattr(rows.features[name], "names", None)
             values += rows[name][:] if names is None else _named(rows[name][:], names)
