@@ -228,10 +228,10 @@ def _labels(saved: _Saved, column: str | None) -> np.ndarray:
         )
     try:
         labels = encode_labels(values, name=name)
-    except InputError as err:
+        texts = labels.classes.astype(str)[labels.codes.numpy()]
+        check_texts(texts.tolist())
+    except (DataError, InputError) as err:
         raise DataError(f"{saved.path}: {err}") from err
-    texts = labels.classes.astype(str)[labels.codes.numpy()]
-    check_texts(texts.tolist())
     warn_of_twins(texts.tolist(), saved.path)
     return texts
 
