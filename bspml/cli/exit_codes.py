@@ -23,6 +23,8 @@ MISTAKE = 2
 EXCEEDED = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Memory, processes, open files; ENOENT without a name: no folder for temporary files has room.
+_EXHAUSTED = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOENT)
 
 
 class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
@@ -90,9 +92,11 @@ def exit_code(err: BaseException) -> int:
     if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
         sys.stdout = None
         return complain(f"the output cannot be written ({err.strerror})", MISTAKE)
-    if isinstance(err, OSError) and err.filename is not None and err.errno is not None:
+    if isinstance(err, OSError) and err.errno is not None and err.filename is not None:
         where = f"{err.filename}: {err.strerror}"
         return complain(f"{where}. Is it there, and may you read and write it?", MISTAKE)
+    if isinstance(err, OSError) and err.errno in _EXHAUSTED:
+        return complain(f"the system gives no more ({err.strerror})", MISTAKE)
     traceback.print_exception(err)
     return complain("this is a fault of bspml, not yours; please report the lines above", 1)
 

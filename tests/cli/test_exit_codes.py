@@ -2,6 +2,7 @@
 
 import ctypes
 import signal
+import tempfile
 import time
 from pathlib import Path
 
@@ -42,3 +43,14 @@ def test_a_file_that_is_gone_or_closed_to_us_is_one_line_wherever_it_shows(capsy
         assert capsys.readouterr().err == (
             f"bspml: {name}: {reason}. Is it there, and may you read and write it?\n"
         )
+
+
+def test_a_system_without_room_for_temporary_files_is_one_line(capsys, monkeypatch):
+    """torch's imports ask for a folder of them."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/none"])
+    with pytest.raises(FileNotFoundError) as caught:
+        tempfile.gettempdir()
+    assert exit_code(caught.value) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bspml: the system gives no more (No usable temporary directory found")
