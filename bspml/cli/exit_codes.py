@@ -10,6 +10,7 @@ import _thread
 import contextlib
 import errno
 import os
+import re
 import sys
 import threading
 import traceback
@@ -25,6 +26,7 @@ INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
 # Memory, processes, open files; ENOENT without a name: no folder for temporary files has room.
 _EXHAUSTED = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOENT)
+_NO_MEMORY = re.compile("can't allocate memory|out of memory|failed to map segment", re.IGNORECASE)
 
 
 class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
@@ -97,6 +99,12 @@ def exit_code(err: BaseException) -> int:
         return complain(f"{where}. Is it there, and may you read and write it?", MISTAKE)
     if isinstance(err, OSError) and err.errno in _EXHAUSTED:
         return complain(f"the system gives no more ({err.strerror})", MISTAKE)
+    if isinstance(err, MemoryError) or _NO_MEMORY.search(str(err)):  # torch's is a RuntimeError
+        return complain(
+            f"there is too little memory ({_one_line(str(err))[:120]}). Close other programs, or "
+            "take fewer samples or smaller batches",
+            MISTAKE,
+        )
     traceback.print_exception(err)
     return complain("this is a fault of bspml, not yours; please report the lines above", 1)
 

@@ -6,7 +6,9 @@ import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from bspml.cli.exit_codes import exit_code, interrupts_kept
 
@@ -54,3 +56,13 @@ def test_a_system_without_room_for_temporary_files_is_one_line(capsys, monkeypat
     assert exit_code(caught.value) == 2
     said = capsys.readouterr().err
     assert said.startswith("bspml: the system gives no more (No usable temporary directory found")
+
+
+@pytest.mark.parametrize("allocate", [torch.empty, np.empty])
+def test_too_little_memory_is_one_line(allocate, capsys):
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        allocate(2**50)
+    assert exit_code(caught.value) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bspml: there is too little memory (")
+    assert said.count("\n") == 1
