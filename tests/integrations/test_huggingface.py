@@ -240,7 +240,5 @@ def test_weights_of_other_labels_are_refused_by_what_the_data_set_says_or_its_ba
         CurriculumCallback(trainer_of(tmp_path, rows=Unlisted(ROWS, LABELS)), others)
     trainer = trainer_of(tmp_path)  # a list of dictionaries says none
     trainer.add_callback(CurriculumCallback(trainer, others))
-    with pytest.raises(
-        InputError, match="items of the data set have other labels than"
-    ):
+    with pytest.raises(InputError, match="items of the data set have other labels than"):
         trainer.train()
