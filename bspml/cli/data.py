@@ -27,7 +27,8 @@ def run_check(
         as_json: print JSON.
         quiet: show no progress.
     """
-    progress = None if quiet or not sys.stderr.isatty() else _bar
+    seen = sys.stderr is not None and sys.stderr.isatty()
+    progress = _bar if seen and not quiet else None
     report = check_dataset(name, root, decode_all, subset, progress)
     print(json.dumps(report.as_dict()) if as_json else _report_text(report, decode_all))
     if not report.ok:

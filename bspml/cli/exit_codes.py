@@ -10,10 +10,12 @@ import _thread
 import contextlib
 import errno
 import os
+import re
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from bspml.errors import LostRankError, UserError
@@ -22,10 +24,23 @@ MISTAKE = 2
 EXCEEDED = 3
 INTERRUPTED = 130  # 128 + SIGINT, as shells count
 _NO_ROOM = (errno.ENOSPC, errno.EFBIG, errno.EIO, getattr(errno, "EDQUOT", errno.ENOSPC))
+# Memory, processes, open files; ENOENT without a name: no folder for temporary files has room.
+_EXHAUSTED = (errno.ENOMEM, errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOENT)
+_NO_MEMORY = re.compile("can't allocate memory|out of memory|failed to map segment", re.IGNORECASE)
 
 
 class InterruptedRun(Exception):  # noqa: N818  (not an error: typer would swallow KeyboardInterrupt)
     """Ctrl-C in the middle of work that can go on; the text says how."""
+
+
+def note(text: str) -> None:
+    """Print to stderr if there is one; nothing depends on it."""
+    if sys.stderr is None:  # print would take stdout
+        return
+    try:
+        print(text, file=sys.stderr, flush=True)
+    except (OSError, ValueError):  # closed, full, or nobody reads
+        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (for what follows)
 
 
 @contextlib.contextmanager
@@ -70,7 +85,7 @@ def exit_code(err: BaseException) -> int:
         code = getattr(err, "exit_code", getattr(err, "code", 0))
         return code if isinstance(code, int) else 1
     if type(err).__name__ == "NoArgsIsHelpError":
-        print(err.format_message(), file=sys.stderr)  # type: ignore[attr-defined]
+        note(err.format_message())  # type: ignore[attr-defined]
         return MISTAKE
     if hasattr(err, "format_message"):  # click's usage errors
         if not _is_main_process():  # all got the same arguments
@@ -79,9 +94,17 @@ def exit_code(err: BaseException) -> int:
     if isinstance(err, OSError) and err.filename is None and err.errno in _NO_ROOM:
         sys.stdout = None
         return complain(f"the output cannot be written ({err.strerror})", MISTAKE)
-    if isinstance(err, OSError) and err.filename is not None and err.errno is not None:
+    if isinstance(err, OSError) and err.errno is not None and err.filename is not None:
         where = f"{err.filename}: {err.strerror}"
         return complain(f"{where}. Is it there, and may you read and write it?", MISTAKE)
+    if isinstance(err, OSError) and err.errno in _EXHAUSTED:
+        return complain(f"the system gives no more ({err.strerror})", MISTAKE)
+    if isinstance(err, MemoryError) or _NO_MEMORY.search(str(err)):  # torch's is a RuntimeError
+        return complain(
+            f"there is too little memory ({_one_line(str(err))[:120]}). Close other programs, or "
+            "take fewer samples or smaller batches",
+            MISTAKE,
+        )
     traceback.print_exception(err)
     return complain("this is a fault of bspml, not yours; please report the lines above", 1)
 
@@ -98,7 +121,7 @@ def complain(text: str, code: int) -> int:
         text: one line.
         code: the exit code.
     """
-    print(f"bspml: {text}", file=sys.stderr)
+    note(f"bspml: {text}")
     return code
 
 
@@ -117,6 +140,6 @@ def warning_printer() -> Callable[..., None]:
         line = f"bspml: warning: {_one_line(str(message))}"
         if _is_main_process() and line not in said:
             said.add(line)
-            print(line, file=sys.stderr)
+            note(line)
 
     return show

@@ -5,11 +5,10 @@ Neither the work nor the exit code depends on a reader, who may be gone.
 
 from __future__ import annotations
 
-import os
 import sys
-from pathlib import Path
 from typing import Any
 
+from bspml.cli.exit_codes import note as note
 from bspml.files.run import EpochRecord, RunFolder
 from bspml.words import interval_in_words
 
@@ -22,16 +21,6 @@ def put(text: str) -> None:
             sys.stdout.flush()
     except BrokenPipeError:
         sys.stdout = None  # Python would complain once more while closing it
-
-
-def note(text: str) -> None:
-    """Print to stderr if there is one; nothing depends on it."""
-    if sys.stderr is None:  # print would take stdout
-        return
-    try:
-        print(text, file=sys.stderr, flush=True)
-    except (OSError, ValueError):  # closed, full, or nobody reads
-        sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (for what follows)
 
 
 # --- training ------------------------------------------------------------------------------------
@@ -79,7 +68,7 @@ class Terminal:
         """Print a line that stays."""
         if not self.quiet:
             self.close()
-            print(line, file=sys.stderr, flush=True)
+            note(line)
 
     def step(self, method: str, done: int, steps: int, loss: float) -> None:
         """Move the bar of this round.
@@ -102,7 +91,8 @@ class Terminal:
                 unit="step",
                 leave=False,
                 file=sys.stderr,
-                disable=None,  # no bar in a log file, where every refresh would be a line
+                # No bar in a log file, where every refresh would be a line.
+                disable=None if sys.stderr is not None else True,
                 dynamic_ncols=True,
             )
         self.bar.set_postfix(loss=f"{loss:.3f}", refresh=False)

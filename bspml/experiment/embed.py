@@ -47,7 +47,7 @@ class Embedded(NamedTuple):
         names: N names.
         trained_on: whether the network was trained on some of these samples.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
-        changes: of the run's own splits, what `changes` says.
+        changes: of the run's own splits, what `changes` says; of others, if its data are gone.
     """
 
     embeddings: Tensor
@@ -75,7 +75,7 @@ def embed_named(run: Run, what: str) -> Embedded:
     if what in SPLITS:
         return _own_split(run, what)
     if Path(what).is_file():
-        return _file_of_features(run, what)
+        return _told_of_loss(run, _file_of_features(run, what))
     if not Path(what).is_dir():
         kind = "a file of features" if run.config.data.name == "features" else "a folder of images"
         raise DataError(
@@ -87,7 +87,18 @@ def embed_named(run: Run, what: str) -> Embedded:
             f"{what}: the network of this run takes features, not images; give a file of features "
             f"(.npz, .npy, ...), or one of its splits, {' or '.join(SPLITS)}."
         )
-    return _folder_of_images(run, what)
+    return _told_of_loss(run, _folder_of_images(run, what))
+
+
+def _told_of_loss(run: Run, found: Embedded) -> Embedded:
+    """Say where nobody can tell whether the network was trained on what it embeds."""
+    root = run.config.data.root
+    if root is None or Path(root).exists():
+        return found
+    lost = (
+        f"{root}, the data of this run, is gone: if they are these, the network was trained on them"
+    )
+    return found._replace(changes=lost)
 
 
 def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:

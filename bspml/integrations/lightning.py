@@ -191,7 +191,8 @@ class CurriculumCallback(_callback()):  # type: ignore[misc]
             pl_module: that is to be trained.
             options: of `bspml.audit`.
         """
-        return audit(self._embeddings(pl_module), self.weights.labels, **options)
+        trainer = getattr(pl_module, "_trainer", None)  # of a fit before, in whose precision it is
+        return audit(self._embeddings(pl_module, trainer), self.weights.labels, **options)
 
     def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
         """Share the batches among the ranks."""

@@ -148,7 +148,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
         counts = {both.unique(dim=1).shape[1], *(len(codes.unique()) for codes in both)}
         if len(counts) > 1:
             raise InputError(
-                "`curriculum` has weights of other labels than the data set's column: they group "
+                "`curriculum` has weights of other labels than the data set says: they group "
                 "its rows otherwise. Make them of the labels that are trained on, in their order."
             )
 

@@ -75,7 +75,8 @@ def embed(
     batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
     parts = []
     with _evaluating(model), torch.no_grad():
-        bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=progress is not True)
+        hidden = progress is not True or sys.stderr is None
+        bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=hidden)
         for inputs in bar:
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it

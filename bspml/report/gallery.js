@@ -94,7 +94,7 @@ function build(position) {
   });
   card.style.top = `${position * rowHeight}px`;
   const name = nameAt(suspect.sample);
-  const measures = [["margin", suspect.margin, 3], ["p", suspect.p, 3], ["q", suspect.q, 3, " = share wrong of all that fit as well"], ["weight", canFlag ? null : suspect.weight, 2]];
+  const measures = [["margin", suspect.margin, 3], ["p", suspect.p, 3], ["q", suspect.q, 3], ["weight", canFlag ? null : suspect.weight, 2]];
   const button = (decision, text, key) => h("button", {
     type: "button", class: decision, "data-decision": decision, title: `${WORDS[decision]} (${key})`,
   }, text);
@@ -106,7 +106,8 @@ function build(position) {
         h("dt", {}, "Suggested"), h("dd", { class: "better", title: other < 0 ? null : shown[other] }, other < 0 ? "–" : isolated(shown[other]))),
       suspect.chance === null ? null : h("p", { class: "chance" }, `${percent(suspect.chance)} likely wrong `, h("span", { class: "badge flag" }, "flagged")),
       h("p", { class: "measures" }, ...measures.filter(([, value]) => value !== null)
-        .map(([name, value, digits, words = ""]) => h("span", {}, `${name} ${number(value, digits)}${words}`))),
+        .map(([name, value, digits]) => h("span", {}, `${name} ${number(value, digits)}`))),
+      suspect.q === null ? null : h("p", { class: "meaning" }, "q: share wrong of all that fit as well"),
       h("p", { class: "source", title: name ? show(name) : null }, `#${index} `, name ? isolated(show(name)) : "")),
     h("div", { class: "nears" },
       near("Nearest labelled ", own, suspect.own),

@@ -100,8 +100,14 @@ def run_page(folder: RunFolder) -> PageData:
     Raises:
         RunError: a file is damaged; names it.
     """
-    records = RecordLog(folder.records).read()
+    log = RecordLog(folder.records)
+    records, torn = log.read(), log.torn_bytes
     summary = _summary(folder.summary) if folder.finished else {}
+    if summary and (torn or _lacks_an_end(records, summary)):
+        raise RunError(
+            f"{folder.records}: lacks records, though the run came to its end: the file was cut or "
+            "edited. Put it back."
+        )
     table = read_weights(folder.weights) if folder.weights.is_file() else None
     samples = len(table) if table is not None else None
     if samples is not None and summary.get("samples", samples) != samples:
@@ -204,7 +210,7 @@ def _run_facts(
         method_records = [record for record in records if record.method == method]
         measured = [r for r in method_records if r.recall_at_k.get(1) is not None]
         if measured:
-            chosen = _selected_epoch(summary, method)
+            chosen = _chosen_epoch(summary, method, "selected")
             kept = next((r for r in measured if r.epoch == chosen), measured[-1])
             facts.append((f"Recall@1, {method}", _recall_in_words(kept)))
             if kept.map_at_r is not None:
@@ -236,10 +242,19 @@ def _recall_in_words(record: EpochRecord) -> str:
     return f"{text}{words}, in brackets 95 % over the test classes"
 
 
-def _selected_epoch(summary: dict[str, Any], method: str) -> Any:
-    """Return the epoch whose network is kept; None: the last, or the summary does not say."""
+def _lacks_an_end(records: Sequence[EpochRecord], summary: dict[str, Any]) -> bool:
+    """Whether the last epoch of a method, where the summary says it, has no record."""
+    known = {(record.method, record.epoch) for record in records}
+    results = summary.get("results")
+    methods = results if isinstance(results, dict) else {}
+    ends = ((method, _chosen_epoch(summary, method, "last")) for method in methods)
+    return any(end[1] is not None and end not in known for end in ends)
+
+
+def _chosen_epoch(summary: dict[str, Any], method: str, kind: str) -> Any:
+    """Return the "last" or "selected" epoch; None: there is none, or the summary does not say."""
     try:
-        return summary["epochs"][method]["selected"]["epoch"]
+        return summary["epochs"][method][kind]["epoch"]
     except (KeyError, TypeError):
         return None
 

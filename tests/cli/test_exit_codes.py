@@ -2,10 +2,13 @@
 
 import ctypes
 import signal
+import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
 from bspml.cli.exit_codes import exit_code, interrupts_kept
 
@@ -47,3 +50,24 @@ def test_a_file_that_is_gone_or_closed_to_us_is_one_line_wherever_it_shows(capsy
         assert capsys.readouterr().err == (
             f"bspml: {name}: {reason}. Is it there, and may you read and write it?\n"
         )
+
+
+def test_a_system_without_room_for_temporary_files_is_one_line(capsys, monkeypatch):
+    """torch's imports ask for a folder of them."""
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/none"])
+    with pytest.raises(FileNotFoundError) as caught:
+        tempfile.gettempdir()
+    assert exit_code(caught.value) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bspml: the system gives no more (No usable temporary directory found")
+
+
+@pytest.mark.parametrize("allocate", [torch.empty, np.empty])
+def test_too_little_memory_is_one_line(allocate, capsys):
+    with pytest.raises((RuntimeError, MemoryError)) as caught:
+        allocate(2**50)
+    assert exit_code(caught.value) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("bspml: there is too little memory (")
+    assert said.count("\n") == 1

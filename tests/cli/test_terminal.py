@@ -1,5 +1,6 @@
 """What the commands print of a training."""
 
+import contextlib
 import dataclasses
 import os
 from pathlib import Path
@@ -7,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from bspml.cli import main
 from bspml.cli.terminal import ClassifierTerminal, Terminal, labels_in_words, note, put
 from bspml.experiment.config import config_from_mapping
 from bspml.files.run import EpochRecord, RunFolder
@@ -73,4 +75,20 @@ def test_output_survives_a_reader_that_went_away(monkeypatch):
 def test_a_note_needs_no_stderr_and_takes_no_stdout(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr", None)
     note("nobody reads this")
-    assert capsys.readouterr().out == ""
+    for terminal in (Terminal(quiet=False), ClassifierTerminal(quiet=False)):
+        terminal.say("nor this")
+        terminal.step("bspml", 1, 2, 0.5)
+        terminal.close()
+    assert main(["trian"]) == 2
+    assert main(["data", "check", "glyphs"]) == 0
+    assert capsys.readouterr().out.endswith("glyphs is complete.\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a device of Linux")
+def test_an_exit_code_needs_no_room_for_its_words(monkeypatch):
+    for argv in (["trian"], ["noise", "none.csv"], []):
+        with Path("/dev/full").open("w", buffering=1) as full:
+            monkeypatch.setattr("sys.stderr", full)
+            assert main(argv) == 2
+            with contextlib.suppress(OSError):
+                full.close()

@@ -166,3 +166,17 @@ def test_a_change_of_the_data_since_the_training_is_said(
         assert told(1) == (1, 2)  # with the numbers of the evaluation, on stderr of the others
     finally:
         features.write_bytes(before)
+
+
+def test_where_the_data_of_a_run_are_gone_nobody_can_tell_what_it_was_trained_on(
+    on_features, features, tmp_path
+):
+    run = on_features[0]
+    assert embed_named(run, str(features)).changes == ""
+    moved = features.rename(tmp_path / "moved.npz")
+    try:
+        found = embed_named(run, str(moved))
+    finally:
+        moved.rename(features)
+    assert not found.trained_on
+    assert f"{features}, the data of this run, is gone: if they are these, " in found.changes

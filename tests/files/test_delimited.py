@@ -30,7 +30,7 @@ def test_lines_end_as_rfc_4180_says_and_names_of_files_survive(tmp_path):
     assert read_table(path, ["a"])[1].cells == {"a": "caf\udce9"}
 
 
-@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\n\n", "\n, ,\n"])  # as a spreadsheet leaves
 def test_columns_are_found_in_any_order_and_case(tmp_path, end):
     path = tmp_path / "t.csv"
     text = end.join(["\ufeff Note,INDEX,label", "x,0,a", "y,1,b", ""])
@@ -50,6 +50,7 @@ def test_columns_are_found_in_any_order_and_case(tmp_path, end):
         ("a,b\n1,2\n1,2,3\n", "line 3: has 3 cells; expected 2, a, b"),
         ('a,b\n1,"2\n', r"cannot be read as a CSV file \(unexpected end of data"),
         (b"a,b\n1,\xff\xff\n", "cannot be read as a CSV file .*utf-8"),
+        ("a,b\n1,2\n\ufeffa,b\n", r"cannot be read as a CSV file \(line 3 has a byte order mark"),
     ],
 )
 def test_other_tables_are_refused_in_the_class_of_the_reader(tmp_path, content, message):

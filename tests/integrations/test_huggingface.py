@@ -219,3 +219,26 @@ def test_the_example_runs(tmp_path, monkeypatch, capsys):
     found = re.search(r"(\d+) labels left out, (\d+) of the 20 wrong", capsys.readouterr().out)
     assert int(found[2]) > 15
     assert int(found[2]) > 0.7 * int(found[1])
+
+
+class Unlisted(torch.utils.data.Dataset):
+    """Items, and the labels that the data set says they have."""
+
+    def __init__(self, rows, targets):
+        self.rows, self.targets = rows, targets
+
+    def __len__(self):
+        return len(self.rows)
+
+    def __getitem__(self, row):
+        return self.rows[row]
+
+
+def test_weights_of_other_labels_are_refused_by_what_the_data_set_says_or_its_batches(tmp_path):
+    others = bspml.SelfPacedCurriculum(bspml.SampleWeights(np.roll(LABELS, 1)))
+    with pytest.raises(InputError, match="weights of other labels than the data set says"):
+        CurriculumCallback(trainer_of(tmp_path, rows=Unlisted(ROWS, LABELS)), others)
+    trainer = trainer_of(tmp_path)  # a list of dictionaries says none
+    trainer.add_callback(CurriculumCallback(trainer, others))
+    with pytest.raises(InputError, match="items of the data set have other labels than"):
+        trainer.train()

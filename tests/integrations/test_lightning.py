@@ -350,6 +350,32 @@ def test_the_audit_is_that_of_the_modules_embeddings():
     assert callback.audit(module).summary() == expected
     assert callback.record is None
 
+    class Asking(Plain):
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            return batch if self.trainer.max_epochs else None
+
+    torch.manual_seed(1)
+    module, callback = Asking(MultiSimilarityLoss()), CurriculumCallback(plain_loader())
+    with pytest.raises(InputError, match=r"reads self\.trainer, and outside `fit` it has none"):
+        callback.audit(module)
+    options = QUIET | {"max_epochs": 1, "precision": "bf16-true"}
+    pl.Trainer(callbacks=[callback], **options).fit(module, callback.loader.loader)
+    found = module.eval()(POINTS.bfloat16()).detach().float()
+    assert callback.audit(module).summary() == bspml.audit(found, LABELS).summary()
+
+
+def test_networks_whose_embeddings_or_parameters_are_none_yet_are_one_sentence():
+    module = Plain(MultiSimilarityLoss())
+    module.net = nn.LazyLinear(5)
+    for make, options, message in (
+        (lambda x: torch.complex(x, x), {}, "real numbers; got torch.complex64"),
+        (None, {"warmup": "cross-fit"}, "parameters without a size yet, such as net.weight"),
+    ):
+        callback = CurriculumCallback(plain_loader(), embed=make, **options)
+        trainer = pl.Trainer(callbacks=[callback], **QUIET | {"max_epochs": 1})
+        with pytest.raises(InputError, match=message):
+            trainer.fit(module, callback.loader.loader)
+
 
 @pytest.mark.parametrize(("few", "said"), [(False, "rule='threshold'"), (True, "would count them")])
 def test_a_loss_that_ignores_the_weights_is_refused_and_one_that_looks_them_up_is_not(few, said):

@@ -137,7 +137,7 @@ class _Saved:
 
     def column(self, name: str) -> list[Any]:
         """The values of all rows, classes by their names: each split numbers them as it likes."""
-        values = []
+        values: list[Any] = []
         for rows in self.parts.values():
             names = getattr(rows.features[name], "names", None)
             values += rows[name][:] if names is None else _named(rows[name][:], names)
@@ -235,10 +235,10 @@ def _labels(saved: _Saved, column: str | None) -> np.ndarray:
         )
     try:
         labels = encode_labels(values, name=name)
-    except InputError as err:
+        texts = labels.classes.astype(str)[labels.codes.numpy()]
+        check_texts(texts.tolist())
+    except (DataError, InputError) as err:
         raise DataError(f"{saved.path}: {err}") from err
-    texts = labels.classes.astype(str)[labels.codes.numpy()]
-    check_texts(texts.tolist())
     warn_of_twins(texts.tolist(), saved.path)
     return texts
 
