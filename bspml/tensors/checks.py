@@ -273,7 +273,9 @@ def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
         _check_widths([len(value) for value in values], name)
         return array.astype(str)
     if not all(
-        issubclass(kind, int | float | np.integer | np.floating | np.bool_) for kind in kinds
+        issubclass(kind, int | float | np.integer | np.floating | np.bool_)
+        and not issubclass(kind, np.timedelta64)
+        for kind in kinds
     ):
         raise InputError(
             f"`{name}` must be all strings or all integers; got a mix of "
@@ -310,8 +312,17 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.to(device, non_blocking=device.type != "cpu")
 
 
-def _is_truth(value: Any) -> bool:
-    return isinstance(value, bool) or getattr(value, "dtype", None) in (torch.bool, np.bool_)
+def _is_no_number(value: Any) -> bool:
+    """Whether Python would make a number of a truth value, a complex one or what a mask hides."""
+    dtype = getattr(value, "dtype", None)
+    is_complex = getattr(dtype, "is_complex", getattr(dtype, "kind", "") == "c")
+    return (
+        isinstance(value, bool) or dtype in (torch.bool, np.bool_) or is_complex or _masked(value)
+    )
+
+
+def _masked(value: Any) -> bool:
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.is_masked(value))
 
 
 def check_number(
@@ -342,7 +353,7 @@ def check_number(
     try:
         if isinstance(value, str | bytes):
             raise TypeError("text is not read as a number")
-        if _is_truth(value):
+        if _is_no_number(value):
             raise TypeError("a truth value is none either")
         number = float(value)
     except OverflowError:
@@ -370,7 +381,7 @@ def check_whole(value: Any, name: str, low: int = 1, high: int = 2**63 - 1) -> i
         high: the most it may be, such as what fits into memory.
     """
     try:
-        whole = not _is_truth(value) and int(value) == value and low <= value <= high
+        whole = not _is_no_number(value) and int(value) == value and low <= value <= high
     except (TypeError, ValueError, OverflowError, RuntimeError):
         whole = False
     if not whole:

@@ -2,6 +2,8 @@
 
 import math
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -204,3 +206,16 @@ def test_truth_values_of_any_kind_are_no_whole_number():
     for value in (True, np.True_, torch.tensor(True), np.array([True])):
         with pytest.raises(InputError, match="`k` must be a whole number"):
             check_whole(value, "k")
+
+
+def test_what_python_would_make_a_number_of_is_none():
+    hidden = np.ma.array([3.0], mask=[True])
+    for value in (np.complex64(3), torch.tensor(3 + 0j), np.ma.masked, hidden):
+        with pytest.raises(InputError, match="`k` must be a number; got"):
+            check_number(value, "k")
+        with pytest.raises(InputError, match="`k` must be a whole number"):
+            check_whole(value, "k")
+    for fits in (np.ma.array(3), np.float16(3), torch.tensor(3), Fraction(3), Decimal(3)):
+        assert check_number(fits, "k") == check_whole(fits, "k") == 3
+    with pytest.raises(InputError, match="mix of timedelta64"):
+        encode_labels([np.timedelta64(1, "s"), np.timedelta64(2, "s")])
