@@ -17,7 +17,7 @@ from torch.utils.data import Dataset
 
 from bspml.errors import InputError
 from bspml.tensors.arguments import check_kind
-from bspml.tensors.row_index import index_of
+from bspml.tensors.row_index import check_in_order, index_of
 
 
 @runtime_checkable
@@ -65,7 +65,8 @@ class IndexedDataset(Dataset):
     def __init__(
         self, dataset: Any, labels: Any = None, *, x: str | None = None, y: str | None = None
     ) -> None:
-        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        indexable = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        if not indexable or isinstance(dataset, Mapping):
             raise InputError(
                 "`dataset` must have a length and an index; "
                 f"got {type(dataset).__name__}. A stream has no rows to weigh."
@@ -188,6 +189,7 @@ def _three(batch: Any) -> Any:
 
 
 def _integer_labels(labels: Any, n: int) -> np.ndarray:
+    check_in_order(labels, "labels")
     array = np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)
     if array.shape != (n,) or array.dtype.kind not in "iu":
         raise InputError(
