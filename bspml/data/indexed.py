@@ -17,7 +17,8 @@ from torch.utils.data import Dataset
 
 from bspml.errors import InputError
 from bspml.tensors.arguments import check_kind
-from bspml.tensors.row_index import check_in_order, index_of
+from bspml.tensors.checks import as_numbers
+from bspml.tensors.row_index import index_of
 
 
 @runtime_checkable
@@ -189,11 +190,10 @@ def _three(batch: Any) -> Any:
 
 
 def _integer_labels(labels: Any, n: int) -> np.ndarray:
-    check_in_order(labels, "labels")
-    array = np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)
-    if array.shape != (n,) or array.dtype.kind not in "iu":
+    must, remedy = f"one integer per sample, ({n},)", "Encode names as numbers first."
+    ids = as_numbers(labels, "labels", must, remedy)
+    if ids.shape != (n,) or ids.is_floating_point() or ids.dtype == torch.bool:
         raise InputError(
-            f"`labels` must be one integer per sample, ({n},); "
-            f"got shape {array.shape} of {array.dtype}. Encode names as numbers first."
+            f"`labels` must be {must}; got shape {tuple(ids.shape)} of {ids.dtype}. {remedy}"
         )
-    return array
+    return ids.cpu().numpy()
