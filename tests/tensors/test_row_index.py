@@ -182,3 +182,20 @@ def test_a_data_set_s_own_labels_must_have_an_order_too():
         labels_of(dataset, "dataset", "")
     with pytest.raises(InputError, match="`dataset` must have a length and an index; got dict"):
         bspml.IndexedDataset({"a": (0, 1), "b": (0, 2)})
+
+
+@pytest.mark.parametrize("dtypes", [("boolean", "Int64"), ("bool[pyarrow]", "int64[pyarrow]")])
+def test_nullable_masks_and_rows_are_masks_and_rows(dtypes):
+    mask = pd.Series([True, False, True, False, True, True], dtype=dtypes[0])
+    rows = pd.Series([0, 2, 4, 5], dtype=dtypes[1])
+    plain = bspml.contrastive_statistics(np.eye(6), [0, 0, 0, 1, 1, 1], rows=[0, 2, 4, 5])
+    for chosen in (mask, rows):
+        found = bspml.contrastive_statistics(np.eye(6), [0, 0, 0, 1, 1, 1], rows=chosen)
+        np.testing.assert_array_equal(found.testable, plain.testable)
+    for value in (mask, rows):
+        missing = value.mask(value.index == 1)
+        with pytest.raises(InputError, match=r"`rows` must be integers; got torch.float64"):
+            bspml.contrastive_statistics(np.eye(6), [0, 0, 0, 1, 1, 1], rows=missing)
+    sampler = bspml.PKSampler([0, 0, 0, 1, 1, 1], 2, 2)
+    sampler.set_rows(mask)
+    assert sampler.num_usable == 4
