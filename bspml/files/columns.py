@@ -7,7 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -229,7 +229,8 @@ def check_texts(labels: Sequence[str]) -> None:
 def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """Warn of labels that differ in what nobody sees; they stay two classes.
 
-    That is white space around them, or the form of Unicode (é as one character or as two).
+    That is white space, characters without a form of their own such as a joiner or a mark of
+    direction, or the form of Unicode (é as one character or as two).
 
     Args:
         labels: of all samples, or of all classes.
@@ -237,12 +238,13 @@ def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """
     forms: dict[str, str] = {}
     for label in sorted(set(labels)):
-        other = forms.setdefault(normalize("NFC", label.strip()), label)
+        seen = "".join(letter for letter in normalize("NFC", label) if category(letter) != "Cf")
+        other = forms.setdefault(" ".join(seen.split()), label)
         if other != label:
             warnings.warn(
                 f"{where}: the labels {ascii(other)[:60]} and {ascii(label)[:60]} are two classes, "
-                "but differ only in spaces around them or in how a letter is encoded. If they are "
-                "one, write them alike.",
+                "but differ only in spaces, unseen characters or how a letter is encoded. If they "
+                "are one, write them alike.",
                 stacklevel=2,
             )
 
