@@ -9,7 +9,7 @@ A sentence is written where the fault is seen.  The places that most of them com
 
 | about | made in |
 |:--|:--|
-| arguments: shapes, ranges, choices, labels, rows | `tensors/checks.py`, `tensors/row_checks.py` |
+| arguments: shapes, labels, rows; ranges | `tensors/checks.py`, `row_checks.py`; `scalars.py` |
 | the embeddings, labels and pairs of a batch | `losses/pairs.py` |
 | a YAML's keys and values | `experiment/config/messages.py`, `trainers/settings.py` |
 | names of training methods and their hyper-parameters | `experiment/methods/registry.py` |

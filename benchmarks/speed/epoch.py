@@ -9,8 +9,8 @@ steps, though, so each measurement is printed twice:
     per step                    both for the steps of a plain epoch: what a training pays
 
 With clean labels no row is left out and both are the same.  Labels are judged after every round
-that is measured, as they are while weights move.  Once these rest, every k-th round is judged, which
-has lines of its own, with a bar:
+that is measured, as they are while weights move.  Once these rest, every k-th round is judged,
+which has lines of its own, with a bar:
 
     at rest                     k rounds, one of them judged, against a plain epoch before and after
 
@@ -133,7 +133,9 @@ def cases_on(device: str, quick: bool) -> list[Case]:
         classes, turns = (40, 1) if quick else (160, 3)
         resnet = partial(build_network, "torchvision:resnet50")
         step = {"precision": "bfloat16", "channels_last": True}
-        kinds = [Case("ResNet-50, GPU", resnet, 3, 128, classes, turns, turns, device=device, step=step)]
+        kinds = [
+            Case("ResNet-50, GPU", resnet, 3, 128, classes, turns, turns, device=device, step=step)
+        ]
     return [replace(kind, noise=noise) for kind in kinds for noise in (0.3, 0.0)]
 
 
@@ -184,7 +186,7 @@ def at_rest(kind: str, plain: AlternatingTrainer, case: Case) -> dict[str, list[
     return found
 
 
-def let_rest(curriculum: SelfPacedCurriculum) -> None:
+def let_rest(curriculum: bspml.SelfPacedCurriculum) -> None:
     """Tell it that the last judgements moved hardly a weight."""
     state = curriculum.state_dict()
     state["update"]["pace"] = {"waited": 0, "resting": 2}

@@ -308,9 +308,10 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
             f"{counted(copied, 'sample')} beside the first of a group of copies count once with "
             "it, in the rate and as evidence: a copy vouches for nobody."
         )
+    are = "is" if proven == 1 else "are"
     if proven:
         notes.append(
-            f"{counted(proven, 'label')} at least are wrong: exact copies of a picture stand "
+            f"{counted(proven, 'label')} at least {are} wrong: exact copies of a picture stand "
             "under several labels, of which one at most is right."
         )
     if len(aside):
@@ -330,7 +331,6 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
         interval = noise_interval = bounds = rate, 1.0
         sentence = found.sentence
         if proven:
-            are = "is" if proven == 1 else "are"
             sentence += (
                 f" But {counted(proven, 'label')} of {len(once.place):,} at least {are} wrong, "
                 "as exact copies under several labels prove."

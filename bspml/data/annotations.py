@@ -19,8 +19,9 @@ from bspml.files.delimited import LINE_END, Row
 from bspml.files.opening import open_regular
 from bspml.words import counted
 
-# Absolute, with a drive, with a part "..", or with NUL in it.
-_LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*\0", re.DOTALL)
+# Absolute, with a drive, with a part "..", or with NUL in it, or half a character, which no system
+# can look up (the halves from U+DC80 to U+DCFF stand for bytes of a name).
+_LEAVES = re.compile(r"/|[A-Za-z]:|(.*/)?\.\.(/|$)|.*[\0\ud800-\udc7f\udd00-\udfff]", re.DOTALL)
 
 
 _LONGEST_PATH = 4096  # characters, on any system
@@ -140,7 +141,8 @@ def safe_paths(rows: Sequence[Row], at: int, path: Path) -> tuple[str, ...]:
         The paths, with forward slashes.
 
     Raises:
-        DataError: one is absolute, has a part "..", a drive or NUL in it, or is empty.
+        DataError: one is absolute, has a part "..", a drive, NUL or half a character in it, or is
+            empty.
     """
     paths = []
     for fields, line in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ from torch.utils.data import ConcatDataset, Subset, TensorDataset
 
 from bspml.data.indexed import IndexedDataset
 from bspml.errors import InputError
+from bspml.tensors.row_index import check_in_order
 
 _COLUMNS = ("label", "labels")
 _ATTRIBUTES = ("targets", "labels", "get_labels")  # torchvision; torchvision; Open Metric Learning
@@ -64,4 +66,6 @@ def labels_said(dataset: Any) -> np.ndarray | None:
 
 
 def _array(labels: Any) -> np.ndarray:
+    if not isinstance(labels, Iterator):  # which is read once, here
+        check_in_order(labels, "labels")
     return np.asarray(labels.cpu() if hasattr(labels, "cpu") else list(labels))

@@ -17,6 +17,7 @@ from torch.utils.data import Dataset
 
 from bspml.errors import InputError
 from bspml.tensors.arguments import check_kind
+from bspml.tensors.checks import as_numbers
 from bspml.tensors.row_index import index_of
 
 
@@ -65,7 +66,8 @@ class IndexedDataset(Dataset):
     def __init__(
         self, dataset: Any, labels: Any = None, *, x: str | None = None, y: str | None = None
     ) -> None:
-        if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        indexable = hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")
+        if not indexable or isinstance(dataset, Mapping):
             raise InputError(
                 "`dataset` must have a length and an index; "
                 f"got {type(dataset).__name__}. A stream has no rows to weigh."
@@ -188,10 +190,10 @@ def _three(batch: Any) -> Any:
 
 
 def _integer_labels(labels: Any, n: int) -> np.ndarray:
-    array = np.asarray(labels.cpu() if isinstance(labels, torch.Tensor) else labels)
-    if array.shape != (n,) or array.dtype.kind not in "iu":
+    must, remedy = f"one integer per sample, ({n},)", "Encode names as numbers first."
+    ids = as_numbers(labels, "labels", must, remedy)
+    if ids.shape != (n,) or ids.is_floating_point() or ids.dtype == torch.bool:
         raise InputError(
-            f"`labels` must be one integer per sample, ({n},); "
-            f"got shape {array.shape} of {array.dtype}. Encode names as numbers first."
+            f"`labels` must be {must}; got shape {tuple(ids.shape)} of {ids.dtype}. {remedy}"
         )
-    return array
+    return ids.cpu().numpy()

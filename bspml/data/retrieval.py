@@ -351,6 +351,7 @@ class RetrievalData:
         Raises:
             DataError: a split has no sample left, or no sample has one of the labels.
         """
+        ignore = ignore.tolist() if hasattr(ignore, "tolist") else ignore  # a tensor names itself
         one = isinstance(ignore, str) or not hasattr(ignore, "__iter__")
         names = [str(label) for label in ([ignore] if one else ignore)]
         left_out = [np.isin(split.labels, names) for split in self.splits]

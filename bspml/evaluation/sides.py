@@ -138,6 +138,10 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
 def several(ignore: Any) -> list[Any]:
     """Return labels as a list, of which one may have come alone."""
     check_in_order(ignore, "ignore")
+    if isinstance(ignore, bool | np.bool_):
+        raise InputError(
+            f"`ignore` must be labels that count nowhere, such as (-1,); got {ignore}."
+        )
     one = isinstance(ignore, str | bytes) or not hasattr(ignore, "__iter__")
     one |= getattr(ignore, "ndim", 1) == 0
     return [ignore] if one else list(ignore)

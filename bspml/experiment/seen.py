@@ -17,7 +17,7 @@ from bspml.statistics.copies.duplicates import find_duplicates
 from bspml.tensors.unit_rows import grid_unit_rows
 from bspml.words import counted
 
-NEAR_UP_TO = 30_000  # samples; of more, the search for near copies would take minutes
+NEAR_UP_TO = 20_000  # samples; of more, the search for near copies would take minutes
 
 
 @dataclass(frozen=True)

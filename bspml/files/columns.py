@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
-from unicodedata import normalize
+from unicodedata import category, normalize
 
 import numpy as np
 
@@ -29,8 +28,6 @@ from bspml.words import (
 # Files of labels used to be read by one of the second, tables of images by the first.
 _CONTESTED = {"class_name": ("class", "target", "y"), "target": ("y",)}
 EMBEDDING_NAMES = ("embeddings", "embedding", "features", "x")
-
-_UNSEEN = re.compile("[\u00ad\u200b-\u200f\u2060\ufeff]")
 
 # What a column of numbers holds where nothing was known.
 _MISSING = ("nan", "none", "null", "na", "n/a", "<na>", "nat")
@@ -240,7 +237,8 @@ def check_texts(labels: Sequence[str]) -> None:
 def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """Warn of labels that differ in what nobody sees; they stay two classes.
 
-    That is white space, characters of no width, or the form of Unicode (é as one or as two).
+    That is white space, characters without a form of their own such as a joiner or a mark of
+    direction, or the form of Unicode (é as one character or as two).
 
     Args:
         labels: of all samples, or of all classes.
@@ -248,13 +246,13 @@ def warn_of_twins(labels: Iterable[str], where: str | os.PathLike[str]) -> None:
     """
     forms: dict[str, str] = {}
     for label in sorted(set(labels)):
-        seen = " ".join(_UNSEEN.sub("", normalize("NFC", label)).split())
-        other = forms.setdefault(seen, label)
+        seen = "".join(letter for letter in normalize("NFC", label) if category(letter) != "Cf")
+        other = forms.setdefault(" ".join(seen.split()), label)
         if other != label:
             warnings.warn(
                 f"{where}: the labels {ascii(other)[:60]} and {ascii(label)[:60]} are two classes, "
-                "but differ only in spaces, in characters that nobody sees, or in how a letter is "
-                "encoded. If they are one, write them alike.",
+                "but differ only in spaces, unseen characters or how a letter is encoded. If they "
+                "are one, write them alike.",
                 stacklevel=2,
             )
 

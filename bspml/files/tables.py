@@ -253,7 +253,11 @@ def _npz_labels(archive: Archive, where: str | os.PathLike[str]) -> np.ndarray:
     if name is None:
         return archive.read(_only(archive, LABEL_COLUMNS[0], 1))
     check_uncontested(name.lower(), [other.lower() for other in archive.names], where)
-    _check_rows(archive, name, _samples(archive))
+    n, read = _samples(archive), (*NAME_COLUMNS, *TEXT_COLUMNS, "split")
+    _check_rows(archive, name, n)
+    for other in archive.names:  # also where nobody asks for them
+        if other.lower().removesuffix("s") in read and archive.shape(other):
+            _check_rows(archive, other, n)
     return archive.read(name)
 
 

@@ -15,8 +15,10 @@ import numpy as np
 
 TOGETHER = 8  # rows whose sums are formed at once
 
-# Loops that the processor's vectors run go over a slice from 0, or count in `np.uintp`: a range with
-# a start of its own may hold negative numbers, which count from the end, and is taken one by one.
+# Loops that the processor's vectors run go over a slice from 0, or count in `np.uintp`: a range
+# with a start of its own may hold negative numbers, which count from the end, and is taken one by
+# one.
+
 
 # The order of the additions is free, so that they use the processor's vectors; one program adds
 # in one order.

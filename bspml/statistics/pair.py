@@ -39,6 +39,8 @@ from bspml.tensors.unit_rows import unit_rows
 
 # exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
 LARGEST_EXPONENT = 80.0
+# Of alpha and beta: beyond, a float32 of sqrt(beta) times a row would lose its similarities.
+_SCALES = 1e-9, 1e9
 _BLOCKS_PER_RANK = 4  # at least, along each side: the ranks then have nearly the same to do
 _STRIP, _DEVICE_STRIP = 256, 2048  # rows of a block that look for pairs of one class together
 
@@ -104,9 +106,9 @@ class PairTask(NamedTuple):
         check_same_rows(embeddings=embeddings, labels=labels, sample_weights=sample_weights)
         embeddings = float64_device(check_embeddings(embeddings))
         codes = encode_labels(labels, len(embeddings)).codes
-        alpha = check_number(alpha, "alpha", 0, open_low=True)
-        beta = check_number(beta, "beta", 0, open_low=True)
-        base = check_number(base, "base")
+        alpha = check_number(alpha, "alpha", *_SCALES)
+        beta = check_number(beta, "beta", *_SCALES)
+        base = check_number(base, "base", -_SCALES[1], _SCALES[1])
         weights = check_reference_weights(sample_weights, len(embeddings))
         zeros = zero_rows(embeddings).cpu()
         if len(zeros):
@@ -142,8 +144,8 @@ def pair_statistics(
     Args:
         embeddings: (N, D), any scale and device; rows are normalised here.
         labels: (N,) integers or strings, possibly wrong.
-        alpha: positive scale, > 0.
-        beta: negative scale, > 0.
+        alpha: positive scale, in [1e-9, 1e9].
+        beta: negative scale, in [1e-9, 1e9].
         base: similarity at which a pair counts as 1 in the sums.
         sample_weights: (N,) in [0, 1], or None for all 1.
         block_size: rows per block; None picks one for the device.

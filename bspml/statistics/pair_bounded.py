@@ -103,8 +103,9 @@ def neighbour_statistics(
     Args:
         embeddings: (N, D), any scale; rows are normalised here.
         labels: (N,) integers or strings, possibly wrong.
-        alpha: positive scale, > 0.
-        beta: negative scale, > 0.  The larger, the fewer neighbours matter and the less it costs.
+        alpha: positive scale, in [1e-9, 1e9].
+        beta: negative scale, in [1e-9, 1e9].  The larger, the fewer neighbours matter and the less
+            it costs.
         base: similarity at which a pair counts as 1 in the sums.
         sample_weights: (N,) in [0, 1], or None for all 1; weight 0 is absence.
         error: largest error of any xi_neg, > 0; at most 2, or as far as that statistic reaches.

@@ -50,7 +50,7 @@ from bspml.tensors.precision import full_precision
 from bspml.tensors.unit_rows import unit_rows
 
 EXACT_ROWS = 8192  # judged exactly: the rate's interval is less than .1 wide
-_WIDEST = 2.0  # error of a soft mean, which lies in [-1, 1]
+_LEAST, _WIDEST = 1e-12, 2.0  # error of a soft mean, which lies in [-1, 1]
 _BLOCK = 1 << 22  # similarities of null values held at a time
 _TOGETHER = 256  # references of small classes to a product
 
@@ -141,7 +141,7 @@ def sampled_contrastive_statistics(
         sample_weights: (N,) in [0, 1], w_j of each sample as a reference; 1 if None.
         a: inverse temperature, in [0.001, 40].
         rows: samples to judge, as a bool mask (N,) or sample indices; all if None.
-        error: largest error of any t_i, > 0 and at most 2, the width of all there are.  Similarity
+        error: largest error of any t_i, in [1e-12, 2], the width of all there are.  Similarity
             units: small beside the spread of the null, about .05 to .1.
         confidence: probability, in [0.5, 1), that all errors given hold.
         null_values: values of the null that are drawn; 100,000 leave it open by .0054.
@@ -169,7 +169,7 @@ def sampled_contrastive_statistics(
     """
     check_flags(across_ranks=across_ranks)
     task = JudgingTask.of(embeddings, labels, sample_weights, a, rows, null_bins)
-    error = check_number(error, "error", 0, _WIDEST, open_low=True)
+    error = check_number(error, "error", _LEAST, _WIDEST)
     confidence = check_number(confidence, "confidence", 0.5, 1 - 1e-9)
     lists = None if lists is None else check_whole(lists, "lists")
     seed = check_whole(seed, "seed", low=0)

@@ -72,8 +72,8 @@ def _enter(kept, row, value, place):
     heap[hole], places[hole] = value, place
 
 
-# Of a slice, and by `|`: an index that might count from the end, or a way out of the loop, would keep
-# the processor from comparing several values at once.
+# Of a slice, and by `|`: an index that might count from the end, or a way out of the loop, would
+# keep the processor from comparing several values at once.
 @numba.njit(cache=True, nogil=True)
 @no_type_check
 def _any_above(values, limit):

@@ -51,14 +51,19 @@ def check_in_order(value: Any, name: str) -> None:
 def as_array(value: Any) -> np.ndarray:
     """Return a numpy array, also of a pandas table whose columns are nullable or Arrow's.
 
-    numpy sees objects in these; here they are float64, and what is missing is NaN.
+    numpy sees objects in these; here they are float64, and what is missing is NaN.  With nothing
+    missing, truth values and signed integers stay what they are.
     """
     array = np.asarray(value)
     if array.dtype.kind != "O" or index_of(value) is None:
         return array
     dtypes = np.atleast_1d(np.asarray(value.dtypes, dtype=object))
-    numeric = all(dtype.kind in "iufb" for dtype in dtypes)  # text stays text: "1" is no number
-    return value.to_numpy(np.float64, na_value=np.nan) if numeric else array
+    kinds = {dtype.kind for dtype in dtypes}
+    if not kinds <= set("iufb"):
+        return array  # text stays text: "1" is no number
+    if len(kinds & set("ib")) == len(kinds) == 1 and not value.isna().to_numpy().any():
+        return value.to_numpy(bool if kinds == {"b"} else np.int64)
+    return value.to_numpy(np.float64, na_value=np.nan)
 
 
 def check_same_rows(known: tuple[str, Any] | None = None, /, **values: Any) -> Any | None:

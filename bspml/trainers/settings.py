@@ -266,7 +266,7 @@ def section_of(kind: type[AnySection], keywords: Mapping[str, Any], prefix: str 
 
 def _plain(value: Any) -> Any:
     """Return a number of numpy or torch as Python's, and a whole float as an int."""
-    if getattr(value, "ndim", None) == 0:
+    if getattr(value, "ndim", None) == 0 and not hasattr(value, "mask"):
         value = value.item()
     whole = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
     return int(value) if whole else value

@@ -70,14 +70,20 @@ class StochasticOptions:
 
     def __post_init__(self) -> None:
         check_flags(literal_balance=self.literal_balance)
+        decay = check_number(
+            self.decay_passes, "decay_passes", 0, open_low=True, allow_infinite=True
+        )
+        checked: dict[str, float] = {
+            "decay_passes": decay,
+            "batch_growth": check_number(self.batch_growth, "batch_growth", low=1.0),
+            "min_decrease": check_number(self.min_decrease, "min_decrease", low=0.0),
+        }
         if self.gamma is not None:
-            check_number(self.gamma, "gamma", low=0.0, open_low=True)
-        check_number(self.decay_passes, "decay_passes", low=0.0, open_low=True, allow_infinite=True)
-        check_whole(self.classes_per_step, "classes_per_step")
-        check_whole(self.samples_per_class, "samples_per_class")
-        check_number(self.batch_growth, "batch_growth", low=1.0)
-        check_whole(self.patience, "patience")
-        check_number(self.min_decrease, "min_decrease", low=0.0)
+            checked["gamma"] = check_number(self.gamma, "gamma", low=0.0, open_low=True)
+        for name in ("classes_per_step", "samples_per_class", "patience"):
+            checked[name] = check_whole(getattr(self, name), name)
+        for name, value in checked.items():  # what came as a tensor or a fraction computes, too
+            object.__setattr__(self, name, value)  # frozen
 
 
 class Draws(NamedTuple):

@@ -146,7 +146,7 @@ class SampleWeights(BatchRows):
         inside = new.shape == self.codes.shape and bool(
             ((new >= 0) & (new < len(self.classes))).all()
         )
-        if not inside or new.dtype.is_floating_point:
+        if not inside or new.is_floating_point() or new.dtype == torch.bool:
             raise InputError(
                 f"`codes` must be one position in the {len(self.classes)} classes per sample, "
                 f"({len(self)},); got {tuple(new.shape)} of {new.dtype}."

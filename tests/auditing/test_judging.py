@@ -362,19 +362,22 @@ def numbers(report):
     return {k: np.asarray(v) for k, v in found.items()}
 
 
-@pytest.mark.parametrize("change", ["zeros", "rotated", "scaled", "tiny", "all"])
-def test_zero_columns_rotations_and_a_common_scale_change_no_number(change):
+@pytest.fixture(scope="module")
+def small_case():
     x, codes = clouds(8, 12, 10, 0.3)
     given, _ = noisy(codes, 0.2)
     x[5], x[17], x[30] = x[4], x[16] + 1e-4, 0  # copies, exact and near, and no direction
-    plain = numbers(bspml.audit(x, given))
+    return x, given, numbers(bspml.audit(x, given))
+
+
+@pytest.mark.parametrize("change", ["zeros", "rotated", "scaled", "all"])
+def test_zero_columns_rotations_and_a_common_scale_change_no_number(small_case, change):
+    x, given, plain = small_case
     q = np.linalg.qr(np.random.default_rng(7).normal(size=(10, 10)))[0]
-    other = x
-    if change in ("rotated", "all"):
-        other = other @ q
+    other = x @ q if change in ("rotated", "all") else x
     if change in ("zeros", "all"):
         other = np.insert(other, [0, 3, 10, 10, 10], 0.0, axis=1)
-    other = other * {"scaled": 37.5, "all": 1e12, "tiny": 2.0**-70}.get(change, 1.0)
+    other = other * {"scaled": 37.5, "all": 2.0**-70}.get(change, 1.0)
     found = numbers(bspml.audit(other, given))
     assert found.keys() == plain.keys()
     for name, expected in plain.items():

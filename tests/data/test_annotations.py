@@ -52,6 +52,7 @@ def test_short_lines_and_what_is_no_list_are_named(tmp_path):
         "..\\x.jpg",
         "C:/x.jpg",
         "\\\\h\\x",
+        "half\ud800",
         "",
         ".",
     ],

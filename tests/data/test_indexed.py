@@ -149,3 +149,11 @@ def test_labels_of_text_are_refused_before_the_trainer_meets_them():
         getter(next(iter(DataLoader(IndexedDataset(rows), batch_size=4))))
     batch = next(iter(DataLoader(IndexedDataset(rows, labels=weights.codes), batch_size=4)))
     assert getter(batch)[1].tolist() == [0, 0, 1, 1]
+
+
+def test_labels_of_odd_tensors_are_integers_or_refused(base):
+    big = torch.tensor([1, 2, 3, 4, 5, 6], dtype=torch.uint16)
+    assert IndexedDataset(base, labels=big)[2][1] == 3
+    for wrong in (torch.ones(6).to_sparse(), torch.ones(6, requires_grad=True), torch.ones(6) > 0):
+        with pytest.raises(InputError, match="`labels` must be"):
+            IndexedDataset(base, labels=wrong)

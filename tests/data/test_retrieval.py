@@ -110,3 +110,10 @@ def test_an_odd_class_tests():
 def test_paths_are_relative_to_the_root(photos):
     assert isinstance(photos.root, Path)
     assert all((photos.root / path).is_file() for path in photos.paths)
+
+
+def test_one_label_to_ignore_may_be_of_no_dimension():
+    split = RetrievalSplit("train", np.array(list("33455")), features=torch.eye(5))
+    data = RetrievalData("mine", split, split.part("test", np.arange(5)))
+    for label in ("3", 3, np.array(3), torch.tensor(3), [3], np.array([3])):
+        assert data.without(label).train.labels.tolist() == ["4", "5", "5"]

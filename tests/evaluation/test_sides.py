@@ -93,3 +93,10 @@ def test_masked_ks_and_those_of_a_dict_are_refused():
         with pytest.raises(InputError, match=f"`ks` .*{message}"):
             check_ks(ks)
     assert check_ks({2, 1}) == check_ks(k for k in (1, 2)) == check_ks(range(1, 3)) == (1, 2)
+
+
+@pytest.mark.parametrize("flag", [True, False, np.True_])
+def test_a_flag_names_no_label_to_ignore(flag):
+    with pytest.raises(InputError, match=f"`ignore` must be labels .* got {flag}"):
+        check_ignored(flag, encode_labels([0, 1]))
+    assert is_ignored(encode_labels([False, True]), [bool(flag)]).sum() == 1

@@ -72,7 +72,13 @@ def test_numbers_are_halved_only_where_none_is_lost():
     assert as_floats(np.empty((0, 2))).dtype == np.float32
 
 
-@pytest.mark.parametrize("twin", ["caf\u00e9 ", "\tcaf\u00e9", "cafe\u0301", "caf\u00e9\u200b"])
+@pytest.mark.parametrize(
+    "twin",
+    [
+        *("caf\u00e9 ", "\tcaf\u00e9", "cafe\u0301"),
+        *("caf\u00e9\u200b", "caf\u00e9\ufeff", "ca\u00adf\u00e9", "\u200ecaf\u00e9"),
+    ],
+)
 def test_labels_that_look_alike_are_told_of_wherever_they_are_read(tmp_path, twin):
     for i, label in enumerate([twin, "caf\u00e9", "owl"]):
         image_at(tmp_path / "photos" / label / f"{i}.png")
@@ -80,7 +86,7 @@ def test_labels_that_look_alike_are_told_of_wherever_they_are_read(tmp_path, twi
     frame.to_csv(tmp_path / "labels.csv", index=False)
     np.save(tmp_path / "y.npy", frame.label.to_numpy(str))
     (tmp_path / "y.txt").write_text(f"{twin}\ncaf\u00e9\n", "utf-8")
-    said = r"the labels '.*' and '.*' are two classes, but differ only in spaces"
+    said = r"the labels '.*' and '.*' are two classes, but differ only in spaces, uns"
     for read, name in (
         *((read_labels, name) for name in ("labels.csv", "y.npy", "y.txt")),
         *((read_path_table, "labels.csv"), (read_class_folders, "photos"), (read_folder, "photos")),

@@ -396,7 +396,8 @@ def test_names_of_another_number_than_the_samples_are_refused_by_every_reader(tm
     np.savez(tmp_path / "only.npz", vectors=np.eye(3), labels=y, path=few)
     np.savez(tmp_path / "y.npz", labels=y, names=few)
     for name in ("named.npz", "only.npz", "y.npz"):
-        for read in (read_names, lambda path: fitting_names(path, 3), read_beside, read_features):
+        readers = (read_names, lambda path: fitting_names(path, 3), read_labels, read_beside)
+        for read in (*readers, read_features):
             with pytest.raises(DataError, match=rf"{name}: its array .* is \(2,\); expected one"):
                 read(tmp_path / name)
             if name == "y.npz" and read is read_beside:

@@ -167,11 +167,11 @@ def test_inputs_are_left_alone_and_arrays_are_taken():
         ({"labels": [0, 1]}, r"`labels` must have one entry per embedding, \(4,\); got \(2,\)"),
         ({"labels": [0, 1, 0.5, 1]}, r"got .*0\.5.* at row 2"),
         ({"labels": [[0], [1], [0], [1]]}, r"squeeze\(1\)"),
-        ({"alpha": 0}, r"`alpha` must be in \(0, inf\); got 0"),
+        ({"alpha": 0}, r"`alpha` must be in \[1e-09, 1e\+09\]; got 0"),
         ({"beta": float("nan")}, r"`beta` must be in"),
-        ({"alpha": math.inf}, "`alpha` must be finite"),
-        ({"beta": math.inf}, "`beta` must be finite"),
-        ({"base": -math.inf}, "`base` must be finite"),
+        ({"alpha": math.inf}, "`alpha` must be in .*got -?inf"),
+        ({"beta": math.inf}, "`beta` must be in .*got -?inf"),
+        ({"base": -math.inf}, "`base` must be in .*got -?inf"),
         ({"sample_weights": ["a"] * 4}, r"`sample_weights` must be \(N,\) = \(4,\) numbers.*str"),
         ({"embeddings": [["a"]] * 4}, r"`embeddings` must be a float array.*Stack the vectors"),
         ({"embeddings": torch.ones(4)}, r"`embeddings` must be \(N, D\)"),
@@ -194,3 +194,10 @@ def test_nan_rows_are_named():
     E[3, 0], E[7, 1] = float("nan"), float("inf")
     with pytest.raises(InputError, match=r"rows 3, 7 hold NaN or infinity"):
         bspml.pair_statistics(E, labels)
+
+
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+@pytest.mark.parametrize("scale", [5e-324, 1e-10, 1e10, -1.0])
+def test_scales_under_which_similarities_would_be_lost_are_refused(name, scale):
+    with pytest.raises(InputError, match=rf"`{name}` must be in \[1e-09, 1e\+09\]"):
+        bspml.pair_statistics(np.eye(3), [0, 0, 1], **{name: scale})

@@ -3,8 +3,16 @@ import pytest
 import torch
 from hypothesis import given, strategies as st
 
-from bspml.tensors.copies import first_copies, near_digests, own_rows, rounding, row_digests
+from bspml.tensors.copies import (
+    first_copies,
+    near_digests,
+    own_rows,
+    rounding,
+    row_digests,
+    row_keys,
+)
 from bspml.tensors.unit_rows import grid_unit_rows
+from helpers.draws import randn
 
 WORDS = st.lists(st.sampled_from("abc"), max_size=12)
 
@@ -60,3 +68,9 @@ def test_a_row_lies_within_the_rounding_of_its_type(dtype):
     apart = torch.linalg.vector_norm(grid_unit_rows(rows) - grid_unit_rows(again), dim=1).max()
     limit = rounding(torch.finfo(dtype).eps, 64)
     assert limit / 20 < apart < limit
+
+
+def test_columns_of_zeros_move_no_key():
+    rows = grid_unit_rows(randn(50, 6))
+    wide = torch.from_numpy(np.insert(rows.numpy(), [0, 2, 6, 6], 0.0, axis=1))
+    np.testing.assert_array_equal(row_keys(wide, 3), row_keys(rows, 3))

@@ -3,6 +3,8 @@ import pandas as pd
 import pytest
 
 import bspml
+from bspml.data.dataset_labels import labels_of
+from bspml.data.labels.decisions import apply_decisions
 from bspml.errors import InputError
 from bspml.tensors.row_index import (
     as_array,
@@ -149,6 +151,9 @@ def doors(value):
         "start": lambda: bspml.solve_weights(problem, start=value),
         "new": lambda: w.update(value),
         "ignore": lambda: bspml.evaluate(x, y, ignore=value),
+        "labels ": lambda: bspml.IndexedDataset([(0, 0)] * 6, labels=value),
+        "labels  ": lambda: apply_decisions(value, []),
+        "weights ": lambda: apply_decisions(y, [], value),
         "is_noisy": lambda: bspml.evaluation.noise_detection(np.ones(6), value),
     }
 
@@ -165,7 +170,32 @@ def doors(value):
 )
 def test_what_has_no_order_or_hides_entries_is_refused_at_every_door(value, got):
     for name, door in doors(value).items():
-        with pytest.raises(InputError, match=f"`{name}` .*{got}"):
+        with pytest.raises(InputError, match=f"`{name.strip()}` .*{got}"):
             door()
     for same in ([1, 2], np.ma.array([1, 2]), "ab", None, {}.values()):
         check_in_order(same, "labels")
+
+
+def test_a_data_set_s_own_labels_must_have_an_order_too():
+    dataset = type("Photos", (), {"targets": {7: 0, 8: 1}})()
+    with pytest.raises(InputError, match=r"`labels` must be a list or an array, .* got a dict"):
+        labels_of(dataset, "dataset", "")
+    with pytest.raises(InputError, match="`dataset` must have a length and an index; got dict"):
+        bspml.IndexedDataset({"a": (0, 1), "b": (0, 2)})
+
+
+@pytest.mark.parametrize("dtypes", [("boolean", "Int64"), ("bool[pyarrow]", "int64[pyarrow]")])
+def test_nullable_masks_and_rows_are_masks_and_rows(dtypes):
+    mask = pd.Series([True, False, True, False, True, True], dtype=dtypes[0])
+    rows = pd.Series([0, 2, 4, 5], dtype=dtypes[1])
+    plain = bspml.contrastive_statistics(np.eye(6), [0, 0, 0, 1, 1, 1], rows=[0, 2, 4, 5])
+    for chosen in (mask, rows):
+        found = bspml.contrastive_statistics(np.eye(6), [0, 0, 0, 1, 1, 1], rows=chosen)
+        np.testing.assert_array_equal(found.testable, plain.testable)
+    for value in (mask, rows):
+        missing = value.mask(value.index == 1)
+        with pytest.raises(InputError, match=r"`rows` must be integers; got torch.float64"):
+            bspml.contrastive_statistics(np.eye(6), [0, 0, 0, 1, 1, 1], rows=missing)
+    sampler = bspml.PKSampler([0, 0, 0, 1, 1, 1], 2, 2)
+    sampler.set_rows(mask)
+    assert sampler.num_usable == 4

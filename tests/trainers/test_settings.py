@@ -91,3 +91,9 @@ def test_keywords_of_a_section_leave_out_what_is_null():
     keywords = keywords_of(Scales, PaperSettings(base=0.5))
     assert keywords == {"alpha": 2.0, "beta": 50.0, "base": 0.5}
     assert "age" not in keywords_of(PaperSettings, PaperSettings())
+
+
+def test_what_lies_under_a_mask_is_no_value():
+    for hidden in (np.ma.masked, np.ma.array(0.5, mask=True)):
+        with pytest.raises(InputError, match=r"`share` must be (a number )?in \[0, 1\]; got"):
+            section_of(Example, {"kind": "drawn", "share": hidden})

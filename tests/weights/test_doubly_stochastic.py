@@ -1,6 +1,7 @@
 """Algorithm 3 as printed: unbiased gradient, step sizes, feasibility, agreement with ours."""
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -200,3 +201,12 @@ def test_step_size_bound_of_theorem_1_is_checked():
 def test_wrong_settings_are_refused_by_name(options, message):
     with pytest.raises(InputError, match=message):
         StochasticOptions(**options)
+
+
+def test_a_number_beyond_floats_is_infinity():
+    options = {"method": "doubly-stochastic", "max_sweeps": 2, "gamma": 0.25}
+    runs = [
+        solve_weights(draw(3), decay_passes=passes, **options).weights.tolist()
+        for passes in (math.inf, 10**400)
+    ]
+    assert runs[0] == runs[1]

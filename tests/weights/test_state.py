@@ -470,3 +470,9 @@ def test_types_that_torch_hardly_computes_with_are_numbers_all_the_same(kind):
     assert weights.relabelled(torch.tensor([3, 3]).to(kind), [0, 1]).tolist() == [3, 3]
     with pytest.raises(InputError, match="their labels differ at 1 of 2 rows"):
         weights.index_for_batch(2, [2, 2], labels)
+
+
+def test_a_mask_is_no_list_of_classes():
+    weights = SampleWeights([3, 3, 5])
+    with pytest.raises(InputError, match="`codes` must be one position in the 2 classes"):
+        weights.relabel([True, False, True])

@@ -34,6 +34,7 @@ from bspml.files.cells import (
 from bspml.files.columns import column_names, is_number, labels_in, row_order
 from bspml.files.delimited import TableRow, read_rows, read_table, write_table
 from bspml.files.opening import FAULTS, open_regular
+from bspml.tensors.row_index import check_in_order
 from bspml.words import LONGEST_LABEL
 
 DECISIONS = ("right", "wrong", "unsure")
@@ -172,6 +173,8 @@ def apply_decisions(
             sample has, or a new label that is the old one, of another kind, or a number that
             does not fit beside the others; names file and line.
     """
+    check_in_order(labels, "labels")
+    check_in_order(weights, "weights")
     old_labels = plain_labels(np.asarray(labels))
     n = len(old_labels)
     weights = np.ones(n) if weights is None else np.asarray(weights, np.float64).copy()

@@ -101,6 +101,8 @@ def _plan_of_mapping(mapping: Any, classes: np.ndarray) -> _Plan:
             "`mapping` must be a dictionary {label: wrong label}; "
             f"got {type(mapping).__name__}. Use `symmetric` to confuse all classes."
         )
+    if not mapping:
+        raise InputError("`mapping` must name at least one class, or no label is wrong; got {}.")
     place = {label: c for c, label in enumerate(classes.tolist())}
     plan: _Plan = []
     for source, target in mapping.items():

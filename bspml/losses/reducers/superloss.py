@@ -20,7 +20,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.functional import superloss, superloss_confidence
 from bspml.losses.reducers.tables import KeyedAverage
-from bspml.losses.reducers.tau import RunningTau
+from bspml.losses.reducers.tau import RunningTau, check_momentum
 from bspml.losses.reducers.transform import Installed, Source, Term, TransformReducer
 from bspml.shapes import Tensor
 from bspml.tensors.arguments import check_flags
@@ -71,6 +71,7 @@ class SuperLossReducer(TransformReducer):
         sub_losses = installed.entry.sub_losses
         names = (_SHARED,) if shared_tau or len(sub_losses) == 1 else sub_losses
         self.taus = nn.ModuleDict({name: RunningTau(tau, momentum) for name in names})
+        smoothing_momentum = check_momentum(smoothing_momentum, "smoothing_momentum")
         self.smoothed = None
         if smoothing != "none":
             if sample_weights is None:

@@ -178,9 +178,14 @@ def _both(batch: Tensor, number: float | None) -> Tensor:
     return batch if number is None else torch.stack([batch, torch.full_like(batch, number)])
 
 
-def check_momentum(momentum: float | int) -> float:
-    """Return a share of the old average to keep, in [0, 1), or refuse it."""
-    momentum = check_number(momentum, "momentum", low=0.0, high=1.0)
+def check_momentum(momentum: float | int, name: str = "momentum") -> float:
+    """Return a share of the old average to keep, in [0, 1), or refuse it.
+
+    Args:
+        momentum: as given.
+        name: the caller's argument.
+    """
+    momentum = check_number(momentum, name, low=0.0, high=1.0)
     if momentum == 1:
-        raise InputError("`momentum` must be in [0, 1); got 1, which would never learn.")
+        raise InputError(f"`{name}` must be in [0, 1); got 1, which would never learn.")
     return momentum

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from bspml import noise
+from bspml.errors import InputError
 from helpers.draws import balanced
 
 
@@ -39,3 +40,8 @@ def test_by_chance_a_transition_matrix_is_the_distribution_of_each_label():
     # shares among 4000 have a standard deviation of at most .0079
     assert np.abs(found - matrix).max() < 5 * 0.0079
     assert found[1].tolist() == [0, 1, 0]
+
+
+def test_a_mapping_of_no_class_is_refused():
+    with pytest.raises(InputError, match="`mapping` must name at least one class"):
+        noise.asymmetric(["a", "b"], 0.5, mapping={})
