@@ -72,11 +72,11 @@ def near_digests(sides: Sequence[Float[Tensor, "_ D"]], tolerance: float) -> lis
     normal = np.random.default_rng(5).normal(size=(sides[0].shape[1], _DIRECTIONS))
     turned = torch.from_numpy(np.linalg.qr(normal)[0])  # distances do not grow
     blocks = [block for side in sides for block in side.split(_BLOCK)]
-    points = torch.empty((len(digests), turned.shape[1]), dtype=torch.float64)
+    places = torch.empty((len(digests), turned.shape[1]), dtype=torch.float64)
     # Written in place: results kept between the blocks would leave holes in the memory.
-    for block, its_points in zip(blocks, points.split(list(map(len, blocks))), strict=True):
-        torch.mm(block.cpu().double(), turned, out=its_points)
-    points = points.numpy()[first]
+    for block, its_places in zip(blocks, places.split(list(map(len, blocks))), strict=True):
+        torch.mm(block.cpu().double(), turned, out=its_places)
+    points = places.numpy()[first]
     reach = np.arange(2, max(2, min(len(points), _NEAREST + 1)) + 1)
     _, near = cKDTree(points).query(points, k=reach, distance_upper_bound=1.001 * tolerance)
     one = np.nonzero(near < len(points))[0]
