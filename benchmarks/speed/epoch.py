@@ -147,7 +147,7 @@ def small_network() -> nn.Module:
 def measure_case(case: Case) -> list[Row]:
     """Eight lines: with fresh and with collected embeddings, while weights move and at rest."""
     trainers = {kind: make(kind, case) for kind in ("plain", *BARS)}
-    first = {kind: an_epoch(trainer)() for kind, trainer in trainers.items()}
+    first = {kind: an_epoch(trainer) for kind, trainer in trainers.items()}
     with Peak() as peak:
         found = in_turn(trainers, case.turns)
         rested = {kind: at_rest(kind, trainers["plain"], case) for kind in BARS}
@@ -166,20 +166,20 @@ def in_turn(trainers: dict[str, AlternatingTrainer], turns: int) -> dict[str, li
     found: dict[str, list[Epoch]] = {kind: [] for kind in trainers}
     for _ in range(turns):
         for kind, trainer in trainers.items():
-            found[kind].append(an_epoch(trainer)())
+            found[kind].append(an_epoch(trainer))
     return found
 
 
 def at_rest(kind: str, plain: AlternatingTrainer, case: Case) -> dict[str, list[Epoch]]:
     """Turns of as many rounds as pass from one judgement to the next, plain epochs around them."""
     trainer = make(kind, case, judge_every=EVERY[kind])
-    an_epoch(trainer)()
+    an_epoch(trainer)
     found: dict[str, list[Epoch]] = {kind: [], "plain": []}
-    before = an_epoch(plain)()
+    before = an_epoch(plain)
     for _ in range(case.cycles):
         let_rest(trainer.curriculum)
-        rounds = [an_epoch(trainer)() for _ in range(EVERY[kind])]
-        after = an_epoch(plain)()
+        rounds = [an_epoch(trainer) for _ in range(EVERY[kind])]
+        after = an_epoch(plain)
         found[kind].append(Epoch.mean(rounds))
         found["plain"].append(Epoch.mean([before, after]))
         before = after
@@ -246,25 +246,20 @@ def make(kind: str, case: Case, judge_every: int = 1) -> AlternatingTrainer:
     )
 
 
-def an_epoch(trainer: AlternatingTrainer) -> Callable[[], Epoch]:
-    """A call that goes on by one round."""
+def an_epoch(trainer: AlternatingTrainer) -> Epoch:
+    """Go on by one round."""
     trainer.trainer.end_of_epoch_hook = lambda _: False  # stop after this round
-    on_cuda = torch.device(trainer.trainer.data_device).type == "cuda"
-
-    def call() -> Epoch:
-        steps, begin = trainer.steps, time.perf_counter()
-        (record,) = trainer.train(10**6)
-        if on_cuda:
-            torch.cuda.synchronize()
-        seconds = time.perf_counter() - begin
-        rows = len(trainer.trainer.dataset)
-        per_epoch = seconds * (rows // BATCH) / (trainer.steps - steps)
-        update = record.curriculum
-        judged = 0.0 if update is None else update.seconds_statistics + update.seconds_solve
-        kept = trainer.sampler.num_usable / rows
-        return Epoch(seconds, per_epoch, kept, record.seconds_embed, judged)
-
-    return call
+    steps, begin = trainer.steps, time.perf_counter()
+    (record,) = trainer.train(10**6)
+    if torch.device(trainer.trainer.data_device).type == "cuda":
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - begin
+    rows = len(trainer.trainer.dataset)
+    per_epoch = seconds * (rows // BATCH) / (trainer.steps - steps)
+    update = record.curriculum
+    judged = 0.0 if update is None else update.seconds_statistics + update.seconds_solve
+    kept = trainer.sampler.num_usable / rows
+    return Epoch(seconds, per_epoch, kept, record.seconds_embed, judged)
 
 
 @contextmanager

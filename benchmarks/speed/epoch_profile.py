@@ -89,7 +89,7 @@ def measure_profile(quick: bool) -> list[Row]:
 def _train(epochs: int, quick: bool) -> tuple[dict[str, float], int]:
     """Seconds by part of one epoch on average, after the update before the first step."""
     trainer = make("fresh", cases_on("cpu", quick)[0])
-    an_epoch(trainer)()  # first calls, and the first update
+    an_epoch(trainer)  # first calls, and the first update
     clock, inner = Clock(), trainer.trainer
     inner.get_batch = clock.around("data", inner.get_batch)
     inner.compute_embeddings = clock.around("forward", inner.compute_embeddings)
@@ -102,7 +102,7 @@ def _train(epochs: int, quick: bool) -> tuple[dict[str, float], int]:
     quadratic.age_for_maw = clock.around("solve", quadratic.age_for_maw)
     trainer.evaluate = clock.around("evaluation", _evaluation(inner.models["trunk"], quick))
     for _ in range(epochs):
-        clock.around("rest", an_epoch(trainer))()
+        clock.around("rest", an_epoch)(trainer)
     return {part: s / epochs for part, s in clock.seconds.items()}, epochs
 
 

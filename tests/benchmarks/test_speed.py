@@ -131,13 +131,10 @@ def test_at_rest_one_round_of_k_is_judged(speed, monkeypatch):
     every, an_epoch = speed.epoch.EVERY["fresh"], speed.epoch.an_epoch
 
     def noted(trainer):
-        def call():
-            found = an_epoch(trainer)()
-            if trainer.curriculum is not None:
-                judged.append(found.statistics > 0)
-            return found
-
-        return call
+        found = an_epoch(trainer)
+        if trainer.curriculum is not None:
+            judged.append(found.statistics > 0)
+        return found
 
     monkeypatch.setattr(speed.epoch, "an_epoch", noted)
     found = speed.epoch.at_rest("fresh", speed.epoch.make("plain", case), replace(case, cycles=2))
@@ -149,7 +146,7 @@ def test_clean_labels_leave_hardly_a_row_out_and_without_any_both_readings_agree
     noisy, clean = speed.epoch.cases_on("cpu", True)[:2]
     for case, whole in ((noisy, False), (clean, True)):
         trainer = speed.epoch.make("fresh", case)
-        found = speed.epoch.an_epoch(trainer)()
+        found = speed.epoch.an_epoch(trainer)
         assert (found.seconds == found.per_epoch) == whole
         assert (found.kept >= 0.99) == whole
         assert 0 < found.embeddings + found.statistics < found.seconds
