@@ -88,8 +88,11 @@ class HostRows(JudgedRows):
         if block is None:
             most = _PANEL_VALUES // (self.powers * classes)
             block = min(_PANEL, max(TOGETHER, most // TOGETHER * TOGETHER))
-        # Where nothing is shared, columns need not be cut as rows are, which many classes make few.
-        wide = block if self.shared else max(block, _PANEL * _PANEL // block)
+            # Where nothing is shared, columns need not be cut as rows are, which many classes make
+            # few.
+            wide = block if self.shared else _PANEL * _PANEL // block
+        else:
+            wide = block
         columns = _cuts(0, len(self.weights), wide)
         panels = _cuts(0, self.shared, block) + _cuts(self.shared, len(self.judged), block)
         padded = -(-block // TOGETHER) * TOGETHER
