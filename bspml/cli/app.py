@@ -52,20 +52,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: the arguments; None: those of this process.
     """
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            # Names of files need not be text, nor the terminal UTF-8: what cannot be shown is
-            # escaped.
-            stream.reconfigure(errors="backslashreplace")
-    with warnings.catch_warnings():
-        warnings.showwarning = warning_printer()
-        try:
-            with interrupts_kept():
-                code = app(args=None if argv is None else list(argv), standalone_mode=False)
-            if sys.stdout is not None:  # closed by the caller
-                sys.stdout.flush()  # here, not at exit: a full disk has a line of its own
-        except BaseException as err:
-            return exit_code(err)
+    try:  # first of all: an interrupt may come at any time
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                # Names of files need not be text, nor the terminal UTF-8: what cannot be shown is
+                # escaped.
+                stream.reconfigure(errors="backslashreplace")
+        with warnings.catch_warnings(), interrupts_kept():
+            warnings.showwarning = warning_printer()
+            code = app(args=None if argv is None else list(argv), standalone_mode=False)
+        if sys.stdout is not None:  # closed by the caller
+            sys.stdout.flush()  # here, not at exit: a full disk has a line of its own
+    except BaseException as err:
+        return exit_code(err)
     if code == INTERRUPTED:
         complain("interrupted", INTERRUPTED)
     return code if isinstance(code, int) else 0

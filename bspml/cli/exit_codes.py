@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import re
+import signal
 import sys
 import threading
 import traceback
@@ -43,14 +44,28 @@ def note(text: str) -> None:
         sys.stderr = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115  (for what follows)
 
 
+class _Interrupt:
+    """Whether Ctrl-C struck: a library's C code may make an error of its own of it."""
+
+    struck = False
+
+
 @contextlib.contextmanager
 def interrupts_kept() -> Iterator[None]:
     """Let Ctrl-C end the block even where it strikes inside a callback of a C library.
 
-    Python prints what is raised there and goes on; so it is sent once more, a moment later.
+    Python prints what is raised there and goes on; so it is sent once more, a moment later.  Where
+    the library raises an error of its own instead, `exit_code` knows what it was.  Objects that an
+    interrupt left half made are removed later, without a word: the hook stays.
     """
 
+    def noted(number: int, frame: Any) -> None:
+        _Interrupt.struck = True
+        signal.default_int_handler(number, frame)
+
     def again(ignored: Any) -> None:
+        if _Interrupt.struck and ignored.exc_type is AttributeError:
+            return
         if ignored.exc_type is not KeyboardInterrupt:
             return before(ignored)
         timer = threading.Timer(0.1, _thread.interrupt_main)
@@ -58,10 +73,18 @@ def interrupts_kept() -> Iterator[None]:
         timer.start()
 
     before, sys.unraisablehook = sys.unraisablehook, again
+    _Interrupt.struck = False
+    is_default = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    is_heard = is_default and threading.current_thread() is threading.main_thread()
     try:
+        if is_heard:
+            signal.signal(signal.SIGINT, noted)
         yield
     finally:
-        sys.unraisablehook = before
+        if not _Interrupt.struck:
+            sys.unraisablehook = before
+        if is_heard:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def exit_code(err: BaseException) -> int:
@@ -105,6 +128,8 @@ def exit_code(err: BaseException) -> int:
             "take fewer samples or smaller batches",
             MISTAKE,
         )
+    if _Interrupt.struck:
+        return complain("interrupted", INTERRUPTED)
     traceback.print_exception(err)
     return complain("this is a fault of bspml, not yours; please report the lines above", 1)
 

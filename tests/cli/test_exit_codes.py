@@ -1,7 +1,10 @@
 """What an error becomes; most of it is tested where the errors are made."""
 
 import ctypes
+import gc
+import io
 import signal
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -10,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 
+from bspml.cli import main
 from bspml.cli.exit_codes import exit_code, interrupts_kept
 
 
@@ -37,6 +41,55 @@ def test_a_ctrl_c_that_a_librarys_callback_swallows_comes_again(capsys):
         with pytest.raises(KeyboardInterrupt):
             five_seconds()
     assert capsys.readouterr().err == ""
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
+def test_an_interrupt_that_a_library_makes_an_error_of_is_an_interrupt(capsys, monkeypatch):
+    monkeypatch.setattr("sys.unraisablehook", sys.unraisablehook)
+
+    def in_c():
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise ValueError("Invalid bounding box") from None
+
+    with pytest.raises(ValueError, match="bounding box") as caught, interrupts_kept():
+        in_c()
+    assert exit_code(caught.value) == 130
+    assert capsys.readouterr().err == "bspml: interrupted\n"
+    with pytest.raises(ValueError, match="of ours") as caught, interrupts_kept():
+        raise ValueError("of ours")
+    assert exit_code(caught.value) == 1
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+class HalfMade:
+    def __init__(self):
+        signal.raise_signal(signal.SIGINT)
+        self.held = 1
+
+    def __del__(self):
+        self.held += 1
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
+def test_what_an_interrupt_left_half_made_goes_without_a_word(monkeypatch):
+    said = []
+    monkeypatch.setattr("sys.unraisablehook", said.append)
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        HalfMade()
+    gc.collect()
+    assert said == []
+
+
+def test_an_interrupt_before_the_command_begins_is_one_line(monkeypatch, capsys):
+    class Interrupted(io.TextIOWrapper):
+        def reconfigure(self, **options):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdout", Interrupted(io.BytesIO()))
+    assert main(["--version"]) == 130
+    assert capsys.readouterr().err == "bspml: interrupted\n"
 
 
 def test_a_file_that_is_gone_or_closed_to_us_is_one_line_wherever_it_shows(capsys):
