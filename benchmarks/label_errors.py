@@ -6,7 +6,7 @@
 DATA and CACHE as in noise_rate_real.py; of Omniglot the first `ALPHABETS` background alphabets by
 name.  `pip install '.[dev]'` brings cleanlab.
 
-Noise as in noise_rate_real.py; "copied": a fifth of the rows, drawn at random, stand in the data
+Noise as in noise_rate_real.py, and "moved" as in planted_noise.py; "copied": a fifth of the rows, drawn at random, stand in the data
 twice with the labels they were given.  What the competitors say about a draw (competitors.py) is
 kept in STORE/competitors, what bspml says in STORE/NAME (a new name judges anew; default "bspml"),
 so that a run that was stopped goes on where it was, and a change of bspml costs bspml's part only.
@@ -42,7 +42,7 @@ from bspml.statistics.contrastive import contrastive_statistics
 ALPHABETS = 5
 PLANTED = (
     "random 0", "random 0.1", "random 0.3", "random 0.5",
-    "similar-1 0.1", "similar-1 0.3", "similar-3 0.1", "similar-3 0.3",
+    "similar-1 0.1", "similar-1 0.3", "similar-3 0.1", "similar-3 0.3", "moved 0.1", "moved 0.3",
 )  # fmt: skip
 COPIED = ("random 0", "random 0.3", "similar-3 0.3", "worse")
 SHARE_COPIED = 0.2

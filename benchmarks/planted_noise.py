@@ -1,4 +1,7 @@
-"""Wrong labels planted among right ones: at random, or among the classes of nearest centroid."""
+"""Wrong labels planted among right ones: at random, among the classes of nearest centroid, or moved.
+
+Moved: each class to one other, as far on in number as the seed says, wherever that class lies.
+"""
 
 from __future__ import annotations
 
@@ -23,10 +26,13 @@ def flip(data: DataSet, kind: str, rate: float, seed: int, near: np.ndarray) -> 
     rng = np.random.default_rng(seed)
     labels = data.labels.copy()
     classes = labels.max() + 1
+    step = int(rng.integers(1, classes)) if kind == "moved" else 0
     for c in range(classes):
         members = np.flatnonzero(data.labels == c)
         chosen = rng.choice(members, round(rate * len(members)), replace=False)
-        if kind == "random":
+        if kind == "moved":
+            labels[chosen] = (c + step) % classes
+        elif kind == "random":
             labels[chosen] = (c + rng.integers(1, classes, len(chosen))) % classes
         else:
             labels[chosen] = near[c, rng.integers(0, int(kind.split("-")[1]), len(chosen))]

@@ -16,8 +16,7 @@ from bspml.statistics.contrastive import (
 )
 from bspml.statistics.copies.distinct import Distinct
 from bspml.statistics.label_errors import LabelErrors, judge_labels
-from bspml.statistics.label_model import wrong_share_of_kept
-from bspml.statistics.label_shares import FEWEST_MATES
+from bspml.statistics.label_shares import FEWEST_MATES, wrong_share_of_kept
 from bspml.statistics.noise_rate import (
     ALIKE,
     NoiseEstimate,

@@ -22,7 +22,7 @@ all of them to .001.  So are the rounds tried, which these settings did not meas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.statistics.contrastive import JudgingTask, contrastive_tables
 from bspml.statistics.discriminant import Discriminant
-from bspml.statistics.label_likelihood import Confusions, label_costs
+from bspml.statistics.label_likelihood import label_costs
 from bspml.statistics.label_model import (
     NEAREST,
     LabelModel,
@@ -40,6 +40,7 @@ from bspml.statistics.label_model import (
     fit_label_model,
     refit_label_model,
 )
+from bspml.statistics.label_pairs import Confusions
 from bspml.statistics.label_samples import evenly, few_rows, sample_to_fit, thinned
 from bspml.statistics.soft_means import SoftMeans
 from bspml.statistics.telling_apart import (
@@ -184,13 +185,13 @@ def judge_labels(
             after.log_likelihood <= before.log_likelihood + _GAIN
             and best.slopes.max() > _SURE_SLOPE
         ):
-            after = again.refit(best, few, half_trained, afresh=True)
+            after = again.refit(best, few, half_trained, how="afresh")
         if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
         after = again.refit(after, few, half_trained, again.confusions(no_doubt))
         if after.log_likelihood <= before.log_likelihood + _GAIN:
             break
-        model = again.refit(after, fitted, half_trained)
+        model = again.refit(after, fitted, half_trained, how="counting")
         if model.log_likelihood <= best.log_likelihood + _GAIN:
             break
         judges, best, rounds = again, model, rounds + 1
@@ -316,11 +317,11 @@ class _Judges:
         rows: np.ndarray,
         half_trained: bool,
         confusions: Confusions | None = None,
-        afresh: bool = False,
+        how: Literal["on", "afresh", "counting"] = "on",
     ) -> LabelModel:
         """The model fitted anew, from where it is, to some rows; its confusions stay if None."""
         given = self.tables(rows), self.codes[rows], confusions or model.confusions, self.support
-        return refit_label_model(model, *given, half_trained, afresh)
+        return refit_label_model(model, *given, half_trained, how)
 
     def verdicts(
         self, model: LabelModel, fitted: np.ndarray, judged: np.ndarray

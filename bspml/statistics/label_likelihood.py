@@ -9,7 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.optimize import minimize
 
-from bspml.statistics.label_terms import LabelTerms, label_terms, leads, pair_shares
+from bspml.statistics.label_pairs import Confusions, nobody, sums_of_pairs
+from bspml.statistics.label_terms import LabelTerms, added_counts, label_terms, leads
 
 LEAST = 1e-300  # of a likelihood
 
@@ -23,63 +24,7 @@ _SHARE_BOUND, _TAU_BOUND, _SLOPE_BOUNDS = (-12.0, 6.0), (-8.0, 4.0), (-8.0, 8.0)
 _ITERATIONS = 200
 _COARSE_VALUES = 1 << 19  # of a table from which every start is tried
 _FEWEST_COARSE = 300
-
-
-class Confusions(NamedTuple):
-    """Whom each class may be taken for: E pairs (y, z), sorted by z.
-
-    Attributes:
-        starts: (C + 1,) first pair of each z.
-        sources: (E,) y.
-        distances: (E,) Delta(y, z), at least 0; each y has one that is 0.
-        unit: how far the third nearest class is, in the middle of all classes.
-    """
-
-    starts: np.ndarray
-    sources: np.ndarray
-    distances: np.ndarray
-    unit: float
-
-    @classmethod
-    def of(cls, nearest: np.ndarray, distances: np.ndarray) -> Confusions:
-        """Turn each class's list of nearest others around.
-
-        Args:
-            nearest: (C, J) class numbers.
-            distances: (C, J) at least 0, infinite for a class that nothing is taken for.
-
-        Example:
-            >>> pairs = Confusions.of(np.array([[1], [0]]), np.zeros((2, 1)))
-            >>> pairs.starts, pairs.sources
-            (array([0, 1, 2]), array([1, 0]))
-        """
-        classes = len(nearest)
-        third = distances[:, min(2, distances.shape[1] - 1)]
-        third = third[np.isfinite(third)]
-        unit = (float(np.median(third)) if len(third) else 0.0) or 1.0
-        sources = np.repeat(np.arange(classes), nearest.shape[1])
-        targets, distances = nearest.ravel(), distances.ravel()
-        kept = np.isfinite(distances)
-        order = np.argsort(targets[kept], kind="stable")
-        counts = np.bincount(targets[kept], minlength=classes)
-        starts = np.concatenate([[0], np.cumsum(counts)])
-        return cls(starts, sources[kept][order], distances[kept][order], unit)
-
-    def probabilities(self, tau: float) -> np.ndarray:
-        """Return (E,) Q(y, z): over all z of a y they sum to 1.
-
-        Args:
-            tau: how far confusions reach, in units of the distances.
-        """
-        return self.shares(tau)[0]
-
-    def shares(self, tau: float) -> tuple[np.ndarray, np.ndarray]:
-        """Return (E,) Q(y, z), and by how much Delta / tau exceeds its mean over Q.
-
-        Args:
-            tau: how far confusions reach, in units of the distances.
-        """
-        return pair_shares(self.sources, self.distances, tau, len(self.starts) - 1)
+_TURNS, _COUNTINGS, _GAIN = 6, 3, 1e-5
 
 
 class Fit(NamedTuple):
@@ -110,6 +55,7 @@ class Likelihood:
         units: of b, for each judge: the median lead of the best class.
         typical: median of what each judge says of the given class.
         testable: which of the samples given these M are.
+        added: what each label adds to the counts of its pairs; see `label_terms`.
     """
 
     tables: list[np.ndarray]
@@ -118,6 +64,7 @@ class Likelihood:
     units: np.ndarray
     typical: np.ndarray
     testable: np.ndarray
+    added: np.ndarray
 
     @classmethod
     def of(
@@ -135,7 +82,8 @@ class Likelihood:
         typical = np.array([np.median(t[m, codes][testable]) for t in tables])
         tables = [centred(t[testable]) for t in tables]
         units = np.array([np.median(leads(t)) for t in tables]) + 1e-9
-        return cls(tables, codes[testable], confusions, units, typical, testable)
+        found = cls(tables, codes[testable], confusions, units, typical, testable, np.zeros(0))
+        return found.under(confusions)
 
     @property
     def num_classes(self) -> int:
@@ -153,7 +101,10 @@ class Likelihood:
             return self
         rows = np.linspace(0, len(self.codes) - 1, count).round().astype(int)
         tables = [table[rows] for table in self.tables]
-        return replace(self, tables=tables, codes=self.codes[rows])
+        chosen = np.zeros(len(self.codes), dtype=bool)
+        chosen[rows] = True
+        added = self.added[np.repeat(chosen, np.diff(self.confusions.starts)[self.codes])]
+        return replace(self, tables=tables, codes=self.codes[rows], added=added)
 
     def fits_from_starts(
         self, with_k: bool = True, further: Sequence[np.ndarray] = ()
@@ -214,9 +165,43 @@ class Likelihood:
             slopes: b of each judge.
             tau: reach of the confusions.
         """
-        confusions = self.confusions
-        pairs = confusions.starts, confusions.sources, *confusions.shares(tau)
-        return label_terms(self.tables, slopes, self.codes, pairs)
+        return label_terms(self.tables, slopes, self.codes, self.confusions.pairs(tau), self.added)
+
+    def under(self, confusions: Confusions, x: np.ndarray | None = None) -> Likelihood:
+        """Return the likelihood under other confusions, each label left out of their counts.
+
+        Args:
+            confusions: whom each class may be taken for.
+            x: the point at which what a label adds is computed; None where nothing was counted.
+        """
+        pairs = int(np.diff(confusions.starts)[self.codes].sum())
+        found = replace(self, confusions=confusions, added=np.zeros(pairs))
+        return found if x is None else replace(found, added=found._added(x))
+
+    def counted(self, x: np.ndarray) -> Likelihood:
+        """Return the likelihood under the counts that the labels add up to at a point.
+
+        Args:
+            x: the point.
+        """
+        counts = sums_of_pairs(self._added(x), self.codes, self.confusions.starts)
+        return self.under(self.confusions._replace(counts=counts), x)
+
+    def seen(self) -> Likelihood:
+        """Return the likelihood with every pair that two labels show, in either judge's eyes."""
+        classes = self.num_classes
+        keys = [table.argmax(1) * classes + self.codes for table in self.tables]
+        found = []
+        for tops in keys:
+            pairs, times = np.unique(tops[tops % classes != tops // classes], return_counts=True)
+            found.append(pairs[times >= 2])
+        pairs = np.unique(np.concatenate(found))
+        none = np.zeros(len(pairs))
+        return self.under(self.confusions.joined(pairs // classes, pairs % classes, none))
+
+    def _added(self, x: np.ndarray) -> np.ndarray:
+        u, k, tau, slopes = self.unpack(x)
+        return added_counts(self.tables, slopes, self.codes, self.confusions.pairs(tau), (u, k))
 
     def _bounds(self, with_k: bool) -> list[tuple[float, float]]:
         shares = [_SHARE_BOUND, _SHARE_BOUND if with_k else (_NO_K, _NO_K)]
@@ -277,17 +262,24 @@ def centred(table: np.ndarray) -> np.ndarray:
     return np.fmax(lead, _LOWEST, out=lead).astype(np.float32, copy=False)
 
 
-def nobody(num_classes: int) -> Confusions:
-    """Return the confusions of classes that are taken for none other.
+def counted_fit(likelihood: Likelihood, x: np.ndarray) -> tuple[Likelihood, Fit]:
+    """Count whom the classes are taken for and fit, by turns, until the likelihood gains no more.
 
     Args:
-        num_classes: C.
-
-    Example:
-        >>> nobody(2).starts
-        array([0, 0, 0])
+        likelihood: with the pairs that may be counted.
+        x: the point to start from.
     """
-    return Confusions(np.zeros(num_classes + 1, int), np.zeros(0, int), np.zeros(0), 1.0)
+    best = None
+    for _ in range(_TURNS):
+        for _ in range(_COUNTINGS):
+            likelihood = likelihood.counted(x)
+        fit = likelihood.fit(x)
+        x = fit.x
+        if best is not None and fit.fun > best[1].fun - _GAIN:
+            break
+        best = likelihood, fit
+    assert best is not None
+    return best
 
 
 def label_costs(tables: Sequence[np.ndarray], codes: np.ndarray) -> list[float]:

@@ -1,6 +1,6 @@
 """The labels' own share of errors, told from the judges': on samples whose class is sure.
 
-See `bspml.statistics.label_model`.
+And the share of wrong labels among those kept.  See `bspml.statistics.label_model`.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ SURE_OF_FEW = 0.995  # the same for classes of few references
 FEWEST_SURE = 0.1  # of all samples; fewer and the judges' errors cannot be told from the labels'
 FEWEST_MATES = 8.0  # references a class below which it has few
 BLAMED = 0.25  # of k, taken for the labels' errors where they cannot be told
+
+_ALIKE = 1e-3  # of probabilities, more than the order of the samples changes in a fit
 
 _EM_STEPS = 200
 _AT_ZERO = 1e-4
@@ -150,3 +152,27 @@ def labels_own(
 def _limits(low: float, high: float, rate: float, n: int) -> tuple[float, float]:
     # n labels without one wrong leave up to 3.7 / n [the upper Poisson limit].
     return low if low > _AT_ZERO else 0.0, min(1.0, max(high, rate + 3.7 / n))
+
+
+def wrong_share_of_kept(wrong_probability: np.ndarray) -> np.ndarray:
+    """Return (N,) the share of wrong labels among those at least as probably right.
+
+    Keeping the labels with q below x keeps a share of at most x of wrong ones, in expectation:
+    the mean probability of being wrong over all that rank before or beside a label.  Probabilities
+    that are alike to a thousandth rank beside each other: else the rounding of the fit, in which
+    the order of the samples shows, would rank the labels that are as good as certainly wrong.
+
+    Args:
+        wrong_probability: (N,), NaN where unknown; such labels count nowhere and get NaN.
+
+    Example:
+        >>> wrong_share_of_kept(np.array([0.0, 0.2, np.nan, 0.7])).round(3).tolist()
+        [0.0, 0.1, nan, 0.3]
+    """
+    known = np.flatnonzero(~np.isnan(wrong_probability))
+    order = known[np.argsort(wrong_probability[known], kind="stable")]
+    ranked = wrong_probability[order]
+    last = np.searchsorted(ranked, ranked + _ALIKE, side="right")
+    q = np.full(len(wrong_probability), np.nan)
+    q[order] = (np.cumsum(ranked) / np.arange(1, len(ranked) + 1))[last - 1] if len(order) else []
+    return q

@@ -14,6 +14,8 @@ from typing import NamedTuple, no_type_check
 import numba
 import numpy as np
 
+from bspml.statistics.label_pairs import Pairs, adds, taken_for
+
 _LOG2E = np.float32(math.log2(math.e))
 _SMALLEST = np.float32(-126.0)  # power of 2: below every entry that counts
 _NOTHING = 2.0**-120
@@ -31,7 +33,7 @@ class LabelTerms(NamedTuple):
         own: (M,) p(z).
         largest: (M,) the largest p.
         g: (M,) sum_y p(y) Q(y, z).
-        tilt: (M,) sum_y p(y) Q(y, z) (a value of each pair).
+        tilt: (M,) what of g follows from the shares by distance, times `beyond`.
         expected: (J, M) sum_c p(c) T_j(c).
         routed: (J, M) sum_y p(y) Q(y, z) T_j(y).
     """
@@ -48,7 +50,8 @@ def label_terms(
     tables: Sequence[np.ndarray],
     slopes: np.ndarray,
     codes: np.ndarray,
-    pairs: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
+    pairs: Pairs,
+    added: np.ndarray,
 ) -> LabelTerms:
     """Return what p says of the labels.
 
@@ -56,18 +59,20 @@ def label_terms(
         tables: (M, C) of each judge, no entry NaN or above 0.
         slopes: b of each judge.
         codes: (M,) labels z.
-        pairs: of the E pairs (y, z), sorted by z: (C + 1,) the first of each z, (E,) y, (E,)
-            Q(y, z), and (E,) a value of each.
+        pairs: whom each class is taken for.
+        added: for each label in turn, and each pair of it, what the label adds to the count, as
+            `added_counts` says; held while the slopes change.
 
     Example:
-        >>> none = np.zeros(3, int), np.zeros(0, int), np.zeros(0), np.zeros(0)
-        >>> label_terms([np.zeros((1, 2))], np.ones(1), np.array([1]), none).own
+        >>> from bspml.statistics.label_pairs import nobody
+        >>> pairs = nobody(2).pairs(1.0)
+        >>> label_terms([np.zeros((1, 2))], np.ones(1), np.array([1]), pairs, np.zeros(0)).own
         array([0.5])
     """
     m, judges = len(codes), len(tables)
     terms = LabelTerms(*np.zeros((4, m)), *np.zeros((2, judges, m)))
     slopes = np.asarray(slopes, np.float64)
-    _terms(_single(tables), slopes, codes, pairs, terms)
+    _terms(_single(tables), slopes, codes, (*pairs, added), terms)
     return terms
 
 
@@ -97,8 +102,9 @@ def alternatives(
     tables: Sequence[np.ndarray],
     slopes: np.ndarray,
     codes: np.ndarray,
-    pairs: tuple[np.ndarray, np.ndarray, np.ndarray],
+    pairs: Pairs,
     shares: tuple[float, float],
+    errors: tuple[float, float] = (0.0, 0.0),
 ) -> Alternatives:
     """Return the best class other than each label.
 
@@ -106,48 +112,56 @@ def alternatives(
         tables: (M, C) of each judge, no entry NaN or above 0.
         slopes: b of each judge.
         codes: (M,) labels z.
-        pairs: the first three of `label_terms`.
+        pairs: whom each class is taken for.
         shares: even and odd.
+        errors: u and k of the model, by which each label is left out of the counts.
 
     Example:
-        >>> none = np.zeros(4, int), np.zeros(0, int), np.zeros(0)
-        >>> table = np.log([[0.5, 0.2, 0.3]])
-        >>> alternatives([table], np.ones(1), np.array([0]), none, (1.0, 0.0)).best
+        >>> from bspml.statistics.label_pairs import nobody
+        >>> table, pairs = np.log([[0.5, 0.2, 0.3]]), nobody(3).pairs(1.0)
+        >>> alternatives([table], np.ones(1), np.array([0]), pairs, (1.0, 0.0)).best
         array([2])
     """
     own, others, g, value, total, shown = np.zeros((6, len(codes)))
     found = Alternatives(own, others, g, codes.copy(), value, total, shown)
     slopes = np.asarray(slopes, np.float64)
-    _alternatives(_single(tables), slopes, codes, pairs, shares, found)
+    _alternatives(_single(tables), slopes, codes, tuple(pairs), (*shares, *errors), found)
     return found
+
+
+def added_counts(
+    tables: Sequence[np.ndarray],
+    slopes: np.ndarray,
+    codes: np.ndarray,
+    pairs: Pairs,
+    errors: tuple[float, float],
+) -> np.ndarray:
+    """Return, for each label in turn and each pair of it, the probability that this is its error.
+
+    That the label is wrong, at random or confused, and its sample of class y: what it adds to
+    n(y, z).  It is left out of the count that judges it, so where it ends is found step by step.
+
+    Args:
+        tables: (M, C) of each judge, no entry NaN or above 0.
+        slopes: b of each judge.
+        codes: (M,) labels z.
+        pairs: whom each class is taken for.
+        errors: u and k.
+
+    Example:
+        >>> from bspml.statistics.label_pairs import Confusions
+        >>> pairs = Confusions.of(np.array([[1], [0]]), np.zeros((2, 1))).pairs(1.0)
+        >>> added_counts([np.array([[0.0, -9.0]])], np.ones(1), np.array([1]), pairs, (0.1, 0.1))
+        array([0.98368709])
+    """
+    added = np.zeros(int(np.diff(pairs.starts)[codes].sum()))
+    slopes = np.asarray(slopes, np.float64)
+    _added(_single(tables), slopes, codes, tuple(pairs), errors, added)
+    return added
 
 
 def _single(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
     return tuple(np.asarray(table, np.float32) for table in tables)
-
-
-def pair_shares(
-    sources: np.ndarray, distances: np.ndarray, tau: float, num_classes: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return (E,) Q ~ exp(-distance / tau), which sums to 1 over the pairs of a source.
-
-    And (E,) by how much distance / tau exceeds its mean under Q, over the same pairs.
-
-    Args:
-        sources: (E,) int64 y.
-        distances: (E,) at least 0, of which each source has one that is 0.
-        tau: above 0.
-        num_classes: C.
-
-    Example:
-        >>> pair_shares(np.array([0, 0]), np.array([0.0, np.log(3)]), 1.0, 1)[0]
-        array([0.75, 0.25])
-    """
-    beyond = np.minimum(distances / tau, 700.0)
-    shares = np.exp(-beyond)
-    shares /= np.bincount(sources, shares, num_classes)[sources]
-    beyond -= np.bincount(sources, shares * beyond, num_classes)[sources]
-    return shares, beyond
 
 
 @numba.njit(cache=True, nogil=True)
@@ -236,8 +250,9 @@ def _logit(tables, slopes, i, c):
 @numba.njit(cache=True, nogil=True)
 @no_type_check
 def _terms(tables, slopes, codes, pairs, terms):
-    starts, sources, taken, values = pairs
+    starts, sources, taken, beyond, counts, totals, added = pairs
     own, largest, g, tilt, expected, routed = terms
+    at, seen = 0, totals.max() > 0
     classes = tables[0].shape[1]
     shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
     for i in range(len(codes)):
@@ -249,31 +264,62 @@ def _terms(tables, slopes, codes, pairs, terms):
             expected[j, i] = _dot(shown, tables[j][i]) / total
         for e in range(starts[z], starts[z + 1]):
             y = sources[e]
-            share = shown[y] * taken[e] / total
+            q = by_distance = taken[e]
+            if seen:
+                less = min(added[at], counts[e])
+                q = taken_for(counts[e], totals[y], taken[e], less)
+                by_distance = taken_for(0.0, totals[y] - less, taken[e], 0.0)
+            share = shown[y] * q / total
             g[i] += share
-            tilt[i] += share * values[e]
+            tilt[i] += shown[y] * by_distance / total * beyond[e]
+            at += 1
             for j in range(len(tables)):
                 routed[j, i] += share * tables[j][i, y]
 
 
 @numba.njit(cache=True, nogil=True)
 @no_type_check
+def _added(tables, slopes, codes, pairs, errors, added):
+    starts = pairs[0]
+    classes = tables[0].shape[1]
+    shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
+    at = 0
+    for i in range(len(codes)):
+        z = codes[i]
+        first, last = starts[z], starts[z + 1]
+        if first == last:
+            continue
+        highest, whole = _exponentials(tables, slopes, i, shown, bits)
+        own = min(1.0, np.exp(_logit(tables, slopes, i, z) - highest) / whole)
+        right = (1 - errors[0] - errors[1]) * own
+        adds((first, last), pairs, shown, whole, right, errors, added[at:])
+        at += last - first
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
 def _alternatives(tables, slopes, codes, pairs, shares, found):
-    (starts, sources, taken), (even, odd) = pairs, shares
+    (starts, sources, taken, _, counts, totals), (even, odd, u, k) = pairs, shares
     own, others, g, best, value, total, likely = found
     classes = tables[0].shape[1]
     shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
-    score = np.empty(classes)
+    score, added = np.empty(classes), np.zeros(classes)
+    seen = k > 0 and totals.max() > 0
     for i in range(len(codes)):
         highest, whole = _exponentials(tables, slopes, i, shown, bits)
         z = codes[i]
         for c in range(classes):
             score[c] = even * shown[c] / whole
         own[i] = min(1.0, np.exp(_logit(tables, slopes, i, z) - highest) / whole)
+        if seen:
+            adds(
+                (starts[z], starts[z + 1]), pairs, shown, whole, (1 - u - k) * own[i], (u, k), added
+            )
         for e in range(starts[z], starts[z + 1]):
-            routed = shown[sources[e]] * taken[e] / whole
+            y, less = sources[e], min(added[e - starts[z]], counts[e])
+            routed = shown[y] * taken_for(counts[e], totals[y], taken[e], less) / whole
             g[i] += routed
-            score[sources[e]] += odd * routed
+            score[y] += odd * routed
         first = True
         for c in range(classes):
             if c == z:

@@ -51,9 +51,29 @@ def test_the_rate_is_found_whatever_the_errors(near, rate):
         assert (found.other_class == true)[wrong & flagged].mean() > 0.85
 
 
-def test_order_names_and_lengths_do_not_matter():
+@pytest.mark.parametrize("apart", [3.0, 0.9])
+@pytest.mark.parametrize("rate", [0.06, 0.3])
+def test_labels_all_moved_to_one_other_class_are_found_wherever_it_lies(apart, rate):
+    """Far apart, "the classes overlap" explains them as well; near, distances foretell no pair."""
+    x, true, _, rng = clouds(classes=10, each=50, apart=apart)
+    moved = rng.choice(len(true), round(rate * len(true)), replace=False)
+    given = true.copy()
+    given[moved] = (true[moved] + 1) % 10
+    found = judge_labels(x, given)
+    assert found.rate == pytest.approx(rate, abs=0.02)
+    assert found.interval[0] <= rate <= found.interval[1]
+    flagged = found.wrong_probability > 0.5
+    assert flagged[moved].mean() > 0.9
+    assert np.isin(np.flatnonzero(flagged), moved).mean() > 0.9
+    assert (found.other_class == true)[moved].mean() > 0.9
+
+
+@pytest.mark.parametrize("next_class", [False, True])
+def test_order_names_and_lengths_do_not_matter(next_class):
     x, true, centres, rng = clouds(classes=8)
     given = flipped(true, centres, rng, 0.3)
+    if next_class:
+        given = np.where(given != true, (true + 1) % 8, true)
     found = judge_labels(x, given)
     order = rng.permutation(len(x))
     shuffled = judge_labels(x[order], given[order])

@@ -4,13 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax as by_scipy
 
-from bspml.statistics.label_likelihood import (
-    Confusions,
-    Likelihood,
-    best_of,
-    label_costs,
-    nobody,
-)
+from bspml.statistics.label_likelihood import Likelihood, best_of, counted_fit, label_costs
+from bspml.statistics.label_pairs import STRENGTH, Confusions, nobody
 
 
 def case(m=40, classes=6, neighbours=3, seed=0):
@@ -59,21 +54,68 @@ def test_the_gradient_is_that_of_the_value(seed):
     assert found == pytest.approx([(up - down) / (2 * step) for up, down in ends], abs=5e-5)
 
 
-def test_confusions_sum_to_one_over_each_class_and_list_the_sources_of_a_label():
-    _, codes, nearest, further = case()
-    pairs = Confusions.of(nearest, further)
-    q = pairs.probabilities(0.7)
-    assert np.bincount(pairs.sources, q) == pytest.approx(np.ones(6))
-    for i in (0, 7, 39):
-        expected = {y for y in range(6) if codes[i] in nearest[y]}
-        first, last = pairs.starts[codes[i]], pairs.starts[codes[i] + 1]
-        assert set(pairs.sources[first:last].tolist()) == expected
+def counted_case(seed=0, m=60):
+    tables, codes, nearest, further = case(m=m, seed=seed)
+    likelihood = Likelihood.of(tables, codes, Confusions.of(nearest, further)).seen()
+    return likelihood.counted(np.array([-1.0, -0.5, 0.3, 0.2, -0.4]))
 
 
-def test_a_class_that_nothing_is_taken_for_is_in_no_pair():
-    further = np.array([[0.0, np.inf], [0.0, 1.0], [0.0, 2.0]])
-    pairs = Confusions.of(np.array([[1, 2], [0, 2], [0, 1]]), further)
-    assert len(pairs.sources) == 5
+def test_counts_are_what_the_labels_add_up_to_and_each_is_left_out_of_its_own():
+    likelihood = counted_case()
+    confusions, codes = likelihood.confusions, likelihood.codes
+    x = np.array([-1.0, -1.5, 0.1, 0.3, 0.2])
+    u, k, tau, slopes = likelihood.unpack(x)
+    pairs, total, at = confusions.pairs(tau), 0.0, 0
+    sums = np.zeros(len(pairs.sources))
+    for i, z in enumerate(codes):
+        p = by_scipy(sum(b * t[i] for b, t in zip(slopes, likelihood.tables, strict=True)))
+        g = 0.0
+        for e in range(pairs.starts[z], pairs.starts[z + 1]):
+            y, own = pairs.sources[e], min(likelihood.added[at], pairs.counts[e])
+            rest = pairs.totals[y] - own + STRENGTH
+            g += p[y] * (pairs.counts[e] - own + STRENGTH * pairs.shares[e]) / rest
+            sums[e] += likelihood.added[at]
+            at += 1
+        total += np.log((1 - u - k) * p[z] + u / 6 + k * g)
+    assert likelihood.value(x)[0] == pytest.approx(-total / len(codes), rel=1e-6)
+    assert sums == pytest.approx(pairs.counts, abs=0.3 * pairs.counts.max())  # a step further
+
+
+def test_the_gradient_is_that_of_the_value_with_counts():
+    likelihood = counted_case(seed=1)
+    x = np.random.default_rng(1).normal(0, 0.7, 5)
+    found, step = likelihood.value(x)[1], 1e-3
+    ends = [[likelihood.value(x + s * step * e)[0] for s in (1, -1)] for e in np.eye(5)]
+    assert found == pytest.approx([(up - down) / (2 * step) for up, down in ends], abs=5e-5)
+
+
+def test_fewer_labels_leave_the_same_of_themselves_out(monkeypatch):
+    likelihood = counted_case(m=900)
+    monkeypatch.setattr("bspml.statistics.label_likelihood._COARSE_VALUES", 6 * 300)
+    thin, rows = likelihood.thinned(), np.linspace(0, 899, 300).round().astype(int)
+    sizes = np.diff(likelihood.confusions.starts)[likelihood.codes]
+    parts = np.split(likelihood.added, np.cumsum(sizes)[:-1])
+    assert np.array_equal(thin.added, np.concatenate([parts[i] for i in rows]))
+
+
+def test_counting_finds_a_class_that_is_always_taken_for_the_same_other():
+    rng = np.random.default_rng(0)
+    true = rng.integers(0, 6, 600)
+    moved = rng.random(600) < 0.2
+    codes = np.where(moved, (true + 1) % 6, true)
+    tables = [4 * rng.standard_normal((600, 6)) for _ in range(2)]
+    for table in tables:
+        table[np.arange(600), true] += 12
+    away = np.array([[(c + 3) % 6, (c + 2) % 6] for c in range(6)])  # by distance never the next
+    likelihood = Likelihood.of(tables, codes, Confusions.of(away, np.tile([0.0, 1.0], (6, 1))))
+    best = best_of(likelihood.fits_from_starts())
+    counted, fit = counted_fit(likelihood.seen(), np.array([-3.0, -3.0, *best.x[2:]]))
+    assert (best.fun - fit.fun) * 600 > 50
+    assert counted.unpack(fit.x)[1] == pytest.approx(moved.mean(), abs=0.02)
+    pairs = counted.confusions
+    is_next = pairs.targets == (pairs.sources + 1) % 6
+    assert pairs.counts[is_next].sum() == pytest.approx(moved.sum(), abs=6)
+    assert pairs.counts[~is_next].sum() < 6
 
 
 def test_labels_that_cannot_be_judged_are_left_out():

@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from bspml.statistics.label_likelihood import Confusions
 from bspml.statistics.label_model import (
     RandomErrors,
     fit_label_model,
-    wrong_share_of_kept,
+    refit_label_model,
 )
+from bspml.statistics.label_pairs import Confusions
 
 CLASSES = 8
 
@@ -75,7 +75,8 @@ def test_the_odds_are_those_of_the_formula(fitted):
     tables, label, _, model = fitted
     found = model.verdicts(tables, label)
     u, k, ul, kl = model.random, model.confused, model.labels_random, model.labels_confused
-    taken = model.confusions.probabilities(model.tau)
+    assert not model.confusions.counts.any()
+    taken = model.confusions.pairs(model.tau).shares
     for i in range(5):
         logits = sum(b * t[i] for b, t in zip(model.slopes, tables, strict=True))
         p = np.exp(logits - logits.max())
@@ -112,6 +113,44 @@ def test_the_fit_is_never_worse_than_without_confusions():
         assert model.log_likelihood >= alone.log_likelihood - 1e-7
 
 
+def moved_to_the_next(n=2000, rate=0.2, seed=3):
+    """Labels of which each wrong one says the next class, which by distance nobody is."""
+    tables, _, true, confusions = judged(n, seed=seed)
+    moved = np.random.default_rng(seed).random(n) < rate
+    return tables, np.where(moved, (true + 3) % CLASSES, true), true, confusions
+
+
+def test_whom_a_class_is_taken_for_is_counted_where_distance_does_not_tell():
+    tables, label, true, confusions = moved_to_the_next()
+    model = fit_label_model(tables, label, confusions, 250.0)
+    assert model.rate == pytest.approx((label != true).mean(), abs=0.02)
+    pairs = model.confusions
+    is_next = pairs.targets == (pairs.sources + 3) % CLASSES
+    assert pairs.counts[is_next].sum() > 0.9 * pairs.counts.sum() > 300
+    found = model.verdicts(tables, label)
+    wrong = label != true
+    assert (found.wrong > 0.5)[wrong].mean() > 0.9
+    assert (found.wrong > 0.5)[~wrong].mean() < 0.03
+    assert (found.other == true)[wrong].mean() > 0.95
+    few = fit_label_model(tables, label, confusions, 7.0)  # references a class
+    assert not few.confusions.counts.any()
+
+
+def test_going_on_keeps_the_counts_and_counting_anew_finds_them_again():
+    tables, label, _, confusions = moved_to_the_next()
+    model = fit_label_model(tables, label, confusions, 250.0)
+    for how, given in (
+        ("on", model.confusions),
+        ("counting", model.confusions),
+        ("on", confusions),
+    ):
+        again = refit_label_model(model, tables, label, given, 250.0, how=how)
+        assert again.log_likelihood == pytest.approx(model.log_likelihood, abs=2e-3)
+        assert again.rate == pytest.approx(model.rate, abs=2e-3)
+        totals = [np.bincount(m.confusions.sources, m.confusions.counts) for m in (model, again)]
+        assert totals[0] == pytest.approx(totals[1], rel=0.05)
+
+
 def test_judges_that_cannot_be_trusted_say_so():
     tables, label, _, confusions = judged(sharp=1.0)
     model = fit_label_model(tables, label, confusions, 250.0)
@@ -132,21 +171,3 @@ def test_doubt_at_random_is_high_for_wrong_labels():
     doubt = RandomErrors.of(tables, label).doubt
     assert doubt[label != true].mean() > 0.8
     assert doubt[label == true].mean() < 0.1
-
-
-def test_q_is_the_mean_probability_of_all_that_rank_as_well():
-    wrong = np.array([0.3, 0.0, np.nan, 0.1, 0.3, 0.9])
-    expected = [np.nan if np.isnan(v) else np.nanmean(wrong[wrong <= v]) for v in wrong]
-    assert wrong_share_of_kept(wrong) == pytest.approx(np.array(expected), nan_ok=True)
-    assert np.isnan(wrong_share_of_kept(np.array([np.nan]))).all()
-
-
-def test_labels_that_are_as_good_as_certain_share_one_value_in_every_order():
-    rng = np.random.default_rng(0)
-    wrong = np.concatenate([1e-6 * rng.random(90), [0.3], 1 - 1e-5 * rng.random(30)])
-    q = wrong_share_of_kept(wrong)
-    assert q[91:] == pytest.approx(wrong.mean(), rel=1e-12)
-    assert q[90] == pytest.approx(wrong[:91].mean(), rel=1e-12)
-    order = rng.permutation(len(wrong))
-    rounded = wrong[order] + 1e-6 * rng.normal(size=len(wrong))  # what another order may give
-    assert wrong_share_of_kept(rounded) == pytest.approx(q[order], abs=1e-6)

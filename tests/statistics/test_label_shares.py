@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bspml.statistics.label_shares import BLAMED, Mixture, labels_own, surest
+from bspml.statistics.label_shares import BLAMED, Mixture, labels_own, surest, wrong_share_of_kept
 
 
 def mixture(n=3000, u=0.2, k=0.15, classes=10, seed=0):
@@ -82,3 +82,21 @@ def test_the_surest_are_as_many_as_have_the_mean():
     assert surest(largest, 0.93).tolist() == [True, False, True, True, False]
     assert surest(largest, 0.999).tolist() == [False] * 5
     assert surest(largest, 0.1).all()
+
+
+def test_q_is_the_mean_probability_of_all_that_rank_as_well():
+    wrong = np.array([0.3, 0.0, np.nan, 0.1, 0.3, 0.9])
+    expected = [np.nan if np.isnan(v) else np.nanmean(wrong[wrong <= v]) for v in wrong]
+    assert wrong_share_of_kept(wrong) == pytest.approx(np.array(expected), nan_ok=True)
+    assert np.isnan(wrong_share_of_kept(np.array([np.nan]))).all()
+
+
+def test_labels_that_are_as_good_as_certain_share_one_value_in_every_order():
+    rng = np.random.default_rng(0)
+    wrong = np.concatenate([1e-6 * rng.random(90), [0.3], 1 - 1e-5 * rng.random(30)])
+    q = wrong_share_of_kept(wrong)
+    assert q[91:] == pytest.approx(wrong.mean(), rel=1e-12)
+    assert q[90] == pytest.approx(wrong[:91].mean(), rel=1e-12)
+    order = rng.permutation(len(wrong))
+    rounded = wrong[order] + 1e-6 * rng.normal(size=len(wrong))  # what another order may give
+    assert wrong_share_of_kept(rounded) == pytest.approx(q[order], abs=1e-6)

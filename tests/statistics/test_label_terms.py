@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from scipy.special import softmax
 
-from bspml.statistics.label_terms import alternatives, label_terms, leads, pair_shares
+from bspml.statistics.label_pairs import STRENGTH, Pairs, nobody
+from bspml.statistics.label_terms import added_counts, alternatives, label_terms, leads
 
 M, CLASSES = 30, 7
 ROUNDING = 2e-6  # of a sum over p, which is formed in float32
@@ -18,22 +19,53 @@ def case(dtype=np.float64, spread=5.0):
     tables[0][3, 2] = -1e7  # a class without references
     slopes, codes = np.array([0.7, 1.9]), rng.integers(0, CLASSES, M)
     p = softmax(sum(b * t.astype(float) for b, t in zip(slopes, tables, strict=True)), 1)
-    return tables, slopes, codes, rng.random(len(SOURCES)), rng.normal(size=len(SOURCES)), p
+    shares, beyond = rng.random(len(SOURCES)), rng.normal(size=len(SOURCES))
+    counts = rng.choice([0.0, 0.3, 2.5], len(SOURCES))
+    totals = np.bincount(SOURCES, counts, CLASSES)
+    return tables, slopes, codes, Pairs(STARTS, SOURCES, shares, beyond, counts, totals), p
+
+
+def taken_for(pairs, e, less):
+    """Q_i(y, z) of a pair, as the module has it."""
+    less = min(less, pairs.counts[e])
+    rest = pairs.totals[SOURCES[e]] - less + STRENGTH
+    return (pairs.counts[e] - less + STRENGTH * pairs.shares[e]) / rest
+
+
+def left_out(p, pairs, z, u, k):
+    """What a label z adds to its pairs, by bisection; p (C,)."""
+    places = range(STARTS[z], STARTS[z + 1])
+    added = dict.fromkeys(places, 0.0)
+    for _ in range(6):
+        q = {e: taken_for(pairs, e, added[e]) for e in places}
+        likely = (1 - u - k) * p[z] + u / CLASSES + k * sum(p[SOURCES[e]] * q[e] for e in places)
+        for e in places:
+            new = p[SOURCES[e]] * (max(u, 0.01) / CLASSES + k * q[e]) / likely
+            added[e] = (added[e] + min(1.0, new)) / 2
+    return list(added.values())
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("spread", [0.1, 5.0, 300.0])
 def test_the_terms_are_their_definitions(dtype, spread):
-    tables, slopes, codes, taken, values, p = case(dtype, spread)
-    found = label_terms(tables, slopes, codes, (STARTS, SOURCES, taken, values))
+    tables, slopes, codes, pairs, p = case(dtype, spread)
+    sizes = np.diff(STARTS)[codes]
+    added = np.random.default_rng(1).random(sizes.sum())
+    own_added = np.split(added, np.cumsum(sizes)[:-1])
+    found = label_terms(tables, slopes, codes, pairs, added)
     rel = ROUNDING * max(1, spread)  # logits are rounded to their last digits, too
     for i, z in enumerate(codes):
-        pairs = range(STARTS[z], STARTS[z + 1])
-        routed = {SOURCES[e]: p[i, SOURCES[e]] * taken[e] for e in pairs}
+        places = range(STARTS[z], STARTS[z + 1])
+        less = dict(zip(places, own_added[i], strict=True))
+        routed = {SOURCES[e]: p[i, SOURCES[e]] * taken_for(pairs, e, less[e]) for e in places}
         assert found.own[i] == pytest.approx(p[i, z], rel=rel, abs=1e-290)
         assert found.largest[i] == pytest.approx(p[i].max(), rel=rel)
         assert found.g[i] == pytest.approx(sum(routed.values()), rel=rel, abs=1e-35)
-        tilt = sum(p[i, SOURCES[e]] * taken[e] * values[e] for e in pairs)
+        by_distance = pairs._replace(counts=0 * pairs.counts)
+        tilt = 0.0
+        for e in places:
+            rest = pairs.totals[SOURCES[e]] - min(less[e], pairs.counts[e]) + STRENGTH
+            tilt += p[i, SOURCES[e]] * STRENGTH * by_distance.shares[e] / rest * pairs.beyond[e]
         assert found.tilt[i] == pytest.approx(tilt, rel=rel, abs=1e-35)
         for j, table in enumerate(tables):
             assert found.expected[j, i] == pytest.approx(p[i] @ table[i], rel=rel, abs=1e-9)
@@ -41,29 +73,35 @@ def test_the_terms_are_their_definitions(dtype, spread):
             assert found.routed[j, i] == pytest.approx(expected, rel=rel, abs=1e-30)
 
 
+@pytest.mark.parametrize("errors", [(0.2, 0.3), (0.0, 0.4), (0.0, 0.0)])
+def test_a_label_adds_the_probability_that_it_is_this_error(errors):
+    tables, slopes, codes, pairs, p = case(spread=1.0)
+    found = added_counts(tables, slopes, codes, pairs, errors)
+    expected = [left_out(p[i], pairs, z, *errors) for i, z in enumerate(codes)]
+    assert found == pytest.approx(np.concatenate(expected), rel=1e-5)
+    assert found.max() <= 1
+
+
 @pytest.mark.parametrize("shares", [(1.0, 0.0), (0.03, 0.4)])
-def test_the_alternative_is_the_best_other_class(shares):
-    tables, slopes, codes, taken, _, p = case(spread=1.0)
-    found = alternatives(tables, slopes, codes, (STARTS, SOURCES, taken), shares)
+@pytest.mark.parametrize("counted", [False, True])
+def test_the_alternative_is_the_best_other_class(shares, counted):
+    tables, slopes, codes, pairs, p = case(spread=1.0)
+    if not counted:
+        pairs = pairs._replace(counts=0 * pairs.counts, totals=0 * pairs.totals)
+    errors = (0.1, 0.3)
+    found = alternatives(tables, slopes, codes, pairs, shares, errors)
     for i, z in enumerate(codes):
         score = shares[0] * p[i]
-        for e in range(STARTS[z], STARTS[z + 1]):
-            score[SOURCES[e]] += shares[1] * p[i, SOURCES[e]] * taken[e]
+        less = left_out(p[i], pairs, z, *errors)
+        for e, own in zip(range(STARTS[z], STARTS[z + 1]), less, strict=True):
+            score[SOURCES[e]] += shares[1] * p[i, SOURCES[e]] * taken_for(pairs, e, own)
         score[z] = -1
         assert found.best[i] == score.argmax()
-        assert found.value[i] == pytest.approx(score.max(), rel=ROUNDING)
-        assert found.total[i] == pytest.approx(score.sum() + 1, rel=ROUNDING)
+        assert found.value[i] == pytest.approx(score.max(), rel=1e-5)
+        assert found.total[i] == pytest.approx(score.sum() + 1, rel=1e-5)
         assert found.shown[i] == pytest.approx(p[i, found.best[i]], rel=ROUNDING)
         assert found.own[i] == pytest.approx(p[i, z], rel=ROUNDING)
         assert found.others[i] == pytest.approx(np.delete(p[i], z).sum(), rel=ROUNDING)
-
-
-def test_shares_of_pairs_sum_to_one_over_each_source():
-    sources, distances = np.array([1, 0, 1, 1]), np.array([0.0, 0.0, 2.0, 5000.0])
-    shares, beyond = pair_shares(sources, distances, 2.0, 3)
-    assert shares == pytest.approx([1 / (1 + np.exp(-1)), 1, 1 / (1 + np.exp(1)), 0])
-    mean = np.exp(-1) / (1 + np.exp(-1))
-    assert beyond == pytest.approx([-mean, 0, 1 - mean, 700 - mean])
 
 
 def test_the_lead_is_to_the_second_largest():
@@ -74,7 +112,6 @@ def test_the_lead_is_to_the_second_largest():
 
 def test_what_is_nearly_sure_keeps_its_digits():
     tables = [np.array([[0.0, -40.0, -60.0]]), np.zeros((1, 3))]
-    none = np.zeros(4, int), np.zeros(0, int), np.zeros(0)
-    found = alternatives(tables, np.ones(2), np.array([0]), none, (1.0, 0.0))
+    found = alternatives(tables, np.ones(2), np.array([0]), nobody(3).pairs(1.0), (1.0, 0.0))
     assert found.others[0] == pytest.approx(np.exp(-40) + np.exp(-60), rel=ROUNDING)
     assert found.own[0] == 1
