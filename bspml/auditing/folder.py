@@ -2,8 +2,9 @@
 
 audit.json marks the folder as an audit's, so that a run's summary.json or a user's own audit.csv
 is never written over.  An audit is written beside its place first and then moved in.  While files
-move, the mark says so, and it names the audit that audit.npz, page.json and summary.json must be
-of: a process killed in between leaves a folder that is refused, never a mixture that is believed.
+move, the mark says from where, and it names the audit that audit.npz, page.json and summary.json
+must be of: where a process was killed in between, whoever opens the folder next moves the rest, and
+a mixture is never believed.
 """
 
 from __future__ import annotations
@@ -16,7 +17,14 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import InputError, RunError, UserError
-from bspml.files.atomic import Content, atomic_write, refuse_link, remove_leftovers
+from bspml.files.atomic import (
+    Content,
+    atomic_write,
+    is_leftover,
+    refuse_link,
+    remove_leftovers,
+    taken_over,
+)
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json
@@ -49,12 +57,16 @@ def _mark(folder: Path) -> dict[str, Any]:
 def complete_mark(folder: Path) -> dict[str, Any]:
     """Return the mark of an audit that was written to its end.
 
+    One whose process was killed while its files moved in is moved in to the end first.
+
     Raises:
         RunError: not an audit's folder, or an audit was interrupted while it wrote there.
     """
     mark = _mark(folder)
     if not mark:
         raise RunError(f"{folder}: is not the folder of an audit (no {MARK} of one in it).")
+    if mark.get("state") == "writing":
+        mark = _finished(folder, mark)
     missing = [name for name in ("audit.npz", "page.json") if not (folder / name).exists()]
     if mark.get("state") != "complete" or missing:
         raise _interrupted(folder)
@@ -169,6 +181,34 @@ def _are_of(path: Path, labels: np.ndarray) -> bool:
     )
 
 
+def _move_in(folder: Path, mark: Mapping[str, Any]) -> dict[str, Any]:
+    """Move what is left of the files that a mark says are moving; return the complete mark."""
+    place = folder / mark["from"]
+    for name in FILES:
+        if name not in mark["files"]:
+            (folder / name).unlink(missing_ok=True)  # an older audit's
+        elif os.path.lexists(place / name):
+            (place / name).replace(folder / name)
+    kept = {key: value for key, value in mark.items() if key not in ("from", "files")}
+    complete = {**kept, "state": "complete"}
+    write_json(folder / MARK, complete)
+    return complete
+
+
+def _finished(folder: Path, mark: dict[str, Any]) -> dict[str, Any]:
+    """The mark after the files of a killed process have moved in; as it is where that cannot be."""
+    place, files = mark.get("from"), mark.get("files")
+    if not isinstance(place, str) or not is_leftover(Path(place)) or not isinstance(files, list):
+        return mark
+    with taken_over(folder / place) as is_ours:  # not while its process lives
+        if not is_ours:
+            return mark
+        try:
+            return _move_in(folder, mark)
+        except OSError:  # nothing may be written here
+            return mark
+
+
 def write_together(
     folder: Path, contents: Mapping[str, Content], mark: Mapping[str, Any], identity: str
 ) -> list[Path]:
@@ -198,13 +238,13 @@ def write_together(
         with aside(folder) as place:
             for name, content in contents.items():
                 atomic_write(place / name, content)
-            write_json(folder / MARK, {"format": _FORMAT, "id": identity, "state": "writing"})
-            for name in FILES:
-                if name in contents:
-                    (place / name).replace(folder / name)
-                else:
-                    (folder / name).unlink(missing_ok=True)  # an older audit's
-            write_json(folder / MARK, {**full_mark, "state": "complete"})
+            moving = {"state": "writing", "from": place.name, "files": list(contents)}
+            write_json(folder / MARK, {**full_mark, **moving})
+            try:
+                _move_in(folder, {**full_mark, **moving})
+            except KeyboardInterrupt:  # a few renames, which nobody waits for
+                _move_in(folder, {**full_mark, **moving})
+                raise
     except OSError as err:
         if isinstance(err, RunError):
             raise

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cli.labels import labels_of
+from bspml.cli.labels import labels_of, splits_of
 from bspml.cli.options import EvaluateOptions, flags_of
-from bspml.errors import InputError
+from bspml.data.sets.path_table import rows_of_splits
+from bspml.errors import DataError, InputError
 from bspml.evaluation.retrieval import KS, RetrievalMetrics, evaluate
 from bspml.experiment.words import in_lines, seen_and_used, versions
 from bspml.files.cells import whole_number
@@ -24,7 +25,7 @@ def run_evaluate(options: EvaluateOptions) -> None:
     if Path(options.what).is_dir():
         metrics, conditions = _of_run(options, ks)
     else:
-        metrics, conditions = _of_files(options, KS if ks is None else ks), {}
+        metrics, conditions = _of_files(options, KS if ks is None else ks)
     conditions["versions"] = versions()
     if options.json:
         print(json.dumps(metrics.as_dict() | conditions, allow_nan=False))
@@ -63,7 +64,10 @@ def _of_run(
     return metrics, conditions
 
 
-def _of_files(options: EvaluateOptions, ks: tuple[int, ...]) -> RetrievalMetrics:
+def _of_files(
+    options: EvaluateOptions, ks: tuple[int, ...]
+) -> tuple[RetrievalMetrics, dict[str, Any]]:
+    """The metrics of embeddings in files, and of which of their splits."""
     if options.method is not None:
         raise InputError(f"--method is of a run; {options.what} is no run folder. Leave it out.")
     gallery = options.gallery
@@ -71,14 +75,48 @@ def _of_files(options: EvaluateOptions, ks: tuple[int, ...]) -> RetrievalMetrics
         raise InputError("--gallery-labels are the labels of --gallery; give that too.")
     if gallery is None and options.query_in_gallery:
         raise InputError("--query-in-gallery is about --gallery; give that too.")
-    # Embeddings first: what is wrong with their file is said of it, not of its labels.
-    queries = read_embeddings(options.what)
-    labels = labels_of(options.what, options.labels, "LABELS")
-    searched: dict[str, Any] = {}
+    found = _read(options.what, options.labels, "LABELS")
+    split, queries, labels = _of_split(*found, "query", "test")
+    names, searched = [split] if split else [], {}
+    measured = f"{len(labels):,} rows of {split}" if split else ""
     if gallery is not None:
-        searched["gallery"] = read_embeddings(gallery)
-        searched["gallery_labels"] = labels_of(gallery, options.gallery_labels, "--gallery-labels")
-    return _evaluated(options, queries, labels, ks=ks, **searched)
+        searched = _gallery(*_read(gallery, options.gallery_labels, "--gallery-labels"), "test")
+    elif split == "query":
+        searched = _gallery(*found)
+        names.append("gallery")
+        measured += f" in {len(searched['gallery_labels']):,} of gallery"
+    left = [f"{int(r.sum()):,} of {n}" for n, r in (found[3] or {}).items() if n not in names]
+    measured += f", not the {' and '.join(left)}" if left else ""
+    metrics = _evaluated(options, queries, labels, ks=ks, **searched)
+    return metrics, {"measured": measured} if measured else {}
+
+
+def _read(what: str, labels: str | None, option: str) -> tuple[str, np.ndarray, np.ndarray, Any]:
+    """The file's name, its embeddings, their labels, and the rows of each split; None without."""
+    # Embeddings first: what is wrong with their file is said of it, not of its labels.
+    embeddings, found = read_embeddings(what), labels_of(what, labels, option)
+    splits = splits_of(what, labels, len(found)) if len(found) == len(embeddings) else None
+    return what, embeddings, found, None if splits is None else rows_of_splits(splits, Path(what))
+
+
+def _of_split(
+    what: str, embeddings: np.ndarray, labels: np.ndarray, parts: Any, *wanted: str
+) -> tuple[str, np.ndarray, np.ndarray]:
+    """The first wanted split that the file has, and its rows; "" and all without splits."""
+    if parts is None:
+        return "", embeddings, labels
+    name = next((name for name in wanted if name in parts), None)
+    if name is None:
+        raise DataError(
+            f"{what}: its rows are of {' and '.join(parts)}; those of {' or '.join(wanted)} would "
+            "be measured. Name the splits so, or remove their column to measure all rows."
+        )
+    return name, embeddings[parts[name]], labels[parts[name]]
+
+
+def _gallery(*file: Any) -> dict[str, Any]:
+    _, embeddings, labels = _of_split(*file[:4], "gallery", *file[4:])
+    return {"gallery": embeddings, "gallery_labels": labels}
 
 
 def _evaluated(

@@ -10,7 +10,7 @@ import numpy as np
 from bspml.data.labels.own_labels import rows_by_name
 from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
-from bspml.files.tables import fitting_names, read_labels
+from bspml.files.tables import fitting_names, read_labels, read_texts
 from bspml.words import shown
 
 
@@ -39,6 +39,26 @@ def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:
         return read_labels(what)
     except DataError as err:
         raise DataError(f"{err} Or give {option} as a file of their own.") from err
+
+
+def splits_of(what: str, labels: str | None, n: int) -> list[str] | None:
+    """Return the n splits of the rows of `what`, from it or else from the file of labels.
+
+    Args:
+        what: the file of embeddings.
+        labels: the file of labels, or None.
+        n: rows of both.
+
+    Raises:
+        DataError: as `in_order_of`.
+    """
+    splits = read_texts(what, ("split",)).get("split")
+    if splits or labels is None:
+        return splits
+    splits = read_texts(labels, ("split",)).get("split")
+    if not splits:
+        return None
+    return list(in_order_of(fitting_names(what, n), np.array(splits), labels, what))
 
 
 def in_order_of(

@@ -109,6 +109,7 @@ class PKSampler(BatchSampler):
         self._groups = self._usable_groups(self._mask, self._codes)
         self._seen = np.zeros(n, dtype=bool)  # by the newest iteration
         self._shown = np.zeros(n, dtype=bool)  # by epochs before it, of classes not yet through
+        self._through = np.zeros(n, dtype=bool)  # rows of classes that were, while others are not
         self._run: object = None  # the newest iteration of this epoch: only it moves `position`
         self._part = list(range(self.batch_size))  # of each batch: what this process takes
 
@@ -144,8 +145,11 @@ class PKSampler(BatchSampler):
         """Batches of `self.epoch`."""
         rng, shown = np.random.default_rng((self.seed, self.epoch)), self._shown
         groups = [RowQueue(rows, rng, set(rows[shown[rows]].tolist())) for rows in self._groups]
-        share_shown = np.array([shown[rows].mean() for rows in self._groups])
-        turns = ClassTurns(self._turns_needed(), length, self.classes_per_batch, share_shown, rng)
+        sizes, num_shown = self._counted(np.ones_like(shown)), self._counted(shown)
+        is_owed = self._counted(self._through) < sizes
+        owed = is_owed * -(-(sizes - num_shown) // self.samples_per_class)
+        per_batch = self.classes_per_batch
+        turns = ClassTurns(self._turns_needed(), length, per_batch, num_shown / sizes, rng, owed)
         for batch_classes in turns:
             yield [row for c in batch_classes for row in groups[c].draw(self.samples_per_class)]
 
@@ -153,18 +157,25 @@ class PKSampler(BatchSampler):
         """(C,) how often each class must come up to show all its rows."""
         return -(-np.array([len(rows) for rows in self._groups]) // self.samples_per_class)
 
+    def _counted(self, flags: np.ndarray) -> np.ndarray:
+        """(C,) how many rows of each class are flagged."""
+        starts = np.cumsum([0] + [len(rows) for rows in self._groups[:-1]])
+        return np.add.reduceat(flags[np.concatenate(self._groups)], starts, dtype=np.int64)
+
     def _next_epoch(self) -> None:
         """Go to the next epoch, in which the rows that this one did not show come first."""
         if self._run is None:  # a place that was loaded or set: what it passes over was shown
             self._seen = np.zeros(len(self._codes), dtype=bool)
             for batch in islice(self._batches(len(self)), self.position):
                 self._seen[batch] = True
-        shown = self._shown | self._seen
+        shown, through = self._shown | self._seen, self._through.copy()
         for rows in self._groups:
             if shown[rows].all():
-                shown[rows] = False
+                shown[rows], through[rows] = False, True
+        if all(through[rows].all() for rows in self._groups):
+            through[:] = False
         self.set_epoch(self.epoch + 1)
-        self._shown = shown
+        self._shown, self._through = shown, through
 
     def set_epoch(self, epoch: int, position: int = 0) -> None:
         """Go to the start of an epoch, or behind its first batches.
@@ -179,7 +190,7 @@ class PKSampler(BatchSampler):
         self.position = check_whole(position, "position", low=0)
         self.epoch = epoch
         self._run = None
-        self._shown = np.zeros(len(self._codes), dtype=bool)
+        self._shown, self._through = np.zeros((2, len(self._codes)), dtype=bool)
 
     def share(self, rank: int, ranks: int, micro_batches: int = 1) -> None:
         """Yield only part `rank` of `ranks` of each batch, from the next iteration on.
@@ -294,6 +305,7 @@ class PKSampler(BatchSampler):
             "rows": torch.from_numpy(self._mask.copy()),
             "codes": torch.from_numpy(self._codes.copy()),
             "shown": torch.from_numpy(self._shown.copy()),
+            "through": torch.from_numpy(self._through.copy()),
             "drawn_from": self.drawn_from(),
         }
 
@@ -309,8 +321,9 @@ class PKSampler(BatchSampler):
             self.check_drawn_from(dict(state["drawn_from"]))
             epoch = check_whole(state["epoch"], "epoch", low=0)
             position = check_whole(state["position"], "position", low=0)
-            kinds = {"rows": "b", "codes": "iu", "shown": "b"}
-            rows, codes, shown = (self._saved(state, key, kinds[key]) for key in kinds)
+            state = {"through": torch.zeros(len(self._codes), dtype=torch.bool), **state}  # once
+            kinds = {"rows": "b", "codes": "iu", "shown": "b", "through": "b"}
+            rows, codes, shown, through = (self._saved(state, key, kinds[key]) for key in kinds)
             if codes.min() < 0 or codes.max() > self._given.max():
                 raise InputError("`codes` names classes that these labels do not have")
             self._mask, self._codes, self._groups = rows, codes, self._usable_groups(rows, codes)
@@ -326,7 +339,7 @@ class PKSampler(BatchSampler):
                 "Was another object's state saved under this name?"
             ) from err
         self.set_epoch(epoch, position)
-        self._shown = shown
+        self._shown, self._through = shown, through
 
     def _saved(self, state: Mapping[str, Any], key: str, kinds: str) -> np.ndarray:
         array = state[key].numpy()

@@ -23,6 +23,8 @@ class ClassTurns:
         per_batch: P, at most C.
         shown: (C,) share of a class that was shown before: it stands back.
         rng: of the order.
+        owed: (C,) turns in which it shows what was not shown yet; 0 for a class that was through
+            before others are: it stands back behind all of these.
     """
 
     def __init__(
@@ -32,17 +34,20 @@ class ClassTurns:
         per_batch: int,
         shown: np.ndarray,
         rng: np.random.Generator,
+        owed: np.ndarray,
     ) -> None:
         self.length, self.per_batch, self.rng = length, per_batch, rng
-        self.shown = shown
-        self.turns = self._given_out(np.minimum(needed, length))
+        self.shown = shown + 2.0 * (owed == 0)  # due is what lies below shown + 1
+        self.turns = self._given_out(np.minimum(owed, length), np.minimum(needed, length))
 
-    def _given_out(self, needed: np.ndarray) -> np.ndarray:
-        """(C,) turns, length x P in all: as many as needed, and as even as that allows."""
+    def _given_out(self, owed: np.ndarray, needed: np.ndarray) -> np.ndarray:
+        """(C,) turns, length x P in all: as many as are owed, or needed, and as even as that
+        allows.
+        """
         total = self.length * self.per_batch
-        is_enough = needed.sum() <= total
-        low = needed if is_enough else np.zeros_like(needed)
-        high = np.full_like(needed, self.length) if is_enough else needed
+        levels = (np.zeros_like(needed), owed, needed, np.full_like(needed, self.length))
+        enough = 0 if owed.sum() > total else 1 if needed.sum() > total else 2
+        low, high = levels[enough : enough + 2]
 
         def in_all(level: int) -> int:
             return int(np.clip(level, low, high).sum())

@@ -191,13 +191,30 @@ def remove_leftovers(folder: Path) -> None:
         return
     with contextlib.suppress(OSError):  # tidying is no reason to fail
         for path in [path for path in folder.iterdir() if is_leftover(path)]:
-            descriptor = None if path.is_symlink() else _locked(path, fcntl.LOCK_NB)
-            if descriptor is None:
-                continue
-            try:
-                _remove(path)
-            finally:
-                os.close(descriptor)
+            with taken_over(path):
+                pass
+
+
+@contextlib.contextmanager
+def taken_over(leftover: Path) -> Iterator[bool]:
+    """Hold what a killed process was making, and remove it at the end.
+
+    Args:
+        leftover: for which `is_leftover` holds.
+
+    Yields:
+        Whether it is ours: not where it is gone, a link, or a living process's.
+    """
+    descriptor = None
+    if fcntl is not None and not leftover.is_symlink():
+        descriptor = _locked(leftover, fcntl.LOCK_NB)
+    try:
+        yield descriptor is not None
+        if descriptor is not None:
+            _remove(leftover)
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
 
 
 def _remove(path: Path) -> None:

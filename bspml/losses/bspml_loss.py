@@ -167,6 +167,7 @@ class BSPMLLoss(BaseMetricLossFunction):
             labels=labels,
             ref_labels=ref_labels,
         )
+        batch = batch.relabelled(self.weights, batch_weights, indices_tuple)
         if batch.within:
             self._positives.look(batch.labels)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
@@ -195,6 +196,7 @@ class BSPMLLoss(BaseMetricLossFunction):
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
         known = {"labels": labels, "ref_labels": ref_labels}
         batch_weights = look_up(self.weights, batch.embeddings, batch.other_rows, **known)
+        batch = batch.relabelled(self.weights, batch_weights, indices_tuple)
         return self.element_losses(batch, indices_tuple, batch_weights)
 
     def element_losses(

@@ -18,7 +18,7 @@ from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import as_numbers, check_whole
-from bspml.weights.batch import look_up
+from bspml.weights.batch import look_up, trained_labels
 
 _FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
@@ -151,7 +151,9 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         rows = order if enqueue_mask is None else order[queued[order]]
         self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
-        call = (batch.embeddings[anchors], batch.labels[anchors])
+        labels, _ = trained_labels(self._weight_table(), batch.labels, None, batch_weights)
+        assert labels is not None
+        call = (batch.embeddings[anchors], labels[anchors])
         memory = (self.embedding_memory[:size], self._queued_labels(size))
         indices = {"sample_index": index[anchors], "ref_sample_index": self.index_memory[:size]}
         pairs = self.miner

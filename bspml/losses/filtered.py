@@ -108,6 +108,7 @@ class FilteredLoss(ModuleWithRecords):
         index = None
         if self.weights is not None:
             index = self.weights.index_for_batch(len(embeddings), sample_index, labels)
+            codes = labels = self.weights.relabelled(codes, index)
         named = {"sample_index": index} if self._names_rows else {}
         keep = self.sample_filter(embeddings, labels, **named)
         self.num_kept = int(keep.sum())

@@ -7,7 +7,7 @@ on what a pair list means.  Masks are (B, R): batch rows by reference rows.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,6 +18,8 @@ from bspml.losses.similarity import widen
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import FLOATS, as_numbers, some_of, to_device
 from bspml.tensors.row_checks import check_class_ids
+from bspml.weights.batch import BatchWeights, trained_labels
+from bspml.weights.state import SampleWeights
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,21 @@ class PairBatch:
     def other_rows(self) -> int | None:
         """R of foreign references, else None."""
         return None if self.within else len(self.ref_emb)
+
+    def relabelled(
+        self, weights: SampleWeights | None, known: BatchWeights, pairs: Any = None
+    ) -> PairBatch:
+        """Return it with repaired labels in the place of those given, where there are any.
+
+        Args:
+            weights: the table, or None.
+            known: what was looked up.
+            pairs: that were mined already; see `trained_labels`.
+        """
+        both = trained_labels(weights, self.labels, self.ref_labels, known, pairs)
+        if both[0] is self.labels and both[1] is self.ref_labels:
+            return self
+        return replace(self, labels=both[0], ref_labels=both[1])
 
 
 def prepare_batch(

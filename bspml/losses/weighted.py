@@ -30,7 +30,7 @@ from bspml.losses.reducers.wrapping import held_by
 from bspml.losses.weighted_sums import weighted_values
 from bspml.shapes import Bool, Tensor
 from bspml.tensors.checks import some_of
-from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.batch import BatchWeights, look_up, trained_labels
 from bspml.weights.state import SampleWeights, check_weights
 
 
@@ -40,7 +40,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
     Weight 0 is the same as leaving the sample out of the batch, value and gradient, whatever the
     loss: its pairs and triplets go, and so do its terms in every sum and its place in every mean.
     (A loss's running statistics and its regulariser of the embeddings see the batch without it.)
-    With all weights 1 it is the loss itself.  In between,
+    With all weights 1 it is the loss itself.  A sample whose label was repaired is trained under
+    its current one, whether the batch has that or the given one.  Between 0 and 1,
 
     - every value l of a sample is multiplied by w_i, of a pair by w_a w_b, of a triplet by
       w_a w_p w_n, and the divisor of a mean follows:  sum w l / sum w;
@@ -147,6 +148,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
             labels=labels,
             ref_labels=ref_labels,
         )
+        codes, ref_codes = trained_labels(self.weights, codes, ref_codes, known, indices_tuple)
         if within and self._needs_positives:
             self._positives.look(codes)
         rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)

@@ -218,18 +218,18 @@ class AlternatingTrainer:
             self._before_first_round()
         while self.steps < target and not (self.patience and self.patience.exhausted):
             self._theta_step(target)
-            record = self._weight_step(last=self.steps >= target)
-            records.append(record)
+            records.append(self._weight_step(last=self.steps >= target))
             if self.observer is not None:
-                self.observer.on_round(self, record)
+                self.observer.on_round(self, records[-1])
             if self.trainer.end_of_epoch_hook(self.trainer) is False:
                 break
+        if self._resume_generators is not None:  # no loader was opened: it was trained to its end
+            restore_generators(self._resume_generators)
         return records
 
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
-        embeddings = self.initial_embeddings
-        if embeddings is None:
+        if (embeddings := self.initial_embeddings) is None:
             embeddings = self.embed()
         elif torch.device(self.trainer.data_device).type == "cuda":
             embeddings = embeddings.to(self.trainer.data_device)

@@ -1,4 +1,4 @@
-"""What one call of a loss or a miner knows of its rows: their weights and data-set indices."""
+"""What one call of a loss or a miner knows of its rows: their weights, data-set indices, labels."""
 
 from __future__ import annotations
 
@@ -80,6 +80,45 @@ def look_up(
         return BatchWeights(anchors, None, index, None)
     references = _like(weights.weights[ref_index], like)
     return BatchWeights(anchors, references, index, to_device(ref_index, like.device))
+
+
+def trained_labels(
+    weights: SampleWeights | None,
+    labels: Tensor | None,
+    ref_labels: Tensor | None,
+    known: BatchWeights,
+    pairs: Any = None,
+) -> tuple[Tensor | None, Tensor | None]:
+    """Return the labels of both sides with repaired ones in the place of those given.
+
+    What was one object on both sides stays one, and references of unknown rows keep their labels.
+
+    Args:
+        weights: the table, or None.
+        labels: (B,) in the terms of the batch: the labels themselves or their positions.
+        ref_labels: (R,) likewise.
+        known: what was looked up.
+        pairs: a1, p, ... or a, p, n that were mined already, of these labels.
+
+    Raises:
+        InputError: `pairs` of given labels, which were repaired since.
+    """
+    if weights is None or not weights.any_repaired or labels is None or known.sample_index is None:
+        return labels, ref_labels
+    current, refs = weights.relabelled(labels, known.sample_index), ref_labels
+    if ref_labels is labels:
+        refs = current
+    elif ref_labels is not None and known.ref_sample_index is not None:
+        refs = weights.relabelled(ref_labels, known.ref_sample_index)
+    if isinstance(pairs, list | tuple) and refs is not None and current is not labels:
+        anchors, positives = pairs[:2]
+        if bool((current[anchors] != refs[positives]).any()):
+            raise InputError(
+                "`indices_tuple` pairs samples whose labels were repaired as the given labels say. "
+                "Hand `weights.relabelled(labels, sample_index)` to the miner and the loss, or "
+                "mine with BSPMLMiner(weights), which looks them up."
+            )
+    return current, refs
 
 
 def _like(weights: Tensor, like: Tensor) -> Tensor:

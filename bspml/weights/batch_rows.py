@@ -25,6 +25,7 @@ class BatchRows(nn.Module):
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
         ref_batch_index: (R,) int64 likewise, for reference rows.
         looked_up: whether somebody asked for weights since the batch was announced.
+        any_repaired: whether any sample is trained under another label than the given one.
     """
 
     weights: Tensor
@@ -34,7 +35,7 @@ class BatchRows(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self._any_repaired = False  # known without looking, which would wait for the device
+        self.any_repaired = False  # known without looking, which would wait for the device
         self.batch_index: Tensor | None = None
         self.ref_batch_index: Tensor | None = None
         self.looked_up = False
@@ -234,6 +235,9 @@ class BatchRows(nn.Module):
     def relabelled(self, labels: Any, sample_index: Any) -> Any:
         """Return the labels of a batch with the repaired ones in their place.
 
+        Losses and miners that hold these weights do so themselves, as do the trainers: call it
+        before a miner of others.  Current labels stay, so twice is as good as once.
+
         Args:
             labels: (B,) the given ones: positions in `classes`, or the classes themselves.
             sample_index: (B,) data-set rows.
@@ -241,7 +245,7 @@ class BatchRows(nn.Module):
         Raises:
             InputError: labels of neither kind, where one of them has to be replaced.
         """
-        if not self._any_repaired and self.codes.device.type != "cpu":
+        if not self.any_repaired and self.codes.device.type != "cpu":
             return labels  # looking would wait for the device
         index = self.rows_of(sample_index)
         changed = self.codes[index] != self.current_codes[index]
@@ -254,7 +258,8 @@ class BatchRows(nn.Module):
                 "`labels` must be those that the weights were made of, or their positions in "
                 "`weights.classes`, for repaired ones to take their place."
             )
-        return torch.where(changed, kind[self.current_codes[index]], found).to(found.dtype)
+        current = torch.where(changed, kind[self.current_codes[index]], found).to(found.dtype)
+        return labels if torch.equal(current, found) else current
 
     def _best_kind(self, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return (C,) what the labels of a batch call the classes, and (B,) where they do not.

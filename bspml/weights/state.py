@@ -156,7 +156,7 @@ class SampleWeights(BatchRows):
 
     def notice_repairs(self) -> None:
         """Look whether any label is repaired, after others wrote the buffers."""
-        self._any_repaired = bool(self.repaired.any())
+        self.any_repaired = bool(self.repaired.any())
 
     # ------------------------------------------------------------------ the whole table
 

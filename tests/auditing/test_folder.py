@@ -1,6 +1,7 @@
 """An audit's folder: written as a whole, never over a stranger's files, refused if interrupted."""
 
 import inspect
+import json
 from pathlib import Path
 
 import pandas as pd
@@ -25,7 +26,7 @@ TAKEN = 2 * FILES + 1
 
 
 @pytest.mark.parametrize("moment", [0, TAKEN - 2, TAKEN, *(TAKEN + n for n in (1, 5, 8, 9, 10))])
-def test_an_audit_killed_while_it_writes_leaves_the_old_one_or_a_refusal(
+def test_an_audit_killed_while_it_writes_leaves_the_old_one_or_the_new_one(
     two, tmp_path, monkeypatch, moment
 ):
     first, second = two
@@ -48,14 +49,43 @@ def test_an_audit_killed_while_it_writes_leaves_the_old_one_or_a_refusal(
         patch.setattr("bspml.files.atomic._remove", lambda path: None)
         with pytest.raises(Killed):
             second.save(tmp_path)
-    if moment <= TAKEN:
-        assert AuditReport.load(tmp_path).labels.tolist() == first.labels.tolist()
-        assert set(pd.read_csv(tmp_path / "audit.csv")["label"]) == set("xyz")
-    else:
-        with pytest.raises(RunError, match="the audit in it was interrupted"):
-            AuditReport.load(tmp_path)
-        assert main(["report", str(tmp_path)]) == 2
+    there = first if moment <= TAKEN else second
+    assert main(["report", str(tmp_path)]) == 0
+    assert AuditReport.load(tmp_path).labels.tolist() == there.labels.tolist()
+    assert set(pd.read_csv(tmp_path / "audit.csv")["label"]) == set(there.labels.tolist())
     second.save(tmp_path)
+    assert AuditReport.load(tmp_path).labels.tolist() == second.labels.tolist()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("place", [".0123456789abcdef.tmp", "../elsewhere", 3, None])
+def test_what_a_killed_process_left_and_somebody_removed_is_refused(two, tmp_path, place):
+    two[0].save(tmp_path / "a")
+    mark = json.loads((tmp_path / "a" / "audit.json").read_text())
+    moving = {**mark, "state": "writing", "from": place, "files": ["audit.npz"]}
+    (tmp_path / "a" / "audit.json").write_text(json.dumps(moving))
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "audit.npz").touch()
+    with pytest.raises(RunError, match="the audit in it was interrupted"):
+        AuditReport.load(tmp_path / "a")
+    assert main(["report", str(tmp_path / "a")]) == 2
+    assert (tmp_path / "elsewhere" / "audit.npz").exists()
+
+
+@pytest.mark.parametrize("moment", range(0, 10, 3))
+def test_an_interrupt_waits_until_the_files_have_moved(two, tmp_path, monkeypatch, moment):
+    first, second = two
+    first.save(tmp_path)
+    replace, calls = Path.replace, iter(range(100))
+
+    def interrupted(path, target):
+        if Path(target) == tmp_path / path.name and next(calls) == moment:
+            raise KeyboardInterrupt
+        return replace(path, target)
+
+    monkeypatch.setattr(Path, "replace", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        second.save(tmp_path)
     assert AuditReport.load(tmp_path).labels.tolist() == second.labels.tolist()
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 

@@ -3,6 +3,8 @@
 import json
 
 import numpy as np
+import pandas as pd
+import pytest
 
 import bspml
 from bspml.files.tables import read_embeddings, read_labels
@@ -65,6 +67,51 @@ def test_evaluate_finds_the_labels_inside_the_file(capsys, points):
     gallery = ["--gallery", points / "both.npz"]
     code, out, _ = run(capsys, "evaluate", points / "both.npz", *gallery, "--ks", "1", "--json")
     assert (code, json.loads(out)["recall_at_1"]) == (0, 1.0)
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "parquet", "labels.csv"])
+def test_evaluate_measures_the_splits_that_a_training_would(capsys, points, kind):
+    x, y = read_embeddings(points / "e.npy"), read_labels(points / "y.csv")
+    rng = np.random.default_rng(0)
+    files = [points / f"e.{kind}"] if kind != "labels.csv" else [points / "e.npy", points / kind]
+
+    def written(splits):
+        table = pd.DataFrame(x, columns=["d0", "d1", "d2"]).assign(label=y, split=splits)
+        if kind == "npz":
+            np.savez(files[0], embeddings=x, labels=y, splits=splits)
+        elif kind == "parquet":
+            table.to_parquet(files[0])
+        else:
+            table[["label", "split"] if len(files) == 2 else [*table]].to_csv(
+                files[-1], index=False
+            )
+        code, out, err = run(capsys, "evaluate", *files, "--ks", "1,2", "--json")
+        return json.loads(out) if code == 0 else err
+
+    splits = rng.permutation(["train"] * 12 + ["Test"] * 18)  # in whatever case
+    found, test = written(splits), splits == "Test"
+    assert found["measured"] == "18 rows of test, not the 12 of train"
+    alone = json.loads(json.dumps(bspml.evaluate(x[test], y[test], ks=[1, 2]).as_dict()))
+    assert found.items() >= alone.items()
+    splits = rng.permutation(["train"] * 9 + ["query"] * 9 + ["gallery"] * 12)
+    found, query, gallery = written(splits), splits == "query", splits == "gallery"
+    assert found["measured"] == "9 rows of query in 12 of gallery, not the 9 of train"
+    searched = {"gallery": x[gallery], "gallery_labels": y[gallery]}
+    alone = bspml.evaluate(x[query], y[query], ks=[1, 2], **searched).as_dict()
+    assert found.items() >= json.loads(json.dumps(alone)).items()
+    assert written(["test"] * 30)["measured"] == "30 rows of test"
+    assert "its rows are of train; those of query or test would be" in written(["train"] * 30)
+    assert "the split must be one of train, test" in written(["val"] * 30)
+    assert "those of gallery would be" in written(["train", "query"] * 15)
+
+
+def test_the_gallery_of_a_file_is_its_own_split(capsys, points):
+    x, y = read_embeddings(points / "e.npy"), read_labels(points / "y.csv")
+    np.savez(points / "g.npz", embeddings=x, labels=y, split=["train", "gallery", "query"] * 10)
+    files = [points / "e.npy", points / "y.csv", "--gallery", points / "g.npz"]
+    out = run(capsys, "evaluate", *files, "--ks", "1", "--json")[1]
+    expected = bspml.evaluate(x, y, ks=[1], gallery=x[1::3], gallery_labels=y[1::3]).as_dict()
+    assert json.loads(out).items() >= json.loads(json.dumps(expected)).items()
 
 
 def test_evaluate_says_what_does_not_match(capsys, points):

@@ -223,6 +223,21 @@ def test_ten_batches_of_each_epoch_show_every_row_in_the_end(batches):
     assert set(first.values()) == {1}
 
 
+@pytest.mark.parametrize("batches", [None, 2])
+@pytest.mark.parametrize("sizes", [[4] * 60 + [5], [*range(2, 13)] * 6, [4] * 20 + [30]])
+def test_no_class_starves_where_epochs_are_short(batches, sizes):
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    sampler, drawn = PKSampler(labels, 8, 4, batches), 0
+    shown = np.zeros(len(labels), dtype=int)
+    whole = len(PKSampler(labels, 8, 4))
+    for _ in range(10 * whole):
+        for batch in islice(sampler, 2):
+            shown[batch] += 1
+            drawn += 1
+    # Once in as many batches as show every row, less what shorter epochs waste.
+    assert shown.min() >= 0.75 * drawn / whole
+
+
 def test_an_iteration_broken_off_costs_nothing():
     sampler = PKSampler(balanced(20, 16), 4, 4)
     assert len(sampler) == 20
@@ -514,6 +529,7 @@ def test_a_state_of_another_sampler_is_refused(other, text):
         {"drawn_from": 3},
         {"codes": None},
         {"shown": torch.ones(3, dtype=torch.bool)},
+        {"through": torch.ones(3, dtype=torch.bool)},
         {"rows": torch.ones(3, dtype=torch.bool)},
     ],
 )

@@ -16,7 +16,7 @@ from bspml.data.turns import ClassTurns, RowQueue
 )
 def test_every_batch_has_distinct_classes_and_every_class_its_turns(needed, p, length, seed):
     p, needed, rng = min(p, len(needed)), np.array(needed), np.random.default_rng(seed)
-    turns = ClassTurns(needed, length, p, rng.random(len(needed)), rng)
+    turns = ClassTurns(needed, length, p, rng.random(len(needed)), rng, needed)
     batches = list(turns)
     assert len(batches) == length
     assert all(len(batch) == len(set(batch)) == p for batch in batches)

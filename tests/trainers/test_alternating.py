@@ -152,6 +152,16 @@ def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(
         assert torch.equal(a, b)
 
 
+def test_what_was_trained_to_its_end_leaves_the_generators_as_it_did_then():
+    done, again = make_trainer("paper"), make_trainer("paper")
+    done.train(1)
+    after = torch.get_rng_state()
+    again.load_state_dict(done.state_dict())
+    torch.manual_seed(12345)
+    assert again.train(1) == []
+    assert torch.equal(torch.get_rng_state(), after)  # what trains next starts alike
+
+
 def test_a_sampler_of_another_seed_or_order_is_refused(in_warmup):
     trainer = make_trainer("auto", seed=5)
     with pytest.raises(CheckpointError, match="saved with seed=0, this sampler has seed=5"):

@@ -26,6 +26,7 @@ def consumers(weights):
         "loss": bspml.BSPMLLoss(weights),
         "inner loss": lambda e, y: bspml.BSPMLLoss(weights).compute_loss(e, y, None, e, y),
         "miner": bspml.BSPMLMiner(weights),
+        "miner of all": bspml.BSPMLMiner(weights, skip_zero=False),
         "weighted": bspml.Weighted(pml_losses.ContrastiveLoss(), weights),
         "reducer": bspml.SuperLoss(pml_losses.ContrastiveLoss(), sample_weights=weights),
         "memory": memory,
@@ -33,7 +34,11 @@ def consumers(weights):
     }
 
 
-@pytest.mark.parametrize("name", consumers(bspml.SampleWeights(Y)))
+CONSUMERS = list(consumers(bspml.SampleWeights(Y)))
+WEIGHING = [name for name in CONSUMERS if name != "miner of all"]
+
+
+@pytest.mark.parametrize("name", WEIGHING)
 def test_rows_that_outlive_their_batch_are_refused(name):
     weights = bspml.SampleWeights(Y)
     call = consumers(weights)[name]
@@ -95,7 +100,7 @@ def test_tables_without_classes_are_not_compared(labels):
     bspml.BSPMLLoss(weights)(randn(8, 3), Y[8:16])
 
 
-NAMING = [name for name in consumers(bspml.SampleWeights(Y)) if name != "inner loss"]
+NAMING = [name for name in WEIGHING if name != "inner loss"]
 
 
 @pytest.mark.parametrize("name", NAMING)
@@ -110,6 +115,54 @@ def test_rows_that_are_named_have_the_labels_of_the_batch(name):
         call(emb, Y[:8], sample_index=one_off)
     weights.relabel(torch.where(torch.arange(40) == 20, Y[3], weights.codes))
     call(emb, Y[:8], sample_index=one_off)  # under its repaired label
+
+
+CURRENT = torch.cat([Y[:3], Y[4:5], Y[4:5], Y[:1], Y[6:]])  # rows 3 and 5 under other classes
+
+
+@pytest.mark.parametrize("name", CONSUMERS)
+def test_repaired_samples_are_trained_under_their_current_labels(name):
+    emb, weights = randn(12, 3), bspml.SampleWeights(NAMES)
+    weights.relabel(CURRENT)
+
+    def value(table, labels):
+        table.set_batch(range(12))
+        found = consumers(table)[name](emb, labels[:12])
+        if isinstance(found, dict):
+            return found["loss"]["losses"]
+        return torch.stack(found[:2]) if isinstance(found, tuple) else found
+
+    expected = value(bspml.SampleWeights(CURRENT), CURRENT)  # as if these had been given
+    assert torch.equal(value(weights, CURRENT), expected)
+    if name == "reducer":  # comes after the loss, which saw the given ones
+        with pytest.raises(InputError, match=r"ContrastiveLoss.*weights\.relabelled"):
+            value(weights, Y)
+    else:
+        assert torch.equal(value(weights, Y), expected)
+
+
+def test_pairs_that_were_mined_under_replaced_labels_are_refused():
+    emb, weights = randn(12, 3), bspml.SampleWeights(NAMES)
+    weights.relabel(CURRENT)
+    rows = {"sample_index": range(12)}
+    for loss in (bspml.BSPMLLoss(weights), bspml.Weighted(pml_losses.ContrastiveLoss(), weights)):
+        given, current = (bspml.BSPMLMiner()(emb, y[:12]) for y in (Y, CURRENT))
+        with pytest.raises(InputError, match=r"`indices_tuple`.*weights\.relabelled"):
+            loss(emb, Y[:12], given, **rows)
+        pairs = bspml.BSPMLMiner(weights)(emb, Y[:12], **rows)
+        expected = loss(emb, CURRENT[:12], current, **rows)
+        assert torch.equal(loss(emb, Y[:12], pairs, **rows), expected)
+
+
+def test_references_are_paired_under_their_current_labels():
+    emb, other = randn(12, 3), randn(9, 3, seed=1)
+    for make in (bspml.BSPMLLoss, lambda w: bspml.Weighted(pml_losses.ContrastiveLoss(), w)):
+        weights = bspml.SampleWeights(NAMES)
+        weights.relabel(CURRENT)
+        rows = {"sample_index": range(12), "ref_sample_index": range(9)}
+        found = make(weights)(emb, Y[:12], None, other, Y[:9], **rows)
+        fresh = bspml.SampleWeights(CURRENT)
+        assert torch.equal(found, make(fresh)(emb, CURRENT[:12], None, other, CURRENT[:9], **rows))
 
 
 def test_references_that_are_named_have_theirs():

@@ -118,18 +118,7 @@ def by_split(
         trains = half_of_classes(everything.labels)
         parts = {"train": trains, "test": ~trains}
     else:
-        split_names = [text.strip().lower() for text in splits]
-        strangers = sorted(set(split_names) - set(NAMES))
-        if strangers:
-            raise DataError(
-                f"{path}: the split must be one of {', '.join(NAMES)}; got {strangers[0][:40]!r} "
-                f"in {split_names.count(strangers[0])} rows. Rename it or remove these rows."
-            )
-        parts = {
-            name: np.array([split == name for split in split_names])
-            for name in NAMES
-            if name in split_names
-        }
+        parts = rows_of_splits(splits, path)
     names = [name for name, rows in parts.items() if rows.any()]
     if names not in COMBINATIONS:
         raise DataError(
@@ -137,6 +126,30 @@ def by_split(
             "or train, query and gallery, or no column of splits and at least two classes."
         )
     return RetrievalData.of(name, [everything.part(part, rows) for part, rows in parts.items()])
+
+
+def rows_of_splits(splits: list[str], path: Path) -> dict[str, np.ndarray]:
+    """Return {split: (N,) bool, its rows} of those that have any, in the order of `NAMES`.
+
+    Args:
+        splits: the split of each row, in whatever case.
+        path: of the table, for messages.
+
+    Raises:
+        DataError: an unknown split.
+    """
+    split_names = [text.strip().lower() for text in splits]
+    strangers = sorted(set(split_names) - set(NAMES))
+    if strangers:
+        raise DataError(
+            f"{path}: the split must be one of {', '.join(NAMES)}; got {strangers[0][:40]!r} "
+            f"in {split_names.count(strangers[0])} rows. Rename it or remove these rows."
+        )
+    return {
+        name: np.array([split == name for split in split_names])
+        for name in NAMES
+        if name in split_names
+    }
 
 
 def left_out(names: Iterable[str]) -> tuple[str, ...]:

@@ -110,12 +110,14 @@ class BSPMLMiner(BaseMiner):
         self.reset_stats()
         with torch.no_grad():
             batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
-            table = self.weights if self.skip_zero else None
+            looks_up = self.skip_zero or (self.weights is not None and self.weights.any_repaired)
+            table = self.weights if looks_up else None
             known = look_up(
                 *(table, batch.embeddings, batch.other_rows, sample_index, ref_sample_index),
                 labels=labels,
                 ref_labels=ref_labels,
             )
+            batch = batch.relabelled(table, known)
             matrix = similarity_matrix(batch.embeddings, batch.other_emb, self.distance)
             pairs = MinedPairs.of(*self.mine_masks(batch, known, matrix))
             if batch.within and is_cosine(self.distance):

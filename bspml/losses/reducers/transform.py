@@ -32,7 +32,7 @@ from bspml.losses.reducers.catalogue import LossEntry
 from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
 from bspml.losses.reducers.tables import KeyedAverage
 from bspml.shapes import Bool, Float, Int, Tensor
-from bspml.weights.batch import BatchWeights, look_up
+from bspml.weights.batch import BatchWeights, look_up, trained_labels
 from bspml.weights.state import SampleWeights
 from bspml.words import counted
 
@@ -218,6 +218,12 @@ class TransformReducer(pml_reducers.MultipleReducers):
         if known is None and self.sample_weights is not None:
             rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
             known = look_up(self.sample_weights, embeddings, *rows, labels=labels)
+            if trained_labels(self.sample_weights, labels, None, known)[0] is not labels:
+                raise InputError(
+                    f"`loss` ({self.installed.loss_name}) was computed under given labels that "
+                    "were repaired. Hand `weights.relabelled(labels, sample_index)` to it, or wrap "
+                    "Weighted(loss, weights), which looks them up."
+                )
         return [self._term(n, i, embeddings, labels, known, call) for n, i in present.items()]
 
     def _is_data(self, name: str, info: dict[str, Any]) -> bool:

@@ -30,12 +30,12 @@ later rounds the network has seen the labels it kept; the left-out discriminant 
 similar class from the right one, where p-values do not (docs/benchmarks.md has the figures).
 
 The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
-keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
-neighbours, below ten labels, and where the label model's rate lies below the null's interval, the
-null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`), and
-copies count once (`samples`); the rates that records show are of all labels.  Of a run,
-`suspects.json` and the page hold the p-values, and `records.jsonl` the rates.  Under
-rule="quadratic" see `bspml.weights.problem`.
+keeps the weight it has: a class that lost its last label stays out, and counts in the share.  What
+the user decided stays whatever speaks against it.  With statistics by neighbours, below ten labels,
+and where the label model's rate lies below the null's interval, the null alone judges.  Embeddings
+that do not tell the classes apart judge nobody (`blind`), and copies count once (`samples`); the
+rates that records show are of all labels.  Of a run, `suspects.json` and the page hold the
+p-values, and `records.jsonl` the rates.  Under rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
@@ -265,14 +265,15 @@ class AutomaticUpdate:
         untestable = int((judged & ~stats.testable).sum())
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
             self.rates = before
-            self._write(torch.ones(len(self.weights)).double(), samples.spread(judged, 1.0))
-            fields = not_judged(self.warmup)
-            return fields | self.rates.fields() | {"num_untestable": untestable}
-        new = torch.ones(len(judged), dtype=torch.float64)  # what cannot be judged keeps weight 1
+            return not_judged(self.warmup) | self.rates.fields() | {"num_untestable": untestable}
+        new = samples.taken(self.weights.weights.cpu().double())  # kept by what cannot be judged
         fields, share = {}, 1 - self.held_rate
         suspicion = samples.decided_first(suspicion, self.weights)
         outdone = samples.outdone(suspicion, testable)
         new[outdone], ranked = 0.0, testable & ~outdone
+        # A class that was left out as a whole stays out, and is not left out a second time.
+        gone = int((judged & ~testable & (new == 0)).sum())
+        share = min(share + share * gone / max(int(ranked.sum()), 1), 1.0)
         if not ranked.any():
             pass
         elif self.settings.rule == "threshold":

@@ -153,6 +153,14 @@ class Samples:
         ends = torch.where(values > 0, -torch.inf, torch.inf).to(suspicion)
         return torch.where(fixed, ends, suspicion)
 
+    def taken(self, values: Float[Tensor, " N"]) -> Float[Tensor, " M"]:
+        """Return what is known of all N for these; of copies, what is known of the first.
+
+        Args:
+            values: (N,).
+        """
+        return values.clone() if self.once is None else values[self.once.first[self.kept]]
+
     def outdone(self, suspicion: Float[Tensor, " M"], judged: Tensor) -> Bool[Tensor, " M"]:
         """Return the labels of a picture that another one of it fits better.
 

@@ -258,6 +258,36 @@ def test_untestable_samples_keep_weight_one_and_are_counted():
     assert record.num_untestable >= 1
 
 
+@pytest.mark.parametrize(
+    "options", [{}, {"warmup": "cross-fit", "warmup_rounds": 1}, {"search": "neighbours"}]
+)
+def test_a_class_that_lost_all_its_weight_stays_out_and_costs_no_other_label(options):
+    labels = torch.arange(10).repeat_interleave(20)
+    E = around_centres(labels, 16, spread=0.3, seed=0)
+    strays = torch.tensor([5, 45, 85, 125])
+    labels[strays] = 10  # no two of one class, so that each is nothing like the others
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, judge_every=1, **options)
+    for number in range(5):
+        curriculum.training_mask()
+        record = curriculum.update(E)
+        if number > 2:
+            assert not weights.weights[strays].any()
+            assert record.num_untestable == 4
+            # They are four of the labels that are left out, not four beside these.
+            assert int((weights.weights == 0).sum()) == round(record.held[0] * 204)
+
+
+def test_small_classes_of_many_errors_do_not_come_and_go():
+    E, labels, is_noisy = noisy_clusters(0.3, classes=60, per_class=5, spread=0.3, d=16)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, judge_every=1)
+    changed = [curriculum.update(E).changed for _ in range(4)]
+    assert changed[0] > 80
+    assert max(changed[2:]) <= 1
+    assert (weights.weights[~is_noisy] > 0).double().mean() > 0.95
+
+
 def test_halves_are_random_balanced_in_every_class_and_seeded():
     labels = torch.arange(10).repeat_interleave(7)
     _, a = cross_fitted(labels, seed=1)

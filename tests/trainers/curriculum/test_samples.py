@@ -45,6 +45,7 @@ def test_samples_by_hand(by_hand):
     weights = by_hand.spread(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]))
     assert weights == pytest.approx([0.1, 0.1, 0.2, 0.3, 0.3, 0, 0, 0, 0.4, 0.5])
     assert by_hand.spread(torch.zeros(5), 7.0)[5:8].tolist() == [7, 7, 7]
+    assert by_hand.taken(torch.arange(10.0)).tolist() == [0, 2, 3, 8, 9]
     suspicion = torch.tensor([0.9, 0.3, 0.0, 0.5, 0.6])
     all_five = torch.ones(5, dtype=torch.bool)
     assert by_hand.outdone(suspicion, all_five).tolist() == [True, False, False, False, False]
