@@ -6,10 +6,11 @@
 DATA and CACHE as in noise_rate_real.py; of Omniglot the first `ALPHABETS` background alphabets by
 name.  `pip install '.[dev]'` brings cleanlab.
 
-Noise as in noise_rate_real.py, and "moved" as in planted_noise.py; "copied": a fifth of the rows, drawn at random, stand in the data
-twice with the labels they were given.  What the competitors say about a draw (competitors.py) is
-kept in STORE/competitors, what bspml says in STORE/NAME (a new name judges anew; default "bspml"),
-so that a run that was stopped goes on where it was, and a change of bspml costs bspml's part only.
+Noise as in noise_rate_real.py, and "moved" as in planted_noise.py; "copied": a fifth of the rows,
+drawn at random, stand in the data twice with the labels they were given.  What the competitors say
+about a draw (competitors.py) is kept in STORE/competitors, what bspml says in STORE/NAME (a new
+name judges anew; default "bspml"), so that a run that was stopped goes on where it was, and a
+change of bspml costs bspml's part only.
 `--part` computes one of the two only.  After a change of the competitors empty STORE/competitors.
 
 Printed are AUROC, average precision and precision among as many as are wrong, means over seeds; and

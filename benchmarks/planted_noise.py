@@ -1,6 +1,6 @@
-"""Wrong labels planted among right ones: at random, among the classes of nearest centroid, or moved.
+"""Wrong labels planted among right ones: at random, of the classes of nearest centroid, or moved.
 
-Moved: each class to one other, as far on in number as the seed says, wherever that class lies.
+Moved: from each class to one other, as far on in number as the seed says, wherever that class lies.
 """
 
 from __future__ import annotations
