@@ -136,7 +136,7 @@ def test_a_state_without_the_label_models_fields_still_loads():
     curriculum.training_mask()
     curriculum.update(E)
     state, kept = curriculum.state_dict(), weights.state_dict()
-    for key in ("total_rate", "total_interval", "repair"):
+    for key in ("total_rate", "total_interval", "second"):
         del state["update"][key]
     weights2, old = cross_fitted(labels, warmup_rounds=1)
     weights2.load_state_dict(kept)
