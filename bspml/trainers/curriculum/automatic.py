@@ -7,7 +7,8 @@ cross-fitted (`warmup="cross-fit"`):
 
     half A     train on a random half A; judge half B against A, estimate the noise rate
     half B     re-initialise the network, train on what B keeps; judge half A against that
-    weights    train on both; update every round, the noise rate held at the honest estimate
+    weights    re-initialise, train on what is kept; update every round, the noise rate held at
+               the honest estimate, and from two passes on at a better one (`second_judgement`)
 
 Why a sample gets weight 0 under rule="threshold" (`_keep_smallest`): of the samples judged in this
 step (all, or one half of a cross-fit) the share 1 - held rate whose labels fit best is kept, ties
@@ -24,15 +25,15 @@ by difficulty, and this one is not among them.  Two judges tell how well a label
     features          label model, its rate                  label model, its rate
     half A, half B    p-value, rate of the null              label model, its rate (`half_trained`)
     weights           p-value, the same                      margin of the discriminant, the same
+    after two passes  label model, its rate                  label model, its rate
 
-"Mostly confusions" is where the first rate of the label model is above twice that of the null.  In
-later rounds the network has seen the labels it kept; the left-out discriminant still tells a
-similar class from the right one, where p-values do not (docs/benchmarks.md has the figures).
+"Mostly confusions" is where the label model's rate held is above twice that of the null.  In later
+rounds the network has seen the labels it kept; the left-out discriminant still tells a similar
+class from the right one, where p-values do not (docs/benchmarks.md has the figures).
 
-The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
-keeps weight 1, and what the user decided stays whatever speaks against it.  With statistics by
-neighbours, below ten labels, and where the label model's rate lies below the null's interval, the
-null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`), and
+Rates are .95 at most.  A sample that nothing can be compared with keeps weight 1, and what the user
+decided stays whatever speaks against it.  With statistics by neighbours, below ten labels, and
+where the label model's rate lies below the null's interval, the null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`), and
 copies count once (`samples`); the rates that records show are of all labels.  Of a run,
 `suspects.json` and the page hold the p-values, and `records.jsonl` the rates.  Under
 rule="quadratic" see `bspml.weights.problem`.
