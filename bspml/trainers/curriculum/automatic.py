@@ -33,10 +33,10 @@ class from the right one, where p-values do not (docs/benchmarks.md has the figu
 
 Rates are .95 at most.  A sample that nothing can be compared with keeps weight 1, and what the user
 decided stays whatever speaks against it.  With statistics by neighbours, below ten labels, and
-where the label model's rate lies below the null's interval, the null alone judges.  Embeddings that do not tell the classes apart judge nobody (`blind`), and
-copies count once (`samples`); the rates that records show are of all labels.  Of a run,
-`suspects.json` and the page hold the p-values, and `records.jsonl` the rates.  Under
-rule="quadratic" see `bspml.weights.problem`.
+where the label model's rate lies below the null's interval, the null alone judges.  Embeddings that
+do not tell the classes apart judge nobody (`blind`), and copies count once (`samples`); the rates
+that records show are of all labels.  Of a run, `suspects.json` and the page hold the p-values, and
+`records.jsonl` the rates.  Under rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
