@@ -204,7 +204,7 @@ class RetrievalRun(MethodRun):
             update = self.trainer.curriculum.state_dict()["update"]
             p_values, rate = update.get("p_values"), update.get("total_rate")
             rate = update.get("noise_rate") if rate is None else rate
-            repairs = update.get("repair") is not None
+            repairs = "second" in update and self.config.curriculum.repair != "none"
             current = self.weights.current_codes.cpu() if repairs else None
             weights = _on_cpu(self.weights.weights)
             return LabelQuality(weights, self.kept_network(), p_values, rate, current=current)

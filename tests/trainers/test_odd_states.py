@@ -66,8 +66,8 @@ POSSIBLE = {
         "noise_rate",
         "p_values",
         "passes",
-        "repair",
         "rounds",
+        "second",
     }
     | {"rounds_in_phase", "total_interval", "total_rate"},
     "paper": {"age", "rounds"},

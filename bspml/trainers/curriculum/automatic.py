@@ -7,7 +7,8 @@ cross-fitted (`warmup="cross-fit"`):
 
     half A     train on a random half A; judge half B against A, estimate the noise rate
     half B     re-initialise the network, train on what B keeps; judge half A against that
-    weights    train on both; update every round, the noise rate held at the honest estimate
+    weights    re-initialise, train on what is kept; update every round, the noise rate held at
+               the honest estimate, and from two passes on at a better one (`second_judgement`)
 
 Why a sample gets weight 0 under rule="threshold" (`_keep_smallest`): of the samples judged in this
 step (all, or one half of a cross-fit) the share 1 - held rate whose labels fit best is kept, ties
@@ -24,18 +25,19 @@ by difficulty, and this one is not among them.  Two judges tell how well a label
     features          label model, its rate                  label model, its rate
     half A, half B    p-value, rate of the null              label model, its rate (`half_trained`)
     weights           p-value, the same                      margin of the discriminant, the same
+    after two passes  label model, its rate                  label model, its rate
 
-"Mostly confusions" is where the first rate of the label model is above twice that of the null.  In
-later rounds the network has seen the labels it kept; the left-out discriminant still tells a
-similar class from the right one, where p-values do not (docs/benchmarks.md has the figures).
+"Mostly confusions" is where the label model's rate held is above twice that of the null.  In later
+rounds the network has seen the labels it kept; the left-out discriminant still tells a similar
+class from the right one, where p-values do not (docs/benchmarks.md has the figures).
 
-The rates are those of the first estimate, .95 at most.  A sample that nothing can be compared with
-keeps the weight it has: a class that lost its last label stays out, and counts in the share.  What
-the user decided stays whatever speaks against it.  With statistics by neighbours, below ten labels,
-and where the label model's rate lies below the null's interval, the null alone judges.  Embeddings
-that do not tell the classes apart judge nobody (`blind`), and copies count once (`samples`); the
-rates that records show are of all labels.  Of a run, `suspects.json` and the page hold the
-p-values, and `records.jsonl` the rates.  Under rule="quadratic" see `bspml.weights.problem`.
+Rates are .95 at most.  A sample that nothing can be compared with keeps the weight it has: a class
+that lost its last label stays out, and counts in the share.  What the user decided stays whatever
+speaks against it.  With statistics by neighbours, below ten labels, and where the label model's
+rate lies below the null's interval, the null alone judges.  Embeddings that do not tell the classes
+apart judge nobody (`blind`), and copies count once (`samples`); the rates that records show are of
+all labels.  Of a run, `suspects.json` and the page hold the p-values, and `records.jsonl` the
+rates.  Under rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
@@ -66,9 +68,9 @@ from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
 from bspml.trainers.curriculum.quadratic import quadratic_weights
 from bspml.trainers.curriculum.rates import HeldRates
-from bspml.trainers.curriculum.repair import Repair
 from bspml.trainers.curriculum.samples import Samples, find_copies
 from bspml.trainers.curriculum.search import StatisticsSearch
+from bspml.trainers.curriculum.second_judgement import SecondJudgement, judged_again
 from bspml.trainers.settings import AutoSettings
 from bspml.trainers.state import are_p_values, is_grouping
 from bspml.weights.state import SampleWeights
@@ -98,7 +100,9 @@ class AutomaticUpdate:
         self.rates = HeldRates()
         self.p_values: Tensor | None = None
         self.rows_were_read = False
-        self.repair = Repair(weights, seed) if settings.repair == "confident" else None
+        self.repairs = settings.repair == "confident"
+        again = self.repairs or self.warmup == "cross-fit"
+        self.second = SecondJudgement(len(weights), wanted=again)
 
     @property
     def codes(self) -> Tensor:
@@ -108,16 +112,16 @@ class AutomaticUpdate:
     def training_mask(self) -> Tensor | None:
         """Return (N,) bool, the rows that the next round may train on; None for all."""
         self.rows_were_read = True
-        positive = self.weights.weights.cpu() > 0
-        half = self.allowed_mask()
+        return self._trained_rows()
+
+    def _trained_rows(self) -> Tensor:
+        positive, half = self.weights.weights.cpu() > 0, self.allowed_mask()
         return positive if half is None else positive & half
 
     def allowed_mask(self) -> Tensor | None:
         """Return (N,) bool, the rows that the network may see in this phase; None for all."""
         if self.phase in ("half A", "half B"):
             return self.in_half_a if self.phase == "half A" else ~self.in_half_a
-        if self.repair is not None and self.repair.held_out.any():
-            return ~self.repair.held_out
         return None
 
     @property
@@ -134,13 +138,18 @@ class AutomaticUpdate:
             return not self._half_learns_on
         if self.is_blind:
             return False
-        repairs = self.repair is not None and not self.repair.is_done
-        return repairs or self.pace.is_due
+        coming = float(self._trained_rows().double().mean())
+        return self.second.is_due(coming) or self.pace.is_due
 
     @property
     def is_blind(self) -> bool:
         """Say whether no honest embedding told the classes apart, and later ones may not judge."""
         return self.phase == "weights" and self.rates == HeldRates()
+
+    @property
+    def _is_second(self) -> bool:
+        """Whether this judgement is the second one."""
+        return self.phase == "weights" and self.second.is_due()
 
     @property
     def _half_learns_on(self) -> bool:
@@ -150,8 +159,8 @@ class AutomaticUpdate:
     def update(self, embeddings: Tensor | None) -> dict[str, Any]:
         """Judge (None: let a round pass), weigh, go on to the next phase; the record's fields."""
         phase, before = self.phase, self.weights.weights.cpu().clone()
-        if self.repair is not None and phase != "features":
-            self._note_training(self.repair)
+        if phase != "features":
+            self._note_training()
         if embeddings is None or self._half_learns_on or self.is_blind:
             fields = self._pass()
         else:
@@ -159,27 +168,20 @@ class AutomaticUpdate:
             if phase == "weights":
                 moved = num_changed(before, self.weights.weights.cpu())
                 self.pace.judged(moved / len(before))
-        if self.repair is None:
+        if not self.repairs:
             return fields
         return fields | {"num_repaired": int(self.weights.repaired.sum())}
 
-    def _note_training(self, repair: Repair) -> None:
-        """Tell the repair which rows the network was trained on in this round."""
-        if not self.rows_were_read:
+    def _note_training(self) -> None:
+        """Note which rows the network was trained on in this round."""
+        if self.repairs and not self.rows_were_read:
             raise InputError(
                 'repair="confident" judges by a network that never saw the suspects\' labels: '
                 "train only on the rows of `curriculum.training_mask()` before each update."
             )
-        allowed, positive = self.allowed_mask(), self.weights.weights.cpu() > 0
-        rows = positive if allowed is None else positive & allowed
-        repair.trained(rows, under_weights=self.phase == "weights")
+        self.second.trained(self._trained_rows(), under_weights=self.phase == "weights")
         if self.phase == "weights":
             self.rows_were_read = False
-
-    def _repaired(self, embeddings: Tensor, repair: Repair) -> dict[str, Any]:
-        """Let the network judge what it never saw; its verdict stands for this round."""
-        repair.repair(embeddings)
-        return {"phase": "repair"} | self.rates.fields()
 
     def _pass(self) -> dict[str, Any]:
         """Let a round pass without a judgement."""
@@ -193,11 +195,10 @@ class AutomaticUpdate:
 
     def _judged_round(self, embeddings: Tensor) -> dict[str, Any]:
         """Judge and weigh all rows, or one half of them in the warm-up."""
-        phase, repair = self.phase, self.repair
-        if phase == "weights" and repair is not None and repair.is_due:
-            return solved_once(self, lambda: self._repaired(embeddings, repair))
+        phase = self.phase
         if phase not in ("half A", "half B"):
-            fields, everyone = {"phase": phase}, torch.ones(len(self.weights), dtype=torch.bool)
+            again = "repair" if self._is_second and self.repairs else phase
+            fields, everyone = {"phase": again}, torch.ones(len(self.weights), dtype=torch.bool)
             fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             self._enter("weights")
             # The label model weighs its references itself; other rules see them weighed now.
@@ -212,8 +213,8 @@ class AutomaticUpdate:
         fields = self._judge(embeddings, reference, judged=~trained_on)
         # Half A may only be judged by a network that never saw it, so the first reset is a must.
         reset = phase == "half A" or self.settings.reset
-        if self.repair is not None and reset:
-            self.repair.restarted()
+        if reset:
+            self.second.restarted()
         self._enter("half B" if phase == "half A" else "weights")
         return fields | {"phase": phase, "reset_model": reset}
 
@@ -226,10 +227,7 @@ class AutomaticUpdate:
             )
 
     def _enter(self, phase: str) -> None:
-        starts = phase == "weights" and self.phase != phase
         self.phase, self.rounds_in_phase, self.rows_were_read = phase, 0, False
-        if starts and self.repair is not None:
-            self.repair.hold_out()
 
     def _judge(self, embeddings: Tensor, reference: Tensor, judged: Tensor) -> dict[str, Any]:
         """Weigh the rows `judged` by their fit to the rows of positive `reference` weight."""
@@ -261,7 +259,7 @@ class AutomaticUpdate:
                 raise InputError(f"no label could be judged: {ALIKE}")
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
             self.rates = HeldRates.of(samples.told(stats), *samples.decided_by_copies)
-        suspicion = self._suspicion(stats, p_values, testable, samples)
+        suspicion, errors = self._suspicion(stats, p_values, testable, samples)
         untestable = int((judged & ~stats.testable).sum())
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
             self.rates = before
@@ -283,6 +281,10 @@ class AutomaticUpdate:
         check_left(samples.codes[judged & (new > 0)], self.held_rate)
         self._remember(samples.spread(p_values, math.nan), samples.spread(testable, 0.0))
         self._write(samples.spread(new), samples.spread(judged, 1.0))
+        if self._is_second:
+            if self.repairs and errors is not None:
+                self.second.repair(self.weights, errors, samples)
+            self.second.done(self.weights)
         return fields | self.rates.fields() | {"num_untestable": untestable}
 
     def _write(self, new: Tensor, judged: Tensor) -> None:
@@ -291,38 +293,47 @@ class AutomaticUpdate:
 
     def _suspicion(
         self, stats: ContrastiveStatistics, p_values: Tensor, testable: Tensor, samples: Samples
-    ) -> Tensor | None:
-        """(M,) what ranks the labels, large for those to leave out; None from blind embeddings."""
+    ) -> tuple[Tensor | None, LabelErrors | None]:
+        """(M,) what ranks the labels, large for those to leave out, and what the label model found.
+
+        None to rank by comes from blind embeddings.
+        """
         if int(testable.sum()) < FEWEST_LABELS:
-            return p_values
-        if not self.search.is_exact(samples.embeddings):  # the label model looks at all classes
-            if self.phase == "weights" or tell_apart(stats, testable & samples.telling):
-                return p_values
-            return None
-        if self.phase == "weights":
+            return p_values, None
+        weighs, second = self.phase == "weights", self._is_second
+        # The label model looks at all classes.
+        if not self.search.is_exact(samples.embeddings) and not (second and self.repairs):
+            blind = not weighs and not tell_apart(stats, testable & samples.telling)
+            return None if blind else p_values, None
+        if weighs and not second:
             if self.settings.rule == "quadratic" or not self.rates.mostly_confused:
-                return p_values
-            return label_margins(samples.embeddings, samples.codes, samples.reference)
+                return p_values, None
+            return label_margins(samples.embeddings, samples.codes, samples.reference), None
         errors = self._judged(samples, testable)
-        if errors.model is None:
-            return None
-        return p_values if self.rates.total_rate is None else torch.from_numpy(errors.odds)
+        if errors.model is None:  # of a second judgement: the first stands
+            return p_values if second else None, None
+        by_null = self.rates.total_rate is None
+        return p_values if by_null else torch.from_numpy(errors.odds), errors
 
     def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
-        cross_fitted, first = self.phase != "features", self.p_values is None
-        errors = judge_labels(
-            samples.embeddings,
-            samples.codes,
-            samples.reference,
-            rows=testable.nonzero()[:, 0] if cross_fitted else None,
-            random_rate=self.rates.noise_rate,
-            half_trained=cross_fitted,
-        )
+        cross_fitted, second = self.phase in ("half A", "half B"), self._is_second
+        if second:
+            errors = judged_again(samples, testable, self.rates.noise_rate)
+        else:
+            errors = judge_labels(
+                samples.embeddings,
+                samples.codes,
+                samples.reference,
+                rows=testable.nonzero()[:, 0] if cross_fitted else None,
+                random_rate=self.rates.noise_rate,
+                half_trained=cross_fitted,
+            )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
-        if first and errors.model is not None and errors.rate >= least:
+        is_held = self.p_values is None or second
+        if is_held and errors.model is not None and errors.rate >= least:
             total = replace(self.rates, total_rate=errors.rate, total_interval=errors.interval)
             if total.mostly_confused or not cross_fitted:
                 self.rates = total
@@ -331,8 +342,8 @@ class AutomaticUpdate:
     @property
     def held_rate(self) -> float:
         """The share of labels that is left out: what is left of the wrong ones after a repair."""
-        if self.repair is not None and self.repair.is_done:
-            return self.repair.left_out
+        if self.repairs and self.second.is_done:
+            return self.second.left_out
         return self.rates.held
 
     def _remember(self, p_values: Tensor, testable: Tensor) -> None:
@@ -357,7 +368,7 @@ class AutomaticUpdate:
             **self.rates.state_dict(),
             "p_values": None if self.p_values is None else self.p_values.clone(),
             "pace": self.pace.state_dict(),
-            "repair": None if self.repair is None else self.repair.state_dict(),
+            "second": self.second.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -385,5 +396,6 @@ class AutomaticUpdate:
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
         self.p_values, self.rates, self.group = p_values, rates, group
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
-        if self.repair is not None and state.get("repair") is not None:
-            self.repair.load_state_dict(state["repair"])
+        second = state.get("second", state.get("repair"))  # its name before
+        if second is not None:
+            self.second.load_state_dict(second)

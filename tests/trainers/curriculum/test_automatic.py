@@ -136,7 +136,7 @@ def test_a_state_without_the_label_models_fields_still_loads():
     curriculum.training_mask()
     curriculum.update(E)
     state, kept = curriculum.state_dict(), weights.state_dict()
-    for key in ("total_rate", "total_interval", "repair"):
+    for key in ("total_rate", "total_interval", "second"):
         del state["update"][key]
     weights2, old = cross_fitted(labels, warmup_rounds=1)
     weights2.load_state_dict(kept)
@@ -189,7 +189,7 @@ def test_embeddings_are_asked_for_only_where_labels_are_judged():
     E, labels, _ = noisy_clusters(0.3)
     weights, curriculum = cross_fitted(labels, judge_every=3)
     phases = []
-    for _ in range(9):
+    for _ in range(10):
         curriculum.training_mask()
         wanted = curriculum.needs_embeddings
         if wanted:
@@ -201,8 +201,9 @@ def test_embeddings_are_asked_for_only_where_labels_are_judged():
         assert wanted or torch.equal(weights.weights, before)
         assert wanted or record.maw == weights.maw()
     judged = [phase for phase in phases if not phase.endswith("waiting")]
-    assert judged == ["half A", "half B", "weights", "weights", "weights"]
-    assert phases[4:] == ["weights", "weights", "weights, waiting", "weights, waiting", "weights"]
+    assert judged == ["half A", "half B", *["weights"] * 4]
+    waited = ["weights, waiting"] * 2  # after the second judgement, due while weights rest
+    assert phases[4:] == ["weights", "weights", "weights", *waited, "weights"]
     assert not curriculum.needs_embeddings
     with pytest.raises(InputError, match="one row per weight"):
         curriculum.update(E[1:])

@@ -1,0 +1,302 @@
+"""Labels judged a second time, and repaired, by a network that never saw the suspects' labels."""
+
+import copy
+
+import numpy as np
+import pytest
+import torch
+
+from bspml.errors import CheckpointError, InputError
+from bspml.statistics.label_errors import judge_labels
+from bspml.trainers.curriculum import SelfPacedCurriculum
+from bspml.trainers.curriculum.samples import Samples
+from bspml.trainers.curriculum.second_judgement import SecondJudgement, judged_again
+from bspml.weights.state import SampleWeights
+from helpers.draws import around_centres
+
+CLASSES, EACH = 8, 30
+N = CLASSES * EACH
+
+
+def noisy(share=0.4, seed=0):
+    """Embeddings (N, 16) around the centres of their true classes, true and given labels."""
+    generator = torch.Generator().manual_seed(seed)
+    true = torch.arange(N) % CLASSES
+    embeddings = around_centres(true, 16, spread=0.5, seed=seed)
+    wrong = torch.rand(N, generator=generator) < share
+    shift = torch.randint(1, CLASSES, (N,), generator=generator)
+    return embeddings, true, torch.where(wrong, (true + shift) % CLASSES, true)
+
+
+def rounds(curriculum, embeddings, count):
+    """Records of `count` updates; embeddings: one (N, D) for all, or one of each round."""
+    each = [embeddings] * count if isinstance(embeddings, torch.Tensor) else embeddings
+    records = []
+    for these in each:
+        curriculum.training_mask()
+        records.append(curriculum.update(these))
+    return records
+
+
+def blurred(embeddings, seed):
+    """As a network sees them that is half trained."""
+    noise = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(seed))
+    return embeddings + 1.2 * noise
+
+
+def cross_fitted(given, **options):
+    weights = SampleWeights(given)
+    return weights, SelfPacedCurriculum(weights, warmup="cross-fit", warmup_rounds=1, **options)
+
+
+def warmed_up(given, embeddings, **options):
+    """A curriculum at the start of its weights, both halves judged by blurred embeddings."""
+    weights, curriculum = cross_fitted(given, **options)
+    rounds(curriculum, [blurred(embeddings, 1), blurred(embeddings, 2)], 2)
+    return weights, curriculum
+
+
+def test_it_is_due_after_two_passes_over_as_many_samples():
+    second, half = SecondJudgement(4, wanted=True), torch.tensor([True, True, False, False])
+    second.trained(~half, under_weights=False)  # in the warm-up
+    second.restarted()
+    for _ in range(3):
+        second.trained(half, under_weights=True)
+    assert (second.passes, second.is_due(), second.is_due(coming=0.5)) == (1.5, False, True)
+    second.trained(half, under_weights=True)
+    assert second.is_due()
+    assert torch.equal(second.trained_on, half)
+    second.done(SampleWeights([0, 0, 1, 1]))
+    assert (second.is_due(), second.left_out) == (False, 0.0)
+    never = SecondJudgement(4, wanted=False)
+    never.trained(half, under_weights=True)
+    assert not never.is_due(coming=5.0)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4])
+def test_after_a_blurred_warm_up_the_second_rate_and_weights_are_nearly_right(share):
+    embeddings, true, given = noisy(share)
+    weights, curriculum = warmed_up(given, embeddings)
+    records, before, wrong = [], [], given != true
+    for _ in range(3 if share == 0 else 5):
+        before.append(weights.weights.clone())
+        assert curriculum.needs_embeddings or records[-1].phase != "half B"
+        records += rounds(curriculum, embeddings, 1)
+    # Rounds of about 1 - share of a pass each: the one that fills two judges again.
+    filled = torch.stack(before).double().mean(1).cumsum(0) >= 2
+    place = int(filled.int().argmax())
+    first, second = records[place - 1], records[place]
+    assert first.total_rate != second.total_rate
+    assert {r.phase for r in records} == {"weights"}
+    assert second.total_rate == pytest.approx(float(wrong.double().mean()), abs=0.04)
+    errors = (weights.weights > 0) == wrong
+    assert int(errors.sum()) <= min(0.05 * N, int(((before[0] > 0) == wrong).sum()))
+    # The label model of an audit, fitted to all, referred to what was kept; later rounds hold it.
+    audit = judge_labels(embeddings, given, before[place].double(), rows=torch.ones(N).bool())
+    assert second.total_rate == pytest.approx(audit.rate, abs=0.01)
+    assert {r.total_rate for r in records[place:]} == {second.total_rate}
+
+
+def test_the_second_judgement_keeps_the_share_with_the_smallest_odds():
+    embeddings, _, given = noisy(0.4)
+    weights, curriculum = warmed_up(given, embeddings)
+    while not curriculum._update.second.is_done:
+        before = weights.weights.clone().double()
+        (record,) = rounds(curriculum, embeddings, 1)
+    held, kept = curriculum._update.rates.noise_rate, weights.weights > 0
+    every = torch.ones(N, dtype=torch.bool)
+    audit = judge_labels(embeddings, given, before, rows=every, random_rate=held)
+    odds = torch.from_numpy(audit.odds)
+    assert int(kept.sum()) == round((1 - audit.rate) * N)
+    assert odds[kept].max() <= odds[~kept].min()
+    assert (record.total_rate, record.total_interval) == (audit.rate, audit.interval)
+
+
+def test_a_network_that_learned_its_labels_by_heart_lets_right_suspects_come_back():
+    """What was kept looks perfect; the suspects, which it never saw, look as they are."""
+    embeddings, true, given = noisy(0.4)
+    weights, curriculum = warmed_up(given, embeddings)
+    wrong, fifth = given != true, torch.arange(N) % 5 == 0
+    kept = wrong == fifth  # a fifth of the right ones is left out, and of the wrong ones kept
+    weights.update(kept.double())
+    curriculum._update.second.passes = 2.0
+    centres = torch.stack([embeddings[true == c].mean(0) for c in range(CLASSES)])
+    by_heart = torch.where(kept[:, None], 0.3 * embeddings + 0.7 * centres[given], embeddings)
+    rounds(curriculum, by_heart, 1)
+    after = weights.weights > 0
+    assert (after & kept).sum() > 0.95 * kept.sum()
+    back = after & ~kept
+    assert (back & ~wrong).sum() > 0.5 * (~kept & ~wrong).sum()
+    assert (back & wrong).sum() <= 0.05 * (~kept & wrong).sum()
+
+
+def test_features_are_judged_once_and_a_blind_second_network_changes_nothing():
+    embeddings, _, given = noisy()
+    weights = SampleWeights(given)
+    curriculum = SelfPacedCurriculum(weights)
+    curriculum.update(embeddings)
+    curriculum._update.second.trained(torch.ones(N).bool(), under_weights=True)
+    assert not curriculum._update.second.is_due(coming=9.0)
+    _, curriculum = warmed_up(given, embeddings, repair="confident")
+    curriculum._update.second.passes = 2.0
+    rates = curriculum._update.rates
+    noise = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(5))
+    (record,) = rounds(curriculum, noise, 1)
+    assert (record.phase, record.num_repaired) == ("repair", 0)
+    assert curriculum._update.rates == rates
+    assert curriculum._update.second.is_done
+
+
+def test_with_copies_under_several_labels_one_label_of_a_picture_is_kept():
+    embeddings, true, given = noisy(0.4)
+    twice = torch.arange(20)  # copies of the first rows, under another label
+    all_rows = torch.cat([embeddings, embeddings[twice]])
+    labels = torch.cat([given, (true[twice] + 3) % CLASSES])
+    groups = torch.cat([torch.arange(N), twice])
+    weights, curriculum = warmed_up(labels, all_rows, groups=groups, repair="confident")
+    curriculum._update.second.passes = 2.0
+    rounds(curriculum, all_rows, 1)
+    differ = given[twice] != labels[N:]
+    both = (weights.weights[twice] > 0) & (weights.weights[N:] > 0) & differ
+    same = weights.current_codes[twice] == weights.current_codes[N:]
+    assert both.any()
+    assert same[both].all()  # both only where one of them was repaired
+
+
+# --------------------------------------------------------------------------------------- repair
+
+
+def known(share=0.4):
+    """Weights that know the wrong labels, and a judgement due after training on the others."""
+    embeddings, true, given = noisy(share)
+    weights, second = SampleWeights(given), SecondJudgement(N, wanted=True)
+    weights.update((given == true).double())
+    while not second.is_due():
+        second.trained(weights.weights > 0, under_weights=True)
+    return second, weights, embeddings, true
+
+
+def repair(second, weights, embeddings):
+    """How many labels are repaired."""
+    every = torch.ones(len(weights), dtype=torch.bool)
+    samples = Samples(embeddings, weights.codes, weights.weights.double(), every)
+    second.repair(weights, judged_again(samples, every), samples)
+    return int(weights.repaired.sum())
+
+
+def test_suspects_are_trained_under_the_class_that_they_show():
+    second, weights, embeddings, true = known()
+    wrong = weights.codes != true
+    assert repair(second, weights, embeddings) > 0.8 * int(wrong.sum())
+    kept = weights.weights > 0
+    assert torch.equal(kept, ~wrong | weights.repaired)
+    assert (weights.current_codes == true)[kept].float().mean() > 0.95
+    second.done(weights)
+    assert second.left_out == pytest.approx(1 - float(kept.float().mean()))
+
+
+def test_what_the_network_saw_and_what_a_person_decided_stays():
+    second, weights, embeddings, true = known()
+    wrong = (weights.codes != true).nonzero()[:, 0]
+    seen, decided = wrong[:5], wrong[5:10]
+    second.trained_on[seen] = True
+    weights.fix(decided, [0.0] * 5)
+    assert repair(second, weights, embeddings) > 0
+    assert not weights.repaired[torch.cat([seen, decided])].any()
+    assert (weights.weights[torch.cat([seen, decided])] == 0).all()
+
+
+def test_order_of_the_samples_and_names_of_the_classes_do_not_matter():
+    second, weights, embeddings, _ = known()
+    order = torch.randperm(N, generator=torch.Generator().manual_seed(2))
+    names = torch.randperm(CLASSES, generator=torch.Generator().manual_seed(3))
+    other, again = SampleWeights(names[weights.codes[order]]), SecondJudgement(N, wanted=True)
+    other.update(weights.weights[order].double())
+    again.trained_on = second.trained_on[order]
+    count = repair(second, weights, embeddings)
+    assert repair(again, other, embeddings[order]) == pytest.approx(count, abs=2)
+    same = names[weights.current_codes[order]] == other.current_codes
+    assert same.float().mean() > 0.99  # a probability at the very bar may fall on either side
+
+
+def test_a_class_that_nothing_vouches_for_is_as_one_that_is_not_there():
+    _, weights, embeddings, true = known()
+    codes, before = weights.codes, weights.weights.double()
+    before[codes == 3] = 0.0
+    has = codes != 3
+    some = judge_labels(embeddings[has], codes[has], before[has], rows=torch.ones(N)[has] > 0)
+    found = judged_again(Samples(embeddings, codes, before, has), has)
+    assert found.rate == some.rate == pytest.approx(0.4, abs=0.08)
+    assert np.isnan(found.odds[~has.numpy()]).all()
+    np.testing.assert_array_equal(found.odds[has.numpy()], some.odds)
+    # The classes behind the one that is missing keep their numbers.
+    sure = torch.from_numpy(found.other_probability >= 0.8) & has & (codes != true) & (true != 3)
+    assert set(found.other_class[sure.numpy()].tolist()) >= {0, 1, 2, 5, 6, 7}
+    assert (torch.from_numpy(found.other_class) == true)[sure].double().mean() > 0.95
+
+
+def test_a_judgement_of_another_data_set_is_refused():
+    second, *_ = known()
+    with pytest.raises(CheckpointError, match="another data set"):
+        SecondJudgement(2, wanted=True).load_state_dict(second.state_dict())
+
+
+@pytest.mark.parametrize("warmup", ["features", "cross-fit"])
+def test_the_curriculum_repairs_after_some_rounds(warmup):
+    embeddings, true, given = noisy()
+    weights = SampleWeights(given)
+    curriculum = SelfPacedCurriculum(
+        weights, warmup=warmup, repair="confident", is_noisy=given != true
+    )
+    records = rounds(curriculum, embeddings, 12)
+    phases = [r.phase for r in records]
+    place = phases.index("repair")
+    assert phases.count("repair") == 1
+    assert {r.num_repaired for r in records[:place]} == {0}
+    assert records[place].num_repaired > 35
+    # The given labels are still told apart, and what was repaired goes on being trained on.
+    assert records[-1].detection_recall > 0.8
+    assert (weights.weights[weights.repaired] > 0).float().mean() > 0.9
+    assert records[-1].maw == pytest.approx(records[place].maw, abs=0.05)
+
+
+def test_a_curriculum_without_repair_changes_no_label():
+    embeddings, _, given = noisy()
+    weights, curriculum = cross_fitted(given)
+    records = rounds(curriculum, embeddings, 8)
+    assert curriculum._update.second.is_done
+    assert not weights.repaired.any()
+    assert {r.num_repaired for r in records} == {None}
+
+
+@pytest.mark.parametrize("options", [{}, {"repair": "confident"}])
+def test_a_curriculum_resumed_at_any_round_judges_the_same(options):
+    embeddings, _, given = noisy()
+    weights, whole = cross_fitted(given, seed=1, **options)
+    saved = {}
+    for done in range(7):
+        saved[done] = copy.deepcopy((weights.state_dict(), whole.state_dict()))
+        rounds(whole, embeddings, 1)
+    assert whole._update.second.is_done
+    for stop in (2, 5):
+        again, resumed = cross_fitted(given, seed=1, **options)
+        again.load_state_dict(saved[stop][0])
+        resumed.load_state_dict(saved[stop][1])
+        assert not resumed._update.second.is_done
+        rounds(resumed, embeddings, 7 - stop)
+        assert torch.equal(again.current_codes, weights.current_codes)
+        assert torch.equal(again.weights, weights.weights)
+        assert resumed.state_dict()["update"]["total_rate"] == whole._update.rates.total_rate
+
+
+def test_training_on_all_rows_unasked_is_refused():
+    embeddings, _, given = noisy()
+    curriculum = SelfPacedCurriculum(SampleWeights(given), repair="confident")
+    curriculum.update(embeddings)
+    with pytest.raises(InputError, match=r"train only on the rows of `curriculum\.training_mask"):
+        curriculum.update(embeddings)
+
+
+def test_the_paper_s_preset_repairs_nothing():
+    with pytest.raises(InputError, match='`repair` belongs to preset="auto"'):
+        SelfPacedCurriculum(SampleWeights([0, 1]), preset="paper", age=1.0, repair="confident")
