@@ -9,8 +9,8 @@ number of bits between the one and any of the other's eight.
 A pair at most `_ALIKE` bits apart is a copy: re-encoded, resized, mirrored and quarter-turned
 photos stay below 35, and drawings on white come near it by chance.  Rotations by 5 degrees are 60
 to 90 bits away, no nearer than the nearest of some thousand other photos.  But their embeddings
-stay neighbours, and few pairs are compared where only these are: of a sample and its nearest,
-`_ALIKE_NEIGHBOURS` bits are enough.
+stay neighbours, and few pairs are compared where only these are: of a sample and its nearest, where
+that is nearer than usual, `_ALIKE_NEIGHBOURS` bits are enough.
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ pairs fail.  Where most samples have a near copy of this fainter sort, that is t
 and none is reported.  Ours, not from a paper.
 
 Where hashes of the samples' pictures are given, pairs that these know are near copies as well
-(`bspml.auditing.picture_hashes`).
+(`bspml.auditing.picture_hashes`).  Of neighbours nearer than that usual distance a likeness is
+enough that chance brings to others.
 """
 
 from __future__ import annotations
@@ -142,7 +143,8 @@ def _near_pairs(
     neighbours = found[0]
     if len(distinct) >= _FEWEST:
         distinct, near = among_groups(near, rows, first, OUTER, backend)
-        neighbours = distinct[_candidates(near, 1)[0]]
+        pairs, delta = _candidates(near, 1)
+        neighbours = distinct[pairs[_is_nearer_than_usual(near, pairs, delta)]]
         bursts = find_bursts(near, codes[distinct])
         inside = [pair for group in bursts for pair in combinations(group.tolist(), 2)]
         # Of a crowd, pairs with its first sample alone: all of them would be too many.
@@ -164,15 +166,20 @@ def _near_pairs(
 
 def _lone_pairs(near: Nearest, labels: np.ndarray, false_share: float) -> np.ndarray:
     """Pairs (P, 2) of places that are near for where they are."""
-    places, squared = near.places, near.squared
+    squared = near.squared
     pairs, delta, v = _pair_volumes(near)
     differs = labels[pairs[:, 0]] != labels[pairs[:, 1]]
-    usual = np.median(squared[:, 0][places[:, :_AROUND]], 1)
-    is_copy = delta <= _LARGEST_OF_USUAL * usual[pairs].min(1)
+    is_copy = _is_nearer_than_usual(near, pairs, delta)
     is_copy &= (delta <= _LARGEST_RATIO * squared[:, _SCALE - 1][pairs].min(1)) & (v <= _LARGEST_V)
     for stratum in (differs, ~differs):
         is_copy[stratum] &= v[stratum] <= _largest_volume(v[stratum], len(labels), false_share)
     return pairs[is_copy]
+
+
+def _is_nearer_than_usual(near: Nearest, pairs: np.ndarray, delta: np.ndarray) -> np.ndarray:
+    """(P,) bool, by how far nearest neighbours are around both of a pair; delta: (P,) squared."""
+    usual = np.median(near.squared[:, 0][near.places[:, :_AROUND]], 1)
+    return delta <= _LARGEST_OF_USUAL * usual[pairs].min(1)
 
 
 def _largest_volume(v: np.ndarray, n: int, false_share: float) -> float:

@@ -246,3 +246,28 @@ def test_pictures_add_pairs_that_embeddings_do_not_show():
     table = found(x, codes, pictures=pictures)
     pairs = set(zip(table["kind"], table["first"], table["second"], strict=True))
     assert pairs == {("exact", 4, 5), ("near", 20, 190), ("near", 1, 150)}
+
+
+def test_pictures_somewhat_alike_are_copies_only_where_neighbours_are_nearer_than_usual():
+    x, codes = classes_of_ten(16)
+    x[151] = x[150] + 0.6 * (x[151] - x[150])  # nearer than neighbours are, no near copy by itself
+    asked = []
+
+    class Pictures:
+        def pairs(self, near):
+            asked.append({tuple(sorted(pair)) for pair in near.tolist()})
+            return near
+
+    table = found(x, codes, pictures=Pictures())
+    rows = x / np.linalg.norm(x, axis=1, keepdims=True)
+    squared = 2 - 2 * rows @ rows.T + np.diag([9.0] * len(rows))
+    order = np.argsort(squared, 1)
+    usual = np.median(squared.min(1)[order[:, :10]], 1)
+    expected = {
+        tuple(sorted((i, int(order[i, 0]))))
+        for i in range(len(rows))
+        if squared[i].min() <= 0.8 * min(usual[i], usual[order[i, 0]])
+    }
+    assert asked == [expected]
+    assert 0 < len(expected) < len(rows) / 4
+    assert expected <= set(zip(table["first"], table["second"], strict=True))
