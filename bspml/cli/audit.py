@@ -304,11 +304,20 @@ def _report_text(
             f"Copies: {summary['exact_duplicates']} exact and "
             f"{counted(summary['near_duplicates'], 'near pair')}, "
             f"{summary['duplicates_with_different_labels']} under different labels.",
+            *_no_class(summary["fit_no_class"]),
             f"Classes: {_looking(summary['classes_that_look_like_two'])} like two, "
             f"{_looking(summary['classes_that_look_like_another'])} the same as another.",
             *_suspects(report),
         ]
     return "\n".join([*lines, "", _in_folder(folder, files)] if files else lines)
+
+
+def _no_class(count: int) -> list[str]:
+    """Say how many samples fit no class, if any do."""
+    if count == 0:
+        return []
+    fit = counted(count, "sample fits", "samples fit")
+    return [f"Strangers: {fit} no class (a picture of something else, or a poor one)."]
 
 
 def _counts_sentence(summary: Mapping[str, Any]) -> str:

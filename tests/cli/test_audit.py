@@ -36,6 +36,19 @@ def test_npz_with_labels_and_names_gives_sentence_files_and_0(case, capsys):
     assert table["name"][0] == f"n{table['index'][0]}"
 
 
+@pytest.mark.usefixtures("undrawn")
+def test_samples_that_fit_no_class_are_counted_in_what_is_printed(capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    labels = np.repeat(np.arange(5), 30)
+    x = np.eye(5, 16)[labels] + 0.05 * rng.normal(size=(150, 16))
+    np.savez("data.npz", embeddings=x, labels=labels)
+    assert "Strangers" not in run(capsys, "data.npz")[1]
+    x[[3, 70]] = np.eye(16)[[10, 11]]
+    np.savez("other.npz", embeddings=x, labels=labels)
+    assert "Strangers: 2 samples fit no class (a pict" in run(capsys, "other.npz")[1]
+
+
 def test_a_map_that_cannot_be_had_is_refused_before_the_work(case, capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "umap", None)
     x, labels = case
