@@ -9,6 +9,7 @@ a mixture is never believed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -228,6 +229,7 @@ def write_together(
     Raises:
         RunError: something cannot be written.
     """
+    is_new = not folder.exists()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as err:
@@ -251,4 +253,8 @@ def write_together(
         raise RunError(
             f"{folder}: the audit cannot be written ({reason(err)}); run it again."
         ) from err
+    finally:
+        if is_new:
+            with contextlib.suppress(OSError):  # what was written keeps it
+                folder.rmdir()
     return [folder / name for name in FILES if name in contents]

@@ -17,6 +17,7 @@ from bspml.data.images import read_image
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import text_objects
 from bspml.files.folders import file_in, is_image_name
+from bspml.tensors.checks import as_numbers
 
 _SIDE = 96  # pixels of the longer side
 # Pictures are put into the page, so that it can be moved and mailed, until it is this heavy;
@@ -58,12 +59,11 @@ class PagePictures:
             self.root = Path(images)
             self._check_root()
             return
-        self.pixels = torch.as_tensor(images).detach().cpu()
+        must = f"a folder or pixels (N, channels, H, W), N = {len(names)}"
+        remedy = "Name the folder that the samples' names are files in."
+        self.pixels = as_numbers(images, "images", must, remedy).detach().cpu()
         if self.pixels.ndim != 4 or len(self.pixels) != len(names):
-            raise InputError(
-                f"`images` must be a folder or pixels (N, channels, H, W), N = {len(names)}; got "
-                f"{tuple(self.pixels.shape)}."
-            )
+            raise InputError(f"`images` must be {must}; got {tuple(self.pixels.shape)}.")
 
     def _check_root(self) -> None:
         assert self.root is not None

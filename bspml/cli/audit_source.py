@@ -176,7 +176,7 @@ def _of_run(options: AuditOptions) -> AuditSource:
 
     _refuse_options(options, "a run folder", "labels", "images", "names", "backbone", "workers")
     run = load(options.what)
-    data = load_data(run.config)
+    data = load_data(run.config, to_train=False)
     changed = changes(run, data)
     if changed:
         note(f"note: {changed}")

@@ -36,7 +36,7 @@ from bspml.data.sets import (
 )
 from bspml.errors import DataError, InputError
 from bspml.files.opening import reason
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import check_choice
 from bspml.words import counted, did_you_mean, shown
 
@@ -212,15 +212,13 @@ def catalogue_entry(name: str) -> Entry:
     return CATALOGUE[key]
 
 
-def read_entry(
-    entry: Entry, name: str, root: str | os.PathLike[str] | None, options: Mapping[str, Any]
-) -> RetrievalData:
+def read_entry(entry: Entry, name: str, root: Any, options: Mapping[str, Any]) -> RetrievalData:
     """Read what the lists of a data set say, without checking it.
 
     Args:
         entry: of the catalogue.
         name: as the user called it, for messages.
-        root: folder of the data set, or None.
+        root: path of the data set's folder, or None.
         options: of its reader.
 
     Raises:
@@ -236,6 +234,8 @@ def read_entry(
             )
     if root is None and parameters["root"].default is inspect.Parameter.empty:
         raise InputError(f"`root` must name the folder of {entry.title}. {entry.source}")
+    if root is not None:
+        check_kind(root, "root", str | os.PathLike, f"the path of {entry.title}, as text or Path")
     try:
         return entry.read(root, **options)
     except OSError as err:

@@ -87,7 +87,8 @@ def read_image(
 ) -> Any:
     """Decode an image file to a Pillow image of mode "L" (1 channel) or "RGB" (3), see `to_mode`.
 
-    It stands as the camera was held (EXIF orientation), as in a browser.
+    It stands as the camera was held (EXIF orientation), as in a browser.  Of several frames, as in
+    an animated GIF, it is the first.
 
     Args:
         path: the file.

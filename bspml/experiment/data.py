@@ -142,8 +142,12 @@ class Thumbnails:
         return self.images[row].permute(1, 2, 0).numpy()
 
 
-def load_data(config: Config) -> ExperimentData:
+def load_data(config: Config, to_train: bool = True) -> ExperimentData:
     """Load the data set and put in the wrong labels the configuration asks for.
+
+    Args:
+        config: the experiment.
+        to_train: look for near copies of training samples too, which the notes of a training name.
 
     Raises:
         DataError: files missing or damaged, or labels of another number than samples.
@@ -161,7 +165,7 @@ def load_data(config: Config) -> ExperimentData:
     measured_on = replace(test, name="test")
     whole = replace(splits, train=train, test=measured_on, gallery=gallery)
     copies = split_copies(whole)
-    told = *copies, *near_copies(whole.splits, copies)
+    told = *copies, *(near_copies(whole.splits, copies) if to_train else ())
     inputs = [_inputs(config, split) for split in (train, test, gallery, validation)]
     codes = torch.from_numpy(np.unique(labelling.labels, return_inverse=True)[1].astype(np.int64))
     evaluated = zip((test, gallery, validation), inputs[1:], strict=True)

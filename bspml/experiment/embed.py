@@ -107,7 +107,7 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
     Raises:
         DataError: files missing or damaged.
     """
-    data = load_data(run.config)
+    data = load_data(run.config, to_train=False)
     changed = changes(run, data)
     queries = _embedded(run, "test", data.test_images, data.test_labels, data.test_names)
     queries = queries._replace(seen=data.seen, changes=changed)
@@ -117,7 +117,7 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
 
 
 def _own_split(run: Run, side: str) -> Embedded:
-    data = load_data(run.config)
+    data = load_data(run.config, to_train=False)
     given = (data.test_images, data.test_labels, data.test_names)
     if side == "train":
         given = (data.images, data.labels, data.names)

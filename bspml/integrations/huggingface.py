@@ -121,7 +121,7 @@ class CurriculumCallback(TrainerCurriculum):
         if keep is not None:
             keep = keep.to(labels.device)
             if not bool(keep.any()):
-                return (self.embeddings_of(outputs) * 0).sum()
+                return self.embeddings_of(outputs)[:0].sum()
             outputs, labels = _kept(outputs, keep), labels[keep]
         return self._loss_func(outputs, labels, num_items_in_batch=num_items_in_batch)
 

@@ -42,6 +42,7 @@ from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
 from bspml.files.checkpoints import generator_states, restore_generators
 from bspml.integrations.batches import check_loader, put_in_place
+from bspml.integrations.memory_places import MemoryPlaces
 from bspml.integrations.module_embeddings import ModuleEmbedder
 from bspml.integrations.other_callbacks import check_beside_reset
 from bspml.integrations.training_loader import TrainingLoader
@@ -68,7 +69,7 @@ def _callback() -> Any:
     return import_optional(names[0], missing + "`pip install 'bspml[lightning]'`.").Callback
 
 
-class CurriculumCallback(_callback()):  # type: ignore[misc]
+class CurriculumCallback(MemoryPlaces, _callback()):  # type: ignore[misc]
     """Train a LightningModule on the labels that a curriculum believes, its loss included.
 
     Before the first epoch, where the curriculum starts so, and after each one all samples are

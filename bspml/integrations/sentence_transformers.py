@@ -84,7 +84,7 @@ class WeightedLoss(nn.Module):
         keep = kept_rows_of_batch(self.weights, len(embeddings))
         if keep is not None:
             if not bool(keep.any()):
-                return (embeddings * 0).sum()
+                return embeddings[:0].sum()
             embeddings, labels = embeddings[keep], labels[keep.to(labels.device)]
         return self.loss([{"sentence_embedding": embeddings}], labels)
 

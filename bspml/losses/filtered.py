@@ -116,7 +116,7 @@ class FilteredLoss(ModuleWithRecords):
         if index is not None and self.training:
             self.kept[index.to(self.kept.device)] = keep.to(self.kept)
         if self.num_kept == 0:
-            return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
+            return embeddings[:0].sum()  # not (embeddings * 0).sum(): infinity times 0 is NaN
         left = kept_rows(Rows(embeddings, codes), keep)
         keywords: dict[str, Any] = {}
         if index is not None and isinstance(self.loss, BSPMLLoss | Weighted):

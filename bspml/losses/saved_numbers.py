@@ -1,8 +1,16 @@
-"""Save plain numbers of a module beside its buffers, which a resumed run would otherwise lose."""
+"""Save plain numbers of a module beside its buffers, which a resumed run would otherwise lose.
+
+Modules of ours do so themselves; of a pytorch-metric-learning CrossBatchMemory whoever saves a
+training asks for them.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
+
+from pytorch_metric_learning.losses import CrossBatchMemory
+from torch import nn
 
 from bspml.errors import CheckpointError
 
@@ -44,3 +52,44 @@ class SavedNumbers:
             name: of `saved_numbers`.
         """
         return 0, 2**62
+
+
+def places_in_queues(holder: nn.Module) -> dict[str, tuple[int, bool]]:
+    """Return where pytorch-metric-learning's memories in `holder` stand in their queues.
+
+    Their `state_dict` holds the queues alone.
+
+    Returns:
+        {name of the memory in `holder`: (`queue_idx`, `has_been_filled`)}.
+    """
+    return {
+        name: (memory.queue_idx, memory.has_been_filled)
+        for name, memory in holder.named_modules()
+        if isinstance(memory, CrossBatchMemory) and not isinstance(memory, SavedNumbers)
+    }
+
+
+def take_places_in_queues(holder: nn.Module, saved: Mapping[str, Any]) -> None:
+    """Let memories stand where `places_in_queues` said; those it did not know stay.
+
+    Args:
+        holder: a loss, or a module with losses in it.
+        saved: what was returned.
+
+    Raises:
+        CheckpointError: a place that such a queue does not have.
+    """
+    for name in places_in_queues(holder).keys() & saved.keys():
+        memory: Any = holder.get_submodule(name)
+        place, is_full = saved[name]
+        if (
+            type(is_full) is not bool
+            or type(place) is not int
+            or not 0 <= place <= len(memory.label_memory)
+        ):
+            raise CheckpointError(
+                f"the checkpoint's place in the queue of a {type(memory).__name__} must be a whole "
+                f"number up to {len(memory.label_memory)}; got {place!r:.16}. Resume with the "
+                "configuration of the run."
+            )
+        memory.queue_idx, memory.has_been_filled = place, is_full

@@ -154,7 +154,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)
         rows, known = self._leave_out(rows, known)
         if self.num_kept == 0 or (rows.ref_emb is not None and len(rows.ref_emb) == 0):
-            return (embeddings * 0).sum()  # a sum could overflow first, and infinity times 0 is NaN
+            return embeddings[:0].sum()  # not (embeddings * 0).sum(): infinity times 0 is NaN
         return self._value(rows, known)
 
     def _leave_out(self, rows: Rows, known: BatchWeights) -> tuple[Rows, BatchWeights]:

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from bspml.errors import CheckpointError, InputError
+from bspml.losses.saved_numbers import places_in_queues, take_places_in_queues
 from bspml.trainers.state import faults_named
 
 
@@ -66,6 +67,7 @@ class TrainingParts:
             "network": self._network_state(),
             "initial": self.initial if curriculum is not None and curriculum.may_reset else None,
             "loss_funcs": _states(self.trainer.loss_funcs),
+            "queues": {k: places_in_queues(loss) for k, loss in self.trainer.loss_funcs.items()},
             "curriculum": None if curriculum is None else curriculum.state_dict(),
             "sample_weights": None if curriculum is None else curriculum.weights.state_dict(),
             "patience": None if self.patience is None else self.patience.state_dict(),
@@ -93,6 +95,7 @@ class TrainingParts:
         self._load_network_state(state["network"])
         for name, loss in self.trainer.loss_funcs.items():
             loss.load_state_dict(state["loss_funcs"][name])
+            take_places_in_queues(loss, state.get("queues", {}).get(name, {}))  # not once
         # Not before it was kept, nor where the run began without.
         if self.patience is not None and state.get("patience") is not None:
             self.patience.load_state_dict(state["patience"])

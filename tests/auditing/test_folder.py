@@ -90,6 +90,18 @@ def test_an_interrupt_waits_until_the_files_have_moved(two, tmp_path, monkeypatc
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
+def test_an_audit_that_cannot_be_written_leaves_no_folder_that_it_made(two, tmp_path, monkeypatch):
+    def full(*arguments):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder, "atomic_write", full)
+    (tmp_path / "there").mkdir()
+    for name in ("new", "there"):
+        with pytest.raises(RunError, match="No space left"):
+            two[0].save(tmp_path / name)
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
 @pytest.mark.parametrize("name", ["audit.npz", "page.json", "summary.json"])
 def test_files_of_different_audits_are_no_audit(two, tmp_path, name):
     first, second = two

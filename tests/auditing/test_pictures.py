@@ -9,7 +9,7 @@ from PIL import Image
 
 from bspml.auditing import pictures
 from bspml.auditing.pictures import PagePictures
-from bspml.errors import DataError
+from bspml.errors import DataError, InputError
 
 
 def opened(uri):
@@ -63,6 +63,9 @@ def test_a_heavy_page_links_to_the_rest(tmp_path, monkeypatch):
     assert shown(0).startswith("data:")
     assert shown(1) == "../b.png"
     assert shown(0).startswith("data:")  # made once
+    for wrong in (b"photos", ["photos"], 3, np.zeros((2, 4, 4))):
+        with pytest.raises(InputError, match=r"`images` must be a folder or pixels .* N = 2"):
+            PagePictures(wrong, np.array(["", ""]), tmp_path)
     pixels = PagePictures(np.zeros((2, 3, 4, 4)), np.array(["", ""]), tmp_path)
     assert pixels(0).startswith("data:image/png")
     assert pixels(1) is None

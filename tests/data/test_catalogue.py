@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bspml.data.catalogue import CATALOGUE, load_retrieval
+from bspml.data.catalogue import CATALOGUE, load_retrieval, read_entry
 from bspml.data.completeness import missing_paths
 from bspml.data.sets.cifar import CIFAR10_CLASSES
 from bspml.errors import DataError, InputError
@@ -76,6 +76,9 @@ def test_names_and_options_are_checked(tmp_path):
         load_retrieval("cars", tmp_path, form="csv")
     with pytest.raises(InputError, match="`root` must name the folder of CUB-200-2011"):
         load_retrieval("cub")
+    for root in (3, 1.5, b"cub", ["cub"], True):
+        with pytest.raises(InputError, match="`root` must be the path of CUB-200-2011, as text"):
+            read_entry(CATALOGUE["cub"], "cub", root, {})
 
 
 def test_links_are_followed_and_those_that_lead_nowhere_are_missing(tmp_path):

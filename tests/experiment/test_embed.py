@@ -93,6 +93,15 @@ def test_a_head_on_features_takes_new_features(on_features, features, tmp_path):
     assert embed_named(run, str(features)).trained_on
 
 
+def test_who_only_embeds_looks_for_no_near_copies(on_features, monkeypatch):
+    looked = []
+    monkeypatch.setattr("bspml.experiment.data.near_copies", lambda *_: looked.append(1) or ())
+    embed_named(on_features[0], "train")
+    assert not looked
+    load_data(on_features[0].config)
+    assert looked
+
+
 def test_what_the_network_does_not_take_is_refused(on_features, on_photos, photos, tmp_path):
     np.savez(tmp_path / "wide.npz", embeddings=np.ones((3, 7)), labels=[1, 2, 2])
     with pytest.raises(RunError, match="features of 7 numbers; the network of this run takes 6"):

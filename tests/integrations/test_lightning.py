@@ -13,7 +13,11 @@ import pytest
 pl = pytest.importorskip("lightning.pytorch")
 
 import torch
-from pytorch_metric_learning.losses import MultiSimilarityLoss, ProxyAnchorLoss
+from pytorch_metric_learning.losses import (
+    CrossBatchMemory,
+    MultiSimilarityLoss,
+    ProxyAnchorLoss,
+)
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -526,6 +530,22 @@ def test_repaired_labels_reach_the_loss():
         for row, y in zip(rows, ys, strict=True)
     }
     assert (0, int(LABELS[0])) not in drawn
+
+
+def test_a_memory_of_others_stands_where_the_checkpoint_was_taken(tmp_path):
+    def remembering(**options):
+        fit = Fit({}, **options)
+        fit.module.loss = CrossBatchMemory(MultiSimilarityLoss(), 5, 20)
+        return fit
+
+    keep = Keep(tmp_path)
+    full = remembering(callbacks=[keep])()
+    resumed = remembering()
+    path = next(path for epoch, when, path in keep.paths if (epoch, when) == (1, "batch"))
+    resumed(ckpt_path=path)
+    assert same(resumed.outcome(), full.outcome())
+    places = [(m.queue_idx, m.has_been_filled) for m in (resumed.module.loss, full.module.loss)]
+    assert places[0] == places[1]
 
 
 def test_the_old_name_of_the_package():

@@ -62,12 +62,13 @@ def test_nothing_kept_is_0_with_a_gradient_of_0():
     assert value == 0
     assert torch.equal(emb.grad, torch.zeros_like(emb))
     assert (loss.num_kept, loss.num_dropped) == (0, 8)
-    # Whose sum exceeds what half precision holds.
-    wide = torch.full((8, 512), 50.0, dtype=torch.float16, requires_grad=True)
-    value = loss(wide, labels)
-    value.backward()
-    assert value == 0
-    assert torch.equal(wide.grad, torch.zeros_like(wide))
+    # Whose sum exceeds what half precision holds, or that are no numbers.
+    for entry in (50.0, torch.inf, torch.nan):
+        wide = torch.full((8, 512), entry, dtype=torch.float16, requires_grad=True)
+        value = loss(wide, labels)
+        value.backward()
+        assert value == 0
+        assert torch.equal(wide.grad, torch.zeros_like(wide))
 
 
 def test_weights_inside_the_loss_follow_the_kept_rows():

@@ -216,6 +216,11 @@ def test_a_batch_without_weight_is_0_with_a_gradient_of_0():
     assert value == 0
     assert (gradient == 0).all()
     assert (loss.num_kept, loss.num_dropped) == (0, 12)
+    broken = torch.full((12, 3), torch.inf).requires_grad_()
+    broken.data[3] = torch.nan
+    value, gradient = call(loss, broken, labels, sample_index=ROWS)
+    assert value == 0
+    assert torch.equal(gradient, torch.zeros(12, 3))
 
 
 @pytest.mark.parametrize("name", [n for n in TAKEN if n not in UNLABELLED])

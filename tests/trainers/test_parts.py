@@ -84,6 +84,34 @@ def test_what_a_loss_has_learned_starts_anew_with_the_network():
     parts.load_state_dict(saved)
 
 
+def test_a_memory_of_pytorch_metric_learning_goes_on_where_it_stood():
+    def parts_of(rows):
+        memory = pml_losses.CrossBatchMemory(pml_losses.ContrastiveLoss(), 2, 5)
+        for first in range(0, rows, 2):
+            memory(torch.eye(2) + first, torch.tensor([0, 1]))
+        trainer = SimpleNamespace(
+            models={}, optimizers={}, lr_schedulers={}, loss_funcs={"memory": memory}
+        )
+        return TrainingParts(trainer, None, None, None), memory
+
+    for rows, place in ((4, (4, False)), (8, (3, True))):
+        (parts, memory), (other, resumed) = parts_of(rows), parts_of(0)
+        saved = copy.deepcopy(parts.state_dict())
+        other.load_state_dict(saved)
+        assert (resumed.queue_idx, resumed.has_been_filled) == place
+        batch = torch.tensor([[0.6, 0.8], [1, 0]]), torch.tensor([0, 0])
+        assert torch.equal(resumed(*batch), memory(*batch))
+        assert torch.equal(resumed.label_memory, memory.label_memory)
+    before = other.state_dict()["queues"]
+    for wrong in ((6, True), (-1, True), (True, True), (2, 1), 3):
+        saved["queues"]["memory"][""] = wrong
+        with pytest.raises(CheckpointError):
+            other.load_state_dict(saved)
+        assert other.state_dict()["queues"] == before
+    del saved["queues"]  # as before it was kept
+    other.load_state_dict(saved)
+
+
 def test_a_network_that_cannot_start_anew_is_one_sentence():
     def parts_of(net):
         names = ("optimizers", "lr_schedulers", "loss_funcs")

@@ -265,7 +265,8 @@ class AutomaticUpdate:
             self.rates = before
             return not_judged(self.warmup) | self.rates.fields() | {"num_untestable": untestable}
         new = samples.taken(self.weights.weights.cpu().double())  # kept by what cannot be judged
-        fields, share = {}, 1 - self.held_rate
+        fields: dict[str, Any] = {}
+        share = 1 - self.held_rate
         suspicion = samples.decided_first(suspicion, self.weights)
         outdone = samples.outdone(suspicion, testable)
         new[outdone], ranked = 0.0, testable & ~outdone
