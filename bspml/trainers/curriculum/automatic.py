@@ -29,15 +29,14 @@ by difficulty, and this one is not among them.  Two judges tell how well a label
 
 "Mostly confusions" is where the label model's rate held is above twice that of the null.  In later
 rounds the network has seen the labels it kept; the left-out discriminant still tells a similar
-class from the right one, where p-values do not (docs/benchmarks.md has the figures).
+class from the right one, where p-values do not (docs/benchmarks.md).  Rates are .95 at most.
 
-Rates are .95 at most.  A sample that nothing can be compared with keeps the weight it has: a class
-that lost its last label stays out, and counts in the share.  What the user decided stays whatever
-speaks against it.  With statistics by neighbours, below ten labels, and where the label model's
-rate lies below the null's interval, the null alone judges.  Embeddings that do not tell the classes
-apart judge nobody (`blind`), and copies count once (`samples`); the rates that records show are of
-all labels.  Of a run, `suspects.json` and the page hold the p-values, and `records.jsonl` the
-rates.  Under rule="quadratic" see `bspml.weights.problem`.
+A sample that nothing can be compared with keeps the weight it has: a class that lost its last label
+stays out, and counts in the share.  What the user decided stays whatever speaks against it.  With
+statistics by neighbours, below ten labels, and where the label model's rate lies below the null's
+interval, the null alone judges.  Embeddings that do not tell the classes apart judge nobody
+(`blind`), and copies count once (`samples`); the rates that records show are of all labels.  Under
+rule="quadratic" see `bspml.weights.problem`.
 """
 
 from __future__ import annotations
@@ -273,11 +272,9 @@ class AutomaticUpdate:
         # A class that was left out as a whole stays out, and is not left out a second time.
         gone = int((judged & ~testable & (new == 0)).sum())
         share = min(share + share * gone / max(int(ranked.sum()), 1), 1.0)
-        if not ranked.any():
-            pass
-        elif self.settings.rule == "threshold":
+        if self.settings.rule == "threshold" and ranked.any():
             new[ranked] = best_fitting(suspicion[ranked], stats.difficulty[ranked], share).double()
-        else:
+        elif ranked.any():
             new[ranked], fields = quadratic_weights(stats, ranked, self.settings.balance, share)
         check_left(samples.codes[judged & (new > 0)], self.held_rate)
         self._remember(samples.spread(p_values, math.nan), samples.spread(testable, 0.0))
