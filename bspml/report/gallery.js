@@ -103,7 +103,7 @@ function build(position) {
     h("div", { class: "about" },
       h("dl", { class: "verdict" },
         h("dt", {}, "Label"), h("dd", { class: "given", title: shown[own] }, isolated(shown[own])),
-        h("dt", {}, "Suggested"), h("dd", { class: "better", title: other < 0 ? null : shown[other] }, other < 0 ? "–" : isolated(shown[other]))),
+        h("dt", {}, "Suggested"), h("dd", { class: "better", title: other < 0 ? null : shown[other] }, other >= 0 ? isolated(shown[other]) : suspect.stranger ? "none: it fits no class" : "–")),
       suspect.chance === null ? null : h("p", { class: "chance" }, `${percent(suspect.chance)} likely wrong `, h("span", { class: "badge flag" }, "flagged")),
       h("p", { class: "measures" }, ...measures.filter(([, value]) => value !== null)
         .map(([name, value, digits]) => h("span", {}, `${name} ${number(value, digits)}`))),

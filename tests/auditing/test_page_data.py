@@ -118,6 +118,14 @@ def test_the_map_shows_all_samples_or_all_suspects_and_evenly_others(report, tmp
     assert page_data(replace(report, embedding_map=None), tmp_path).map is None
 
 
+def test_cards_say_what_fits_no_class(report, tmp_path):
+    scores = np.zeros(len(report.labels))
+    strange = int(np.flatnonzero(~report.flagged)[0])
+    scores[strange] = 9.0
+    cards = page_data(replace(report, outlier_score=scores), tmp_path).suspects
+    assert [card.index for card in cards if card.fits_no_class] == [strange]
+
+
 def test_photos_with_most_problems_come_first_and_what_is_usual_is_a_note(report, tmp_path):
     usual = pd.DataFrame({"index": range(21), "problem": "nearly empty", "score": 0.1})
     rare = pd.DataFrame(

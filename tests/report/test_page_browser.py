@@ -694,6 +694,13 @@ def chances():
     )
 
 
+def test_a_card_of_what_fits_no_class_says_so(visit):
+    two = [suspect(0, "cat", "", fits_no_class=True), suspect(1, "cat", "")]
+    tab = visit(PageData(title="Strangers", sentence="s", suspects=two))
+    said = tab.eval_on_selector_all(".card dd.better", "all => all.map(dd => dd.innerText)")
+    assert said == ["none: it fits no class", "–"]
+
+
 def flagged_cards(tab):
     return tab.eval_on_selector_all(
         ".card[data-flagged=true]", "cards => cards.map(c => Number(c.dataset.index))"
