@@ -107,7 +107,7 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
     monkeypatch.setattr("bspml.experiment.load.load", lambda path: run_)
     data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
-    monkeypatch.setattr("bspml.experiment.data.load_data", lambda config: data)
+    monkeypatch.setattr("bspml.experiment.data.load_data", lambda config, to_train: data)
     monkeypatch.setattr("bspml.experiment.embed.changes", lambda run, data: "")
     code, out, _ = run(capsys, "run")
     assert code == 0

@@ -43,7 +43,6 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -331,10 +330,11 @@ class AutomaticUpdate:
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         is_held = self.p_values is None or second
-        if is_held and errors.model is not None and errors.rate >= least:
-            total = replace(self.rates, total_rate=errors.rate, total_interval=errors.interval)
-            if total.mostly_confused or not cross_fitted:
-                self.rates = total
+        gone = samples.taken(self.weights.weights.cpu().double())[~testable] == 0
+        total = self.rates.with_total(errors, int(gone.sum()) / len(testable) if second else 0.0)
+        is_right = errors.model is not None and total.held >= least
+        if is_held and is_right and (total.mostly_confused or not cross_fitted):
+            self.rates = total
         return errors
 
     @property

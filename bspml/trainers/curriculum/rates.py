@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from bspml.errors import CheckpointError
 from bspml.statistics.contrastive import ContrastiveStatistics
+from bspml.statistics.label_errors import LabelErrors
 from bspml.statistics.noise_rate import estimate_noise
 
 LARGEST_RATE = 0.95  # with nothing kept there would be nothing left to judge by
@@ -52,6 +53,16 @@ class HeldRates:
         estimate = estimate_noise(stats)
         rate = min(estimate.noise_rate, LARGEST_RATE)
         return cls(rate, estimate.interval, apart=apart, apart_wrong=apart_wrong)
+
+    def with_total(self, errors: LabelErrors, gone: float = 0.0) -> HeldRates:
+        """Return them with the rate of all wrong labels.
+
+        Args:
+            errors: of the labels that could be judged.
+            gone: share of the labels that could not be: of classes that are left out as a whole.
+        """
+        rate, low, high = (x * (1 - gone) + gone for x in (errors.rate, *errors.interval))
+        return replace(self, total_rate=rate, total_interval=(low, high))
 
     @property
     def held(self) -> float:
