@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ FILES = (
     "groups.csv", "photo_checks.csv", "summary.json", "page.json", "report.html",
 )  # fmt: skip
 _FORMAT = "bspml audit 1"
+_PATIENCE = 20  # tenths of a second, for another reader that moves the files in
 
 
 def is_audit_folder(folder: Path) -> bool:
@@ -198,16 +200,35 @@ def _move_in(folder: Path, mark: Mapping[str, Any]) -> dict[str, Any]:
 
 def _finished(folder: Path, mark: dict[str, Any]) -> dict[str, Any]:
     """The mark after the files of a killed process have moved in; as it is where that cannot be."""
-    place, files = mark.get("from"), mark.get("files")
-    if not isinstance(place, str) or not is_leftover(Path(place)) or not isinstance(files, list):
-        return mark
-    with taken_over(folder / place) as is_ours:  # not while its process lives
-        if not is_ours:
+    for _ in range(_PATIENCE):
+        place: Any = mark.get("from")
+        if mark.get("state") != "writing" or not _is_whole(folder, place, mark.get("files")):
             return mark
         try:
-            return _move_in(folder, mark)
-        except OSError:  # nothing may be written here
+            with taken_over(folder / place) as is_ours:  # not while its process lives
+                if is_ours and _mark(folder) == mark:
+                    return _move_in(folder, mark)
+        except OSError:  # nothing may be written here: what has not moved stays where it is
             return mark
+        time.sleep(0.1)  # another one moves them
+        mark = _mark(folder)
+    return mark
+
+
+def _is_whole(folder: Path, place: Any, files: Any) -> bool:
+    """Whether a mark names files of an audit that are all there, as files, and nothing outside."""
+    if not isinstance(place, str) or Path(place).name != place or not is_leftover(Path(place)):
+        return False
+    if not isinstance(files, list) or not all(isinstance(name, str) for name in files):
+        return False
+    if not {"audit.npz", "page.json"} <= set(files) <= set(FILES):
+        return False
+    there = (folder, folder / place)
+    return all(
+        any((at / name).is_file() for at in there)
+        and not any((at / name).is_symlink() for at in there)
+        for name in files
+    )
 
 
 def write_together(

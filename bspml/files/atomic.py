@@ -197,7 +197,7 @@ def remove_leftovers(folder: Path) -> None:
 
 @contextlib.contextmanager
 def taken_over(leftover: Path) -> Iterator[bool]:
-    """Hold what a killed process was making, and remove it at the end.
+    """Hold what a killed process was making, and remove it where the block ends well.
 
     Args:
         leftover: for which `is_leftover` holds.

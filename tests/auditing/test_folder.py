@@ -72,6 +72,60 @@ def test_what_a_killed_process_left_and_somebody_removed_is_refused(two, tmp_pat
     assert (tmp_path / "elsewhere" / "audit.npz").exists()
 
 
+def half_moved(first, second, at, monkeypatch):
+    """A folder whose second audit was killed after three of its files had moved."""
+    first.save(at)
+    replace, calls = Path.replace, iter(range(100))
+
+    def killed(path, target):
+        if Path(target) == at / path.name and next(calls) == 3:
+            raise Killed
+        return replace(path, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", killed)
+        patch.setattr("bspml.files.atomic._remove", lambda path: None)
+        with pytest.raises(Killed):
+            second.save(at)
+    return json.loads((at / "audit.json").read_text())
+
+
+def test_what_cannot_be_moved_in_stays_for_the_next_reader(two, tmp_path, monkeypatch):
+    mark = half_moved(*two, tmp_path, monkeypatch)
+    before = sorted(path.name for path in (tmp_path / mark["from"]).iterdir())
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", lambda path, target: Path("/nowhere/a").rename("b"))
+        with pytest.raises(RunError, match="the audit in it was interrupted"):
+            AuditReport.load(tmp_path)
+    assert sorted(path.name for path in (tmp_path / mark["from"]).iterdir()) == before
+    assert AuditReport.load(tmp_path).labels.tolist() == two[1].labels.tolist()
+
+
+@pytest.mark.parametrize("change", ["outside", "no files", "a link", "a missing file"])
+def test_a_mark_moves_nothing_but_whole_audits_inside_its_folder(
+    two, tmp_path, monkeypatch, change
+):
+    at = tmp_path / "a"
+    mark = half_moved(*two, at, monkeypatch)
+    place = at / mark["from"]
+    if change == "outside":
+        place.rename(tmp_path / place.name)
+        mark["from"] = f"../{place.name}"
+    elif change == "no files":
+        mark["files"] = []
+    elif change == "a link":
+        (place / "page.json").rename(tmp_path / "page.json")
+        (place / "page.json").symlink_to(tmp_path / "page.json")
+    else:
+        (place / "page.json").unlink()
+        (at / "page.json").unlink()
+    (at / "audit.json").write_text(json.dumps(mark))
+    before = set(tmp_path.rglob("*"))
+    with pytest.raises(RunError, match="the audit in it was interrupted"):
+        AuditReport.load(at)
+    assert set(tmp_path.rglob("*")) == before
+
+
 @pytest.mark.parametrize("moment", range(0, 10, 3))
 def test_an_interrupt_waits_until_the_files_have_moved(two, tmp_path, monkeypatch, moment):
     first, second = two
