@@ -269,7 +269,7 @@ class AutomaticUpdate:
         outdone = samples.outdone(suspicion, testable)
         new[outdone], ranked = 0.0, testable & ~outdone
         # A class that was left out as a whole stays out, and is not left out a second time.
-        gone = int((judged & ~testable & (new == 0)).sum())
+        gone = int((judged & ~testable & samples.left_out(self.weights)).sum())
         share = min(share + share * gone / max(int(ranked.sum()), 1), 1.0)
         if self.settings.rule == "threshold" and ranked.any():
             new[ranked] = best_fitting(suspicion[ranked], stats.difficulty[ranked], share).double()
@@ -330,7 +330,7 @@ class AutomaticUpdate:
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         is_held = self.p_values is None or second
-        gone = samples.taken(self.weights.weights.cpu().double())[~testable] == 0
+        gone = samples.left_out(self.weights)[~testable]
         total = self.rates.with_total(errors, int(gone.sum()) / len(testable) if second else 0.0)
         is_right = errors.model is not None and total.held >= least
         if is_held and is_right and (total.mostly_confused or not cross_fitted):

@@ -161,6 +161,14 @@ class Samples:
         """
         return values.clone() if self.once is None else values[self.once.first[self.kept]]
 
+    def left_out(self, weights: SampleWeights) -> Bool[Tensor, " M"]:
+        """Return those of weight 0 that nobody decided so.
+
+        Args:
+            weights: of all N.
+        """
+        return self.taken(((weights.weights == 0) & ~weights.fixed).cpu().double()) > 0
+
     def outdone(self, suspicion: Float[Tensor, " M"], judged: Tensor) -> Bool[Tensor, " M"]:
         """Return the labels of a picture that another one of it fits better.
 

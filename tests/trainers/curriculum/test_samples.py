@@ -154,3 +154,17 @@ def test_without_faiss_large_data_are_searched_for_exact_copies_alone(monkeypatc
 def test_too_few_samples_beside_copies_that_disagree_are_refused():
     with pytest.raises(InputError, match="Decide the copies first"):
         updated(torch.cat([X, X]), torch.cat([TRUE, (TRUE + 1) % 20]))
+
+
+def test_a_class_that_a_person_left_out_pays_for_no_wrong_label():
+    weights = bspml.SampleWeights(GIVEN)
+    decided = (torch.as_tensor(GIVEN) < 3).nonzero()[:, 0]
+    weights.fix(decided, torch.zeros(len(decided)))
+    curriculum = bspml.SelfPacedCurriculum(weights)
+    for _ in range(2):
+        curriculum.training_mask()
+        curriculum.update(X)
+    others = torch.as_tensor(GIVEN) >= 3
+    wrong = others & (torch.as_tensor(GIVEN) != TRUE)
+    assert (weights.weights[wrong] == 0).double().mean() > 0.8
+    assert not weights.weights[decided].any()
