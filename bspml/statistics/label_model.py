@@ -242,7 +242,7 @@ def fit_label_model(
     fits = [*alone, *likelihood.fits_from_starts(further=[from_alone])]
     best = _decided(likelihood, fits, random_rate)
     if support >= FEWEST_MATES and not half_trained:
-        likelihood, best = _counted(likelihood, best, support)
+        return _counted(likelihood, best, support)
     return _model(likelihood, best, support, half_trained)
 
 
@@ -283,22 +283,23 @@ def refit_label_model(
     return _model(likelihood, best_of(fits), support, half_trained)
 
 
-def _counted(likelihood: Likelihood, best: Fit, support: float) -> tuple[Likelihood, Fit]:
+def _counted(likelihood: Likelihood, best: Fit, support: float) -> LabelModel:
     """The model whose confusions the labels show, where it clearly is another and the better one.
 
     Where classes are far apart, "they overlap", by the soft means of wrong labels that lie beside
     each other, is as likely as "labels are wrong", by a sure judge: that one is tried by itself.
     """
+    plain = _model(likelihood, best, support, False)
     u, k, tau, slopes = likelihood.unpack(best.x)
     sure = np.array([_SURE, *[_SILENT] * (len(likelihood.tables) - 1)]) / likelihood.units
     for b, worth, more in ((slopes, _PROMISING, -_OTHER), (sure, _HOPELESS, _OTHER)):
         seen, first = _glance(likelihood.seen(), likelihood.pack(u, max(k, _SOME_K), tau, b))
         errors, gain = _errors(seen, first), best.fun - first.fun
         if gain > worth * errors and errors > _errors(likelihood, best) + more:
-            found = counted_fit(seen, first.x)
-            if _is_another(likelihood, best, found, support):
-                return found
-    return likelihood, best
+            other = _model(*counted_fit(seen, first.x), support, False)
+            if _is_another(plain, other, len(likelihood.codes)):
+                return other
+    return plain
 
 
 def _glance(likelihood: Likelihood, x: np.ndarray) -> tuple[Likelihood, Fit]:
@@ -319,15 +320,13 @@ def _errors(likelihood: Likelihood, fit: Fit) -> float:
     return error_rate(u, k, likelihood.num_classes)
 
 
-def _is_another(
-    likelihood: Likelihood, best: Fit, other: tuple[Likelihood, Fit], support: float
-) -> bool:
+def _is_another(plain: LabelModel, other: LabelModel, labels: int) -> bool:
     """Whether another model explains the labels clearly better, or as well by more errors."""
-    errors, gain = _errors(*other), best.fun - other[1].fun
-    if gain > _CLEAR * errors + _AS_GOOD / len(likelihood.codes):
+    errors = error_rate(other.random, other.confused, other.num_classes)
+    gain = other.log_likelihood - plain.log_likelihood
+    if gain > _CLEAR * errors + _AS_GOOD / labels:
         return True
-    one, two = _model(likelihood, best, support, False), _model(*other, support, False)
-    return gain > -_AS_WELL * errors and two.interval[0] > one.interval[1]
+    return gain > -_AS_WELL * errors and other.interval[0] > plain.interval[1]
 
 
 def _model(likelihood: Likelihood, best: Fit, support: float, half_trained: bool) -> LabelModel:
