@@ -256,17 +256,17 @@ def write_together(
     except OSError as err:
         raise _cannot_be_made(folder, err.strerror or err) from err
     remove_leftovers(folder)
-    full_mark = {"format": _FORMAT, "id": identity, **mark}
     try:
         with aside(folder) as place:
             for name, content in contents.items():
                 atomic_write(place / name, content)
-            moving = {"state": "writing", "from": place.name, "files": list(contents)}
-            write_json(folder / MARK, {**full_mark, **moving})
+            where = {"state": "writing", "from": place.name, "files": list(contents)}
+            moving = {"format": _FORMAT, "id": identity, **mark, **where}
+            write_json(folder / MARK, moving)
             try:
-                _move_in(folder, {**full_mark, **moving})
+                _move_in(folder, moving)
             except KeyboardInterrupt:  # a few renames, which nobody waits for
-                _move_in(folder, {**full_mark, **moving})
+                _move_in(folder, moving)
                 raise
     except OSError as err:
         if isinstance(err, RunError):
