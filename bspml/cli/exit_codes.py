@@ -9,6 +9,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import errno
+import gc
 import os
 import re
 import signal
@@ -55,16 +56,20 @@ def interrupts_kept() -> Iterator[None]:
     """Let Ctrl-C end the block even where it strikes inside a callback of a C library.
 
     Python prints what is raised there and goes on; so it is sent once more, a moment later.  Where
-    the library raises an error of its own instead, `exit_code` knows what it was.  Objects that an
-    interrupt left half made are removed later, without a word: the hook stays.
+    the library raises an error of its own instead, `exit_code` knows what it was.  Objects whose
+    `__init__` an interrupt broke off are removed here: what they then miss is nobody's fault.
     """
+    broken_off: set[Any] = set()
 
     def noted(number: int, frame: Any) -> None:
         _Interrupt.struck = True
+        codes = [at.f_code for at, _ in traceback.walk_stack(frame)]
+        broken_off.update(code for code in codes if code.co_name == "__init__")
         signal.default_int_handler(number, frame)
 
     def again(ignored: Any) -> None:
-        if _Interrupt.struck and ignored.exc_type is AttributeError:
+        maker = getattr(type(getattr(ignored.exc_value, "obj", None)), "__init__", None)
+        if ignored.exc_type is AttributeError and getattr(maker, "__code__", None) in broken_off:
             return
         if ignored.exc_type is not KeyboardInterrupt:
             return before(ignored)
@@ -80,11 +85,22 @@ def interrupts_kept() -> Iterator[None]:
         if is_heard:
             signal.signal(signal.SIGINT, noted)
         yield
+    except BaseException as err:
+        if _Interrupt.struck:
+            _forget_locals(err)
+        raise
     finally:
-        if not _Interrupt.struck:
-            sys.unraisablehook = before
+        sys.unraisablehook = before
         if is_heard:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _forget_locals(err: BaseException | None) -> None:
+    """Remove what only the frames that an error ended still hold."""
+    while err is not None:
+        traceback.clear_frames(err.__traceback__)
+        err = err.__context__
+    gc.collect()
 
 
 def exit_code(err: BaseException) -> int:

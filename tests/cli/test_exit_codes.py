@@ -44,8 +44,7 @@ def test_a_ctrl_c_that_a_librarys_callback_swallows_comes_again(capsys):
 
 
 @pytest.mark.usefixtures("ctrl_c_is_heard")
-def test_an_interrupt_that_a_library_makes_an_error_of_is_an_interrupt(capsys, monkeypatch):
-    monkeypatch.setattr("sys.unraisablehook", sys.unraisablehook)
+def test_an_interrupt_that_a_library_makes_an_error_of_is_an_interrupt(capsys):
 
     def in_c():
         try:
@@ -72,14 +71,39 @@ class HalfMade:
         self.held += 1
 
 
+class Faulty:
+    def __del__(self):
+        self.held += 1
+
+
 @pytest.mark.usefixtures("ctrl_c_is_heard")
 def test_what_an_interrupt_left_half_made_goes_without_a_word(monkeypatch):
     said = []
     monkeypatch.setattr("sys.unraisablehook", said.append)
-    with pytest.raises(KeyboardInterrupt), interrupts_kept():
-        HalfMade()
+    former = sys.unraisablehook
+    for _ in range(2):  # the second call finds the hook of before, not that of the first
+        with pytest.raises(KeyboardInterrupt), interrupts_kept():
+            HalfMade()
+        assert sys.unraisablehook is former
     gc.collect()
     assert said == []
+
+
+@pytest.mark.usefixtures("ctrl_c_is_heard")
+def test_an_interrupt_hides_no_fault_of_whole_objects(monkeypatch):
+    said = []
+    monkeypatch.setattr("sys.unraisablehook", lambda ignored: said.append(ignored.exc_type))
+
+    def both():
+        whole = Faulty()
+        return whole, HalfMade()
+
+    with pytest.raises(KeyboardInterrupt), interrupts_kept():
+        both()
+    assert said == [AttributeError]
+    Faulty()
+    gc.collect()
+    assert said == [AttributeError] * 2
 
 
 def test_an_interrupt_before_the_command_begins_is_one_line(monkeypatch, capsys):
