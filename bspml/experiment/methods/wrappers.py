@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from abc import abstractmethod
-from typing import Literal
+from typing import Annotated, Literal
 
 from torch import nn
 
 from bspml.experiment.methods.parts import HyperParameters, MethodContext, MethodParts
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.reducers import IMAE, GradientRescaling, SuperLoss
-from bspml.trainers.settings import BelowOne, NotNegative, Number, Positive, key
+from bspml.trainers.settings import BelowOne, NotNegative, Number, Positive, ReadBy, key
 from bspml.weights.state import SampleWeights
 
 
@@ -59,7 +59,9 @@ class SuperLossWrapper(Wrapper):
     superloss_tau: Literal["ema", "mean"] | Number = key(
         "ema", "loss of confidence 1: ema, mean, a number"
     )
-    superloss_momentum: BelowOne = key(0.9, "of the exponential average")
+    superloss_momentum: Annotated[BelowOne, ReadBy("superloss_tau", ("ema",))] = key(
+        0.9, "of the exponential average"
+    )
     # Under one tau all positives of a contrastive loss count as hard, noisy or not.
     superloss_shared_tau: bool = key(False, "one tau for positive and negative pairs")
     superloss_smoothing: Literal["none", "class", "sample"] = key(

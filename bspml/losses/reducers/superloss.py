@@ -20,7 +20,7 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.functional import superloss, superloss_confidence
 from bspml.losses.reducers.tables import KeyedAverage
-from bspml.losses.reducers.tau import RunningTau, check_momentum
+from bspml.losses.reducers.tau import MOMENTUM, RunningTau, check_momentum
 from bspml.losses.reducers.transform import Installed, Source, Term, TransformReducer
 from bspml.shapes import Tensor
 from bspml.tensors.arguments import check_flags
@@ -58,10 +58,10 @@ class SuperLossReducer(TransformReducer):
         installed: Installed,
         lam: float | int = 0.25,
         tau: float | int | str = "ema",
-        momentum: float | int = 0.9,
+        momentum: float | int = MOMENTUM,
         shared_tau: bool = False,
         smoothing: str = "none",
-        smoothing_momentum: float | int = 0.9,
+        smoothing_momentum: float | int = MOMENTUM,
         sample_weights: SampleWeights | None = None,
     ) -> None:
         check_flags(shared_tau=shared_tau)
@@ -71,7 +71,9 @@ class SuperLossReducer(TransformReducer):
         sub_losses = installed.entry.sub_losses
         names = (_SHARED,) if shared_tau or len(sub_losses) == 1 else sub_losses
         self.taus = nn.ModuleDict({name: RunningTau(tau, momentum) for name in names})
-        smoothing_momentum = check_momentum(smoothing_momentum, "smoothing_momentum")
+        smoothing_momentum = check_momentum(
+            smoothing_momentum, "smoothing_momentum", smoothing != "none" or "`smoothing` is 'none'"
+        )
         self.smoothed = None
         if smoothing != "none":
             if sample_weights is None:

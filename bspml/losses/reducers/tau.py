@@ -25,6 +25,7 @@ from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
 
 MODES = ("ema", "mean")
+MOMENTUM = 0.9  # by default
 
 
 class RunningTau(nn.Module):
@@ -44,7 +45,7 @@ class RunningTau(nn.Module):
 
     Args:
         tau: a finite number, "mean" or "ema".
-        momentum: share of the old average kept by "ema", in [0, 1).
+        momentum: share of the old average kept by "ema", in [0, 1); another `tau` has none.
 
     Attributes:
         average: 0-d float64 buffer, the exponential average.
@@ -67,13 +68,13 @@ class RunningTau(nn.Module):
     correction: Tensor
     count: Tensor
 
-    def __init__(self, tau: float | int | str = "ema", momentum: float | int = 0.9) -> None:
+    def __init__(self, tau: float | int | str = "ema", momentum: float | int = MOMENTUM) -> None:
         super().__init__()
         if isinstance(tau, str) and tau not in MODES:
             raise InputError(f"`tau` must be a number, {' or '.join(MODES)}; got {tau!r}.")
         self.joint_batches = False
         self.mode = tau if isinstance(tau, str) else "constant"
-        self.momentum = check_momentum(momentum)
+        self.momentum = check_momentum(momentum, is_read=self.mode == "ema" or f"`tau` is {tau!r}")
         constant = 0.0 if isinstance(tau, str) else check_number(tau, "tau")
         self.register_buffer("average", torch.tensor(constant, dtype=torch.float64))
         for name in ("total", "correction", "count"):
@@ -178,14 +179,21 @@ def _both(batch: Tensor, number: float | None) -> Tensor:
     return batch if number is None else torch.stack([batch, torch.full_like(batch, number)])
 
 
-def check_momentum(momentum: float | int, name: str = "momentum") -> float:
+def check_momentum(
+    momentum: float | int, name: str = "momentum", is_read: bool | str = True
+) -> float:
     """Return a share of the old average to keep, in [0, 1), or refuse it.
 
     Args:
         momentum: as given.
         name: the caller's argument.
+        is_read: True, or why there is no average: then only the default may stand.
     """
     momentum = check_number(momentum, name, low=0.0, high=1.0)
     if momentum == 1:
         raise InputError(f"`{name}` must be in [0, 1); got 1, which would never learn.")
+    if is_read is not True and momentum != MOMENTUM:
+        raise InputError(
+            f"`{name}` is {momentum:g}, but nothing reads it while {is_read}. Leave it out."
+        )
     return momentum

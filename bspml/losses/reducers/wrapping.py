@@ -24,6 +24,7 @@ from bspml.losses.reducers.gradient_rescaling import DELTA, GradientRescalingRed
 from bspml.losses.reducers.inner import check_reducer
 from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restore_logits
 from bspml.losses.reducers.superloss import SuperLossReducer
+from bspml.losses.reducers.tau import MOMENTUM
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.tensors.arguments import check_flags, refuse_outside
 from bspml.tensors.checks import check_choice
@@ -38,10 +39,10 @@ def SuperLoss(  # noqa: N802 -- reads as the loss it makes
     lam: float | int = 0.25,
     tau: float | int | str = "ema",
     *,
-    momentum: float | int = 0.9,
+    momentum: float | int = MOMENTUM,
     shared_tau: bool = False,
     smoothing: str = "none",
-    smoothing_momentum: float | int = 0.9,
+    smoothing_momentum: float | int = MOMENTUM,
     sample_weights: Any = None,
 ) -> LossT:
     """Give each sample, pair or triplet the confidence its loss deserves [Castells 2020].
@@ -56,13 +57,13 @@ def SuperLoss(  # noqa: N802 -- reads as the loss it makes
         lam: strength of the regulariser, > 0, in units of the loss: small trusts few, large all.
         tau: the loss that has confidence 1: a number, "mean" of all losses seen in train mode,
             or "ema", their exponential average.
-        momentum: of "ema", in [0, 1).
+        momentum: of "ema", in [0, 1); refused where another `tau` does not read it.
         shared_tau: one tau for all sub-losses, instead of one for each.  Contrastive losses have
             two: most negative pairs lie far below the positives, so a shared tau gives them
             confidence e, the embeddings are driven apart, and fewer negatives remain to lower tau.
         smoothing: "sample" or "class": sigma judges the average loss of the anchor's sample or
             class over the epochs, not the momentary one; needs `sample_weights`.
-        smoothing_momentum: of that average, in [0, 1).
+        smoothing_momentum: of that average, in [0, 1); refused where there is none.
         sample_weights: multiplies each loss by the weights of its samples (pair: both, triplet:
             all three), beside sigma, and keeps a table of sigma per sample.  The rows come from
             `loss(..., sample_index=)` or `sample_weights.set_batch`.

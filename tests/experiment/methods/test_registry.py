@@ -191,6 +191,11 @@ def test_unknown_and_impossible_names_are_refused(name, message):
         ("margin", {"learn_beta": 1}, r"`hyper\.learn_beta` must be true or false; got 1"),
         ("bspml", {"rule": "cubic"}, r"`hyper\.rule` must be one of threshold, quadratic"),
         ("superloss:snr", {"superloss_tau": "max"}, r"`hyper\.superloss_tau` must be one of ema"),
+        (
+            "superloss:snr",
+            {"superloss_momentum": 0.5, "superloss_tau": 1.0},
+            r"superloss_momentum` is 0\.5, but nothing reads it",
+        ),
         ("superloss:snr", {"superloss_momentum": 1}, r"momentum` must be in \[0, 1\)"),
         ("prism", {"noise_rate": 1.5}, r"`hyper\.noise_rate` must be in \[0, 1\]"),
     ],

@@ -249,6 +249,8 @@ def test_smoothing_needs_to_know_the_samples():
     [
         ({"lam": 0}, "`lam` must be in"),
         ({"lam": -1.0}, "`lam` must be in"),
+        ({"tau": 1.0, "momentum": 0.5}, r"`momentum` is 0\.5, but nothing reads it while `tau` is"),
+        ({"smoothing_momentum": 0.5}, r"`smoothing_momentum` is 0\.5, .* `smoothing` is 'none'"),
         ({"tau": "max"}, "`tau` must be a number, ema or mean"),
         ({"smoothing": "epoch"}, "`smoothing` must be one of none, class, sample"),
         ({"sample_weights": [1.0]}, "`sample_weights` must be a SampleWeights or None; got list"),

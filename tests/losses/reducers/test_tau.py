@@ -130,6 +130,8 @@ def test_tau_carries_no_gradient():
         (math.inf, 0.9, "`tau` must be finite"),
         ("ema", 1.0, "`momentum` must be in"),
         ("ema", -0.1, "`momentum` must be in"),
+        (1.5, 0.5, r"`momentum` is 0\.5, but nothing reads it while `tau` is 1\.5\. Leave it out"),
+        ("mean", 0.5, "nothing reads it while `tau` is 'mean'"),
     ],
 )
 def test_impossible_settings_are_refused(tau, momentum, message):
