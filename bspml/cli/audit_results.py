@@ -69,7 +69,7 @@ def placed(
         labels: (N,) of the audit.
         names: N names, or none.
     """
-    if not all(made.name for made in decisions) or len(names) == 0 or not all(names):
+    if not any(made.name for made in decisions) or len(names) == 0:
         return decisions, []
     found, notes = located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
     said = {made.where: made.index for made in decisions}

@@ -206,3 +206,14 @@ def test_a_name_counts_against_its_index_and_is_told(names, capsys):
         f"is {names[4]!r}; the name counts\n"
     )
     assert {name for name, row in corrected().items() if row["decision"]} == {names[4], names[5]}
+
+
+def test_a_name_at_another_index_is_refused_where_other_lines_have_none(names, capsys):
+    run(capsys, "data.npz", "-o", "found", "-q")
+    decide([*names[:3], "", *names[4:]], (3, "right", ""), (5, "right", ""))
+    assert run(capsys, "found", "--apply", "d.csv")[0] == 0
+    assert {name for name, row in corrected().items() if row["decision"]} == {names[3], names[5]}
+    decide([*names[:3], "", names[4], names[4]], (3, "right", ""), (5, "right", ""))
+    code, _, err = run(capsys, "found", "--apply", "d.csv")
+    assert code == 2
+    assert f"names {names[4]!r}, but row 5 of these data is {names[5]!r}" in err

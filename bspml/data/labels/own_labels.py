@@ -116,6 +116,7 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
             notes.append(f"{file}: does not name {counted(num_unnamed, *words)}")
     elif n in (m, len(train)):
         rows = np.arange(m) if n == m else train.rows
+        _refuse_other_names(corrected.names or (), rows, origin, [file] * n)
     else:
         raise DataError(
             f"{file}: has {counted(n, 'label')} and no names; the data have "
@@ -156,7 +157,9 @@ def located(
     names = [decision.name for decision in decisions]
     places = rows_by_name(names, origin)
     if places is None:
-        return _at_rows(decisions, _rows_by_index(decisions, origin, train_rows)), []
+        by_index = _rows_by_index(decisions, origin, train_rows)
+        _refuse_other_names(names, by_index, origin, [decision.where for decision in decisions])
+        return _at_rows(decisions, by_index), []
     if (places < 0).all():
         assert origin.names is not None
         raise DataError(
@@ -199,6 +202,20 @@ def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | No
         if (rows >= 0).any():
             break
     return None if origin.names is None and (rows < 0).all() else rows
+
+
+def _refuse_other_names(
+    names: Sequence[str], rows: np.ndarray, origin: Origin, places: Sequence[str]
+) -> None:
+    """Refuse names, perhaps of some lines alone, that samples taken by their rows do not have."""
+    own_names = origin.names or [""] * len(origin.labels)
+    for name, row, place in zip(names, rows.tolist(), places, strict=False):
+        own = own_names[row]
+        if name and own and all(own != spelt for (spelt,) in _spellings([name])):
+            raise DataError(
+                f"{place}: names {name!r}, but row {row} of these data is {own!r}; where a line or "
+                "a sample has no name of its own, all go by their rows. Give each its name."
+            )
 
 
 def _spellings(names: Sequence[str]) -> Iterator[list[str]]:

@@ -76,6 +76,28 @@ def test_decisions_that_fit_nothing_or_twice_are_explained(write, rows, said):
         own_labels(parted(), None, file)
 
 
+PARTLY = "index,label,decision,new_label,name\n{}3,b,wrong,,\n"
+
+
+def test_decisions_of_which_some_have_no_name_stand_at_their_rows_or_are_refused(write):
+    told = own_labels(parted(), None, write(PARTLY.format("5,b,right,,train/b/5.jpg\n")))
+    assert told.decided.decisions.tolist() == ["", "", "wrong", "right"]
+    with pytest.raises(
+        DataError, match=r"csv: line 2: names 'b/3\.jpg', but row 5 of .* 'b/5\.jpg'"
+    ):
+        own_labels(parted(), None, write(PARTLY.format("5,b,right,,b/3.jpg\n")))
+    names = [*NAMES[:3], "", *NAMES[4:]]
+    table = "\n".join(f"{label},{name}" for label, name in zip("caaddbcd", names, strict=True))
+    told = own_labels(parted(), write(f"label,name\n{table}\n", "l.csv"))
+    assert told.data.test.rows.tolist() == [0, 3, 4, 6, 7]
+    lines = table.split("\n")
+    moved = "\n".join(["label,name", *lines[1:], lines[0]])
+    with pytest.raises(
+        DataError, match=r"l\.csv: names 'a/1\.jpg', but row 0 of these data is 'c/0"
+    ):
+        own_labels(parted(), write(moved, "l.csv"))
+
+
 def test_a_name_that_is_gone_is_noted_and_the_others_count(write):
     file = write("index,decision,name\n1,right,a/1.jpg\n2,right,gone.jpg\n")
     told = own_labels(parted(), None, file)
