@@ -20,7 +20,8 @@ def unit_rows(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
     """Scale every row to norm 1, in float64 if the rows are float64, else in float32.
 
     Half precisions are widened before anything is computed.  Rows of any finite scale are scaled
-    without overflow or underflow.  A zero row stays zero: its similarities are 0.  A row that holds
+    without overflow or underflow, subnormal ones included: their direction is that of the numbers
+    as they were stored, of which subnormal floats keep fewer digits.  A zero row stays zero: its similarities are 0.  A row that holds
     NaN or infinity comes out with NaN in it; it is for the caller to refuse such rows first, as
     `bspml.tensors.checks.check_embeddings` does.
 

@@ -34,6 +34,15 @@ def test_no_scale_overflows_or_vanishes(scale):
     torch.testing.assert_close(unit, torch.tensor([[0.6, 0.8]]))
 
 
+@pytest.mark.parametrize("power", [-126, -135, -145])
+def test_a_subnormal_row_has_the_direction_of_its_numbers(power):
+    small = torch.randn(20, 8, generator=torch.Generator().manual_seed(1)) * 2.0**power
+    large = (small.double() * 2.0**-power).float()  # exactly
+    assert torch.equal(large.double() * 2.0**power, small.double())
+    assert torch.equal(grid_unit_rows(small), grid_unit_rows(large))
+    torch.testing.assert_close(unit_rows(small), unit_rows(large), atol=2e-7, rtol=0)
+
+
 @pytest.mark.parametrize("form", [unit_rows, grid_unit_rows])
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
 def test_a_row_that_is_not_finite_stays_visible_and_alone(form, bad):
