@@ -145,7 +145,7 @@ class PKSampler(BatchSampler):
         """Batches of `self.epoch`."""
         rng, shown = np.random.default_rng((self.seed, self.epoch)), self._shown
         groups = [RowQueue(rows, rng, set(rows[shown[rows]].tolist())) for rows in self._groups]
-        sizes, num_shown = self._counted(np.ones_like(shown)), self._counted(shown)
+        sizes, num_shown = self._sizes, self._counted(shown)
         is_owed = self._counted(self._through) < sizes
         owed = is_owed * -(-(sizes - num_shown) // self.samples_per_class)
         per_batch = self.classes_per_batch
@@ -155,11 +155,16 @@ class PKSampler(BatchSampler):
 
     def _turns_needed(self) -> np.ndarray:
         """(C,) how often each class must come up to show all its rows."""
-        return -(-np.array([len(rows) for rows in self._groups]) // self.samples_per_class)
+        return -(-self._sizes // self.samples_per_class)
+
+    @property
+    def _sizes(self) -> np.ndarray:
+        """(C,) rows of each class."""
+        return np.array([len(rows) for rows in self._groups])
 
     def _counted(self, flags: np.ndarray) -> np.ndarray:
         """(C,) how many rows of each class are flagged."""
-        starts = np.cumsum([0] + [len(rows) for rows in self._groups[:-1]])
+        starts = np.cumsum(self._sizes) - self._sizes
         return np.add.reduceat(flags[np.concatenate(self._groups)], starts, dtype=np.int64)
 
     def _next_epoch(self) -> None:
@@ -280,7 +285,7 @@ class PKSampler(BatchSampler):
     @property
     def num_usable(self) -> int:
         """Rows that can come up: those allowed, less those of classes left out for being single."""
-        return sum(len(g) for g in self._groups)
+        return int(self._sizes.sum())
 
     def coverage(self) -> float:
         """Share of the allowed rows that came up so far in the epoch last iterated, in [0, 1].
