@@ -21,9 +21,9 @@ def unit_rows(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
 
     Half precisions are widened before anything is computed.  Rows of any finite scale are scaled
     without overflow or underflow, subnormal ones included: their direction is that of the numbers
-    as they were stored, of which subnormal floats keep fewer digits.  A zero row stays zero: its similarities are 0.  A row that holds
-    NaN or infinity comes out with NaN in it; it is for the caller to refuse such rows first, as
-    `bspml.tensors.checks.check_embeddings` does.
+    as they were stored, of which subnormal floats keep fewer digits.  A zero row stays zero: its
+    similarities are 0.  A row that holds NaN or infinity comes out with NaN in it; it is for the
+    caller to refuse such rows first, as `bspml.tensors.checks.check_embeddings` does.
 
     Args:
         embeddings: (N, D) floats; the result has no gradient.
