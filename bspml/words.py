@@ -136,11 +136,13 @@ def error_sentence(
     Example:
         >>> error_sentence(0.28, (0.21, 0.35), (0.19, 0.4))
         'The best estimate is that 28 % of the labels are wrong (95 % interval 21 to 35 %); at least
-        19 %, counting labels wrong at random only, and at most 40 %, counting every sample that
-        could be of a similar class.'
+        19 %, not counting confusions between similar classes, and at most 40 %, counting every
+        sample that could be of a similar class.'
     """
     maybe_none = ", maybe none" if interval[0] < _SHOWS_AS_NONE else ""
-    least = f"at least {percent(bounds[0])} %, counting labels wrong at random only, and "
+    least = (
+        f"at least {percent(bounds[0])} %, not counting confusions between similar classes, and "
+    )
     most = f"at most {percent(bounds[1])} %, counting every sample that could be of a similar class"
     if bounds[0] < _SHOWS_AS_NONE:
         least = ""
