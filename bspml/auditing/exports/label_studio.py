@@ -21,6 +21,7 @@ from urllib.parse import quote
 from bspml.auditing.exports.suspects import Suspect, plain_text
 
 _CONTROL = "choice"
+_NONE = "none of these"  # of a sample that fits no class
 
 
 def label_studio_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[str, str]:
@@ -88,7 +89,7 @@ def _interface(shown: Sequence[str], classes: Sequence[str]) -> str:
         ET.SubElement(view, kind.capitalize(), name=kind, value=f"${kind}")
     attributes = {"name": _CONTROL, "toName": shown[0], "choice": "single", "showInline": "true"}
     choices = ET.SubElement(view, "Choices", attributes)
-    for label in classes:
+    for label in dict.fromkeys((*classes, _NONE)):
         ET.SubElement(choices, "Choice", value=label)
     ET.indent(view)
     return ET.tostring(view, encoding="unicode") + "\n"

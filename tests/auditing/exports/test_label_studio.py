@@ -19,7 +19,7 @@ def test_tasks_fit_the_interface_and_link_the_photos(report, photos):
     (control,) = view.iter("Choices")
     (shown,) = view.iter("Image")
     choices = [choice.get("value") for choice in control]
-    assert choices == class_names(report)
+    assert choices == [*class_names(report), "none of these"]
     assert shown.get("value") == "$image"
     ids = set()
     for task, suspect in zip(tasks, suspects, strict=True):
@@ -60,4 +60,7 @@ def test_texts_are_shown_as_text_and_addresses_as_they_are():
 def test_no_suspects_are_no_tasks():
     tasks, view = read(label_studio_files([], ["a", "b"]))
     assert tasks == []
-    assert [choice.get("value") for choice in view.iter("Choice")] == ["a", "b"]
+    choices = [choice.get("value") for choice in view.iter("Choice")]
+    assert choices == ["a", "b", "none of these"]
+    _, view = read(label_studio_files([], ["none of these", "b"]))
+    assert [c.get("value") for c in view.iter("Choice")] == ["none of these", "b"]  # each once
