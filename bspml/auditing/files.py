@@ -77,7 +77,9 @@ def save_report(
         texts = report.texts.tolist()
     elif texts is not None:
         texts = texts_of_rows(texts, "texts", len(report)).tolist()
+    photos = report.images
     if isinstance(images, str | os.PathLike):
+        photos = os.fspath(images)
         files = PagePictures(images, report.names, folder).files()
         with contextlib.suppress(MissingDependencyError):  # the page says what is missing
             report = replace(report, photo_checks=photo_checks(files))
@@ -119,7 +121,7 @@ def save_report(
 
     with contextlib.suppress(MissingDependencyError):  # of Jinja2
         contents["report.html"] = render_page(data)
-    return write_together(folder, contents, scalars, identity)
+    return write_together(folder, contents, scalars | {"images": photos}, identity)
 
 
 def _identity(arrays: Mapping[str, np.ndarray], rest: Any) -> str:
@@ -169,6 +171,7 @@ def load_fields(folder: Path) -> dict[str, Any]:
             **{n: _as_interval(mark.get(n, mark["interval"])) for n in _INTERVALS},
             "map_method": _as_text(mark.get("map_method", "pca")),
             "notes": tuple(_as_text(note) for note in mark["notes"]),
+            "images": None if mark.get("images") is None else _as_text(mark["images"]),
         }
     except FAULTS as err:
         raise RunError(f"{folder / MARK}: cannot be read ({reason(err)}). {_AGAIN}") from err

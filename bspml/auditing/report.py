@@ -92,6 +92,7 @@ class AuditReport:
         photo_checks: a row per photo and problem: index, problem, score; None where photos were not
             checked.
         pictures: {sample: data URI or path} of the page the report was loaded with.
+        images: the folder of the photos as it was given when the report was saved, or None.
         index: the pandas index of the data given, or None; files keep whole numbers and text.
 
     Example:
@@ -139,6 +140,7 @@ class AuditReport:
     map_method: str = field(default="pca", repr=False)
     photo_checks: pd.DataFrame | None = field(default=None, repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
+    images: str | None = field(default=None, repr=False)
     index: pd.Index | None = field(default=None, repr=False)
 
     def __len__(self) -> int:

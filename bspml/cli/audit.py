@@ -78,11 +78,11 @@ def _run(options: AuditOptions) -> AuditReport:
     quiet = options.quiet
     _check_options(options)
     decisions = None if options.apply is None else read_decisions(options.apply)
-    carried, caution, images = None, "", options.images
+    carried, caution = None, ""
     if _is_audit(options.what):
         from_main(lambda: None)  # nothing to share
         folder = named_folder(options.what if options.output is None else options.output)
-        report, files = _again(options, folder, decisions)
+        report, files, images = _again(options, folder, decisions)
     else:
         source = read_source(options)
         caution, images = source.caution, source.images
@@ -154,8 +154,8 @@ def _is_audit(what: str) -> bool:
 
 def _again(
     options: AuditOptions, folder: Path, decisions: list[Decision] | None
-) -> tuple[AuditReport, list[Path]]:
-    """Load an earlier audit; return it and the files written anew."""
+) -> tuple[AuditReport, list[Path], str | None]:
+    """Load an earlier audit; return it, the files written anew, and the folder of its photos."""
     useless = (
         *("labels", "names", "map", "backbone", "weights", "decisions", "seed", "device"),
         *("workers", "search"),
@@ -172,11 +172,23 @@ def _again(
     if decisions is not None:
         apply_decisions(report.labels, placed(decisions, report.labels, report.names)[0])
     is_decided = decisions is not None or report.decided is not None
-    check_results(options, report.names, report.texts, options.images, is_decided)
+    images = _photos(options, report)
+    check_results(options, report.names, report.texts, images, is_decided)
     is_new = (options.output, options.images, options.flag, options.flag_precision)
     if all(value is None for value in is_new):
-        return report, []  # only the decisions are new
-    return report, save_report(report, folder, options.images, replacing=decisions is not None)
+        return report, [], images  # only the decisions are new
+    files = save_report(report, folder, options.images, replacing=decisions is not None)
+    return report, files, images
+
+
+def _photos(options: AuditOptions, report: AuditReport) -> str | None:
+    """The folder of the photos of an earlier audit: as named now or then, if it is still there."""
+    if options.images is not None or report.images is None or Path(report.images).is_dir():
+        return options.images or report.images
+    if options.export is not None or options.copy_to is not None:
+        there = f"the photos of this audit were in {_safe_line(report.images, None)}"
+        note(f"note: {there}, which is no folder here; name theirs with --images")
+    return None
 
 
 def _refuse_before_the_work(

@@ -217,3 +217,23 @@ def test_a_name_at_another_index_is_refused_where_other_lines_have_none(names, c
     code, _, err = run(capsys, "found", "--apply", "d.csv")
     assert code == 2
     assert f"names {names[4]!r}, but row 5 of these data is {names[5]!r}" in err
+
+
+def test_a_saved_audit_knows_where_its_photos_are_and_says_so_where_they_are_gone(names, capsys):
+    run(capsys, "data.npz", "-o", "found", "--images", "photos", "-q")
+    assert json.loads(Path("found/audit.json").read_text())["images"] == "photos"
+    assert run(capsys, "found", "--flag", "3")[0] == 0  # saved again, without a word of photos
+    code, _, err = run(capsys, "found", "--export", "label-studio")
+    assert (code, err) == (0, "")
+    tasks = json.loads(Path("found/to-label-studio/tasks.json").read_text("utf-8"))
+    assert all(task["data"]["image"].startswith("/data/local-files/?d=photos/") for task in tasks)
+    decide(names, (3, "right", ""))
+    assert run(capsys, "found", "--apply", "d.csv", "--copy-to", "fixed")[0] == 0
+    assert len([*Path("fixed").rglob("*.png")]) == len(names)
+    Path("photos").rename("moved")
+    code, _, err = run(capsys, "found", "--export", "label-studio")
+    assert code == 2
+    assert "photos of this audit were in photos, which is no folder here; name theirs" in err
+    assert "nothing to show of these samples; name the folder of the photos with --images" in err
+    assert run(capsys, "found", "--export", "label-studio", "--images", "moved")[0] == 0
+    assert json.loads(Path("found/audit.json").read_text())["images"] == "moved"
