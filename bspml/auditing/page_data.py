@@ -90,7 +90,7 @@ def page_data(
 
 
 def suspects(report: AuditReport) -> list[int]:
-    """Return the samples that look wrong or fit another class better, most suspicious first."""
+    """Return the suspects, flagged or to be looked at, most suspicious first."""
     order = report.order()
     return order[report.suspects[order]][:_SUSPECTS].tolist()
 
@@ -100,7 +100,7 @@ def _audit_facts(report: AuditReport) -> list[tuple[str, str]]:
     facts = [
         ("samples", f"{summary['samples']} in {counted(summary['classes'], 'class', 'classes')}"),
         ("labels that can be judged", str(summary["testable"])),
-        ("labels that look wrong", str(summary["look_wrong"])),
+        ("labels flagged", str(summary["look_wrong"])),
         ("others to look at", str(summary["others_to_look_at"])),
         ("suspects", _relation(summary["suspects"], summary["look_wrong"])),
         (f"fit their label (q < {KEPT_Q:g})", str(summary["fit_their_label"])),
@@ -120,7 +120,7 @@ def _relation(suspects: int, flagged: int) -> str:
     """Explain how the suspects on the page relate to the estimate in its heading."""
     remark = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
     return (
-        f"{suspects:,} to look at{remark}: the {flagged:,} that look wrong and the "
+        f"{suspects:,} to look at{remark}: the {flagged:,} flagged and the "
         f"{suspects - flagged:,} others that are wrong with a chance of 1 in 5 or more. The "
         "heading estimates how many labels are wrong, not which: some suspects are right, and a "
         "wrong label may not be among them."

@@ -273,14 +273,15 @@ def p_value_histogram(histogram: Histogram) -> Figure:
 
 
 @own_style(PAGE_STYLE)
-def class_bars(classes: Sequence[ClassRow]) -> Figure | None:
-    """Draw the classes with the largest share of suspicious labels for the page, largest on top.
+def class_bars(classes: Sequence[ClassRow], word: str = "flagged") -> Figure | None:
+    """Draw the classes with the largest share of flagged labels for the page, largest on top.
 
     Args:
         classes: all of them.
+        word: what the page calls such a label.
 
     Returns:
-        The figure; None if no class has suspicious labels.
+        The figure; None if no class has flagged labels.
     """
     flagged = [c for c in classes if c.share_flagged]
     flagged = sorted(flagged, key=lambda c: -(c.share_flagged or 0))[:BARS]
@@ -295,9 +296,9 @@ def class_bars(classes: Sequence[ClassRow]) -> Figure | None:
     axes.set_ylim(len(flagged) - 0.4, -0.6)
     axes.set_xlim(0, min(1.0, 1.1 * (flagged[0].share_flagged or 0)))
     axes.xaxis.set_major_formatter(PercentFormatter(1, decimals=None))
-    axes.set_xlabel("share of the class's labels that are suspicious")
+    axes.set_xlabel(f"share of the class's labels that are {word}")
     worst = f"{plain_text(flagged[0].label)} {flagged[0].share_flagged:.0%}"
-    figure.set_label(f"Share of suspicious labels in {len(flagged)} classes; {worst}.")
+    figure.set_label(f"Share of {word} labels in {len(flagged)} classes; {worst}.")
     return figure
 
 

@@ -110,7 +110,7 @@ function setUpMap() {
     tell(i);
     pinned = i;
     if (i < 0 || !again) return;
-    if (!ringed.has(map.index[i])) say(`#${map.index[i]} does not look wrong: it has no card`);
+    if (!ringed.has(map.index[i])) say(`#${map.index[i]} is no suspect: it has no card`);
     else if (!focusSample(map.index[i])) {
       Object.assign(filter, { state: "" });
       $("state").value = "";

@@ -54,6 +54,8 @@ def render_page(data: PageData) -> str:
     script = f"{_read_asset('csv.js')}{{\n{scripts}}}\n"  # a block: its names are no globals
     measures = ("wrong_probability", "margin", "p", "q")
     measured = {m for m in measures if any(getattr(s, m) is not None for s in data.suspects)}
+    # An audit flags the labels that are likely wrong; a run's suspects are those of low weight.
+    flagged = "flagged" if "wrong_probability" in measured else "suspect"
     text = environment.get_template("page.html.j2").render(
         data=data,
         many_classes=sum(bool(c.share_flagged) for c in data.classes) > BARS,
@@ -61,6 +63,7 @@ def render_page(data: PageData) -> str:
         long_facts=[fact for fact in data.facts if len(fact[1]) > _SHORT],
         has_chances="wrong_probability" in measured,
         measured=measured,
+        flagged=flagged,
         confused_classes=len({n for c in data.confusions for n in (c.label, c.suggested)}),
         drawn_classes=MOST,
         # The template takes what follows as it is: it is our own text, or escaped where it is made.
@@ -70,7 +73,7 @@ def render_page(data: PageData) -> str:
         payload=_as_script(payload(data)),
         histogram=inline_svg(p_value_histogram(data.histogram)) if data.histogram else "",
         curves=[inline_svg(figure) for figure in epoch_curves(data.curves)],
-        class_bars=inline_svg(class_bars(data.classes)),
+        class_bars=inline_svg(class_bars(data.classes, flagged)),
         confusion_matrix=inline_svg(confusion_matrix(data.confusions)),
     )
     # Without what UTF-8 cannot hold: lone surrogates, of file names.

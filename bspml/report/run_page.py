@@ -195,7 +195,7 @@ def _run_facts(
         facts += [
             ("Samples", f"{len(table):,}"),
             ("Classes", f"{len(np.unique(table.labels)):,}"),
-            ("Suspicious", f"{low:,}"),
+            ("Suspects", f"{low:,}"),
         ]
         if decided.any():
             facts.append(("Decided by a person", f"{int(decided.sum()):,}"))
@@ -203,7 +203,7 @@ def _run_facts(
             estimated = any(record.noise_rate is not None for record in records)
             remark = ", about as many as are estimated to be wrong" if estimated else ""
             meaning = f"a weight below {SUSPECT_BELOW:g}: the labels that fit worst{remark}"
-            facts.append(("What suspicious means", f"{meaning}. Some of them are right."))
+            facts.append(("What a suspect is", f"{meaning}. Some of them are right."))
     if summary.get("true_noise_rate") is not None:
         facts.append(("Truly wrong", f"{percent(summary['true_noise_rate'])} %"))
     for method in dict.fromkeys(record.method for record in records):
@@ -227,7 +227,7 @@ def _run_facts(
     }
     facts += [(name, f"{value:.3f}") for name, value in figures.items() if value is not None]
     if last.false_alarm_rate is not None:
-        alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspicious"
+        alarms = f"{100 * last.false_alarm_rate:.1f} % of the right labels are suspects"
         facts.append(("False alarms", alarms))
     return facts
 

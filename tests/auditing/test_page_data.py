@@ -38,13 +38,13 @@ def test_suspects_are_in_order_of_the_table(report):
 def test_the_counts_on_the_page_add_up(report, tmp_path):
     data = page_data(report, tmp_path)
     facts = dict(data.facts)
-    wrong, others = (int(facts[name]) for name in ("labels that look wrong", "others to look at"))
+    wrong, others = (int(facts[name]) for name in ("labels flagged", "others to look at"))
     found = report.summary()
     assert wrong == found["look_wrong"] == report.flagged.sum()
     assert others == found["others_to_look_at"]
     assert facts["fit their label (q < 0.05)"] == str(found["fit_their_label"])
     assert wrong + others == len(data.suspects) == report.summary()["suspects"]
-    assert facts["suspects"].startswith(f"{wrong + others} to look at: the {wrong} that look wrong")
+    assert facts["suspects"].startswith(f"{wrong + others} to look at: the {wrong} flagged")
 
 
 def test_fields_are_those_of_the_page(report, tmp_path):

@@ -108,7 +108,7 @@ def test_empty_parts_are_left_out():
     parsed = Parsed(render_page(PageData(title="t", sentence="s")))
     ids = {a.get("id") for _, a in parsed.tags}
     assert not ids & {"classes", "duplicates", "gallery"}
-    assert "No label looks suspicious" in parsed.text
+    assert "No label is a suspect" in parsed.text
     assert not [t for t, _ in parsed.tags if t == "svg"]
 
 

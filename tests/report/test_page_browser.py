@@ -208,7 +208,7 @@ def test_the_table_of_classes_sorts_by_each_column(visit):
         )
 
     assert names() == ["catfish", "ant", "cow", "dog", "cat"]
-    tab.click("thead button:text-is('Suspicious')")
+    tab.click("thead button:text-is('Suspect')")
     assert names() == ["cat", "dog", "cow", "ant", "catfish"]
     assert tab.get_attribute("thead th[data-key=flagged]", "aria-sort") == "ascending"
     tab.click("thead button:text-is('Class')")
@@ -610,7 +610,7 @@ def test_the_map_names_a_point_and_leads_to_its_card(visit):
     tab.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
     assert tab.locator("#map-tip").is_hidden()
     tab.mouse.click(*at[99])
-    assert "#99 does not look wrong" in tab.inner_text("#status")
+    assert "#99 is no suspect" in tab.inner_text("#status")
     tab.fill("#filter", "ant")
     tab.fill("#filter", "")
     tab.select_option("#state", "wrong")  # the card is filtered out: the filter gives way

@@ -88,8 +88,8 @@ def test_a_runs_page_says_how_many_right_labels_are_suspicious_where_that_is_kno
         EpochRecord("bspml", 1.5, phase="weights", maw=0.75, sdaw=0.1, false_alarm_rate=0.0321)
     )
     data = run_page(run)
-    assert dict(data.facts)["False alarms"] == "3.2 % of the right labels are suspicious"
-    assert "3.2 % of the right labels are suspicious" in render_page(data)
+    assert dict(data.facts)["False alarms"] == "3.2 % of the right labels are suspects"
+    assert "3.2 % of the right labels are suspects" in render_page(data)
 
 
 def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
@@ -98,8 +98,8 @@ def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
     write_weights(run.weights, table_of_four(flags, names))
     data = run_page(run)
     facts = dict(data.facts)
-    assert (facts["Suspicious"], facts["Decided by a person"]) == ("1", "1")
-    assert "about as many as are estimated to be wrong" in facts["What suspicious means"]
+    assert (facts["Suspects"], facts["Decided by a person"]) == ("1", "1")
+    assert "about as many as are estimated to be wrong" in facts["What a suspect is"]
     assert [(s.index, s.name) for s in data.suspects] == [(3, "b/2.jpg")]
     samples = Samples(np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25]), names)
     write_suspects(run, run_suspects(samples))
