@@ -208,9 +208,8 @@ def _refuse_other_names(
     names: Sequence[str], rows: np.ndarray, origin: Origin, places: Sequence[str]
 ) -> None:
     """Refuse names, perhaps of some lines alone, that samples taken by their rows do not have."""
-    own_names = origin.names or [""] * len(origin.labels)
     for name, row, place in zip(names, rows.tolist(), places, strict=False):
-        own = own_names[row]
+        own = origin.names[row] if origin.names else ""
         if name and own and all(own != spelt for (spelt,) in _spellings([name])):
             raise DataError(
                 f"{place}: names {name!r}, but row {row} of these data is {own!r}; where a line or "

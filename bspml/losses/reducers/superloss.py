@@ -71,9 +71,8 @@ class SuperLossReducer(TransformReducer):
         sub_losses = installed.entry.sub_losses
         names = (_SHARED,) if shared_tau or len(sub_losses) == 1 else sub_losses
         self.taus = nn.ModuleDict({name: RunningTau(tau, momentum) for name in names})
-        smoothing_momentum = check_momentum(
-            smoothing_momentum, "smoothing_momentum", smoothing != "none" or "`smoothing` is 'none'"
-        )
+        unread = "`smoothing` is 'none'" if smoothing == "none" else ""
+        smoothing_momentum = check_momentum(smoothing_momentum, "smoothing_momentum", unread)
         self.smoothed = None
         if smoothing != "none":
             if sample_weights is None:

@@ -74,7 +74,8 @@ class RunningTau(nn.Module):
             raise InputError(f"`tau` must be a number, {' or '.join(MODES)}; got {tau!r}.")
         self.joint_batches = False
         self.mode = tau if isinstance(tau, str) else "constant"
-        self.momentum = check_momentum(momentum, is_read=self.mode == "ema" or f"`tau` is {tau!r}")
+        unread = "" if self.mode == "ema" else f"`tau` is {tau!r}"
+        self.momentum = check_momentum(momentum, unread=unread)
         constant = 0.0 if isinstance(tau, str) else check_number(tau, "tau")
         self.register_buffer("average", torch.tensor(constant, dtype=torch.float64))
         for name in ("total", "correction", "count"):
@@ -179,21 +180,18 @@ def _both(batch: Tensor, number: float | None) -> Tensor:
     return batch if number is None else torch.stack([batch, torch.full_like(batch, number)])
 
 
-def check_momentum(
-    momentum: float | int, name: str = "momentum", is_read: bool | str = True
-) -> float:
+def check_momentum(momentum: float | int, name: str = "momentum", unread: str = "") -> float:
     """Return a share of the old average to keep, in [0, 1), or refuse it.
 
     Args:
         momentum: as given.
         name: the caller's argument.
-        is_read: True, or why there is no average: then only the default may stand.
+        unread: why there is no average, where there is none: then only the default may stand.
     """
     momentum = check_number(momentum, name, low=0.0, high=1.0)
     if momentum == 1:
         raise InputError(f"`{name}` must be in [0, 1); got 1, which would never learn.")
-    if is_read is not True and momentum != MOMENTUM:
-        raise InputError(
-            f"`{name}` is {momentum:g}, but nothing reads it while {is_read}. Leave it out."
-        )
+    if unread and momentum != MOMENTUM:
+        why = f"is {momentum:g}, but nothing reads it while {unread}"
+        raise InputError(f"`{name}` {why}. Leave it out.")
     return momentum
