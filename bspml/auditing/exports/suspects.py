@@ -70,13 +70,8 @@ def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
 
 def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
     name = str(report.names[i])
-    columns = (
-        report.wrong_probability,
-        report.suggestion_probability,
-        report.margins,
-        report.p_values,
-        report.q_values,
-    )
+    probable = (report.wrong_probability, report.suggestion_probability)
+    columns = (*probable, report.margins, report.p_values, report.q_values)
     values = (float(column[i]) for column in columns)
     is_shown = folder is not None and is_inside(name) and not leads_out(folder, name)
     shown = folder if is_shown else None
