@@ -368,6 +368,21 @@ def test_the_audit_is_that_of_the_modules_embeddings():
     assert callback.audit(module).summary() == bspml.audit(found, LABELS).summary()
 
 
+def test_a_module_in_half_precision_is_judged_by_its_own_embeddings_or_stops():
+    module = Plain(MultiSimilarityLoss()).half().eval()
+    weights = (callback := CurriculumCallback(plain_loader())).weights
+    for judge in (
+        lambda: callback.audit(module),
+        lambda: plain_fit(callback.loader.loader, callback=callback, module=module, max_epochs=1),
+    ):
+        with pytest.raises(RuntimeError, match="dtype"):  # torch's own, of float32 inputs
+            judge()
+    assert (weights.weights == 1).all()
+    callback = CurriculumCallback(plain_loader(), embed=lambda x: module(x.half()))
+    found = module(POINTS.half()).detach().float()
+    assert callback.audit(module).summary() == bspml.audit(found, LABELS).summary()
+
+
 def test_networks_whose_embeddings_or_parameters_are_none_yet_are_one_sentence():
     module = Plain(MultiSimilarityLoss())
     module.net = nn.LazyLinear(5)
