@@ -383,7 +383,12 @@ def test_zero_columns_rotations_and_a_common_scale_change_no_number(small_case, 
     for name, expected in plain.items():
         if expected.dtype.kind != "f":
             np.testing.assert_array_equal(found[name], expected, err_msg=name)
-        else:
+        elif name != "outlier_p":
             np.testing.assert_allclose(found[name], expected, 1e-3, 1e-4, err_msg=name)
+    # Ranks: two samples whose scores rounding cannot tell apart may change places.
+    scores, p = plain["outlier_score"], plain["outlier_p"]
+    alone = np.array([np.sum(np.abs(scores - s) < 3e-4) == 1 for s in scores])
+    np.testing.assert_allclose(found["outlier_p"][alone], p[alone], 1e-3, 1e-4)
+    assert alone.mean() > 0.8
     assert 0.1 < plain["total_rate"] < 0.3
     assert np.nanmin(plain["outlier_p"]) < 0.1
