@@ -18,15 +18,13 @@ repair="confident"   a suspect that stays one, and shows another class with high
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Tensor
-from bspml.statistics.label_errors import LabelErrors, judge_labels
+from bspml.statistics.label_errors import LabelErrors
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number
 from bspml.trainers.curriculum.samples import Samples
@@ -92,7 +90,7 @@ class SecondJudgement:
 
         Args:
             weights: whose suspects weigh 0.
-            errors: of the M samples, see `judged_again`.
+            errors: of the M samples, their classes as codes.
             samples: which of the N were judged.
         """
         other = torch.from_numpy(errors.other_probability).nan_to_num(0.0)
@@ -128,45 +126,3 @@ class SecondJudgement:
         left_out = check_number(state["left_out"], "left_out", 0, 1)
         self.trained_on = trained_on.clone()
         self.passes, self.is_done, self.left_out = passes, state["is_done"], left_out
-
-
-def judged_again(
-    samples: Samples, testable: Bool[Tensor, " M"], random_rate: float | None = None
-) -> LabelErrors:
-    """Judge labels by the label model, fitted to kept ones and suspects alike.
-
-    A class that no sample vouches for stays out: the model would expect labels of it, where none
-    can be judged, and take wrong labels for its own doubt instead.
-
-    Args:
-        samples: M, and the weights of those that vouch for their class.
-        testable: (M,) bool, those to judge.
-        random_rate: share of labels wrong at random, as the first judgement has it.
-
-    Returns:
-        What is known of the M labels, `other_class` as a code of `samples.codes`.
-    """
-    told = testable | (samples.reference > 0)
-    codes, m = samples.codes[told], len(told)
-    found = judge_labels(
-        samples.embeddings[told.to(samples.embeddings.device)],
-        codes.numpy(),
-        samples.reference[told].numpy(),
-        rows=testable[told].numpy(),
-        random_rate=random_rate,
-    )
-    other = codes.unique().numpy()[np.maximum(found.other_class, 0)]  # from the judge's numbers
-
-    def of_all(values: np.ndarray, fill: float) -> np.ndarray:
-        every = np.full(m, fill, values.dtype)
-        every[told.numpy()] = values
-        return every
-
-    return replace(
-        found,
-        odds=of_all(found.odds, np.nan),
-        wrong_probability=of_all(found.wrong_probability, np.nan),
-        other_class=of_all(np.where(found.other_class < 0, -1, other), -1),
-        other_probability=of_all(found.other_probability, np.nan),
-        strangeness=of_all(found.strangeness, np.nan),
-    )

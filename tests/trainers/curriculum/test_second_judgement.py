@@ -2,7 +2,6 @@
 
 import copy
 
-import numpy as np
 import pytest
 import torch
 
@@ -10,7 +9,7 @@ from bspml.errors import CheckpointError, InputError
 from bspml.statistics.label_errors import judge_labels
 from bspml.trainers.curriculum import SelfPacedCurriculum
 from bspml.trainers.curriculum.samples import Samples
-from bspml.trainers.curriculum.second_judgement import SecondJudgement, judged_again
+from bspml.trainers.curriculum.second_judgement import SecondJudgement
 from bspml.weights.state import SampleWeights
 from helpers.draws import around_centres
 
@@ -180,7 +179,8 @@ def repair(second, weights, embeddings):
     """How many labels are repaired."""
     every = torch.ones(len(weights), dtype=torch.bool)
     samples = Samples(embeddings, weights.codes, weights.weights.double(), every)
-    second.repair(weights, judged_again(samples, every), samples)
+    errors = judge_labels(embeddings, weights.codes, samples.reference, rows=every)
+    second.repair(weights, errors, samples)
     return int(weights.repaired.sum())
 
 
@@ -217,22 +217,6 @@ def test_order_of_the_samples_and_names_of_the_classes_do_not_matter():
     assert repair(again, other, embeddings[order]) == pytest.approx(count, abs=2)
     same = names[weights.current_codes[order]] == other.current_codes
     assert same.float().mean() > 0.99  # a probability at the very bar may fall on either side
-
-
-def test_a_class_that_nothing_vouches_for_is_as_one_that_is_not_there():
-    _, weights, embeddings, true = known()
-    codes, before = weights.codes, weights.weights.double()
-    before[codes == 3] = 0.0
-    has = codes != 3
-    some = judge_labels(embeddings[has], codes[has], before[has], rows=torch.ones(N)[has] > 0)
-    found = judged_again(Samples(embeddings, codes, before, has), has)
-    assert found.rate == some.rate == pytest.approx(0.4, abs=0.08)
-    assert np.isnan(found.odds[~has.numpy()]).all()
-    np.testing.assert_array_equal(found.odds[has.numpy()], some.odds)
-    # The classes behind the one that is missing keep their numbers.
-    sure = torch.from_numpy(found.other_probability >= 0.8) & has & (codes != true) & (true != 3)
-    assert set(found.other_class[sure.numpy()].tolist()) >= {0, 1, 2, 5, 6, 7}
-    assert (torch.from_numpy(found.other_class) == true)[sure].double().mean() > 0.95
 
 
 def test_a_judgement_of_another_data_set_is_refused():
