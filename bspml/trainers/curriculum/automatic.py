@@ -281,7 +281,8 @@ class AutomaticUpdate:
         if self._is_second:
             if self.repairs and errors is not None:
                 self.second.repair(self.weights, errors, samples)
-            self.second.done(self.weights)
+            kept = samples.taken(self.weights.weights.cpu().double()) > 0
+            self.second.done(kept[judged & ~outdone])
         return fields | self.rates.fields() | {"num_untestable": untestable}
 
     def _write(self, new: Tensor, judged: Tensor) -> None:
@@ -321,6 +322,7 @@ class AutomaticUpdate:
             samples.reference,
             rows=testable.nonzero()[:, 0] if cross_fitted or second else None,
             random_rate=self.rates.noise_rate,
+            fitted_to=samples.telling.numpy() if cross_fitted or second else None,
             half_trained=cross_fitted,
         )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a

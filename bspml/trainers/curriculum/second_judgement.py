@@ -45,7 +45,8 @@ class SecondJudgement:
         trained_on: (N,) bool, the samples that the network was trained on since its last start.
         passes: of training under weights so far: samples of every round over all samples.
         is_done: whether the labels were judged again.
-        left_out: share of the samples without weight, repaired ones counted as kept, once done.
+        left_out: share of the samples without weight, repaired ones counted as kept, once done;
+            without labels that another one of the same picture outdoes.
     """
 
     def __init__(self, n: int, wanted: bool) -> None:
@@ -76,14 +77,15 @@ class SecondJudgement:
         """
         return self.wanted and not self.is_done and self.passes + coming >= _PASSES
 
-    def done(self, weights: SampleWeights) -> None:
+    def done(self, kept: Bool[Tensor, " M"]) -> None:
         """Note what the judgement left out.
 
         Args:
-            weights: that it wrote.
+            kept: (M,) which of the samples that are ranked keep weight; labels of a picture that
+                another one of it outdoes are left out whatever the share.
         """
         self.is_done = True
-        self.left_out = 1 - float((weights.weights > 0).double().mean())
+        self.left_out = 1 - float(kept.double().mean())
 
     def repair(self, weights: SampleWeights, errors: LabelErrors, samples: Samples) -> None:
         """Train suspects under the class that they show, those that the network never saw.

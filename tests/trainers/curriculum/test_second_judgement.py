@@ -5,6 +5,7 @@ import copy
 import pytest
 import torch
 
+import bspml
 from bspml.errors import CheckpointError, InputError
 from bspml.statistics.label_errors import judge_labels
 from bspml.trainers.curriculum import SelfPacedCurriculum
@@ -65,8 +66,8 @@ def test_it_is_due_after_two_passes_over_as_many_samples():
     second.trained(half, under_weights=True)
     assert second.is_due()
     assert torch.equal(second.trained_on, half)
-    second.done(SampleWeights([0, 0, 1, 1]))
-    assert (second.is_due(), second.left_out) == (False, 0.0)
+    second.done(torch.tensor([True, True, True, False]))
+    assert (second.is_due(), second.left_out) == (False, 0.25)
     never = SecondJudgement(4, wanted=False)
     never.trained(half, under_weights=True)
     assert not never.is_due(coming=5.0)
@@ -162,6 +163,27 @@ def test_with_copies_under_several_labels_one_label_of_a_picture_is_kept():
     assert same[both].all()  # both only where one of them was repaired
 
 
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_pictures_under_two_labels_move_no_rate_and_take_no_right_label_with_them(share):
+    """They do not tell how many labels of the others are wrong, nor are theirs left out twice."""
+    classes = torch.arange(40).repeat_interleave(25)
+    embeddings = around_centres(classes, 32, spread=0.6, seed=0)
+    twice = torch.randperm(1000, generator=torch.Generator().manual_seed(0))[:50]
+    given = bspml.noise.symmetric(classes, share, seed=0).labels
+    second_labels, none = (given[twice] + 1 + torch.arange(50) % 39) % 40, torch.full((40,), -1)
+    labels = torch.cat([given, second_labels, torch.arange(40)])  # the last of a placeholder
+    rows = torch.cat([torch.arange(1000), twice, torch.full((40,), 1000)])
+    weights, true = SampleWeights(labels), torch.cat([classes, classes[twice], none])
+    embeddings = torch.cat([embeddings, -embeddings[:1]])
+    curriculum = SelfPacedCurriculum(weights, repair="confident")
+    records, left_out = rounds(curriculum, embeddings[rows], 8), weights.weights == 0
+    (second,) = (r for r in records if r.phase == "repair")
+    assert second.total_rate == pytest.approx(records[0].total_rate, abs=0.005)
+    assert second.total_rate == pytest.approx(float((labels != true).double().mean()), abs=0.01)
+    assert int((left_out & (labels == true)).sum()) <= 2  # of 800 and more, 30 were
+    assert int((~left_out & (weights.current_codes != true)).sum()) <= 2
+
+
 # --------------------------------------------------------------------------------------- repair
 
 
@@ -191,7 +213,7 @@ def test_suspects_are_trained_under_the_class_that_they_show():
     kept = weights.weights > 0
     assert torch.equal(kept, ~wrong | weights.repaired)
     assert (weights.current_codes == true)[kept].float().mean() > 0.95
-    second.done(weights)
+    second.done(kept)
     assert second.left_out == pytest.approx(1 - float(kept.float().mean()))
 
 
