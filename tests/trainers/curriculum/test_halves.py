@@ -24,6 +24,7 @@ def test_names_of_classes_and_groups_do_not_matter():
     assert torch.equal(random_half(names[codes], 1), random_half(codes, 1))
     renamed = random_half(names[codes], 1, others[group])
     assert torch.equal(renamed, random_half(codes, 1, group))
+    assert torch.equal(random_half(codes, 1, 5 * group + 3), renamed)  # numbers with gaps
 
 
 def test_what_belongs_together_lies_in_one_half():
