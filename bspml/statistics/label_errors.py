@@ -156,13 +156,16 @@ def judge_labels(
         )
     if float(task.weights.max()) > 0:
         task = task._replace(weights=task.weights / task.weights.max())  # only ratios count
-    # A sample that is nobody's reference, such as a picture under two labels, is judged but does
-    # not tell what labels are like; unless others than the judged are the references.
-    telling = judged[task.weights.numpy()[judged] > 0]
-    told_by = telling if rows is None and len(telling) else judged
+    # A sample that is nobody's reference, such as a picture under two labels, is judged but tells
+    # nothing; unless others than the judged are the references, which its class must have.
+    codes, vouched = task.labels.codes.numpy(), task.weights.numpy()
+    if rows is not None:
+        vouched = np.bincount(codes, vouched)[codes]
     if fitted_to is not None:
-        told_by = np.flatnonzero(np.asarray(fitted_to) & task.judged.numpy())
-    fitted = sample_to_fit(task.labels.codes.numpy()[told_by], told_by, len(task.labels.classes))
+        vouched = vouched * np.asarray(fitted_to)
+    telling = judged[vouched[judged] > 0]
+    told_by = telling if len(telling) else judged
+    fitted = sample_to_fit(codes[told_by], told_by, len(task.labels.classes))
     judged = np.concatenate([fitted, np.setdiff1d(judged, fitted)])  # whose tables serve twice
     if soft_means is None:
         soft_means = None if most_references else _of_one_pass(task)
@@ -171,9 +174,9 @@ def judge_labels(
     judges = judges.shrunk(few)
     best = judges.fit(fitted, random_rate, half_trained)
     if best is None:
-        return _nothing(len(task.labels.codes), judges.shrink, len(fitted))
+        return _nothing(len(codes), judges.shrink, len(fitted))
     verdicts, strangeness = judges.verdicts(best, fitted, judged)
-    rounds, no_doubt = 0, torch.zeros(len(task.labels.codes), dtype=torch.float64)
+    rounds, no_doubt = 0, torch.zeros(len(codes), dtype=torch.float64)
     while rows is None and rounds < _ROUNDS:
         weights = task.weights.clone()
         kept = np.where(verdicts.doubt > _MATERIAL, 1 - verdicts.doubt, 1.0)
@@ -196,9 +199,8 @@ def judge_labels(
             break
         judges, best, rounds = again, model, rounds + 1
         verdicts, strangeness = judges.verdicts(best, fitted, judged)
-    n = len(task.labels.codes)
     found = _Found(verdicts, strangeness, best, judges.shrink, rounds, len(fitted))
-    return found.of_all(n, judged)
+    return found.of_all(len(codes), judged)
 
 
 @dataclass(frozen=True)
@@ -268,7 +270,7 @@ class _Judges:
         return tables
 
     def confusions(self, doubt: Tensor) -> Confusions:
-        classes = len(self.discriminant.class_weights)
+        classes = int((self.discriminant.class_weights > 0).sum())
         most = max(_FEWEST_NEAREST, min(NEAREST, _PAIRS // classes))
         count = min(most, max(3, classes // 4), classes - 1)
         nearest = self.discriminant.nearest_classes(count, self.shrink, 1 - doubt)
@@ -327,7 +329,8 @@ class _Judges:
         self, model: LabelModel, fitted: np.ndarray, judged: np.ndarray
     ) -> tuple[Verdicts, np.ndarray]:
         """Judge `judged`, the first of which are `fitted`, in blocks; and how strange each is."""
-        size, rest = max(1, _BLOCK_VALUES // model.num_classes), judged[len(fitted) :]
+        width, rest = len(self.discriminant.class_weights), judged[len(fitted) :]
+        size = max(1, _BLOCK_VALUES // width)
         cuts = [fitted, *(rest[start : start + size] for start in range(0, len(rest), size))]
         parts, strangeness = [], []
         for part in cuts:

@@ -56,6 +56,8 @@ class Likelihood:
         typical: median of what each judge says of the given class.
         testable: which of the samples given these M are.
         added: what each label adds to the counts of its pairs; see `label_terms`.
+        num_classes: C, without classes of which no label can be judged: a random label that is
+            among the M has not hit one of them.
     """
 
     tables: list[np.ndarray]
@@ -65,6 +67,7 @@ class Likelihood:
     typical: np.ndarray
     testable: np.ndarray
     added: np.ndarray
+    num_classes: int
 
     @classmethod
     def of(
@@ -80,15 +83,12 @@ class Likelihood:
         m = np.arange(len(codes))
         testable = np.all([np.isfinite(t[m, codes]) for t in tables], 0)
         typical = np.array([np.median(t[m, codes][testable]) for t in tables])
+        classes = int(np.all([np.isfinite(t).any(0) for t in tables], 0).sum())
         tables = [centred(t[testable]) for t in tables]
         units = np.array([np.median(leads(t)) for t in tables]) + 1e-9
-        found = cls(tables, codes[testable], confusions, units, typical, testable, np.zeros(0))
+        none, codes = np.zeros(0), codes[testable]
+        found = cls(tables, codes, confusions, units, typical, testable, none, classes)
         return found.under(confusions)
-
-    @property
-    def num_classes(self) -> int:
-        """C."""
-        return self.tables[0].shape[1]
 
     def thinned(self) -> Likelihood:
         """Return the likelihood of fewer labels, evenly taken, if these are many.
@@ -96,7 +96,7 @@ class Likelihood:
         Where it is large enough to tell one maximum from another, and small enough to be climbed
         from every start.
         """
-        count = max(_FEWEST_COARSE, _COARSE_VALUES // self.num_classes)
+        count = max(_FEWEST_COARSE, _COARSE_VALUES // self.tables[0].shape[1])
         if count >= len(self.codes):
             return self
         rows = np.linspace(0, len(self.codes) - 1, count).round().astype(int)
@@ -189,7 +189,7 @@ class Likelihood:
 
     def seen(self) -> Likelihood:
         """Return the likelihood with every pair that two labels show, in either judge's eyes."""
-        classes = self.num_classes
+        classes = self.tables[0].shape[1]
         keys = [table.argmax(1) * classes + self.codes for table in self.tables]
         found = []
         for tops in keys:
@@ -201,7 +201,8 @@ class Likelihood:
 
     def _added(self, x: np.ndarray) -> np.ndarray:
         u, k, tau, slopes = self.unpack(x)
-        return added_counts(self.tables, slopes, self.codes, self.confusions.pairs(tau), (u, k))
+        pairs, errors = self.confusions.pairs(tau), (u, k, self.num_classes)
+        return added_counts(self.tables, slopes, self.codes, pairs, errors)
 
     def _bounds(self, with_k: bool) -> list[tuple[float, float]]:
         shares = [_SHARE_BOUND, _SHARE_BOUND if with_k else (_NO_K, _NO_K)]

@@ -104,7 +104,7 @@ class LabelModel:
         sure: (M,) bool, which of the samples fitted told the labels' errors.
         can_tell: the judges' errors could be told from the labels'.
         interval: 95 % interval of `rate`.
-        num_classes: C.
+        num_classes: C, without classes of which no label can be judged.
     """
 
     random: float
@@ -140,7 +140,7 @@ class LabelModel:
         if self.labels_random + self.labels_confused <= 0:  # then what the sample shows
             even, odd = 1.0, 0.0
         other = alternatives(
-            filled, self.slopes, codes, pairs, (even, odd), (self.random, self.confused)
+            filled, self.slopes, codes, pairs, (even, odd), (self.random, self.confused, classes)
         )
         own, g = other.own, other.g
         wrong = self.labels_random * other.others / classes + self.labels_confused * g

@@ -193,13 +193,13 @@ def adds(of_label, pairs, shown, whole, right, errors, added):
         shown: (C,) p times `whole`.
         whole: their sum.
         right: (1 - u - k) p(z).
-        errors: u and k.
+        errors: u, k and C.
         added: is filled, one entry for each pair.
     """
     (first, last), (_, sources, taken, _, counts, totals) = of_label, pairs
-    u, k = errors
-    even = u / len(shown)
-    counted = max(u, _FEWEST_RANDOM) / len(shown)
+    u, k, classes = errors
+    even = u / classes
+    counted = max(u, _FEWEST_RANDOM) / classes
     for j in range(last - first):
         added[j] = 0.0
     for _ in range(_STEPS):

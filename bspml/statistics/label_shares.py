@@ -115,7 +115,7 @@ class Mixture:
         scores /= self.likelihood(u, k)[:, None]
         weight = np.array([1 - 1 / self.num_classes, 1.0])[parts]
         bread = np.linalg.pinv(scores.T @ scores)
-        by_class = np.zeros((self.num_classes, scores.shape[1]))
+        by_class = np.zeros((1 + self.codes.max(), scores.shape[1]))
         np.add.at(by_class, self.codes, scores)
         present = max(2, len(np.unique(self.codes)))
         clustered = bread @ (by_class.T @ by_class) @ bread * present / (present - 1)

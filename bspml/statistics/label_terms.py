@@ -104,7 +104,7 @@ def alternatives(
     codes: np.ndarray,
     pairs: Pairs,
     shares: tuple[float, float],
-    errors: tuple[float, float] = (0.0, 0.0),
+    errors: tuple[float, float, int] = (0.0, 0.0, 1),
 ) -> Alternatives:
     """Return the best class other than each label.
 
@@ -114,7 +114,7 @@ def alternatives(
         codes: (M,) labels z.
         pairs: whom each class is taken for.
         shares: even and odd.
-        errors: u and k of the model, by which each label is left out of the counts.
+        errors: u, k and C of the model, by which each label is left out of the counts.
 
     Example:
         >>> from bspml.statistics.label_pairs import nobody
@@ -134,7 +134,7 @@ def added_counts(
     slopes: np.ndarray,
     codes: np.ndarray,
     pairs: Pairs,
-    errors: tuple[float, float],
+    errors: tuple[float, float, int],
 ) -> np.ndarray:
     """Return, for each label in turn and each pair of it, the probability that this is its error.
 
@@ -146,12 +146,12 @@ def added_counts(
         slopes: b of each judge.
         codes: (M,) labels z.
         pairs: whom each class is taken for.
-        errors: u and k.
+        errors: u, k and C.
 
     Example:
         >>> from bspml.statistics.label_pairs import Confusions
         >>> pairs = Confusions.of(np.array([[1], [0]]), np.zeros((2, 1))).pairs(1.0)
-        >>> added_counts([np.array([[0.0, -9.0]])], np.ones(1), np.array([1]), pairs, (0.1, 0.1))
+        >>> added_counts([np.array([[0.0, -9.0]])], np.ones(1), np.array([1]), pairs, (0.1, 0.1, 2))
         array([0.98368709])
     """
     added = np.zeros(int(np.diff(pairs.starts)[codes].sum()))
@@ -299,7 +299,7 @@ def _added(tables, slopes, codes, pairs, errors, added):
 @numba.njit(cache=True, nogil=True)
 @no_type_check
 def _alternatives(tables, slopes, codes, pairs, shares, found):
-    (starts, sources, taken, _, counts, totals), (even, odd, u, k) = pairs, shares
+    (starts, sources, taken, _, counts, totals), (even, odd, u, k, known) = pairs, shares
     own, others, g, best, value, total, likely = found
     classes = tables[0].shape[1]
     shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
@@ -312,9 +312,8 @@ def _alternatives(tables, slopes, codes, pairs, shares, found):
             score[c] = even * shown[c] / whole
         own[i] = min(1.0, np.exp(_logit(tables, slopes, i, z) - highest) / whole)
         if seen:
-            adds(
-                (starts[z], starts[z + 1]), pairs, shown, whole, (1 - u - k) * own[i], (u, k), added
-            )
+            right, of_label = (1 - u - k) * own[i], (starts[z], starts[z + 1])
+            adds(of_label, pairs, shown, whole, right, (u, k, known), added)
         for e in range(starts[z], starts[z + 1]):
             y, less = sources[e], min(added[e - starts[z]], counts[e])
             routed = shown[y] * taken_for(counts[e], totals[y], taken[e], less) / whole

@@ -94,7 +94,7 @@ class WeightProblem:
         self.xi_neg = _check_vector(xi_neg, "xi_neg", len(self.xi_pos))
         if len(self.xi_pos) == 0:
             raise InputError("`xi_pos` must hold at least one sample; got an empty array.")
-        self.codes = _by_first_appearance(encode_labels(labels, len(self.xi_pos)).codes.numpy())
+        self.codes = by_first_appearance(encode_labels(labels, len(self.xi_pos)).codes.numpy())
         self.sizes = np.bincount(self.codes).astype(np.float64)  # (C,)
         self.age = _check_age(age)
         self.balance = check_number(balance, "balance", low=0.0, allow_infinite=True)
@@ -241,10 +241,18 @@ class WeightProblem:
         return _check_vector(weights, name, self.n)
 
 
-def _by_first_appearance(codes: np.ndarray) -> np.ndarray:
-    """Renumber the codes (N,): the class of the first sample is 0, the next new one 1, ..."""
+def by_first_appearance(codes: np.ndarray) -> np.ndarray:
+    """Renumber the codes (N,): the class of the first sample is 0, the next new one 1, ...
+
+    Args:
+        codes: (N,) int64, at least 0.
+
+    Example:
+        >>> by_first_appearance(np.array([3, 0, 3, 1])).tolist()
+        [0, 1, 0, 2]
+    """
     N = len(codes)
-    first = np.empty(int(codes.max()) + 1, dtype=np.int64)
+    first = np.full(int(codes.max()) + 1, N)  # numbers of no sample come last
     first[codes[::-1]] = np.arange(N)[::-1]  # of several assignments to a place the last stays
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))

@@ -115,6 +115,24 @@ def test_one_half_judges_the_other():
     assert found.rate == pytest.approx(0.3, abs=0.06)
 
 
+@pytest.mark.parametrize("each", [0, 1])
+def test_classes_without_references_are_as_ones_that_are_not_there(each):
+    """Nor is another label taken for a class of one reference: no label of it can be judged."""
+    x, true, centres, rng = clouds(each=30)
+    given = flipped(true, centres, rng, 0.3)
+    first = np.unique(given, return_index=True)[1]
+    absent = given % 2 == 0
+    kept = ~absent
+    kept[first] |= each > 0
+    some, rows = kept | (each == 0), kept & ~absent
+    found = judge_labels(x[some], given[some], np.where(kept, 1.0, 0.0)[some], rows=rows[some])
+    alone = judge_labels(x[rows], given[rows], rows=np.ones(rows.sum(), bool))
+    assert found.rate == pytest.approx(alone.rate, abs=1e-3 if each else 1e-5)
+    if not each:  # the others keep their numbers
+        assert found.odds[rows] == pytest.approx(alone.odds, abs=1e-3)
+        assert (found.other_class[rows] == np.arange(1, 20, 2)[alone.other_class]).all()
+
+
 def test_features_that_know_nothing_have_no_model():
     x = np.random.default_rng(0).standard_normal((600, 32))
     found = judge_labels(x, np.repeat(np.arange(30), 20))

@@ -76,7 +76,7 @@ def test_the_terms_are_their_definitions(dtype, spread):
 @pytest.mark.parametrize("errors", [(0.2, 0.3), (0.0, 0.4), (0.0, 0.0)])
 def test_a_label_adds_the_probability_that_it_is_this_error(errors):
     tables, slopes, codes, pairs, p = case(spread=1.0)
-    found = added_counts(tables, slopes, codes, pairs, errors)
+    found = added_counts(tables, slopes, codes, pairs, (*errors, CLASSES))
     expected = [left_out(p[i], pairs, z, *errors) for i, z in enumerate(codes)]
     assert found == pytest.approx(np.concatenate(expected), rel=1e-5)
     assert found.max() <= 1
@@ -89,7 +89,7 @@ def test_the_alternative_is_the_best_other_class(shares, counted):
     if not counted:
         pairs = pairs._replace(counts=0 * pairs.counts, totals=0 * pairs.totals)
     errors = (0.1, 0.3)
-    found = alternatives(tables, slopes, codes, pairs, shares, errors)
+    found = alternatives(tables, slopes, codes, pairs, shares, (*errors, CLASSES))
     for i, z in enumerate(codes):
         score = shares[0] * p[i]
         less = left_out(p[i], pairs, z, *errors)

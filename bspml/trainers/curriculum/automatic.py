@@ -60,7 +60,7 @@ from bspml.statistics.noise_rate import (
     why_unjudgeable,
 )
 from bspml.statistics.tail_count import FEWEST_LABELS
-from bspml.tensors.checks import check_whole
+from bspml.tensors.checks import Labels, check_whole
 from bspml.trainers.curriculum.blind import check_left, not_judged, tell_apart
 from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
@@ -68,7 +68,7 @@ from bspml.trainers.curriculum.quadratic import quadratic_weights
 from bspml.trainers.curriculum.rates import HeldRates
 from bspml.trainers.curriculum.samples import Samples, find_copies
 from bspml.trainers.curriculum.search import StatisticsSearch
-from bspml.trainers.curriculum.second_judgement import SecondJudgement, judged_again
+from bspml.trainers.curriculum.second_judgement import SecondJudgement
 from bspml.trainers.settings import AutoSettings
 from bspml.trainers.state import are_p_values, is_grouping
 from bspml.weights.state import SampleWeights
@@ -281,7 +281,8 @@ class AutomaticUpdate:
         if self._is_second:
             if self.repairs and errors is not None:
                 self.second.repair(self.weights, errors, samples)
-            self.second.done(self.weights)
+            kept = samples.taken(self.weights.weights.cpu().double()) > 0
+            self.second.done(kept[judged & ~outdone])
         return fields | self.rates.fields() | {"num_untestable": untestable}
 
     def _write(self, new: Tensor, judged: Tensor) -> None:
@@ -315,17 +316,15 @@ class AutomaticUpdate:
     def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
         cross_fitted, second = self.phase in ("half A", "half B"), self._is_second
-        if second:
-            errors = judged_again(samples, testable, self.rates.noise_rate)
-        else:
-            errors = judge_labels(
-                samples.embeddings,
-                samples.codes,
-                samples.reference,
-                rows=testable.nonzero()[:, 0] if cross_fitted else None,
-                random_rate=self.rates.noise_rate,
-                half_trained=cross_fitted,
-            )
+        errors = judge_labels(
+            samples.embeddings,
+            Labels(samples.codes, self.weights.classes),
+            samples.reference,
+            rows=testable.nonzero()[:, 0] if cross_fitted or second else None,
+            random_rate=self.rates.noise_rate,
+            fitted_to=samples.telling.numpy() if cross_fitted or second else None,
+            half_trained=cross_fitted,
+        )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]

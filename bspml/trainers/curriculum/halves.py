@@ -6,12 +6,15 @@ import numpy as np
 import torch
 
 from bspml.shapes import Bool, Int, Tensor
+from bspml.weights.problem import by_first_appearance
 
 
 def random_half(
     codes: Int[Tensor, " N"], seed: int, group: Int[Tensor, " N"] | None = None
 ) -> Bool[Tensor, " N"]:
     """Return a random half of every class, so that each class can be judged by the other.
+
+    Classes and groups are taken in the order of their first samples, whatever their numbers.
 
     Args:
         codes: (N,) classes.
@@ -24,11 +27,13 @@ def random_half(
         (1, 2)
     """
     if group is not None:
-        _, first, place = np.unique(group.numpy(), return_index=True, return_inverse=True)
-        return random_half(codes[first], seed)[place.reshape(-1)]
+        number = by_first_appearance(group.numpy())
+        first = np.unique(number, return_index=True)[1]
+        return random_half(codes[first], seed)[number]
     generator = torch.Generator().manual_seed(seed)
     keys = torch.rand(len(codes), generator=generator, dtype=torch.float64)
-    order = torch.argsort(codes + keys)  # by class, at random within it
+    by_class = torch.from_numpy(by_first_appearance(codes.numpy()))
+    order = torch.argsort(by_class + keys)  # at random within a class
     # Alternating along the whole order balances odd classes against each other.
     half = torch.zeros(len(codes), dtype=torch.bool)
     half[order[::2]] = True

@@ -18,15 +18,13 @@ repair="confident"   a suspect that stays one, and shows another class with high
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import torch
 
 from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Tensor
-from bspml.statistics.label_errors import LabelErrors, judge_labels
+from bspml.statistics.label_errors import LabelErrors
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number
 from bspml.trainers.curriculum.samples import Samples
@@ -47,7 +45,8 @@ class SecondJudgement:
         trained_on: (N,) bool, the samples that the network was trained on since its last start.
         passes: of training under weights so far: samples of every round over all samples.
         is_done: whether the labels were judged again.
-        left_out: share of the samples without weight, repaired ones counted as kept, once done.
+        left_out: share of the samples without weight, repaired ones counted as kept, once done;
+            without labels that another one of the same picture outdoes.
     """
 
     def __init__(self, n: int, wanted: bool) -> None:
@@ -78,21 +77,22 @@ class SecondJudgement:
         """
         return self.wanted and not self.is_done and self.passes + coming >= _PASSES
 
-    def done(self, weights: SampleWeights) -> None:
+    def done(self, kept: Bool[Tensor, " M"]) -> None:
         """Note what the judgement left out.
 
         Args:
-            weights: that it wrote.
+            kept: (M,) which of the samples that are ranked keep weight; labels of a picture that
+                another one of it outdoes are left out whatever the share.
         """
         self.is_done = True
-        self.left_out = 1 - float((weights.weights > 0).double().mean())
+        self.left_out = 1 - float(kept.double().mean())
 
     def repair(self, weights: SampleWeights, errors: LabelErrors, samples: Samples) -> None:
         """Train suspects under the class that they show, those that the network never saw.
 
         Args:
             weights: whose suspects weigh 0.
-            errors: of the M samples, see `judged_again`.
+            errors: of the M samples, their classes as codes.
             samples: which of the N were judged.
         """
         other = torch.from_numpy(errors.other_probability).nan_to_num(0.0)
@@ -128,45 +128,3 @@ class SecondJudgement:
         left_out = check_number(state["left_out"], "left_out", 0, 1)
         self.trained_on = trained_on.clone()
         self.passes, self.is_done, self.left_out = passes, state["is_done"], left_out
-
-
-def judged_again(
-    samples: Samples, testable: Bool[Tensor, " M"], random_rate: float | None = None
-) -> LabelErrors:
-    """Judge labels by the label model, fitted to kept ones and suspects alike.
-
-    A class that no sample vouches for stays out: the model would expect labels of it, where none
-    can be judged, and take wrong labels for its own doubt instead.
-
-    Args:
-        samples: M, and the weights of those that vouch for their class.
-        testable: (M,) bool, those to judge.
-        random_rate: share of labels wrong at random, as the first judgement has it.
-
-    Returns:
-        What is known of the M labels, `other_class` as a code of `samples.codes`.
-    """
-    told = testable | (samples.reference > 0)
-    codes, m = samples.codes[told], len(told)
-    found = judge_labels(
-        samples.embeddings[told.to(samples.embeddings.device)],
-        codes.numpy(),
-        samples.reference[told].numpy(),
-        rows=testable[told].numpy(),
-        random_rate=random_rate,
-    )
-    other = codes.unique().numpy()[np.maximum(found.other_class, 0)]  # from the judge's numbers
-
-    def of_all(values: np.ndarray, fill: float) -> np.ndarray:
-        every = np.full(m, fill, values.dtype)
-        every[told.numpy()] = values
-        return every
-
-    return replace(
-        found,
-        odds=of_all(found.odds, np.nan),
-        wrong_probability=of_all(found.wrong_probability, np.nan),
-        other_class=of_all(np.where(found.other_class < 0, -1, other), -1),
-        other_probability=of_all(found.other_probability, np.nan),
-        strangeness=of_all(found.strangeness, np.nan),
-    )

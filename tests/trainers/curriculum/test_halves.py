@@ -17,6 +17,16 @@ def test_every_class_is_halved_odd_ones_balancing_each_other_at_random_by_seed()
     assert torch.equal(random_half(codes, 3), halves[3])
 
 
+def test_names_of_classes_and_groups_do_not_matter():
+    generator = torch.Generator().manual_seed(0)
+    codes, group = torch.randint(0, 7, (90,), generator=generator), torch.arange(90) // 2
+    names, others = (torch.randperm(n, generator=generator) for n in (7, 45))
+    assert torch.equal(random_half(names[codes], 1), random_half(codes, 1))
+    renamed = random_half(names[codes], 1, others[group])
+    assert torch.equal(renamed, random_half(codes, 1, group))
+    assert torch.equal(random_half(codes, 1, 5 * group + 3), renamed)  # numbers with gaps
+
+
 def test_what_belongs_together_lies_in_one_half():
     codes = torch.arange(300) % 5
     group = torch.cat([torch.arange(200), torch.arange(100)])  # the first hundred come twice
