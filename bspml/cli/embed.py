@@ -17,7 +17,7 @@ from bspml.files.atomic import atomic_write, check_not_read, remove_leftovers
 
 
 def run_embed(run: str, what: str, output: str | None, method: str | None, as_json: bool) -> None:
-    """Write `embeddings`, `labels` (where known) and `names` into one .npz file.
+    """Write `embeddings`, `labels` and `splits` (where known) and `names` into one .npz file.
 
     Where the network was trained on these samples, `trained_on` says so to `bspml audit`.
 
@@ -42,8 +42,10 @@ def run_embed(run: str, what: str, output: str | None, method: str | None, as_js
     columns: dict[str, Any] = {"embeddings": result.embeddings.numpy()}
     if result.labels is not None:
         columns["labels"] = result.labels.astype(str)
-    column_names = ", ".join([*columns, "names"])
-    columns |= text_column("names", result.names)
+    texts = {"names": result.names} | ({"splits": result.splits} if result.splits else {})
+    column_names = ", ".join([*columns, *texts])
+    for name, values in texts.items():
+        columns |= text_column(name, values)
     if result.changes:
         note(f"bspml: note: {result.changes}")
     if result.trained_on:

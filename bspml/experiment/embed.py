@@ -27,7 +27,7 @@ from bspml.experiment.resuming import load_method
 from bspml.experiment.seen import Seen
 from bspml.experiment.splits import split_features, training_files
 from bspml.files.columns import NoColumnError
-from bspml.files.tables import read_embeddings, read_labels, read_names
+from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
 
 SPLITS = ("train", "test")
 TRAINED_ON_THEM = (
@@ -47,6 +47,7 @@ class Embedded(NamedTuple):
         names: N names.
         trained_on: whether the network was trained on some of these samples.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
+        splits: N, of a file that has them.
         changes: of the run's own splits, what `changes` says; of others, if its data are gone.
     """
 
@@ -55,6 +56,7 @@ class Embedded(NamedTuple):
     names: list[str]
     trained_on: bool
     seen: Seen | None = None
+    splits: list[str] | None = None
     changes: str = ""
 
 
@@ -172,16 +174,18 @@ def _file_of_features(run: Run, file: str) -> Embedded:
         )
     labels: np.ndarray | None = None
     names: list[str] | None = None
+    splits: list[str] | None = None
     if Path(file).suffix.lower() != ".npy":  # which holds numbers only
         with suppress(NoColumnError):  # there need be no labels
             labels = read_labels(file).astype(str)
-        names = read_names(file)
-    for column, values in (("labels", labels), ("names", names)):
+        names, splits = read_names(file), read_texts(file, ("split",)).get("split")
+    for column, values in (("labels", labels), ("names", names), ("splits", splits)):
         if values is not None and len(values) != len(features):
             raise DataError(f"{file}: has {len(features)} features, but {len(values)} {column}.")
     if names is None:
         names = [f"{Path(file).stem}/{i}" for i in range(len(features))]
-    return Embedded(run.embed(features), labels, names, _holds_training(run, Path(file)))
+    is_trained_on = _holds_training(run, Path(file))
+    return Embedded(run.embed(features), labels, names, is_trained_on, splits=splits)
 
 
 def _holds_training(run: Run, file: Path) -> bool:

@@ -101,7 +101,14 @@ def test_evaluate_measures_the_splits_that_a_training_would(capsys, points, kind
     assert found.items() >= json.loads(json.dumps(alone)).items()
     assert written(["test"] * 30)["measured"] == "30 rows of test"
     assert "its rows are of train; those of query or test would be" in written(["train"] * 30)
-    assert "the split must be one of train, test" in written(["val"] * 30)
+    splits = rng.permutation(["validation"] * 6 + ["Val", "", ""] * 2 + ["test"] * 18)
+    found, test = written(splits), splits == "test"
+    left = "2 of val and 6 of validation and 4 of (no split)"
+    assert found["measured"] == f"18 rows of test, not the {left}"
+    alone = json.loads(json.dumps(bspml.evaluate(x[test], y[test], ks=[1, 2]).as_dict()))
+    assert found.items() >= alone.items()
+    assert "its rows are of val; those of query or test would be" in written(["val"] * 30)
+    assert "the split must be one of train, test" in written(["tset"] * 30)
     assert "those of gallery would be" in written(["train", "query"] * 15)
 
 

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -91,6 +92,31 @@ def test_a_head_on_features_takes_new_features(on_features, features, tmp_path):
     assert (found.labels.tolist(), found.names) == (["1", "2", "2"], ["x", "y", "z"])
     assert not found.trained_on
     assert embed_named(run, str(features)).trained_on
+
+
+@pytest.mark.parametrize("kind", ["npz", "csv", "parquet"])
+def test_the_splits_of_a_file_of_features_stay_beside_their_embeddings(
+    on_features, tmp_path, capsys, kind
+):
+    rng = np.random.default_rng(3)
+    rows, labels = rng.standard_normal((40, 6)).astype(np.float32), [*"ab"] * 20
+    splits = rng.permutation(["train", "test"] * 20).tolist()
+    new, out = tmp_path / f"new.{kind}", str(tmp_path / "e.npz")
+    table = pd.DataFrame(rows, columns=[f"d{i}" for i in range(6)])
+    table = table.assign(label=labels, split=splits)
+    if kind == "npz":
+        np.savez(new, embeddings=rows, labels=labels, split=splits)
+    elif kind == "csv":
+        table.to_csv(new, index=False)
+    else:
+        table.to_parquet(new)
+    run = str(on_features[0].folder.path)
+    assert main(["embed", run, str(new), "--method", "multi-similarity", "-o", out]) == 0
+    assert capsys.readouterr().out == f"{out}: embeddings (40, 4), labels, names, splits\n"
+    with np.load(out) as archive:
+        assert archive["splits"].tolist() == splits
+    assert main(["evaluate", out, "--ks", "1"]) == 0
+    assert "20 rows of test, not the 20 of train" in capsys.readouterr().out
 
 
 def test_who_only_embeds_looks_for_no_near_copies(on_features, monkeypatch):

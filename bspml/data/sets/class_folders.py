@@ -14,14 +14,14 @@ import numpy as np
 
 from bspml.data.images import find_images, folders_inside
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
-from bspml.data.sets.path_table import by_split, left_out
+from bspml.data.sets.path_table import VALIDATION, by_split, left_out
 from bspml.errors import DataError
 from bspml.files.columns import warn_of_twins
 from bspml.words import counted
 
 SOURCE = "Name the folder whose sub-folders are the classes, each with its images."
 
-_LIKE_SPLITS = ("training", "testing", "val", "valid", "validation", "dev")
+_LIKE_SPLITS = ("training", "testing", *VALIDATION)
 
 
 def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> RetrievalData:

@@ -4,7 +4,8 @@ Columns, by name, in any order and case; others are passed over:
 
 - `path` (or image, file, filename), relative to the table's folder;
 - `label` (or labels, class_name, class, target, y), in that order of preference;
-- `split`: train, test, query or gallery; without it the first half of the classes trains;
+- `split`: train, test, query or gallery; without it the first half of the classes trains.  Rows of
+  a validation set, and of an empty cell, are left out, with a note;
 - boxes: `x1, y1, x2, y2`, or `bbox_x, bbox_y, bbox_w, bbox_h`, in pixels of the image; numbers as
   `bspml.files.cells.decimal_number` reads them.
 
@@ -42,6 +43,10 @@ from bspml.files.tables import read_texts
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder."
 
 PATH_COLUMNS = ("path", "image", "file", "filename")
+
+# What a data set may hold beside its splits; an empty cell is of none.
+VALIDATION = ("val", "valid", "validation", "dev")
+_NO_SPLIT = "(no split)"
 
 _TABLES = ("labels.csv", "labels.tsv", "labels.parquet")
 _CORNERS = ("x1", "y1", "x2", "y2")
@@ -119,17 +124,20 @@ def by_split(
         parts = {"train": trains, "test": ~trains}
     else:
         parts = rows_of_splits(splits, path)
-    names = [name for name, rows in parts.items() if rows.any()]
+    names = [name for name in NAMES if name in parts and parts[name].any()]
     if names not in COMBINATIONS:
         raise DataError(
-            f"{path}: its rows are of {', '.join(names) or 'no split'}; expected train and test, "
+            f"{path}: its rows are of {', '.join(parts) or _NO_SPLIT}; expected train and test, "
             "or train, query and gallery, or no column of splits and at least two classes."
         )
-    return RetrievalData.of(name, [everything.part(part, rows) for part, rows in parts.items()])
+    splits_of_it = [everything.part(part, parts[part]) for part in names]
+    return RetrievalData.of(name, splits_of_it, notes=left_out(set(parts) - set(names)))
 
 
 def rows_of_splits(splits: list[str], path: Path) -> dict[str, np.ndarray]:
     """Return {split: (N,) bool, its rows} of those that have any, in the order of `NAMES`.
+
+    Behind them those of no use to a training or a test: a validation set, and empty cells.
 
     Args:
         splits: the split of each row, in whatever case.
@@ -138,8 +146,9 @@ def rows_of_splits(splits: list[str], path: Path) -> dict[str, np.ndarray]:
     Raises:
         DataError: an unknown split.
     """
-    split_names = [text.strip().lower() for text in splits]
-    strangers = sorted(set(split_names) - set(NAMES))
+    split_names = [text.strip().lower() or _NO_SPLIT for text in splits]
+    known = (*NAMES, *VALIDATION, _NO_SPLIT)
+    strangers = sorted(set(split_names) - set(known))
     if strangers:
         raise DataError(
             f"{path}: the split must be one of {', '.join(NAMES)}; got {strangers[0][:40]!r} "
@@ -147,7 +156,7 @@ def rows_of_splits(splits: list[str], path: Path) -> dict[str, np.ndarray]:
         )
     return {
         name: np.array([split == name for split in split_names])
-        for name in NAMES
+        for name in known
         if name in split_names
     }
 

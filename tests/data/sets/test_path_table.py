@@ -53,6 +53,14 @@ def test_query_and_gallery(tmp_path):
     assert data.gallery.paths == ("z/1.jpg",)
 
 
+@pytest.mark.parametrize("name", ["t.csv", "t.parquet"])
+def test_rows_of_a_validation_set_and_of_no_split_are_left_out_and_told(tmp_path, name):
+    frame = ROWS.assign(split=["train", "Val", None, "test"])
+    data = read_path_table(save(frame, tmp_path / name))
+    assert (data.train.paths, data.test.paths) == (("x/1.jpg",), ("z/1.jpg",))
+    assert data.notes == ("Left out of this data set: (no split), val.",)
+
+
 def test_names_of_classes_go_before_their_numbers(tmp_path):
     frame = ROWS.rename(columns={"label": "class_name"}).assign(**{"class": [1, 1, 2, 3]})
     path = save(frame, tmp_path / "t.csv")
@@ -74,7 +82,8 @@ def test_boxes_come_in_either_form(tmp_path):
         ({"path": ["../1.jpg", "b", "c", "d"]}, r"t\.csv, line 2: .*not a path inside"),
         ({"path": ["a", "b", "c", "/etc/d"]}, r"t\.csv, line 5: .*not a path inside"),
         ({"label": ["a", " ", "b", "c"]}, "row 2 has an empty label"),
-        ({"split": ["train", "val", "test", "test"]}, "split must be one of .*got 'val' in 1 rows"),
+        ({"split": ["train", "tset", "test", "test"]}, "split must be .*got 'tset' in 1 rows"),
+        ({"split": ["train", "val", "val", ""]}, r"its rows are of train, val, \(no split\); exp"),
         ({"split": ["train"] * 4}, "its rows are of train; expected train and test"),
         ({"split": ["train", "query", "query", "test"]}, "rows are of train, test, query"),
         ({"x1": 1, "y1": 1, "x2": "wide", "y2": 1}, "column 'x2' has 'wide' in row 1. A box is"),
@@ -142,7 +151,7 @@ def test_a_parquet_table_says_what_its_csv_says(tmp_path):
         ({"label": pd.Categorical(["a", "a", None, "b"])}, "row 3 has an empty label"),
         ({"label": [["a"], ["a"], ["b"], ["c"]]}, "`label` holds lists or tables"),
         ({"path": ["a", None, "b", "c"]}, "row 2 has no path"),
-        ({"split": ["train", "train", None, "test"]}, "got '' in 1 rows"),
+        ({"split": [None] * 4}, r"its rows are of \(no split\); expected train and test"),
         ({"x1": [1, None, 2, 3], "y1": 0, "x2": 9, "y2": 9}, "column 'x1' has '' in row 2"),
         ({"LABEL": "a"}, "has 2 columns `label`; keep one"),
     ],
