@@ -72,6 +72,7 @@ def audit_decided(
         groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),
         embedding_map=places,
         decided=carried.decided,
+        given_labels=carried.given,
     )
     return replace(merged, classes=flagged_by_class(merged, merged.weights))
 

@@ -126,6 +126,12 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
     labels = origin.labels.astype(object)  # no fixed width, which would cut longer names off
     weights, decisions = np.ones(m), np.full(m, "", dtype="<U6")
     known_rows = rows >= 0
+    if corrected.given is not None:
+        now, said = origin.labels[rows], corrected.labels.astype(str)
+        changed = known_rows & (now != corrected.given.astype(str)) & (now != said)
+        if changed.any():
+            told = counted(int(changed.sum()), "label was", "labels were")
+            notes.append(f"{file}: {told} changed in these data since; those of the file count")
     labels[rows[known_rows]] = corrected.labels.astype(str)[known_rows]
     weights[rows[known_rows]] = corrected.weights[known_rows]
     decisions[rows[known_rows]] = corrected.decisions[known_rows]

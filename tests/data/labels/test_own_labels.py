@@ -161,7 +161,7 @@ def test_corrected_labels_of_the_whole_are_those_of_the_decisions(tmp_path, writ
     corrected = apply_decisions(LABELS, read_decisions(file), names=names)
     write_corrected(tmp_path / "corrected.csv", corrected)
     lines = (tmp_path / "corrected.csv").read_text().splitlines()
-    assert lines[0] == "index,label,weight,decision" + (",name" if names else "")
+    assert lines[0] == f"index,label,weight,decision{',name' if names else ''},given_label"
     by_labels = own_labels(parted(), str(tmp_path / "corrected.csv"))
     by_decisions = own_labels(parted(), None, file)
     one, other = by_labels.data.train, by_decisions.data.train
@@ -192,6 +192,17 @@ def test_labels_are_of_all_samples_or_of_those_that_train_or_named(write):
         own_labels(parted(), write("path,label\nx.jpg,a\n", "other.csv"))
     with pytest.raises(DataError, match="names a sample twice"):
         own_labels(parted(), write("path,label\nb/3.jpg,a\nb/3.jpg,b\n", "twice.csv"))
+
+
+def test_labels_that_were_changed_since_the_file_was_made_are_counted(write):
+    text = "index,label,weight,decision,name,given_label\n" + "".join(
+        f"{i},{row}\n"
+        for i, row in enumerate(
+            ["b,1,wrong,a/1.jpg,d", "d,1,,a/2.jpg,d", "d,1,,c/6.jpg,c", "d,1,wrong,b/3.jpg,b"]
+        )
+    )
+    told = own_labels(parted(), write(text, "corrected.csv"))
+    assert "2 labels were changed in these data since; those of the file count" in told.notes[1]
 
 
 def test_names_that_do_not_tell_samples_apart_are_not_gone_by():
