@@ -137,7 +137,7 @@ def main() -> None:
     parser.add_argument("--noise", default="random", help="random or similar-K")
     parser.add_argument("--config", help="of another data set; the glyphs if left out")
     parser.add_argument("--root", help="of its data")
-    parser.add_argument("--epochs", type=float, default=14)
+    parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--out", default="runs/glyphs-benchmark")
     parser.add_argument("--validation", action="store_true")
     parser.add_argument("--threads", type=int, default=1)

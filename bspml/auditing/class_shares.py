@@ -20,8 +20,9 @@ def flagged_by_class(report: AuditReport, weights: np.ndarray) -> pd.DataFrame:
     """
     label = pd.Index(report.classes["label"].astype(str))
     codes = label.get_indexer(np.asarray(report.labels).astype(str))
-    there = codes >= 0  # a decided label may be of no class that is left
     flagged = (weights == 0) & ~report.is_decided
+    # Those dropped take no part, and a decided label may be of no class that is left.
+    there = (codes >= 0) & (flagged | (weights > 0))
     shares = weights_by_class(codes[there], weights[there], flagged[there], len(label))
     known = report.classes["share_flagged"].notna()
     return report.classes.assign(

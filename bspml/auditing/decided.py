@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bspml.auditing.class_shares import flagged_by_class
 from bspml.auditing.columns import ARRAYS
 from bspml.auditing.judging import audit
 from bspml.auditing.picture_hashes import PictureHashes
@@ -63,7 +64,7 @@ def audit_decided(
     pairs = report.duplicates
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
     places[kept] = report.embedding_map
-    return replace(
+    merged = replace(
         report,
         **columns,
         notes=(carried.sentence, *report.notes),
@@ -71,7 +72,9 @@ def audit_decided(
         groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),
         embedding_map=places,
         decided=carried.decided,
+        given_labels=carried.given,
     )
+    return replace(merged, classes=flagged_by_class(merged, merged.weights))
 
 
 def _placed(rows: str, kept: np.ndarray) -> str:

@@ -16,6 +16,7 @@ import pandas as pd
 
 from bspml.auditing.columns import (
     ARRAYS,
+    DECIDED,
     column,
     index_arrays,
     read_arrays,
@@ -98,8 +99,8 @@ def save_report(
         arrays |= table_arrays("photo_checks", report.photo_checks)
     if texts is not None:
         arrays |= packed_texts("texts", texts)
-    if report.decided is not None:
-        arrays["decided"] = report.decided
+    decided = {name: getattr(report, name) for name in DECIDED}
+    arrays |= {name: values for name, values in decided.items() if values is not None}
     fields = data.model_dump()
     identity = _identity(arrays, {"scalars": scalars, "page": fields})
     table = report.table().reset_index(drop=True)  # files have the column, not the index

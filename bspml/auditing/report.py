@@ -85,6 +85,7 @@ class AuditReport:
         texts: (N,) to read on the page, or None.
         decided: (N,) text, "right" or "wrong" where a person said so before this audit, else '';
             None where nobody did.
+        given_labels: (N,) as they were before these decisions, or None.
         title: of the page, '' for none yet.
         embedding_map: (N, 2) float32, the samples in the plane, or None; see
             `bspml.auditing.embedding_map`.
@@ -135,6 +136,7 @@ class AuditReport:
     groups: pd.DataFrame = field(default_factory=no_groups, repr=False)
     texts: np.ndarray | None = field(default=None, repr=False)
     decided: np.ndarray | None = field(default=None, repr=False)
+    given_labels: np.ndarray | None = field(default=None, repr=False)
     title: str = field(default="", repr=False)
     embedding_map: np.ndarray | None = field(default=None, repr=False)
     map_method: str = field(default="pca", repr=False)

@@ -93,7 +93,8 @@ def corrected_labels(report: AuditReport, decisions: list[Decision]) -> Correcte
     if report.decided is None:
         return corrected
     is_open = corrected.decisions == ""
-    return replace(corrected, decisions=np.where(is_open, report.decided, corrected.decisions))
+    decisions_made = np.where(is_open, report.decided, corrected.decisions)
+    return replace(corrected, decisions=decisions_made, given=report.given_labels)
 
 
 def save_corrected(folder: Path, corrected: CorrectedLabels) -> Path:

@@ -157,7 +157,7 @@ def load_data(config: Config, to_train: bool = True) -> ExperimentData:
     test, gallery = splits.test, splits.gallery
     corrected = corrected_data(config, splits)
     if corrected is not None:
-        test = corrected.data.test
+        test, gallery = corrected.data.test, corrected.data.gallery
     train, labelling, validation = _training(config, splits, corrected)
     if config.data.validation:
         assert validation is not None

@@ -5,6 +5,7 @@ import pytest
 
 import bspml
 from bspml.auditing.decided import audit_decided
+from bspml.auditing.page_data import page_data
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
 
@@ -63,6 +64,21 @@ def test_what_was_decided_is_no_suspect_and_comes_last(report):
     assert not report.testable[30]
     assert report.summary()["decided"] == 4
     assert report.labels[30] == report.suggested_labels[30] == "b"
+
+
+@pytest.mark.parametrize("n", [None, 1, 2, 35])
+def test_the_shares_of_a_class_are_those_of_its_flags(report, tmp_path, n):
+    report = report if n is None else report.flagging(n)
+    assert report.flagged.sum() == {None: 1, 1: 1, 2: 2, 35: 32}[n]
+    table = report.classes.set_index("label")
+    for label in "abc":
+        rows = (report.labels == label) & (np.arange(36) != 30)  # which was dropped
+        assert table.support[label] == rows.sum()
+        assert table.share_flagged[label] == report.flagged[rows].mean()
+        assert table.mean_weight[label] == report.weights[rows].mean()
+    report.save(tmp_path)
+    shares = {c.label: c.share_flagged for c in page_data(report, tmp_path, None, None, "").classes}
+    assert shares == table.share_flagged.to_dict()
 
 
 def test_decisions_are_saved_and_loaded_with_the_audit(report, tmp_path):

@@ -150,7 +150,8 @@ def test_decisions_make_a_corrected_label_file(case, capsys):
     assert second.startswith("data-audit: audit.csv, audit.parquet, classes.csv")
     with Path("data-audit/labels-corrected.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
-    assert list(rows[0]) == ["index", "label", "weight", "decision"]
+    assert list(rows[0]) == ["index", "label", "weight", "decision", "given_label"]
+    assert [row.pop("given_label") for row in rows] == labels.tolist()
     assert [row["index"] for row in rows] == [str(i) for i in range(60)]
     assert rows[0] == {"index": "0", "label": "class a", "weight": "1.0", "decision": "wrong"}
     assert rows[5]["weight"] == "0.0"

@@ -51,7 +51,7 @@ def test_earlier_decisions_hold_in_data_that_grew_and_are_not_asked_again(case, 
     asked = first.loc[doubtful, "index"].tolist()[:3]
     decide(names, (asked[0], "right", ""), (asked[1], "wrong", "class a"), (asked[2], "wrong", ""))
     order = np.r_[10:60, 0:10]  # ten photographs came to the front
-    fewer = np.r_[0:50]
+    fewer = np.union1d(np.r_[0:50], asked[1])
     np.savez("grown.npz", embeddings=x[order], labels=labels[order], names=np.array(names)[order])
     code, out, _ = run(capsys, "grown.npz", "-o", "found", "--decisions", "d.csv")
     assert code == 0
@@ -68,15 +68,22 @@ def test_earlier_decisions_hold_in_data_that_grew_and_are_not_asked_again(case, 
     assert not shown & {names[i] for i in asked}
     # The next round: new decisions beside the earlier ones, and both carried over once more.
     other = next(card for card in page["suspects"])
-    Path("new.csv").write_text(f"index,decision,name\n{other['index']},right,{other['name']}\n")
+    again = int(table["index"][names[asked[1]]])  # relabelled in the first round, confirmed now
+    Path("new.csv").write_text(
+        f"index,decision,name\n{other['index']},right,{other['name']}\n"
+        f"{again},right,{names[asked[1]]}\n"
+    )
     assert run(capsys, "found", "--apply", "new.csv")[0] == 0
     rows = corrected()
-    assert [rows[names[i]]["decision"] for i in asked] == ["right", "wrong", "wrong"]
+    assert [rows[names[i]]["decision"] for i in asked] == ["right", "right", "wrong"]
+    assert [rows[name]["given_label"] for name in names] == labels.tolist()
     assert [rows[names[i]]["weight"] for i in asked] == ["1.0", "1.0", "0.0"]
     assert rows[other["name"]]["decision"] == "right"
-    np.savez("less.npz", embeddings=x[fewer], labels=labels[fewer], names=names[:50])
+    np.savez("less.npz", embeddings=x[fewer], labels=labels[fewer], names=np.array(names)[fewer])
     code, out, err = run(capsys, "less.npz", "-o", "found", "--decisions", CORRECTED, "--json")
     assert (code, json.loads(out)["notes"][0][:6]) == (0, f"{json.loads(out)['decided']} of 4")
+    less = pd.read_parquet("found/audit.parquet").set_index("name")["label"]
+    assert less[names[asked[1]]] == "class a"
     gone = 4 - json.loads(out)["decided"]
     assert f"decisions of it that the new one lacks: {gone} of 4" in err
 

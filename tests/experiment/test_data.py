@@ -10,6 +10,7 @@ from PIL import Image
 
 import bspml
 from bspml.cli import main
+from bspml.data.labels.decisions import apply_decisions, read_decisions, write_corrected
 from bspml.errors import ConfigError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
@@ -337,6 +338,26 @@ def test_held_out_classes_are_judged_by_the_labels_that_were_corrected(features,
     assert data.decided.fixed.sum() == 2
     assert any("1 sample is left out of the held-out classes" in note for note in data.notes)
     assert int(data.codes.max()) == 14  # codes are of the classes that train
+
+
+@pytest.mark.parametrize("by", ["decisions_file", "labels_file"])
+def test_corrections_reach_the_queries_and_the_gallery(features, tmp_path, by):
+    with np.load(features) as archive:
+        arrays = dict(archive)
+    splits = np.where(np.arange(480) % 3 < 2, "gallery", "query").astype("<U9")
+    arrays["splits"] = np.where(arrays["splits"] == "train", "train", splits)
+    np.savez(tmp_path / "three.npz", **arrays)
+    file, given = tmp_path / f"{by}.csv", arrays["labels"]
+    rows = "".join(f"{row},{given[row]},wrong,c39\n" for row in (251, 252))
+    file.write_text(f"index,label,decision,new_label\n{rows}")
+    if by == "labels_file":
+        write_corrected(file, apply_decisions(given, read_decisions(file)))
+    settings = [*QUICK, "data.name=features", f"data.root={tmp_path / 'three.npz'}"]
+    settings += ["network.name=mlp", f"noise.{by}={file}"]
+    data, labels = load_data(load_config(None, settings)), given.copy()
+    labels[[251, 252]] = "c39"
+    assert data.test_labels.tolist() == labels[arrays["splits"] == "query"].tolist()
+    assert data.gallery_labels.tolist() == labels[arrays["splits"] == "gallery"].tolist()
 
 
 def test_nothing_is_held_out_unasked_of_few_classes_or_of_those_of_the_test(tmp_path):

@@ -37,12 +37,14 @@ class CarriedDecisions:
         decided: (N,) text: "right", "wrong", or '' where nothing is decided.
         is_dropped: (N,) bool, the label is wrong and no better one is known.
         sentence: how many were carried over, and why not all.
+        given: (N,) as given, or None: `labels` are.
     """
 
     labels: np.ndarray
     decided: np.ndarray
     is_dropped: np.ndarray
     sentence: str
+    given: np.ndarray | None = None
 
 
 def carry_over(
@@ -95,6 +97,7 @@ def carry_over(
     for why, one, several in (
         ("absent", "name is not in these data", "names are not in these data"),
         ("changed", "label is not the one decided on", "labels are not those decided on"),
+        ("unknown", "label decided on is not in the file", "labels decided on are not in the file"),
         ("unsure", "was unsure", "were unsure"),
     ):
         if passed[why]:
@@ -104,20 +107,31 @@ def carry_over(
         corrected.decisions,
         (corrected.decisions == "wrong") & (corrected.weights == 0),
         "; ".join(parts) + ".",
+        corrected.given,
     )
 
 
 def _read(path: str | os.PathLike[str]) -> list[Decision]:
-    """Read decisions as the page saves them, or those that went into corrected labels."""
+    """Read decisions as the page saves them, or those that went into corrected labels.
+
+    A row of these is what all rounds came to: from the label that the data gave to the last one.
+    Files of before have no label that was given; the new one stands for it, so that it is asked
+    anew about data that do not have that yet.
+    """
     if not is_corrected(path):
         return read_decisions(path)
     corrected = read_corrected(path)
     names = corrected.names or [""] * len(corrected.labels)
+    given = corrected.labels if corrected.given is None else corrected.given
     decisions = []
     for i in np.flatnonzero(corrected.decisions != "").tolist():
-        label, verdict = str(corrected.labels[i]), str(corrected.decisions[i])
-        is_renamed = verdict == "wrong" and corrected.weights[i] > 0
-        new_label, about = (label, "") if is_renamed else ("", label)
+        label, about, verdict = (str(x[i]) for x in (corrected.labels, given, corrected.decisions))
+        is_known = corrected.given is not None or verdict == "right"
+        if verdict != "unsure" and corrected.weights[i] > 0:
+            verdict = "right" if label == about and is_known else "wrong"
+        else:
+            label = ""
+        new_label = label if verdict == "wrong" else ""
         where = f"{path}: sample {i}"
         decisions.append(Decision(i, verdict, new_label, about, where, names[i]))
     return decisions
@@ -137,7 +151,9 @@ def _why_open(made: Decision, given: str, classes: set[str]) -> str:
     if made.verdict == "unsure":
         return "unsure"
     is_new = bool(made.new_label) and says_label(made.new_label, given, classes)
-    return "" if is_new or says_label(made.label, given, classes) else "changed"
+    if is_new or says_label(made.label, given, classes):
+        return ""
+    return "unknown" if made.new_label and made.new_label == made.label else "changed"
 
 
 def _as_it_stands(made: Decision, given: str, classes: set[str]) -> Decision:

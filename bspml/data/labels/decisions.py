@@ -3,8 +3,9 @@
 Decisions are a CSV file with the columns index, decision (right, wrong or unsure) and, if wanted,
 label (the label decided on, as a safeguard), new_label (for a wrong one) and name (of the sample,
 which finds it in data where its index is another).  The corrected file has index, label, weight,
-decision and, where they are known, name: a right label has weight 1 for good, a wrong one weight
-0, or weight 1 for good under its new label; every other sample keeps the weight it had.
+decision and, where they are known, name and given_label, what the data said before: a right label
+has weight 1 for good, a wrong one weight 0, or weight 1 for good under its new label; every other
+sample keeps the weight it had.
 
 Cells follow the spreadsheets' convention, see `bspml.files.cells`.  A label in them is taken as it
 stands where it is a class of the data, and without the spaces around it only where it is none and
@@ -74,6 +75,7 @@ class CorrectedLabels:
         weights: (N,) float64 in [0, 1].
         decisions: (N,) text: "right", "wrong", "unsure", or '' where nobody decided.
         names: N names of the samples, or None.
+        given: (N,) labels of the data before any decision, or None where they are not known.
         fixed: (N,) bool, the weight is the user's word and must not be learned.
     """
 
@@ -81,6 +83,7 @@ class CorrectedLabels:
     weights: np.ndarray
     decisions: np.ndarray
     names: tuple[str, ...] | None = None
+    given: np.ndarray | None = None
 
     @property
     def fixed(self) -> np.ndarray:
@@ -201,7 +204,8 @@ def apply_decisions(
         if new_label is not None:
             values[decision.index] = new_label
     kept_names = tuple(map(str, names)) if names is not None and any(names) else None
-    return CorrectedLabels(_label_array(values, decisions, as_text), weights, verdicts, kept_names)
+    corrected_labels = _label_array(values, decisions, as_text)
+    return CorrectedLabels(corrected_labels, weights, verdicts, kept_names, old_labels)
 
 
 def _check_sample(decision: Decision, labels: Sequence[Any], classes: set[str]) -> None:
@@ -266,7 +270,7 @@ def _label_array(labels: list[Any], decisions: list[Decision], as_text: bool) ->
 
 
 def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) -> Path:
-    """Write index, label, weight, decision and, where they are known, name, atomically.
+    """Write index, label, weight, decision and, where known, name and given_label, atomically.
 
     Args:
         path: the file.
@@ -286,6 +290,8 @@ def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) ->
     }
     if corrected.names is not None:
         columns["name"] = [protected_cell(name) if name else "" for name in corrected.names]
+    if corrected.given is not None:
+        columns["given_label"] = label_cells(corrected.given)
     return write_table(path, columns)
 
 
@@ -304,7 +310,7 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
     Raises:
         DataError: missing, damaged, or an index lost or doubled; names the file.
     """
-    rows = read_table(path, _CORRECTED, ("name",), _KIND)
+    rows = read_table(path, _CORRECTED, ("name", "given_label"), _KIND)
     if not rows:
         raise DataError(f"{path}: holds no labels.")
     weights = [_weight(row) for row in rows]
@@ -312,6 +318,8 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
     try:
         order = row_order([row["index"] for row in cells], len(rows))
         labels = labels_in([row["label"] for row in cells])
+        has_given = "given_label" in cells[0]
+        given = labels_in([row["given_label"] for row in cells])[order] if has_given else None
     except DataError as err:
         raise DataError(f"{path}: {err}") from err
     names = [bare_cell(row.get("name", "")) for row in cells]
@@ -320,6 +328,7 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
         np.array(weights, np.float64)[order],
         np.array([row["decision"] for row in cells], dtype="<U6")[order],
         tuple(names[row] for row in order) if any(names) else None,
+        given,
     )
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import reduce
 
 import numpy as np
 
@@ -126,6 +127,12 @@ def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, lis
     labels = origin.labels.astype(object)  # no fixed width, which would cut longer names off
     weights, decisions = np.ones(m), np.full(m, "", dtype="<U6")
     known_rows = rows >= 0
+    if corrected.given is not None:
+        now, said = origin.labels[rows], corrected.labels.astype(str)
+        changed = known_rows & (now != corrected.given.astype(str)) & (now != said)
+        if changed.any():
+            told = counted(int(changed.sum()), "label was", "labels were")
+            notes.append(f"{file}: {told} changed in these data since; those of the file count")
     labels[rows[known_rows]] = corrected.labels.astype(str)[known_rows]
     weights[rows[known_rows]] = corrected.weights[known_rows]
     decisions[rows[known_rows]] = corrected.decisions[known_rows]
@@ -262,40 +269,45 @@ def _rows_by_index(
 
 
 def _apart(data: RetrievalData, corrected: CorrectedLabels) -> tuple[RetrievalData, list[str]]:
-    """Give the splits their corrected labels, and keep each class in train or in test."""
-    train, test = data.train, data.test
-    if data.gallery is not None or test.origin is not train.origin:
-        return replace(data, train=_relabelled(train, corrected)), []
+    """Give the splits their corrected labels, and keep each class on its side.
+
+    What the training loses to the other side goes to the gallery, where there is one.
+    """
+    train, *tests = data.splits
+    if any(split.origin is not train.origin for split in tests):
+        return replace(data, train=_relabelled(train, corrected)), [
+            "the evaluation keeps the labels it was given: it lies in files of its own, and what "
+            "trains alone takes the corrected ones"
+        ]
     gone = (corrected.weights == 0) & (corrected.decisions == "wrong")
-    shared_classes = np.intersect1d(train.classes, test.classes)
-    if len(shared_classes):
-        kept_test = test.take(~gone[test.rows])
-        return replace(
-            data, train=_relabelled(train, corrected), test=_relabelled(kept_test, corrected)
-        ), _left_out(len(test) - len(kept_test))
-    everything = train.joined(test)
+    tested = np.unique(np.concatenate([split.labels for split in tests]))
+    everything = reduce(RetrievalSplit.joined, data.splits)
     everything = _relabelled(everything.take(np.argsort(everything.rows)), corrected)
-    is_train = np.isin(everything.rows, train.rows)
-    to_train, to_test = (np.isin(everything.labels, side.classes) for side in (train, test))
-    # A class that nobody had before stays where it is; one of neither side (`data.subset`) goes.
-    is_new = ~np.isin(everything.labels, train.origin.labels)
-    to_train, to_test = to_train | (is_new & is_train), to_test | (is_new & ~is_train)
+    is_train = to_train = np.isin(everything.rows, train.rows)
+    to_test = ~is_train
+    if not np.isin(train.classes, tested).any():
+        to_train, to_test = (np.isin(everything.labels, side) for side in (train.classes, tested))
+        # A class that nobody had before stays where it is; one of neither side (`data.subset`)
+        # goes.
+        is_new = ~np.isin(everything.labels, train.origin.labels)
+        to_train, to_test = to_train | (is_new & is_train), to_test | (is_new & ~is_train)
     is_wrong = to_test & gone[everything.rows]
     moves = int((to_train & ~is_train).sum() + (to_test & is_train).sum())
-    parts = [everything.part("train", to_train), everything.part("test", to_test & ~is_wrong)]
+    parts = [everything.part("train", to_train)]
+    for split in tests:
+        is_here = np.isin(everything.rows, split.rows) | (is_train & (split is tests[-1]))
+        parts.append(everything.part(split.name, to_test & ~is_wrong & is_here))
     notes = []
     if moves:
         notes.append(
             f"{counted(moves, 'sample changes', 'samples change')} sides: the corrected label is a "
             "class of the other one"
         )
-    return replace(data, train=parts[0], test=parts[1]), notes + _left_out(int(is_wrong.sum()))
-
-
-def _left_out(count: int) -> list[str]:
-    if count == 0:
-        return []
-    return [f"left out of the evaluation: {counted(count, 'sample')} decided to be wrong"]
+    if is_wrong.any():
+        words = counted(int(is_wrong.sum()), "sample")
+        notes.append(f"left out of the evaluation: {words} decided to be wrong")
+    gallery = parts[2] if data.gallery is not None else None
+    return replace(data, train=parts[0], test=parts[1], gallery=gallery), notes
 
 
 def _relabelled(split: RetrievalSplit, corrected: CorrectedLabels) -> RetrievalSplit:

@@ -64,6 +64,45 @@ def test_corrected_labels_hold_the_decisions_of_all_rounds(write, tmp_path):
     assert third.decided.tolist() == ["right", "right", "right", "wrong", "", "", ""]
 
 
+def corrected_file(path, *rows, given=True):
+    header = "index,label,weight,decision,name" + ",given_label" * given
+    lines = [row if given else row.rpartition(",")[0] for row in rows]
+    path.write_text("\n".join([header, *(f"{i},{row}" for i, row in enumerate(lines))]) + "\n")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("row", "decided", "label", "without"),
+    [
+        ("b,1.0,wrong,a/0.jpg,a", "wrong", "b", "unknown"),
+        ("b,1.0,wrong,a/0.jpg,b", "changed", "a", "unknown"),  # to another class by hand, since
+        ("b,1.0,wrong,a/0.jpg,c", "changed", "a", "unknown"),
+        ("b,1.0,right,a/0.jpg,a", "wrong", "b", "changed"),  # in a later round confirmed
+        ("a,1.0,right,a/0.jpg,b", "right", "a", "right"),  # and moved by hand, since
+        ("a,1.0,wrong,a/0.jpg,a", "right", "a", "right"),  # relabelled, and back in a later round
+        ("b,0.0,wrong,a/0.jpg,a", "dropped", "a", "changed"),  # relabelled, then that dropped too
+        ("a,0.0,wrong,a/0.jpg,a", "dropped", "a", "dropped"),
+        ("b,0.0,wrong,a/0.jpg,b", "changed", "a", "changed"),
+        ("b,1.0,unsure,a/0.jpg,a", "unsure", "a", "unsure"),
+    ],
+)
+@pytest.mark.parametrize("given", [True, False])
+def test_a_row_of_all_rounds_is_about_the_label_that_was_given(
+    tmp_path, row, decided, label, without, given
+):
+    path = corrected_file(tmp_path / "all.csv", row, "b,1.0,right,b/3.jpg,b", given=given)
+    carried, said = carry_over(path, LABELS, NAMES), decided if given else without
+    is_open = said in ("changed", "unknown", "unsure")
+    expected = "" if is_open else said.replace("dropped", "wrong")
+    assert carried.labels.tolist() == [label if not is_open else "a", *"aabbb"]
+    assert carried.decided.tolist() == [expected, "", "", "right", "", ""]
+    assert carried.is_dropped[0] == (said == "dropped")
+    assert carried.given.tolist() == LABELS.tolist()
+    words = {"changed": "1 label is not the one decided on", "unsure": "1 was unsure",
+             "unknown": "1 label decided on is not in the file"}  # fmt: skip
+    assert [word in carried.sentence for word in words.values()] == [said == w for w in words]
+
+
 def test_whole_numbers_stay_numbers(write):
     text = "index,label,decision,new_label,name\n0,3,wrong,4,x\n1,4,right,,y\n"
     carried = carry_over(write(text), np.array([3, 4, 4]), ["x", "y", "z"])

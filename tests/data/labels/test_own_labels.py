@@ -125,6 +125,48 @@ def test_a_corrected_sample_goes_to_the_side_of_its_class(write):
     )
 
 
+def in_three(queries, trains=None):
+    data = parted(trains=trains)
+    is_query = np.isin(data.test.rows, queries)
+    query, gallery = (data.test.part(*of) for of in (("query", is_query), ("gallery", ~is_query)))
+    return RetrievalData("features", data.train, query, gallery)
+
+
+def test_queries_and_gallery_take_their_labels_and_what_training_loses_joins_the_gallery(write):
+    rows = "0,c,wrong,a\n1,a,wrong,d\n4,d,wrong,\n5,b,wrong,new\n6,c,wrong,d\n7,d,wrong,b\n"
+    file = write("index,label,decision,new_label\n" + rows)
+    told = own_labels(in_three([0, 4, 6]), None, file)
+    assert [dict(zip(s.rows.tolist(), s.labels, strict=True)) for s in told.data.splits] == [
+        {0: "a", 2: "a", 3: "b", 5: "new", 7: "b"}, {6: "d"}, {1: "d"},
+    ]  # fmt: skip
+    assert [split.name for split in told.data.splits] == ["train", "query", "gallery"]
+    assert all(split.features[:, 0].tolist() == split.rows.tolist() for split in told.data.splits)
+    assert told.notes[1:] == (
+        "3 samples change sides: the corrected label is a class of the other one",
+        "left out of the evaluation: 1 sample decided to be wrong",
+    )
+    # A class of the gallery trains, too: each sample stays where it is.
+    data = in_three([1], trains=np.array([True, False] * 4))
+    rows = "0,c,wrong,a\n1,a,wrong,b\n5,b,wrong,\n7,d,wrong,a\n"
+    told = own_labels(data, None, write("index,label,decision,new_label\n" + rows))
+    assert [dict(zip(s.rows.tolist(), s.labels, strict=True)) for s in told.data.splits] == [
+        {0: "a", 2: "a", 4: "d", 6: "c"}, {1: "b"}, {3: "b", 7: "a"},
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("three", [True, False])
+def test_an_evaluation_of_other_files_keeps_its_labels_and_that_is_said(write, three):
+    data = in_three([0, 4]) if three else parted()
+    alone = [RetrievalSplit(s.name, s.labels, features=s.features) for s in data.splits]
+    file = write("index,label,decision,new_label\n0,a,wrong,b\n")
+    told = own_labels(RetrievalData.of("features", alone), None, file)
+    assert [s.labels.tolist() for s in told.data.splits] == [
+        [*"babb"], *(s.labels.tolist() for s in alone[1:])
+    ]  # fmt: skip
+    assert len(told.notes) == 1
+    assert "evaluation keeps the labels it was given: it lies in files of its" in told.notes[0]
+
+
 def test_classes_on_both_sides_keep_their_samples_there(write):
     trains = np.array([True, False] * 4)
     data = parted(trains=trains)
@@ -141,7 +183,7 @@ def test_corrected_labels_of_the_whole_are_those_of_the_decisions(tmp_path, writ
     corrected = apply_decisions(LABELS, read_decisions(file), names=names)
     write_corrected(tmp_path / "corrected.csv", corrected)
     lines = (tmp_path / "corrected.csv").read_text().splitlines()
-    assert lines[0] == "index,label,weight,decision" + (",name" if names else "")
+    assert lines[0] == f"index,label,weight,decision{',name' if names else ''},given_label"
     by_labels = own_labels(parted(), str(tmp_path / "corrected.csv"))
     by_decisions = own_labels(parted(), None, file)
     one, other = by_labels.data.train, by_decisions.data.train
@@ -172,6 +214,17 @@ def test_labels_are_of_all_samples_or_of_those_that_train_or_named(write):
         own_labels(parted(), write("path,label\nx.jpg,a\n", "other.csv"))
     with pytest.raises(DataError, match="names a sample twice"):
         own_labels(parted(), write("path,label\nb/3.jpg,a\nb/3.jpg,b\n", "twice.csv"))
+
+
+def test_labels_that_were_changed_since_the_file_was_made_are_counted(write):
+    text = "index,label,weight,decision,name,given_label\n" + "".join(
+        f"{i},{row}\n"
+        for i, row in enumerate(
+            ["b,1,wrong,a/1.jpg,d", "d,1,,a/2.jpg,d", "d,1,,c/6.jpg,c", "d,1,wrong,b/3.jpg,b"]
+        )
+    )
+    told = own_labels(parted(), write(text, "corrected.csv"))
+    assert "2 labels were changed in these data since; those of the file count" in told.notes[1]
 
 
 def test_names_that_do_not_tell_samples_apart_are_not_gone_by():
