@@ -173,19 +173,10 @@ def _file_of_features(run: Run, file: str) -> Embedded:
             f"{width}. Make them with the backbone that made those of the training."
         )
     labels: np.ndarray | None = None
-<<<<<<< HEAD
     names, splits = read_names(file), read_texts(file, ("split",)).get("split")
     if Path(file).suffix.lower() != ".npy":  # which holds numbers only
         with suppress(NoColumnError):  # there need be no labels
             labels = read_labels(file).astype(str)
-=======
-    names: list[str] | None = None
-    splits: list[str] | None = None
-    if Path(file).suffix.lower() != ".npy":  # which holds numbers only
-        with suppress(NoColumnError):  # there need be no labels
-            labels = read_labels(file).astype(str)
-        names, splits = read_names(file), read_texts(file, ("split",)).get("split")
->>>>>>> h-d
     for column, values in (("labels", labels), ("names", names), ("splits", splits)):
         if values is not None and len(values) != len(features):
             raise DataError(f"{file}: has {len(features)} features, but {len(values)} {column}.")
