@@ -50,6 +50,9 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     draws those of the anchor itself are dropped.  Likewise of a miner of your own that compares
     labels by itself; thresholds that it takes over its matrix still see the anchor's own rows.
 
+    Where a curriculum of the weights of loss or miner asks for a fresh network, the memory forgets
+    the embeddings of the one before.  Without weights it cannot know: call `reset_queue()`.
+
     In pytorch-metric-learning's DistributedLossWrapper every rank sees the rows of all ranks, its
     own first.  They are queued rank by rank, so every rank holds the same queue, that of one
     process on the whole batch; in the parent each rank's queue differs.  Who gathers the rows
@@ -83,6 +86,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     embedding_memory: Tensor
     label_memory: Tensor
     index_memory: Tensor
+    _restarts = 0  # of the network, when the queue was last looked at
     # The parent keeps the first two as plain attributes, which a resumed run would start anew.
     saved_numbers = ("queue_idx", "has_been_filled", "next_anonymous")
 
@@ -143,6 +147,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
                 "`indices_tuple` holds rows of the batch, which are not rows of the memory. "
                 "Let the memory mine: CrossBatchMemory(loss, ..., miner=miner), and pass none."
             )
+        self._forget_former_network()
         if not isinstance(self.loss, BSPMLLoss | Weighted):
             return super().forward(embeddings, labels, enqueue_mask=enqueue_mask)
         self.reset_stats()
@@ -213,9 +218,15 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     def _weight_table(self) -> Any:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""
-        if self.loss.weights is not None:
-            return self.loss.weights
-        return getattr(self.miner, "weights", None)
+        table = getattr(self.loss, "weights", None)
+        return getattr(self.miner, "weights", None) if table is None else table
+
+    def _forget_former_network(self) -> None:
+        """Empty the queue where a curriculum has asked for a fresh network since it was filled."""
+        restarts = getattr(self._weight_table(), "restarts", self._restarts)
+        if restarts != self._restarts:
+            self._restarts = restarts
+            self.reset_queue()
 
     def _queue_split(
         self, enqueue_mask: Any, rows: int, device: torch.device
@@ -290,8 +301,13 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             return 0, self.memory_size
         return _FIRST_ANONYMOUS, 2**63 - 1
 
+    def _save_to_state_dict(self, *args: Any) -> None:
+        self._forget_former_network()
+        super()._save_to_state_dict(*args)
+
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
+        self._forget_former_network()  # what is loaded is the present one's
         for name in ("embedding_memory", "label_memory"):
             buffer = state_dict.get(prefix + name)
             if buffer is not None and buffer.shape == getattr(self, name).shape:
