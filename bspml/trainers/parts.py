@@ -64,7 +64,8 @@ class TrainingParts:
         """Return all states; the initial network where one may still be asked for."""
         curriculum = self.curriculum
         return {
-            "network": self._network_state(),
+            # What losses have learned is in `loss_funcs` as well.
+            "network": {k: v for k, v in self._network_state().items() if k != "learned"},
             "initial": self.initial if curriculum is not None and curriculum.may_reset else None,
             "loss_funcs": _states(self.trainer.loss_funcs),
             "queues": {k: places_in_queues(loss) for k, loss in self.trainer.loss_funcs.items()},
@@ -130,7 +131,7 @@ class TrainingParts:
     def _load_network_state(self, state: Mapping[str, Any]) -> None:
         for kind, holders in self._network_holders().items():
             if kind == "learned" and kind not in state:
-                continue  # not before it was kept
+                continue  # in `loss_funcs`; nor kept once
             for name, holder in holders.items():
                 holder.load_state_dict(state[kind][name])
 

@@ -60,7 +60,7 @@ def test_a_state_without_a_part_changes_nothing():
 def test_without_a_scale_and_an_average_the_state_has_neither():
     trainer, _, _ = make()
     state = TrainingParts(trainer, None, None, None).state_dict()
-    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers", "learned"]
+    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers"]
 
 
 def test_what_a_loss_has_learned_starts_anew_with_the_network():
@@ -82,8 +82,11 @@ def test_what_a_loss_has_learned_starts_anew_with_the_network():
     parts.load_state_dict(saved)
     assert torch.equal(loss.proxies, first + 1)
     assert memory.queue_idx == 2
-    del saved["network"]["learned"]  # as before it was kept
+    learned = {"proxies": {"proxies": first}, "memory": {}}  # as it was kept here once
+    saved["network"]["learned"] = learned
     parts.load_state_dict(saved)
+    assert torch.equal(loss.proxies, first + 1)
+    assert memory.queue_idx == 2
 
 
 def test_what_a_loss_remembers_of_a_network_s_losses_starts_anew_with_it():
