@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import torch
 from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning.miners import MultiSimilarityMiner
 from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 
 from bspml.distributed.group import rank, ranks
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
+from bspml.losses.kept_rows import Rows, kept_rows
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import prepare_batch
 from bspml.losses.saved_numbers import SavedNumbers
@@ -19,7 +22,9 @@ from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.batch import look_up, trained_labels
+from bspml.weights.state import SampleWeights
 
+_LISTED, _LISTING = lmu.get_matches_and_diffs, threading.Lock()
 _FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
 
@@ -33,8 +38,20 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     A sample is never its own pair, neither in the current batch nor by an older embedding of it.
     The parent removes only the current batch's, and after mining; here they are gone before, so
     they do not move the mining thresholds.  With distinct samples, and classes of more than one
-    sample in the queue, both give the same loss.  With `enqueue_mask`, too, a row and a queued row
-    of the same sample are no pair.
+    sample in the queue, both give the same loss without a miner, and with one of margins or
+    hardest pairs.  With `enqueue_mask`, too, a row and a queued row of one sample are no pair.
+
+    Nor does a sample of weight 0 take part in mining (unless the miner is a `BSPMLMiner` with
+    skip_zero=False, or the loss the paper's).  It keeps its place in the queue, for its weight may
+    come back.
+
+    Both hold for every miner that lists pairs or triplets with pytorch-metric-learning's functions,
+    as all of that library do but the distance-weighted one, which draws positives evenly: of its
+    draws those of the anchor itself are dropped.  Likewise of a miner of your own that compares
+    labels by itself; thresholds that it takes over its matrix still see the anchor's own rows.
+
+    Where a curriculum of the weights of loss or miner asks for a fresh network, the memory forgets
+    the embeddings of the one before.  Without weights it cannot know: call `reset_queue()`.
 
     In pytorch-metric-learning's DistributedLossWrapper every rank sees the rows of all ranks, its
     own first.  They are queued rank by rank, so every rank holds the same queue, that of one
@@ -69,6 +86,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     embedding_memory: Tensor
     label_memory: Tensor
     index_memory: Tensor
+    _restarts = 0  # of the network, when the queue was last looked at
     # The parent keeps the first two as plain attributes, which a resumed run would start anew.
     saved_numbers = ("queue_idx", "has_been_filled", "next_anonymous")
 
@@ -129,6 +147,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
                 "`indices_tuple` holds rows of the batch, which are not rows of the memory. "
                 "Let the memory mine: CrossBatchMemory(loss, ..., miner=miner), and pass none."
             )
+        self._forget_former_network()
         if not isinstance(self.loss, BSPMLLoss | Weighted):
             return super().forward(embeddings, labels, enqueue_mask=enqueue_mask)
         self.reset_stats()
@@ -158,8 +177,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         indices = {"sample_index": index[anchors], "ref_sample_index": self.index_memory[:size]}
         pairs = self.miner
         if pairs is not None and not self._mines_inside():
-            ours = isinstance(self.miner, BSPMLMiner)
-            pairs = self.miner(*call, *memory, **(indices if ours else {}))
+            pairs = self._mine(Rows(*call, None, *memory), *indices.values())
         if not isinstance(self._weighed, BSPMLLoss):  # which tells a sample from itself
             listed = lmu.get_all_pairs_indices(call[1], memory[1]) if pairs is None else pairs
             pairs = without_self_pairs(tuple(listed), **indices)
@@ -172,7 +190,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     def _mines_inside(self) -> bool:
         """Return whether the loss may call our miner: one product for both, without lists."""
-        if type(self.miner) is not BSPMLMiner or not isinstance(self._weighed, BSPMLLoss):
+        is_ours = type(self.miner) is BSPMLMiner and isinstance(self._weighed, BSPMLLoss)
+        if not is_ours or self._unseen() not in (None, self.miner.weights):
             return False
         try:
             check_fits(self.miner, self.loss.weights, self.loss.distance)
@@ -180,11 +199,34 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             return False
         return True
 
+    def _unseen(self) -> SampleWeights | None:
+        """Return the table whose samples of weight 0 the miner must not see; None: it sees all."""
+        # In the paper's loss a sample of weight 0 is there, and for a miner that is told so.
+        is_paper = getattr(self._weighed, "weighting", "inside") == "paper"
+        return None if is_paper or not getattr(self.miner, "skip_zero", True) else self.loss.weights
+
+    def _mine(self, rows: Rows, index: Tensor, ref_index: Tensor) -> tuple[Tensor, ...]:
+        """Return the miner's pairs, chosen as if samples of weight 0 were not there."""
+        table = self._unseen()
+        if table is None:
+            return _mine_others(self.miner, rows, index, ref_index)
+        keep = [(table[i] > 0).to(i.device) for i in (index, ref_index)]
+        found = _mine_others(self.miner, kept_rows(rows, *keep), index[keep[0]], ref_index[keep[1]])
+        anchors, others = (kept.nonzero()[:, 0] for kept in keep)
+        numbers = (anchors, others, others) if len(found) == 3 else (anchors, others) * 2
+        return tuple(number[i] for number, i in zip(numbers, found, strict=True))
+
     def _weight_table(self) -> Any:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""
-        if self.loss.weights is not None:
-            return self.loss.weights
-        return getattr(self.miner, "weights", None)
+        table = getattr(self.loss, "weights", None)
+        return getattr(self.miner, "weights", None) if table is None else table
+
+    def _forget_former_network(self) -> None:
+        """Empty the queue where a curriculum has asked for a fresh network since it was filled."""
+        restarts = getattr(self._weight_table(), "restarts", self._restarts)
+        if restarts != self._restarts:
+            self._restarts = restarts
+            self.reset_queue()
 
     def _queue_split(
         self, enqueue_mask: Any, rows: int, device: torch.device
@@ -259,13 +301,50 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             return 0, self.memory_size
         return _FIRST_ANONYMOUS, 2**63 - 1
 
+    def _save_to_state_dict(self, *args: Any) -> None:
+        self._forget_former_network()
+        super()._save_to_state_dict(*args)
+
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Take the saved precision: a float64 queue rounded to float32 would not resume exactly."""
+        self._forget_former_network()  # what is loaded is the present one's
         for name in ("embedding_memory", "label_memory"):
             buffer = state_dict.get(prefix + name)
             if buffer is not None and buffer.shape == getattr(self, name).shape:
                 setattr(self, name, getattr(self, name).to(buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
+
+
+def _mine_others(miner: Any, rows: Rows, index: Tensor, ref_index: Tensor) -> tuple[Tensor, ...]:
+    """Return what a miner chooses among the pairs of different samples.
+
+    pytorch-metric-learning's miners see another sample in the anchor's copy in the queue.  They
+    start from lists of pairs, which take no mask: the function that makes them is replaced while a
+    miner is at work, for its labels alone.  The multi-similarity miner reads the whole matrix, too;
+    ours finds its pairs.
+    """
+    call, indices = (*rows[:2], *rows[3:]), {"sample_index": index, "ref_sample_index": ref_index}
+    if isinstance(miner, BSPMLMiner):
+        return miner(*call, **indices)
+    if getattr(type(miner), "mine", None) is MultiSimilarityMiner.mine:
+        found = BSPMLMiner(epsilon=miner.epsilon, distance=miner.distance)(*call, **indices)
+        miner.output_assertion(found)  # counts them
+        return found
+    if len(index) == 0 or len(ref_index) == 0:  # where a row has no minimum
+        return (index[:0],) * 4
+    same = index[:, None] == ref_index
+
+    def others(labels: Tensor, ref_labels: Any = None) -> Any:
+        masks = _LISTED(labels, ref_labels)
+        is_ours = labels is rows.labels and ref_labels is rows.ref_labels
+        return [mask.masked_fill(same, 0) for mask in masks] if is_ours else masks
+
+    with _LISTING:
+        try:
+            lmu.get_matches_and_diffs = others
+            return miner(*call)
+        finally:
+            lmu.get_matches_and_diffs = _LISTED
 
 
 def without_self_pairs(

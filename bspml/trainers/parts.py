@@ -6,7 +6,6 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
-import torch
 from pytorch_metric_learning.losses import CrossBatchMemory
 from torch import nn
 from torch.nn.parameter import is_lazy
@@ -14,6 +13,7 @@ from torch.nn.parameter import is_lazy
 from bspml.errors import CheckpointError, InputError
 from bspml.losses.saved_numbers import places_in_queues, take_places_in_queues
 from bspml.trainers.state import faults_named
+from bspml.weights.state import SampleWeights
 
 
 class TrainingParts:
@@ -21,8 +21,8 @@ class TrainingParts:
 
     The network's parts (models, their average, optimisers, schedulers, the scale of the gradients,
     what the losses have learned or remember) start anew where the curriculum asks for a fresh
-    network: proxies trained on a half's labels would tell the next network of them.  The losses'
-    other states, weights, curriculum and patience stay.
+    network: proxies trained on a half's labels would tell the next network of them, and a running
+    threshold is of the losses of another network.  Weights, curriculum and patience stay.
 
     Args:
         trainer: a `MetricLossOnly`.
@@ -64,7 +64,8 @@ class TrainingParts:
         """Return all states; the initial network where one may still be asked for."""
         curriculum = self.curriculum
         return {
-            "network": self._network_state(),
+            # What losses have learned is in `loss_funcs` as well.
+            "network": {k: v for k, v in self._network_state().items() if k != "learned"},
             "initial": self.initial if curriculum is not None and curriculum.may_reset else None,
             "loss_funcs": _states(self.trainer.loss_funcs),
             "queues": {k: places_in_queues(loss) for k, loss in self.trainer.loss_funcs.items()},
@@ -130,7 +131,7 @@ class TrainingParts:
     def _load_network_state(self, state: Mapping[str, Any]) -> None:
         for kind, holders in self._network_holders().items():
             if kind == "learned" and kind not in state:
-                continue  # not before it was kept
+                continue  # in `loss_funcs`; nor kept once
             for name, holder in holders.items():
                 holder.load_state_dict(state[kind][name])
 
@@ -145,25 +146,24 @@ def _refuse_lazy(models: Mapping[str, nn.Module]) -> None:
 
 
 class _Learned:
-    """Parameters of a loss as a part with a state; taking one over also empties its memories."""
+    """What a loss has learned or remembers, as a part with a state; the weights are not its own.
+
+    Taking one over also empties its memories.
+    """
 
     def __init__(self, loss: nn.Module) -> None:
         self.loss = loss
 
     def state_dict(self) -> dict[str, Any]:
-        return {name: p.detach().clone() for name, p in self.loss.named_parameters()}
+        parts = self.loss.named_modules(remove_duplicate=False)
+        tables = tuple(f"{name}." for name, part in parts if isinstance(part, SampleWeights))
+        state = self.loss.state_dict().items()
+        return {k: copy.deepcopy(value) for k, value in state if not k.startswith(tables)}
 
-    @torch.no_grad()
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        own = dict(self.loss.named_parameters())
-        for name, parameter in own.items():
-            if state[name].shape != parameter.shape:  # copying would repeat a single row
-                raise CheckpointError(
-                    f"the checkpoint's `{name}` of the loss is {tuple(state[name].shape)}, here it "
-                    f"is {tuple(parameter.shape)}. Resume with the configuration of the run."
-                )
-        for name, parameter in own.items():
-            parameter.copy_(state[name])
+        for name, _ in self.loss.named_parameters():
+            state[name]  # a missing one is a fault; buffers were not kept once
+        self.loss.load_state_dict({**self.loss.state_dict(), **state})
         for module in self.loss.modules():
             if isinstance(module, CrossBatchMemory):
                 module.reset_queue()

@@ -40,6 +40,8 @@ class SampleWeights(BatchRows):
         fixed: (N,) bool buffer, the weights that `fix` decided and nothing else changes.
         classes: (C,) array of the distinct labels, sorted.
         labels_index: what pandas index the labels had, None without one, for `check_same_rows`.
+        restarts: how often a curriculum has asked for a fresh network; memories of embeddings
+            forget the one before.  Not saved.
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
         ref_batch_index: (R,) int64 likewise, for reference rows.
 
@@ -56,6 +58,7 @@ class SampleWeights(BatchRows):
     """
 
     fixed: Tensor
+    restarts = 0
 
     def __init__(self, labels: Any) -> None:
         super().__init__()

@@ -9,6 +9,8 @@ from pytorch_metric_learning import losses as pml_losses
 
 import bspml
 from bspml.errors import CheckpointError, InputError
+from bspml.losses.filtered import FilteredLoss
+from bspml.losses.prism import PRISMFilter
 from bspml.trainers.averaging import average_weights
 from bspml.trainers.parts import TrainingParts
 from helpers.comparisons import same
@@ -58,7 +60,7 @@ def test_a_state_without_a_part_changes_nothing():
 def test_without_a_scale_and_an_average_the_state_has_neither():
     trainer, _, _ = make()
     state = TrainingParts(trainer, None, None, None).state_dict()
-    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers", "learned"]
+    assert list(state["network"]) == ["models", "optimizers", "lr_schedulers"]
 
 
 def test_what_a_loss_has_learned_starts_anew_with_the_network():
@@ -80,8 +82,60 @@ def test_what_a_loss_has_learned_starts_anew_with_the_network():
     parts.load_state_dict(saved)
     assert torch.equal(loss.proxies, first + 1)
     assert memory.queue_idx == 2
-    del saved["network"]["learned"]  # as before it was kept
+    learned = {"proxies": {"proxies": first}, "memory": {}}  # as it was kept here once
+    saved["network"]["learned"] = learned
     parts.load_state_dict(saved)
+    assert torch.equal(loss.proxies, first + 1)
+    assert memory.queue_idx == 2
+
+
+def test_what_a_loss_remembers_of_a_network_s_losses_starts_anew_with_it():
+    """Thresholds, smoothed losses, a filter's memory: a fresh network's losses are others."""
+    labels = torch.arange(8) // 2
+    emb = torch.randn(8, 4, generator=torch.Generator().manual_seed(0))
+
+    def made():
+        weights = bspml.SampleWeights(labels)
+        weights.update(torch.arange(1, 9) / 8)
+        loss = bspml.Weighted(pml_losses.NTXentLoss(), weights)
+        smoothed = bspml.SuperLoss(
+            loss, tau="mean", smoothing="sample", sample_weights=weights, shared_tau=True
+        )
+        filtered = FilteredLoss(pml_losses.ContrastiveLoss(), PRISMFilter(4, 4, 0.25, 16))
+        losses = {"smoothed": smoothed, "filtered": filtered}
+        trainer = SimpleNamespace(models={}, optimizers={}, lr_schedulers={}, loss_funcs=losses)
+        return TrainingParts(trainer, None, None, None), losses, weights
+
+    def steps(losses, number=2):
+        return [
+            loss(
+                emb + n,
+                labels,
+                **({"sample_index": range(8)} if loss is losses["smoothed"] else {}),
+            )
+            for n in range(number)
+            for loss in losses.values()
+        ]
+
+    (parts, losses, weights), (_, fresh, _) = made(), made()
+    first = steps(losses)
+    weights.update(torch.arange(8) / 8)
+    saved = copy.deepcopy(parts.state_dict())
+    parts.restart_network()
+    assert torch.equal(weights.weights, torch.arange(8) / 8)  # which are not the network's
+    assert losses["smoothed"].loss.reducer.taus["shared"].count == 0
+    assert not losses["smoothed"].loss.reducer.smoothed.seen.any()
+    assert losses["filtered"].sample_filter.rows_remembered == 0
+    weights.update(torch.arange(1, 9) / 8)
+    for value, again, new in zip(first, steps(losses), steps(fresh), strict=True):
+        assert torch.equal(value, again)
+        assert torch.equal(value, new)
+    weights.update(torch.arange(8) / 8)
+    (other, there, table), _ = made(), parts.load_state_dict(saved)
+    other.load_state_dict(saved)
+    table.update(torch.arange(8) / 8)
+    for value, again in zip(steps(losses), steps(there), strict=True):
+        assert torch.equal(value, again)
 
 
 def test_a_memory_of_pytorch_metric_learning_goes_on_where_it_stood():

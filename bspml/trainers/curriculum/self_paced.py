@@ -222,6 +222,7 @@ class SelfPacedCurriculum(OldNames):
             **fields,
             **self._detection(),
         )
+        self.weights.restarts += record.reset_model
         if record.status == NOT_JUDGED and not self._was_warned and is_main():
             warnings.warn(str(record.message), stacklevel=2)
             self._was_warned = True
