@@ -67,7 +67,7 @@ class ExperimentData:
         split: the training split that `images` come from, for names and pictures.
         decided: what the user decided about single labels, or None.
         notes: what a reader of the results should know.
-        test_names: what each test sample is called, or None.
+        test_names, gallery_names: what each test sample is called, or None.
         seen: which test samples are copies of training samples; None: none is.
         measured: a fingerprint of all that is evaluated on, the validation included.
         is_outlier: (N,) bool, the noisy samples whose true class no label names: neither is their
@@ -92,6 +92,7 @@ class ExperimentData:
     decided: CorrectedLabels | None = None
     notes: tuple[str, ...] = ()
     test_names: tuple[str, ...] | None = None
+    gallery_names: tuple[str, ...] | None = None
     seen: Seen | None = None
     measured: str | None = None
     is_outlier: np.ndarray | None = None
@@ -194,6 +195,7 @@ def load_data(config: Config, to_train: bool = True) -> ExperimentData:
         decided=labelling.decided,
         notes=(*splits.notes, *labelling.notes, *(found.sentence for found in told)),
         test_names=test.names,
+        gallery_names=None if gallery is None else gallery.names,
         seen=seen if len(seen) else None,
         measured=" ".join(measured),
         is_outlier=labelling.is_outlier,

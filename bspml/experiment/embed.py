@@ -47,7 +47,7 @@ class Embedded(NamedTuple):
         names: N names.
         trained_on: whether the network was trained on some of these samples.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
-        splits: N, of a file that has them.
+        splits: N, of a file that has them, or of the queries and the gallery of a run's test.
         changes: of the run's own splits, what `changes` says; of others, if its data are gone.
     """
 
@@ -115,15 +115,26 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
     queries = queries._replace(seen=data.seen, changes=changed)
     if data.gallery_images is None or data.gallery_labels is None:
         return queries, None
-    return queries, _embedded(run, "gallery", data.gallery_images, data.gallery_labels)
+    gallery = (data.gallery_images, data.gallery_labels, data.gallery_names)
+    return queries, _embedded(run, "gallery", *gallery)
 
 
 def _own_split(run: Run, side: str) -> Embedded:
-    data = load_data(run.config, to_train=False)
-    given = (data.test_images, data.test_labels, data.test_names)
     if side == "train":
-        given = (data.images, data.labels, data.names)
-    return _embedded(run, side, *given)._replace(changes=changes(run, data))
+        data = load_data(run.config, to_train=False)
+        found = _embedded(run, side, data.images, data.labels, data.names)
+        return found._replace(changes=changes(run, data))
+    test, gallery = embed_test(run)
+    if gallery is None:
+        return test
+    assert test.labels is not None
+    assert gallery.labels is not None
+    return test._replace(
+        embeddings=torch.cat([test.embeddings, gallery.embeddings]),
+        labels=np.concatenate([test.labels, gallery.labels]),
+        names=[*test.names, *gallery.names],
+        splits=["query"] * len(test.names) + ["gallery"] * len(gallery.names),
+    )
 
 
 def changes(run: Run, data: ExperimentData) -> str:

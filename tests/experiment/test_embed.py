@@ -119,6 +119,34 @@ def test_the_splits_of_a_file_of_features_stay_beside_their_embeddings(
     assert "20 rows of test, not the 20 of train" in capsys.readouterr().out
 
 
+def test_the_queries_and_the_gallery_of_a_run_are_embedded_and_measured_as_by_it(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((48, 6)), np.repeat([f"c{c}" for c in range(8)], 6)
+    splits = np.array([*["train"] * 24, *["gallery", "query", "gallery"] * 8])
+    names = np.array([f"{i}.jpg" for i in range(48)])
+    np.savez("f.npz", embeddings=rows, labels=labels, splits=splits, names=names)
+    settings = ["data.name=features", "data.root=f.npz", "network.name=mlp"]
+    run, _ = trained(tmp_path / "run", *settings)
+    parts = (splits == "query").nonzero()[0], (splits == "gallery").nonzero()[0]
+    assert main(["embed", "run", "test", "--method", "multi-similarity", "-o", "e.npz"]) == 0
+    assert capsys.readouterr().out == "e.npz: embeddings (24, 4), labels, names, splits\n"
+    with np.load("e.npz") as archive:
+        assert archive["splits"].tolist() == ["query"] * 8 + ["gallery"] * 16
+        assert archive["names"].tolist() == names[np.concatenate(parts)].tolist()
+        expected = [run.embed(torch.from_numpy(rows[part]).float()) for part in parts]
+        np.testing.assert_array_equal(archive["embeddings"], torch.cat(expected))
+    found = []
+    for what in (["run", "--method", "multi-similarity"], ["e.npz"]):
+        assert main(["evaluate", *what, "--ks", "1,2", "--json"]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    same = found[0].keys() & found[1].keys()
+    assert {"recall_at_1", "map_at_r", "num_gallery"} <= same
+    assert {key: found[0][key] for key in same} == {key: found[1][key] for key in same}
+
+
 def test_who_only_embeds_looks_for_no_near_copies(on_features, monkeypatch):
     looked = []
     monkeypatch.setattr("bspml.experiment.data.near_copies", lambda *_: looked.append(1) or ())
