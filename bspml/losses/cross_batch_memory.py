@@ -24,7 +24,7 @@ from bspml.tensors.checks import as_numbers, check_whole
 from bspml.weights.batch import look_up, trained_labels
 from bspml.weights.state import SampleWeights
 
-_LISTED, _LISTING = lmu.get_matches_and_diffs, threading.Lock()
+_LISTED, _LISTING = lmu.get_matches_and_diffs, threading.RLock()
 _FIRST_ANONYMOUS = 2**62  # indices of rows of unknown origin; no data-set row is that large
 
 
@@ -339,12 +339,13 @@ def _mine_others(miner: Any, rows: Rows, index: Tensor, ref_index: Tensor) -> tu
         is_ours = labels is rows.labels and ref_labels is rows.ref_labels
         return [mask.masked_fill(same, 0) for mask in masks] if is_ours else masks
 
-    with _LISTING:
+    with _LISTING:  # again, where a miner holds a memory of its own
+        before = lmu.get_matches_and_diffs
         try:
             lmu.get_matches_and_diffs = others
             return miner(*call)
         finally:
-            lmu.get_matches_and_diffs = _LISTED
+            lmu.get_matches_and_diffs = before
 
 
 def without_self_pairs(
