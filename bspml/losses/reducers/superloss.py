@@ -9,7 +9,6 @@ average loss of the anchor's sample or class: one lucky batch does not clear a w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -49,8 +48,6 @@ class SuperLossReducer(TransformReducer):
         lam: as given; may be changed between batches.
         taus: the `RunningTau` modules by sub-loss, under "shared" if there is one for all.
     """
-
-    peak = math.e
 
     def __init__(
         self,

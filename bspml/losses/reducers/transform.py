@@ -146,7 +146,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             `sample_confidences`; else None.
     """
 
-    peak = 1.0  # the largest confidence the transform can give
+    peak = 1.0  # the confidence, and any above, that is full trust as a weight
 
     def __init__(
         self,
@@ -355,9 +355,11 @@ class TransformReducer(pml_reducers.MultipleReducers):
         """Return (N,) the same as numbers in [0, 1], which audit and report take like sample
         weights.
 
-        Divided by the largest confidence the transform can give; 1 where no batch met the sample.
-        Where no loss of a sample was finite in the batch that met it last, a warning says so; its
-        number is then that of the batch before, or NaN.
+        Of SuperLoss sigma cut at 1, the confidence of a usual loss, as in a run's `weights.csv`:
+        being easier than usual is no more than a label that fits, and below .5 is a suspect.  Of
+        the others divided by the largest confidence the transform can give.  1 where no batch met
+        the sample.  Where no loss of a sample was finite in the batch that met it last, a warning
+        says so; its number is then that of the batch before, or NaN.
         """
         found = (self.sample_confidences() / self.peak).clamp(0, 1)
         assert self.table is not None

@@ -56,6 +56,8 @@ def test_confidences_of_samples_are_those_of_the_loss():
         found = methods.sample_confidences(parts)
         assert found.shape == (ROWS,)
         assert 0 <= found.min() < found.max() <= 1
+        loss = parts.loss.reducer if name == "superloss:margin" else parts.loss
+        assert found.tolist() == loss.as_weights().tolist()  # in a loop of your own
 
 
 def test_a_sample_easier_than_average_is_trusted_in_full_and_no_more():

@@ -305,7 +305,9 @@ def test_the_table_holds_the_mean_confidence_of_every_sample_met():
     as_weights = loss.reducer.as_weights()
     assert ((as_weights >= 0) & (as_weights <= 1)).all()
     assert (as_weights[expected.isnan()] == 1).all()
-    torch.testing.assert_close(as_weights[ROWS], expected[ROWS] / math.e)
+    torch.testing.assert_close(as_weights[ROWS], expected[ROWS].clamp(max=1))  # usual: 1
+    assert (expected[ROWS] > 1).any()
+    assert (expected[ROWS] < 1).any()
     SampleWeights(torch.arange(N) % 4).update(as_weights)  # what audit and report take
 
 
