@@ -144,7 +144,8 @@ class SoftMeans:
             whole.clamp_min_(LOWEST)
         lone = self._own_mates(i, self.reference) <= 0
         whole[lone.nonzero()[:, 0], self.codes[i][lone].to(whole.device)] = torch.nan
-        whole[:, torch.from_numpy(np.diff(self.reference.starts) == 0)] = -torch.inf
+        empty = torch.from_numpy(np.diff(self.reference.starts) == 0)
+        whole[:, empty.to(whole.device)] = -torch.inf
         return whole
 
     def _known(self, i: Tensor) -> Tensor:
