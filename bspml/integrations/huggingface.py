@@ -113,6 +113,8 @@ class CurriculumCallback(TrainerCurriculum):
 
     def _weighted_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Any:
         value = weighted_value(self._weighted, self.embeddings_of(outputs), labels)
+        if not self.trainer.model.training:  # an evaluation accumulates nothing
+            return value
         # The trainer takes what a function of its user's returns for divided already.
         return value / self.trainer.current_gradient_accumulation_steps
 

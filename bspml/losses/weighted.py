@@ -44,7 +44,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
     its current one, whether the batch has that or the given one.  Between 0 and 1,
 
     - every value l of a sample is multiplied by w_i, of a pair by w_a w_b, of a triplet by
-      w_a w_p w_n, and the divisor of a mean follows:  sum w l / sum w;
+      w_a w_p w_n, and the divisor of a mean follows:  sum w l / sum w;  of MarginLoss, whose
+      divisor counts the active sides of triplets, every active triplet counts alike in it;
     - inside a logarithm of a sum over samples (MultiSimilarity, SupCon, NTXent, Circle, NCA,
       TupletMargin, Angular, the lifted structures) sample j's terms are multiplied by w_j, so
       that a small weight is nearly absence there, too;

@@ -44,6 +44,7 @@ def plain_loss(outputs, labels, num_items_in_batch=None):
 
 
 def trainer_of(folder, kind=None, rows=ROWS, compute_loss_func=plain_loss, **options):
+    evaluated = rows if "eval_strategy" in options else None
     args = transformers.TrainingArguments(
         output_dir=str(folder),
         **{
@@ -58,7 +59,10 @@ def trainer_of(folder, kind=None, rows=ROWS, compute_loss_func=plain_loss, **opt
         },
     )
     kind = transformers.Trainer if kind is None else kind
-    return kind(Embedder(), args, train_dataset=rows, compute_loss_func=compute_loss_func)
+    return kind(
+        Embedder(), args, train_dataset=rows, eval_dataset=evaluated,
+        compute_loss_func=compute_loss_func,
+    )  # fmt: skip
 
 
 def of_list():
@@ -169,6 +173,24 @@ def test_accumulated_gradients_are_those_of_the_mean_loss(tmp_path, kind):
     trainer.train()
     for old, new, gradient in zip(before, trainer.model.parameters(), expected, strict=True):
         assert torch.allclose((old - new) / 0.01, gradient, atol=1e-4)
+
+
+@pytest.mark.parametrize("accumulated", [1, 4])
+def test_the_loss_of_an_evaluation_is_divided_by_nothing(tmp_path, accumulated):
+    trainer = trainer_of(
+        tmp_path, compute_loss_func=None, gradient_accumulation_steps=accumulated,
+        per_device_eval_batch_size=72, learning_rate=0.0, eval_strategy="epoch", eval_on_start=True,
+        label_names=["labels"],
+        num_train_epochs=1,
+    )  # fmt: skip
+    loss = pml_losses.MultiSimilarityLoss()
+    trainer.add_callback(CurriculumCallback(trainer, of_list(), loss=loss))
+    alone = trainer.evaluate()["eval_loss"]  # before any step
+    embeddings = trainer.model.eval()(torch.from_numpy(FEATURES))["embeddings"]
+    assert alone == pytest.approx(float(loss(embeddings, torch.from_numpy(LABELS)).detach()))
+    trainer.train()
+    told = [row["eval_loss"] for row in trainer.state.log_history if "eval_loss" in row]
+    assert told == pytest.approx([alone] * len(told)) and len(told) >= 2
 
 
 @pytest.mark.parametrize("wrapped", [False, True])
