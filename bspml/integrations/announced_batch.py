@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool
 from bspml.trainers.ignored_weights import refuse_between
@@ -31,7 +30,9 @@ def kept_rows_of_batch(weights: SampleWeights, rows: int) -> Bool[Tensor, " B"] 
 
 
 def weighted_value(loss: Weighted, embeddings: Tensor, labels: Tensor) -> Tensor:
-    """Return the loss of the announced batch; in an evaluation, where every row weighs 1, as it is.
+    """Return the loss of the announced batch; in an evaluation every row weighs 1.
+
+    Then the loss is in eval mode, too, of which its trainer knows nothing: its averages stay.
 
     Args:
         loss: around one of pytorch-metric-learning.
@@ -40,10 +41,10 @@ def weighted_value(loss: Weighted, embeddings: Tensor, labels: Tensor) -> Tensor
     """
     if loss.weights.batch_index is not None:
         return loss(embeddings, labels)
-    if not isinstance(loss.loss, BSPMLLoss):
-        return loss.loss(embeddings, labels)
-    loss.loss.weights = None  # it would look them up
+    before = loss.training, loss.weights.evaluating
+    loss.weights.evaluating = True
     try:
-        return loss.loss(embeddings, labels)
+        return loss.eval()(embeddings, labels)
     finally:
-        loss.loss.weights = loss.weights
+        loss.train(before[0])
+        loss.weights.evaluating = before[1]

@@ -105,7 +105,7 @@ class CurriculumCallback(TrainerCurriculum):
         super().__init__(trainer, curriculum, sampler)
         self.embeddings_of = _embeddings_of if embeddings is None else embeddings
         if loss is not None:
-            self._weighted = Weighted(loss, self.weights)
+            self.loss = self._weighted = Weighted(loss, self.weights)
             trainer.compute_loss_func = self._weighted_loss
         elif own_loss is not None:
             self._loss_func = own_loss

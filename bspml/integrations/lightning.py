@@ -45,6 +45,7 @@ from bspml.integrations.batches import check_loader, put_in_place
 from bspml.integrations.memory_places import MemoryPlaces
 from bspml.integrations.module_embeddings import ModuleEmbedder
 from bspml.integrations.other_callbacks import check_beside_reset
+from bspml.integrations.other_data import OtherData
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
 from bspml.shapes import Tensor
@@ -69,7 +70,7 @@ def _callback() -> Any:
     return import_optional(names[0], missing + "`pip install 'bspml[lightning]'`.").Callback
 
 
-class CurriculumCallback(MemoryPlaces, _callback()):  # type: ignore[misc]
+class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[misc]
     """Train a LightningModule on the labels that a curriculum believes, its loss included.
 
     Before the first epoch, where the curriculum starts so, and after each one all samples are
@@ -276,14 +277,10 @@ class CurriculumCallback(MemoryPlaces, _callback()):  # type: ignore[misc]
         if self.record is not None:
             pl_module.log_dict(self.record.figures(), sync_dist=True)
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """Refuse to validate on the loader of the training."""
-        if trainer.state.fn == "fit":
-            self.loader.refuse_in(trainer.val_dataloaders)
-
     def on_train_end(self, trainer: Any, pl_module: Any, *exception: BaseException) -> None:
         """Leave no announcement behind, and the user's settings as they were."""
         self._forget_batch()
+        self.weights.evaluating = False
         self.loader.opened(trainer)
         self.loader.end()
         while self._hooks:

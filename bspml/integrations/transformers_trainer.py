@@ -194,7 +194,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
     ) -> Any:
         """Announce the batch, put repaired labels in place, and let the trainer go on."""
         index = inputs.pop(INDEX, None)  # an evaluation's batches have none
-        self.weights.batch_index = None
+        self.weights.batch_index, self.weights.evaluating = None, index is None
         if index is not None:
             self.weights.set_batch(index)
             for key in set(_LABELS) & set(inputs):
@@ -210,7 +210,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
             refuse_ignored(self.weights, [model])
             return loss
         finally:
-            self.weights.batch_index = None
+            self.weights.batch_index, self.weights.evaluating = None, False
 
     @torch.no_grad()
     def embed(self) -> Tensor:
@@ -316,7 +316,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
             self.weights.load_state_dict(state["weights"])
             self.curriculum.load_state_dict(state["curriculum"])
             self._updated_at = check_whole(state["updated_at"], "updated_at", low=0)
-            if self.loss is not None:
+            if self.loss is not None and state["loss"] is not None:  # not everywhere kept once
                 self.loss.load_state_dict(state["loss"])
 
 

@@ -155,9 +155,11 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
         self._check_fits(batch.embeddings)
-        batch_weights = look_up(
-            self._weight_table(), batch.embeddings, None, sample_index, labels=labels
-        )
+        table = self._weight_table()
+        if table is not None and table.names_nobody(sample_index):
+            mined = None if self.miner is None else self.miner(embeddings, labels)
+            return self.loss(embeddings, labels, mined)  # of an evaluation: none of it is queued
+        batch_weights = look_up(table, batch.embeddings, None, sample_index, labels=labels)
         queued, anchors = self._queue_split(enqueue_mask, len(embeddings), batch.embeddings.device)
         order = torch.arange(len(embeddings), device=batch.embeddings.device)
         if not self.joint_batches:
@@ -170,7 +172,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         rows = order if enqueue_mask is None else order[queued[order]]
         self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
-        labels, _ = trained_labels(self._weight_table(), batch.labels, None, batch_weights)
+        labels, _ = trained_labels(table, batch.labels, None, batch_weights)
         assert labels is not None
         call = (batch.embeddings[anchors], labels[anchors])
         memory = (self.embedding_memory[:size], self._queued_labels(size))
@@ -216,7 +218,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         numbers = (anchors, others, others) if len(found) == 3 else (anchors, others) * 2
         return tuple(number[i] for number, i in zip(numbers, found, strict=True))
 
-    def _weight_table(self) -> Any:
+    def _weight_table(self) -> SampleWeights | None:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""
         table = getattr(self.loss, "weights", None)
         return getattr(self.miner, "weights", None) if table is None else table

@@ -105,10 +105,13 @@ class FilteredLoss(ModuleWithRecords):
         if ref_emb is not None or ref_labels is not None:
             raise InputError("`ref_emb` is not filtered; pass the batch alone.")
         codes, _ = codes_of_sides(labels, embeddings, None, None)
-        index = None
-        if self.weights is not None:
-            index = self.weights.index_for_batch(len(embeddings), sample_index, labels)
-            codes = labels = self.weights.relabelled(codes, index)
+        index, weights = None, self.weights
+        if weights is not None and weights.names_nobody(sample_index):  # of an evaluation: all stay
+            pairs = None if self.miner is None else self.miner(embeddings, labels)
+            return self.loss(embeddings, labels, pairs)
+        if weights is not None:
+            index = weights.index_for_batch(len(embeddings), sample_index, labels)
+            codes = labels = weights.relabelled(codes, index)
         named = {"sample_index": index} if self._names_rows else {}
         keep = self.sample_filter(embeddings, labels, **named)
         self.num_kept = int(keep.sum())

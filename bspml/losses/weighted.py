@@ -160,7 +160,9 @@ class Weighted(pml_losses.BaseMetricLossFunction):
 
     def _leave_out(self, rows: Rows, known: BatchWeights) -> tuple[Rows, BatchWeights]:
         """The rows and references that weigh something, and what is known of them."""
-        assert known.anchors is not None
+        if known.anchors is None:  # of an evaluation
+            self.num_kept, self.num_dropped = len(rows.embeddings), 0
+            return rows, known
         keep = known.anchors > 0
         keep_refs = None if known.references is None else known.references > 0
         self.num_kept = int(keep.sum())

@@ -60,7 +60,7 @@ def look_up(
     """
     if ref_rows is None and ref_sample_index is not None:
         raise InputError("`ref_sample_index` names the rows of `ref_emb`, which was not given.")
-    if weights is None:
+    if weights is None or weights.names_nobody(sample_index):
         return BatchWeights(
             sample_index=_index_only(sample_index, len(like), "sample_index", like),
             ref_sample_index=_index_only(ref_sample_index, ref_rows, "ref_sample_index", like),

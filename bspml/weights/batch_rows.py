@@ -25,6 +25,8 @@ class BatchRows(nn.Module):
         batch_index: (B,) int64 as last announced by `set_batch`, or None.  Not saved.
         ref_batch_index: (R,) int64 likewise, for reference rows.
         looked_up: whether somebody asked for weights since the batch was announced.
+        evaluating: batches whose rows nobody names are of other data, such as those of a
+            validation, and every sample of them weighs 1.  Not saved.
         any_repaired: whether any sample is trained under another label than the given one.
     """
 
@@ -38,7 +40,7 @@ class BatchRows(nn.Module):
         self.any_repaired = False  # known without looking, which would wait for the device
         self.batch_index: Tensor | None = None
         self.ref_batch_index: Tensor | None = None
-        self.looked_up = False
+        self.looked_up = self.evaluating = False
         self._compared: list[tuple[Tensor, int]] = []
 
     def rows_of(self, index: Any, rows: int | None = None, name: str = "sample_index") -> Tensor:
@@ -82,6 +84,14 @@ class BatchRows(nn.Module):
         """Forget what `set_batch` announced, as trainers do after the step: it has had its day."""
         self.batch_index = self.ref_batch_index = None
         self._compared = []
+
+    def names_nobody(self, sample_index: Any = None) -> bool:
+        """Say whether a batch is of an evaluation's samples, of which the table knows nothing.
+
+        Args:
+            sample_index: (B,) as given to the call, or None.
+        """
+        return self.evaluating and sample_index is None and self.batch_index is None
 
     def index_for_batch(self, rows: int, sample_index: Any = None, labels: Any = None) -> Tensor:
         """Return the data-set rows of a batch: `sample_index` if given, else what `set_batch` said.

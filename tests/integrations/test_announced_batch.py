@@ -35,3 +35,19 @@ def test_a_weighted_loss_is_the_plain_one_in_an_evaluation(make):
     value = weighted_value(loss, embeddings, LABELS)
     assert torch.equal(value, loss(embeddings, LABELS, sample_index=range(6)))
     assert not torch.isclose(value, plain)
+
+
+def test_an_evaluation_moves_no_average_of_the_loss_and_leaves_it_in_its_mode():
+    weights, embeddings = bspml.SampleWeights(LABELS), torch.eye(6) + 0.3
+    loss = bspml.Weighted(bspml.SuperLoss(losses.MultiSimilarityLoss()), weights)
+    weights.set_batch(range(6))
+    weighted_value(loss, embeddings, LABELS)
+    weights.clear_batch()
+    before = {name: value.clone() for name, value in loss.state_dict().items()}
+    weighted_value(loss, 2 * embeddings.flip(0), LABELS)
+    assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())
+    assert loss.training
+    assert not weights.evaluating
+    weights.set_batch(range(6))
+    weighted_value(loss, embeddings.flip(0), LABELS)
+    assert any(not torch.equal(before[name], value) for name, value in loss.state_dict().items())

@@ -69,11 +69,13 @@ def of_list():
     return bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS))
 
 
+@pytest.mark.parametrize("of_ours", [False, True], ids=["own loss", "SuperLoss"])
 @pytest.mark.parametrize(("step", "saving"), [(6, 3), (5, 5)], ids=["mid-epoch", "epoch's end"])
-def test_a_killed_training_goes_on_bit_for_bit(tmp_path, step, saving):
+def test_a_killed_training_goes_on_bit_for_bit(tmp_path, step, saving, of_ours):
     def prepared(folder):
         trainer = trainer_of(tmp_path / folder, save_strategy="steps", save_steps=saving)
-        callback = CurriculumCallback(trainer, of_list())
+        loss = bspml.SuperLoss(pml_losses.MultiSimilarityLoss()) if of_ours else None
+        callback = CurriculumCallback(trainer, of_list(), loss=loss)
         trainer.add_callback(callback)
         return trainer, callback
 
@@ -204,12 +206,20 @@ def test_a_compute_loss_of_its_own_looks_the_weights_up_or_is_refused(tmp_path, 
 
     class OfItsOwn(transformers.Trainer):
         def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
-            return metric_loss(model(inputs["x"])["embeddings"], inputs["labels"])
+            outputs = model(inputs["x"])
+            value = metric_loss(outputs["embeddings"], inputs["labels"])
+            return (value, outputs) if return_outputs else value
 
-    trainer = trainer_of(tmp_path, OfItsOwn, compute_loss_func=None, max_steps=1)
+    trainer = trainer_of(
+        tmp_path, OfItsOwn, compute_loss_func=None, max_steps=1, eval_strategy="epoch",
+        per_device_eval_batch_size=72, label_names=["labels"], prediction_loss_only=True,
+    )  # fmt: skip
     trainer.add_callback(CurriculumCallback(trainer, bspml.trainers.FixedCurriculum(weights)))
     if wrapped:
         trainer.train()
+        embeddings = trainer.model.eval()(torch.from_numpy(FEATURES))["embeddings"]
+        every_row = pml_losses.TripletMarginLoss()(embeddings, torch.from_numpy(LABELS))
+        assert trainer.evaluate()["eval_loss"] == pytest.approx(float(every_row.detach()))
         return
     with pytest.raises(InputError, match=r"wrap the loss: bspml.Weighted"):
         trainer.train()

@@ -772,3 +772,34 @@ def test_callbacks_that_a_fresh_network_breaks():
     with pytest.warns(UserWarning, match="may choose an epoch of the warm-up"):
         fit(stopping, warmup="cross-fit")
     fit(swa)  # nothing is thrown away
+
+
+@pytest.mark.parametrize("wrap", [bspml.Weighted, None])
+def test_a_validation_may_take_the_loss_whose_samples_all_weigh_1(wrap):
+    class Validated(Module):
+        def validation_step(self, batch, batch_idx):
+            self.log("value", self.loss(self(batch[0]), batch[1]))
+            self.log("plain", MultiSimilarityLoss()(self(batch[0]), batch[1]))
+
+        test_step = validation_step
+
+    weights = bspml.SampleWeights(LABELS)
+    weighted = bspml.Weighted(MultiSimilarityLoss(), weights)
+    memory = bspml.CrossBatchMemory(weighted, 5, memory_size=48)
+    loader = DataLoader(
+        bspml.IndexedDataset(TensorDataset(POINTS, LABELS)),
+        batch_sampler=bspml.PKSampler(LABELS, 4, 3),
+    )
+    callback = CurriculumCallback(loader, bspml.SelfPacedCurriculum(weights))
+    trainer = pl.Trainer(callbacks=[callback], max_epochs=2, **QUIET)
+    module = Validated(weighted if wrap else memory)
+    others = DataLoader(TensorDataset(POINTS[:40] + 0.1, TRUE[:40]), batch_size=40)
+    trainer.fit(module, loader, others)
+    assert trainer.callback_metrics["value"] == pytest.approx(trainer.callback_metrics["plain"])
+    assert (weights.weights == 0).any()
+    assert not weights.evaluating
+    trainer.test(module, others, verbose=False)
+    assert trainer.callback_metrics["value"] == pytest.approx(trainer.callback_metrics["plain"])
+    if wrap is None:
+        assert len(memory.index_memory.unique()) > 40
+        assert int(memory.index_memory.max()) < len(LABELS)

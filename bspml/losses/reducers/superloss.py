@@ -125,7 +125,9 @@ class SuperLossReducer(TransformReducer):
 
     def _smooth(self, term: Term, tau: Tensor) -> tuple[Tensor, Source]:
         assert self.smoothed is not None
-        judged = self.smoothed.look_up(self._keys(term), term.losses.detach())
+        judged = term.losses.detach()
+        if term.keys is not None:  # else of an evaluation, whose samples have no history
+            judged = self.smoothed.look_up(self._keys(term), judged)
         sigma = superloss_confidence(judged, tau, self.lam)
         return sigma * (term.losses - tau) + self.lam * sigma.log().square(), sigma
 
@@ -151,7 +153,7 @@ class SuperLossReducer(TransformReducer):
         return tau.update(losses, _joined(weights))
 
     def _update_smoothed(self, terms: list[Term], like: Tensor) -> None:
-        if self.smoothed is None:
+        if self.smoothed is None or not self.training:
             return
         losses = [term.losses.detach().double() for term in terms]
         keys = [
