@@ -13,14 +13,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from pytorch_metric_learning import losses as pml_losses
+from pytorch_metric_learning import losses as pml_losses, reducers as pml_reducers
 from pytorch_metric_learning.utils import common_functions as c_f
 from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from pytorch_metric_learning.utils.module_with_records import ModuleWithRecords
 from torch import nn
 
 from bspml.errors import InputError
-from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.bspml_loss import BSPMLLoss, WeightedMeanReducer
 from bspml.losses.kept_rows import Rows, kept_rows
 from bspml.losses.pairs import codes_of_sides
 from bspml.losses.positives import PositiveWatch
@@ -237,10 +237,22 @@ def _share(loss: BSPMLLoss, table: SampleWeights) -> None:
             "`weights` must be the table that the loss has already; got another one. "
             "Make both with the same SampleWeights object."
         )
+    reducer = loss.reducer
+    inner = reducer.inner if isinstance(reducer, TransformReducer) else reducer
+    if type(inner) not in _OF_WEIGHTS:
+        raise InputError(
+            f"BSPMLLoss(reducer={type(inner).__name__}()) cannot be Weighted: its mean counts "
+            "samples, not their weights. Leave the reducer out, or take a SumReducer."
+        )
+    if isinstance(reducer, TransformReducer) and loss.weights is None:
+        reducer.leave_weights_to_loss(table)
     loss.weights = table
     if loss.miner is not None and loss.miner.weights is None:
         loss.miner.weights = table
 
+
+# Reducers whose mean counts the weights that BSPMLLoss tells, and those without a mean.
+_OF_WEIGHTS = (WeightedMeanReducer, pml_reducers.SumReducer, pml_reducers.DoNothingReducer)
 
 _AROUND = {
     "CrossBatchMemory": "bspml.CrossBatchMemory(Weighted(loss, weights), ...), which looks the "

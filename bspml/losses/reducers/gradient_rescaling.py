@@ -6,7 +6,7 @@ w is the length (L1) that a softmax loss's gradient at the logits is given.  Los
 cross-entropy get exactly that, at their logits (see `softmax`); here only their w is read off.
 For the others only the value is visible.  Where dl shrinks like 1 - p, as for every negative
 log-probability and every log(1 + sum exp), the factor is  w / (2 max(1 - p, delta))  with
-1 - p = -expm1(-l); where it does not shrink, as for a hinge, it is w.
+1 - p = -expm1(-l); where it does not shrink, as for a hinge, and for l = 0 exactly, it is w.
 """
 
 from __future__ import annotations
@@ -82,6 +82,9 @@ class GradientRescalingReducer(TransformReducer):
             factor = weight
             if self.kind in ("log-probability", "softplus"):
                 factor = weight / (2 * (-torch.expm1(-seen)).clamp(min=self.delta))
+                # SupCon's row without a positive: 0 over the smallest number, which any larger
+                # factor overflows to NaN.  A loss of 0 has no gradient to rescale.
+                factor = torch.where(seen > 0, factor, weight)
         if self.kind == "logits":
             return losses, weight
         return factor * losses, weight

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -156,16 +156,24 @@ class TransformReducer(pml_reducers.MultipleReducers):
     ) -> None:
         super().__init__({})
         self.inner = inner
-        self.installed = installed
-        if sample_weights is not None and installed.carries_weights:
-            # The loss saves them already.
-            object.__setattr__(self, "sample_weights", sample_weights)
-        else:
-            self.sample_weights = sample_weights
+        self.installed, self.sample_weights = installed, sample_weights
         self.table = None if sample_weights is None else KeyedAverage(len(sample_weights), 0.0)
+        if sample_weights is not None and installed.carries_weights:
+            self.leave_weights_to_loss(sample_weights)
         self.confidences: dict[str, Confidences] = {}
         self.call = Call()
         self._positives = PositiveWatch()
+
+    def leave_weights_to_loss(self, table: SampleWeights) -> None:
+        """Know that the loss has weights, by which it multiplies itself.
+
+        Args:
+            table: of the loss, which saves it.
+        """
+        self.installed = replace(self.installed, carries_weights=True, needs_positives=False)
+        self._modules.pop("sample_weights", None)
+        object.__setattr__(self, "sample_weights", table)
+        self.table = KeyedAverage(len(table), 0.0) if self.table is None else self.table
 
     def transform(self, terms: list[Term], like: Tensor) -> list[tuple[Tensor, Source]]:
         """Return the losses of each term transformed (n,), and their confidences (n,), detached.

@@ -2,6 +2,7 @@ import math
 
 import pytest
 import torch
+from pytorch_metric_learning import losses, reducers
 
 from bspml.errors import InputError
 from bspml.losses.reducers import IMAE, GradientRescaling
@@ -28,7 +29,7 @@ def test_the_factor_of_each_kind(kind, x, beta, lam, g):
     value = loss(embeddings)
     value.backward()
     w = weight(x, beta, lam, g)
-    factor = w if kind == "hinge" else w / (2 * max(-math.expm1(-x), DELTA))
+    factor = w if kind == "hinge" or x == 0 else w / (2 * max(-math.expm1(-x), DELTA))
     assert embeddings.grad[0, 0].item() == pytest.approx(factor, rel=1e-9)
     assert value.item() == pytest.approx(factor * x, rel=1e-9)
     confidence = loss.reducer.confidences["loss"].values.item()
@@ -55,7 +56,7 @@ def test_tiny_float32_losses_keep_the_digits_of_their_emphasis(x):
 
 def test_delta_is_the_users_choice():
     loss = GradientRescaling(FirstColumn(), beta=0, lam=0, kind="softplus", delta=0.01)
-    embeddings = column(0.0)
+    embeddings = column(1e-9)
     loss(embeddings).backward()
     assert embeddings.grad[0, 0].item() == pytest.approx(1 / 0.02)
 
@@ -141,3 +142,17 @@ def test_impossible_settings_are_refused_and_change_nothing(kwargs, message):
 def test_a_loss_outside_the_catalogue_must_say_its_kind():
     with pytest.raises(InputError, match="does not know FirstColumn: pass `kind=`, one of logits"):
         GradientRescaling(FirstColumn())
+
+
+@pytest.mark.parametrize("reducer", [reducers.MeanReducer, reducers.SumReducer])
+def test_a_row_without_a_positive_has_no_gradient_and_spoils_none(reducer):
+    points = torch.randn(7, 6, generator=torch.Generator().manual_seed(0))
+    labels = torch.tensor([0, 0, 0, 1, 2, 2, 2])
+    gradients = []
+    for dtype in (torch.float32, torch.float64):
+        rows = points.clone().to(dtype).requires_grad_()
+        loss = GradientRescaling(losses.SupConLoss(reducer=reducer()), beta=8.0, lam=0.5)
+        loss(torch.nn.functional.normalize(rows), labels).backward()
+        gradients.append(rows.grad.double())
+    assert torch.isfinite(gradients[0]).all()
+    assert torch.allclose(*gradients, rtol=1e-3, atol=1e-4)
