@@ -263,8 +263,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
                 f"got {embeddings.shape[1]}. Make it with embedding_size={embeddings.shape[1]}."
             )
         dtype = self.embedding_memory.dtype
-        filled = self.has_been_filled or self.queue_idx > 0
-        if filled and embeddings.dtype != dtype:
+        if (self.has_been_filled or self.queue_idx > 0) and embeddings.dtype != dtype:
             raise InputError(
                 f"`embeddings` must be {dtype} like those in the memory; got {embeddings.dtype}. "
                 "Convert them, or forget the others with `reset_queue()`."
