@@ -248,7 +248,9 @@ class MethodRun(ABC):
             self._save()
 
     def on_round(self, trainer: Any, done: Any) -> None:
-        """Write the record of a round, then the checkpoint that knows of it.
+        """Write the record of a round, tell the observers, then write the checkpoint.
+
+        A run killed in between tells them of the round again; after the checkpoint it never would.
 
         Args:
             trainer: the one that tells.
@@ -258,9 +260,9 @@ class MethodRun(ABC):
             return
         record = self.epoch_record(done)
         self.log.append(record)
+        self.observers.on_round(trainer, done)
         self._save()
         self.narrator.record(record)
-        self.observers.on_round(trainer, done)
 
     def _save(self) -> None:
         records, measured = len(self.log), _measured(self.data)

@@ -25,6 +25,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import importlib
+import math
 import sys
 import warnings
 from collections.abc import Callable, Sized
@@ -236,7 +237,10 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         # Lightning knows an epoch that had all its batches by their number, which is the new one's.
         progress = trainer.fit_loop.epoch_loop.batch_progress
         if progress.is_last_batch and self.step == 0:
-            progress.current.completed = trainer.num_training_batches
+            # It knows that its validation was run by where that stands between two.
+            batches, every = trainer.num_training_batches, trainer.val_check_batch
+            whole = isinstance(every, int) and every > 0
+            progress.current.completed = every * math.ceil(batches / every) if whole else batches
         if self._generators is not None:
             restore_generators(self._generators)
         self._generators = None

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 import bspml
 from bspml.errors import CheckpointError, ConfigError, InputError, RunError
+from bspml.experiment import engine
 from bspml.experiment.engine import Experiment, MethodRun, Outputs, train_experiment
 from bspml.files import checkpoints
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
@@ -124,6 +125,38 @@ def folder(tmp_path):
 
 def losses(folder):
     return [(r.method, r.loss) for r in RecordLog(folder.records).read()]
+
+
+@pytest.mark.parametrize("killed_in", ["observer", "checkpoint"])
+def test_observers_are_told_of_a_round_that_a_kill_struck(folder, monkeypatch, killed_in):
+    told, kills = [], [True]
+
+    class Observer:
+        def __init__(self, names, *where):
+            self.method = next(name for name in ("one", "two") if name in map(str, where))
+
+        def on_step(self, *step): ...
+
+        def close(self): ...
+
+        def on_round(self, trainer, done):
+            if killed_in == "observer" and done == 6 and kills and kills.pop():
+                raise KeyboardInterrupt
+            told.append((self.method, done))
+
+    def save(path, *state):
+        if killed_in == "checkpoint" and ("one", 6) in told and kills and kills.pop():
+            raise KeyboardInterrupt
+        saved(path, *state)
+
+    saved = checkpoints.save
+    monkeypatch.setattr(engine, "make_observer", Observer)
+    monkeypatch.setattr(checkpoints, "save", save)
+    with pytest.raises(KeyboardInterrupt):
+        train_experiment(counting(), folder)
+    train_experiment(counting(), folder, resume=True)
+    assert set(told) == {("one", 3), ("one", 6), ("two", 3), ("two", 6)}
+    assert told.count(("one", 3)) == 1  # of a round whose checkpoint stands they are told once
 
 
 def test_every_method_is_trained_recorded_and_summed_up(folder):

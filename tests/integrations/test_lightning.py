@@ -176,6 +176,22 @@ def test_a_fit_resumed_anywhere_is_one_that_was_not_stopped(whole):
     assert len(tried) == 12
 
 
+@pytest.mark.parametrize("interval", [0.5, 2, 1.0])
+def test_a_fit_with_validations_within_an_epoch_goes_on_from_its_last_one(tmp_path, interval):
+    keep = Keep(tmp_path)
+    full = Fit(callbacks=[keep], val_check_interval=interval)(validate=True)
+    counts = full.module.counts()
+    assert len(set(counts)) > 1  # an epoch of other length follows
+    tried = 0
+    for epoch, when, path in keep.paths:
+        if when == "validation" and epoch in (0, 1, 2):
+            resumed = Fit(val_check_interval=interval)(validate=True, ckpt_path=path)
+            assert same(resumed.outcome(), full.outcome()), (epoch, path)
+            assert resumed.trainer.global_step == full.trainer.global_step
+            tried += 1
+    assert tried >= 3
+
+
 def test_the_fit_is_a_loop_in_plain_torch():
     fit = Fit(dropout=0.0)()
     twin = Fit(dropout=0.0)
