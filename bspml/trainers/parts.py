@@ -42,7 +42,8 @@ class TrainingParts:
         self.averaged, self.patience = averaged, patience
         if curriculum is not None and curriculum.may_reset:
             _refuse_lazy(trainer.models)
-        self.initial = copy.deepcopy(self._network_state())
+        states = {kind: _states(held) for kind, held in self._network_holders().items()}
+        self.initial = copy.deepcopy(states)
 
     def restart_network(self) -> None:
         """Take the network and all that goes with it back to before the first step.
@@ -63,9 +64,10 @@ class TrainingParts:
     def state_dict(self) -> dict[str, Any]:
         """Return all states; the initial network where one may still be asked for."""
         curriculum = self.curriculum
+        holders = self._network_holders()
+        del holders["learned"]  # in `loss_funcs` as well
         return {
-            # What losses have learned is in `loss_funcs` as well.
-            "network": {k: v for k, v in self._network_state().items() if k != "learned"},
+            "network": {kind: _states(held) for kind, held in holders.items()},
             "initial": self.initial if curriculum is not None and curriculum.may_reset else None,
             "loss_funcs": _states(self.trainer.loss_funcs),
             "queues": {k: places_in_queues(loss) for k, loss in self.trainer.loss_funcs.items()},
@@ -125,9 +127,6 @@ class TrainingParts:
             holders["scalers"] = {"gradients": scaler}
         return holders
 
-    def _network_state(self) -> dict[str, Any]:
-        return {kind: _states(holders) for kind, holders in self._network_holders().items()}
-
     def _load_network_state(self, state: Mapping[str, Any]) -> None:
         for kind, holders in self._network_holders().items():
             if kind == "learned" and kind not in state:
@@ -158,7 +157,7 @@ class _Learned:
         parts = self.loss.named_modules(remove_duplicate=False)
         tables = tuple(f"{name}." for name, part in parts if isinstance(part, SampleWeights))
         state = self.loss.state_dict().items()
-        return {k: copy.deepcopy(value) for k, value in state if not k.startswith(tables)}
+        return {name: value for name, value in state if not name.startswith(tables)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         for name, _ in self.loss.named_parameters():
