@@ -105,15 +105,16 @@ class CurriculumCallback(TrainerCurriculum):
         super().__init__(trainer, curriculum, sampler)
         self.embeddings_of = _embeddings_of if embeddings is None else embeddings
         if loss is not None:
-            self.loss = self._weighted = Weighted(loss, self.weights)
+            self.loss = Weighted(loss, self.weights)
             trainer.compute_loss_func = self._weighted_loss
         elif own_loss is not None:
             self._loss_func = own_loss
             trainer.compute_loss_func = self._loss_of_kept
 
     def _weighted_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Any:
-        value = weighted_value(self._weighted, self.embeddings_of(outputs), labels)
-        if not self.trainer.model.training:  # an evaluation accumulates nothing
+        assert isinstance(self.loss, Weighted)
+        value = weighted_value(self.loss, self.embeddings_of(outputs), labels)
+        if self.weights.evaluating:  # which accumulates nothing
             return value
         # The trainer takes what a function of its user's returns for divided already.
         return value / self.trainer.current_gradient_accumulation_steps
