@@ -2,9 +2,9 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -20,10 +20,10 @@ BATCHES = [([2.0, 4.0], [9.0]), ([5.0], [7.0, 7.5, 8.0]), ([1.0], [])]  # (rank 
 pytestmark = pytest.mark.slow
 
 
-def on_a_rank(rank, port):
+def on_a_rank(rank, folder):
     torch.set_num_threads(1)
     torch.distributed.init_process_group(
-        "gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2
+        "gloo", init_method=f"file://{folder}/store", rank=rank, world_size=2
     )
     found = {}
     for mode in ("ema", "mean"):
@@ -51,22 +51,13 @@ def on_a_rank(rank, port):
 
 
 @pytest.fixture(scope="module")
-def ranks():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+def ranks(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ranks")
     # This file as a script: the test package cannot be imported by name everywhere.
     where = {**os.environ, "PYTHONPATH": os.pathsep.join([*filter(None, sys.path), "."])}
-    done = subprocess.run(
-        [sys.executable, __file__, str(port)],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=where,
-        timeout=120,
-        check=True,
-    )
-    found = dict(map(json.loads, done.stdout.splitlines()[-2:]))
-    return found[0], found[1]
+    subprocess.run([sys.executable, __file__, str(folder)], env=where, timeout=120, check=True)
+    # A file each: what two processes print at once may stand on one line.
+    return [json.loads((folder / f"{rank}.json").read_text()) for rank in (0, 1)]
 
 
 def test_tau_is_the_same_on_both_ranks(ranks):
@@ -83,5 +74,6 @@ def test_tau_is_that_of_one_process_with_the_joint_batch(ranks):
 if __name__ == "__main__":
     other = os.fork()  # after the imports, which take longest
     mine = 0 if other else 1
-    print(json.dumps([mine, on_a_rank(mine, int(sys.argv[1]))]), flush=True)
+    folder = Path(sys.argv[1])
+    (folder / f"{mine}.json").write_text(json.dumps(on_a_rank(mine, folder)))
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]) if other else 0)
