@@ -91,7 +91,8 @@ def judge_distinct(
         labels: (N,) as codes.
         once: the distinct ones.
         a: inverse temperature of the contrastive statistics.
-        seen: these of all samples, if at hand: they serve where no sample is a copy.
+        seen: these of all samples in the order of `once`, if at hand: they serve where no sample
+            is a copy.
         approximate: take sampled statistics and fewer references, at a cost nearly linear in N.
         across_ranks: share the sampled statistics among processes.
     """
@@ -100,8 +101,7 @@ def judge_distinct(
     codes = labels.codes[rows]
     vouching = torch.from_numpy(once.vouching[kept].astype(np.float64))
     some = Labels(codes, labels.classes)
-    if len(rows) < len(embeddings):
-        embeddings = embeddings[rows.to(embeddings.device)]
+    embeddings = embeddings[rows.to(embeddings.device)]
     if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)

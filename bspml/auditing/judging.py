@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 
 from bspml.auditing.class_shares import weights_by_class
 from bspml.auditing.classes import ClassFindings, examine_classes
@@ -45,6 +46,7 @@ from bspml.tensors.checks import (
     encode_labels,
     some_of,
 )
+from bspml.tensors.copies import content_order
 from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 from bspml.words import counted, shown
@@ -75,7 +77,7 @@ def audit(
     The embedding must not have been trained on these labels: a network pulls its training samples
     towards the classes they were given, right or wrong, and the noise rate comes out too low.
 
-    Memory beside the embeddings: two normalised copies and some hundred MiB, whatever N and C.
+    Memory beside the embeddings: three normalised copies and some hundred MiB, whatever N and C.
     Deterministic.
 
     Args:
@@ -131,19 +133,25 @@ def audit(
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
     codes = encoded.codes.numpy()
+    # In the order of their content: sums are then rounded alike, whatever the order and the names.
+    order = content_order(rows, codes)
+    named = codes[order][np.sort(np.unique(codes[order], return_index=True)[1])]
+    told = Labels(torch.from_numpy(np.argsort(named)[codes]), encoded.classes[named])
     seen, near = None, None
     if embeddings.device.type == "cpu" and not approximate:
         # One pass serves the statistics and the search.
-        seen = contrastive_tables(rows, encoded, None, a, candidates=OUTER + _SPARE)
-        embeddings, near = rows, nearest_of_candidates(rows, seen.candidates, OUTER)
+        some = Labels(told.codes[order], told.classes)
+        seen = contrastive_tables(rows[order], some, None, a, candidates=OUTER + _SPARE)
+        candidates = seen.candidates and seen.candidates.of(order)
+        embeddings, near = rows, nearest_of_candidates(rows, candidates, OUTER)
         seen = seen._replace(candidates=None)
     backend = LISTS if approximate else backend
     if near is None:
         near = nearest_of_all(rows, min(OUTER, len(rows) - 1), backend, across_ranks)
     duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
-    once = Distinct.of(duplicates, codes)
-    judged = judge_distinct(embeddings, encoded, once, a, seen, approximate, across_ranks)
-    wrong, other = judged.wrong, judged.other
+    once = Distinct.of(duplicates, codes, order)
+    judged = judge_distinct(embeddings, told, once, a, seen, approximate, across_ranks)
+    wrong, other = judged.wrong, np.where(judged.other < 0, -1, named[judged.other])
     fits_better = judged.other_probability > 1 - wrong
     fits_better &= ~fits_nothing(wrong, judged.outlier_score)
     suggested = np.where(fits_better, other, codes)
