@@ -52,17 +52,27 @@ def labels_said(dataset: Any) -> np.ndarray | None:
         return _array(dataset.tensors[1]) if len(dataset.tensors) > 1 else None
     if isinstance(dataset, IndexedDataset) and dataset.labels is None:
         rows, y = dataset.dataset, dataset.y
-        return labels_said(rows) if y is None else _array(rows[y])
+        return labels_said(rows) if y is None else _array(column_of(rows, y))
     if isinstance(dataset, list | tuple):
         pairs = all(isinstance(item, list | tuple) and len(item) > 1 for item in dataset)
         return _array([item[1] for item in dataset]) if pairs else None
     columns = getattr(dataset, "column_names", None) or ()
     column = next((name for name in _COLUMNS if name in columns), None)
     if column is not None:
-        return _array(dataset[column])
+        return _array(column_of(dataset, column))
     said = (getattr(dataset, name, None) for name in _ATTRIBUTES)
     labels = next((labels for labels in said if labels is not None), None)
     return None if labels is None else _array(labels() if callable(labels) else labels)
+
+
+def column_of(dataset: Any, name: str) -> Any:
+    """Return a column as it is stored: a transform of items may want others, or rename it.
+
+    Args:
+        dataset: of Hugging Face, or another that columns are taken out of by name.
+        name: of the column.
+    """
+    return (dataset.with_format(None) if hasattr(dataset, "with_format") else dataset)[name]
 
 
 def _array(labels: Any) -> np.ndarray:

@@ -14,24 +14,13 @@ from torch import Tensor, nn
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.errors import MissingDependencyError, RunError
-from bspml.evaluation.selection import (
-    SelectedEpoch,
-    metric_of,
-    select_epochs,
-    selection_columns,
-)
+from bspml.evaluation.selection import SelectedEpoch, metric_of, select_epochs, selection_columns
 from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Outputs, Workplace
 from bspml.experiment.words import versions
 from bspml.files.atomic import atomic_write, make_folder_in
-from bspml.files.run import (
-    SUSPECT_BELOW,
-    RunFolder,
-    WeightsTable,
-    read_weights,
-    write_weights,
-)
+from bspml.files.run import SUSPECT_BELOW, RunFolder, WeightsTable, read_weights, write_weights
 from bspml.networks import embed
 from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
 from bspml.report.page import render_page

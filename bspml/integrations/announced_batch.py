@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from torch import Tensor
+from typing import Any
 
+from torch import Tensor, nn
+
+from bspml.errors import InputError
+from bspml.losses.cross_batch_memory import CrossBatchMemory
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool
 from bspml.trainers.ignored_weights import refuse_between
@@ -29,22 +33,44 @@ def kept_rows_of_batch(weights: SampleWeights, rows: int) -> Bool[Tensor, " B"] 
     return None if bool((of_batch == 1).all()) else of_batch == 1
 
 
-def weighted_value(loss: Weighted, embeddings: Tensor, labels: Tensor) -> Tensor:
+def under(loss: Any, weights: SampleWeights) -> nn.Module:
+    """Return a loss under these weights: itself, where it looks them up already.
+
+    Args:
+        loss: of pytorch-metric-learning, `Weighted`, or a `CrossBatchMemory` around one.
+        weights: of the data set.
+
+    Raises:
+        InputError: one that `Weighted` refuses, or of other weights.
+    """
+    inner = loss.loss if isinstance(loss, CrossBatchMemory) else loss
+    own = getattr(inner, "weights", None)
+    if not isinstance(loss, Weighted | CrossBatchMemory) or own is None:
+        return Weighted(loss, weights)
+    if own is not weights:
+        raise InputError(
+            f"`loss`, a {type(loss).__name__}, has other weights than the curriculum. Make both of "
+            "one: `weights = bspml.SampleWeights(labels)`, `bspml.SelfPacedCurriculum(weights)`."
+        )
+    return loss
+
+
+def weighted_value(
+    loss: nn.Module, weights: SampleWeights, embeddings: Tensor, labels: Tensor
+) -> Tensor:
     """Return the loss of the announced batch; in an evaluation every row weighs 1.
 
     Then the loss is in eval mode, too, of which its trainer knows nothing: its averages stay.
 
     Args:
-        loss: around one of pytorch-metric-learning.
+        loss: as `under` returns it.
+        weights: that it looks up.
         embeddings: (B, D).
         labels: (B,).
     """
-    if loss.weights.batch_index is not None:
-        return loss(embeddings, labels)
-    before = loss.training, loss.weights.evaluating
-    loss.weights.evaluating = True
+    before = weights.evaluating
+    weights.evaluating = weights.batch_index is None
     try:
-        return loss.eval()(embeddings, labels)
+        return loss(embeddings, labels)
     finally:
-        loss.train(before[0])
-        loss.weights.evaluating = before[1]
+        weights.evaluating = before

@@ -12,21 +12,18 @@ Three lines beside a training of its own:
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from pytorch_metric_learning.losses import BaseMetricLossFunction
 from torch import Tensor, nn
 
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError
-from bspml.integrations.announced_batch import kept_rows_of_batch, weighted_value
-from bspml.integrations.transformers_trainer import (
-    TrainerCurriculum,
-    transformers,
-)
-from bspml.losses.weighted import Weighted
+from bspml.integrations.announced_batch import kept_rows_of_batch, under, weighted_value
+from bspml.integrations.transformers_trainer import TrainerCurriculum, transformers
 from bspml.shapes import Bool
+from bspml.tensors.arguments import check_kind
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 
 _EMBEDDINGS = ("embeddings", "sentence_embedding")  # of a model's outputs
@@ -51,7 +48,8 @@ class CurriculumCallback(TrainerCurriculum):
         curriculum: of the same rows; as `sampler` and the attributes, see `TrainerCurriculum`.
         sampler: of the same rows.
         loss: of pytorch-metric-learning and without parameters, in the place of
-            `compute_loss_func`; it takes weights between 0 and 1.
+            `compute_loss_func`; it takes weights between 0 and 1.  Or one that has the weights of
+            the curriculum already: `Weighted`, or a `bspml.CrossBatchMemory` around it.
         embeddings: the (B, D) embeddings in a model's outputs; by default the outputs themselves,
             or what they hold as `embeddings` or `sentence_embedding`.
 
@@ -82,9 +80,10 @@ class CurriculumCallback(TrainerCurriculum):
         trainer: Any,
         curriculum: SelfPacedCurriculum | FixedCurriculum | None = None,
         sampler: PKSampler | None = None,
-        loss: BaseMetricLossFunction | None = None,
+        loss: nn.Module | None = None,
         embeddings: Callable[[Any], Tensor] | None = None,
     ) -> None:
+        check_kind(trainer, "trainer", transformers.Trainer, "a Trainer of transformers")
         own_loss = trainer.compute_loss_func
         computes = type(trainer).compute_loss is not transformers.Trainer.compute_loss
         if loss is None and own_loss is None and not computes:
@@ -105,21 +104,24 @@ class CurriculumCallback(TrainerCurriculum):
         super().__init__(trainer, curriculum, sampler)
         self.embeddings_of = _embeddings_of if embeddings is None else embeddings
         if loss is not None:
-            self.loss = Weighted(loss, self.weights)
+            self.loss = under(loss, self.weights)
             trainer.compute_loss_func = self._weighted_loss
         elif own_loss is not None:
             self._loss_func = own_loss
             trainer.compute_loss_func = self._loss_of_kept
 
-    def _weighted_loss(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Any:
-        assert isinstance(self.loss, Weighted)
-        value = weighted_value(self.loss, self.embeddings_of(outputs), labels)
-        if self.weights.evaluating:  # which accumulates nothing
+    def _weighted_loss(self, outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        check_kind(labels, "labels", Tensor, "a tensor in the batch that `data_collator` returns")
+        assert self.loss is not None
+        value = weighted_value(self.loss, self.weights, self.embeddings_of(outputs), labels)
+        is_divided = getattr(self.trainer, "loss_is_scaled_for_ga", None) is False
+        if self.weights.evaluating or is_divided:  # which accumulates nothing; by the trainer
             return value
         # The trainer takes what a function of its user's returns for divided already.
         return value / self.trainer.current_gradient_accumulation_steps
 
-    def _loss_of_kept(self, outputs: Any, labels: Tensor, num_items_in_batch: Any = None) -> Any:
+    def _loss_of_kept(self, outputs: Any, labels: Any, num_items_in_batch: Any = None) -> Any:
+        check_kind(labels, "labels", Tensor, "a tensor in the batch that `data_collator` returns")
         keep = kept_rows_of_batch(self.weights, len(labels))
         if keep is not None:
             keep = keep.to(labels.device)
@@ -135,8 +137,8 @@ class CurriculumCallback(TrainerCurriculum):
             model: of the trainer, in eval mode.
             inputs: on the model's device, without the index.
         """
-        inputs.pop("labels", None)
-        return self.embeddings_of(model(**inputs))
+        labels = {"labels", *self.trainer.label_names}
+        return self.embeddings_of(model(**{k: v for k, v in inputs.items() if k not in labels}))
 
 
 def _embeddings_of(outputs: Any) -> Tensor:
@@ -161,5 +163,9 @@ def _kept(outputs: Any, keep: Bool[Tensor, " B"]) -> Any:
         kind: Any = type(outputs)
         return kind({name: _kept(value, keep) for name, value in outputs.items()})
     if isinstance(outputs, list | tuple):
-        return tuple(_kept(value, keep) for value in outputs)
+        values = [_kept(value, keep) for value in outputs]
+        return type(outputs)(*values) if hasattr(outputs, "_fields") else tuple(values)
+    if hasattr(outputs, "__dict__") and not callable(outputs):  # such as a dataclass
+        outputs = copy.copy(outputs)
+        vars(outputs).update(_kept(vars(outputs), keep))
     return outputs

@@ -16,22 +16,29 @@ import copy
 from collections.abc import Sequence
 from typing import Any
 
-from pytorch_metric_learning.losses import BaseMetricLossFunction
+from pytorch_metric_learning.losses import MultipleLosses
+from pytorch_metric_learning.utils.module_with_records import ModuleWithRecords
 from torch import Tensor, nn
 
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
-from bspml.integrations.announced_batch import kept_rows_of_batch, weighted_value
-from bspml.integrations.transformers_trainer import (
-    TrainerCurriculum,
-)
-from bspml.losses.weighted import Weighted
+from bspml.integrations.announced_batch import kept_rows_of_batch, under, weighted_value
+from bspml.integrations.transformers_trainer import TrainerCurriculum
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
 
 library: Any = import_optional(
     "sentence_transformers",
     "this callback needs sentence-transformers: `pip install 'bspml[sentence-transformers]'`.",
+)
+
+
+# Of the library's losses those that make pairs and triplets of the classes in a batch.
+_OF_CLASSES = (
+    "BatchAllTripletLoss",
+    "BatchHardTripletLoss",
+    "BatchHardSoftMarginTripletLoss",
+    "BatchSemiHardTripletLoss",
 )
 
 
@@ -56,10 +63,8 @@ class WeightedLoss(nn.Module):
     def __init__(self, model: nn.Module, loss: nn.Module, weights: SampleWeights) -> None:
         super().__init__()
         self.model, self.weights = model, weights
-        if isinstance(loss, BaseMetricLossFunction):
-            self.loss: nn.Module = Weighted(loss, weights)
-        else:
-            self.loss = _of_embeddings(loss)
+        self._is_weighted = isinstance(loss, ModuleWithRecords | MultipleLosses)
+        self.loss = under(loss, weights) if self._is_weighted else _of_embeddings(loss)
 
     def forward(self, sentence_features: Sequence[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Return the loss of a batch.
@@ -79,8 +84,8 @@ class WeightedLoss(nn.Module):
                 "Pairs and triplets come of the labels, in each batch."
             )
         embeddings = self.model(features[0])["sentence_embedding"]
-        if isinstance(self.loss, Weighted):
-            return weighted_value(self.loss, embeddings, labels)
+        if self._is_weighted:
+            return weighted_value(self.loss, self.weights, embeddings, labels)
         keep = kept_rows_of_batch(self.weights, len(embeddings))
         if keep is not None:
             if not bool(keep.any()):
@@ -91,15 +96,21 @@ class WeightedLoss(nn.Module):
 
 def _of_embeddings(loss: Any) -> nn.Module:
     """Return a copy of the loss that takes embeddings for features: its model hands them on."""
-    models = [
+    parts = dict(loss.named_children()) if isinstance(loss, nn.Module) else {}
+    holders = [
         name
-        for name, part in getattr(loss, "_modules", {}).items()
-        if isinstance(part, library.SentenceTransformer)
+        for name, part in parts.items()
+        if any(isinstance(module, library.SentenceTransformer) for module in part.modules())
     ]
-    if len(models) != 1:
+    models = [name for name in holders if isinstance(parts[name], library.SentenceTransformer)]
+    kind = type(loss)
+    is_of_pairs = kind.__module__.startswith("sentence_transformers.") and (
+        kind.__name__ not in _OF_CLASSES
+    )
+    if len(models) != 1 or models != holders or is_of_pairs:
         raise InputError(
-            f"`loss` must be one loss of sentence-transformers around a model, such as "
-            f"BatchAllTripletLoss(model), or of pytorch-metric-learning; got {type(loss).__name__}."
+            f"`loss` must be one of classes around a model that it holds once: your own, or "
+            f"{', '.join(_OF_CLASSES)}; or one of pytorch-metric-learning; got {kind.__name__}."
         )
     of_embeddings = copy.copy(loss)
     of_embeddings._modules = {**loss._modules, models[0]: nn.Identity()}
@@ -122,7 +133,8 @@ class CurriculumCallback(TrainerCurriculum):
         curriculum: of the same rows; as `sampler` and the attributes, see `TrainerCurriculum`.
         sampler: of the same rows.
         loss: of pytorch-metric-learning, in the place of the trainer's own; it takes weights
-            between 0 and 1, and what it learns is trained and saved, too.
+            between 0 and 1, and what it learns is trained and saved, too.  Or one that has the
+            weights of the curriculum already: `Weighted`, or a `bspml.CrossBatchMemory` around it.
 
     Raises:
         InputError: a trainer, loss, curriculum or sampler that does not fit.
@@ -151,7 +163,7 @@ class CurriculumCallback(TrainerCurriculum):
         trainer: Any,
         curriculum: SelfPacedCurriculum | FixedCurriculum | None = None,
         sampler: PKSampler | None = None,
-        loss: BaseMetricLossFunction | None = None,
+        loss: nn.Module | None = None,
     ) -> None:
         if not isinstance(trainer, library.SentenceTransformerTrainer):
             raise InputError(

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import NoneType
 from typing import Any
 
 import torch
@@ -20,19 +22,21 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
 from bspml.auditing import AuditReport, audit
-from bspml.data.dataset_labels import labels_of, labels_said
+from bspml.data.dataset_labels import column_of, labels_of, labels_said
 from bspml.data.drawn_rows import SAMPLES_PER_CLASS, classes_per_batch
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
 from bspml.files import checkpoints
 from bspml.files.columns import TEXT_COLUMNS
+from bspml.losses.weighted import in_eval_mode
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole, encode_labels
 from bspml.tensors.row_checks import embedded_rows
 from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
+from bspml.trainers.made_parts import make_curriculum
 from bspml.trainers.rows import choose_rows
 from bspml.trainers.state import faults_named
-from bspml.weights.state import SampleWeights
 
 _NEEDS = (
     "the callbacks of Hugging Face's trainers need transformers: "
@@ -40,13 +44,13 @@ _NEEDS = (
 )
 transformers: Any = import_optional("transformers", _NEEDS)
 
-INDEX = "sample_index"  # of a batch
+INDEX = "bspml_row"  # of a batch; a column `sample_index` is its user's
 FILE = "bspml.pt"  # in a checkpoint's folder
 _LABELS = ("label", "labels")  # of a batch
 
 
 class IndexedRows(Dataset):
-    """A data set of dictionaries whose items say which row they are, under `sample_index`.
+    """A data set of dictionaries whose items say which row they are, under `INDEX`.
 
     Args:
         dataset: sized and indexable, returning dictionaries.
@@ -59,12 +63,14 @@ class IndexedRows(Dataset):
         return len(self.dataset)
 
     def __getitem__(self, row: int) -> dict[str, Any]:
-        return {**self.dataset[row], INDEX: row}
+        return self.__getitems__([row])[0]
 
     def __getitems__(self, rows: list[int]) -> list[dict[str, Any]]:
         """Return the items of a batch, read together where the data set can."""
         together = getattr(self.dataset, "__getitems__", None)
         items = [self.dataset[row] for row in rows] if together is None else together(rows)
+        for item in items:
+            check_kind(item, "trainer.train_dataset[row]", Mapping, "a dictionary of named columns")
         return [{**item, INDEX: row} for item, row in zip(items, rows, strict=True)]
 
 
@@ -96,15 +102,21 @@ class TrainerCurriculum(transformers.TrainerCallback):
         curriculum: SelfPacedCurriculum | FixedCurriculum | None = None,
         sampler: PKSampler | None = None,
     ) -> None:
+        if isinstance(getattr(trainer.train, "__self__", None), TrainerCurriculum):
+            raise InputError(
+                "`trainer` has a CurriculumCallback already, and two would judge each epoch twice. "
+                "Add that one, or make a new trainer."
+            )
         self.trainer = trainer
         self.rows = IndexedRows(_check_dataset(trainer.train_dataset))
-        self.curriculum = curriculum or SelfPacedCurriculum(SampleWeights(self._given_labels()))
+        self.curriculum = make_curriculum(curriculum, self._given_labels)
         self.weights = self.curriculum.weights
         if self.curriculum.may_reset:
             raise InputError(
                 '`curriculum` wants a fresh network after its warm-up (warmup="cross-fit"), which '
                 'the trainer cannot give. Use warmup="features": the model is pretrained.'
             )
+        check_kind(sampler, "sampler", (PKSampler, NoneType), "a PKSampler or None")
         self.sampler = self._default_sampler() if sampler is None else sampler
         of_sampler = self.sampler.drawn_from()["num_samples"]
         for name, rows in (("curriculum", len(self.weights)), ("sampler", of_sampler)):
@@ -113,6 +125,11 @@ class TrainerCurriculum(transformers.TrainerCallback):
                     f"`{name}` must be of the {len(self.rows)} rows of `trainer.train_dataset`; "
                     f"got one of {rows}. Make both of the same data set."
                 )
+        if self.sampler.drawn_from()["batches_per_epoch"] is None:
+            raise InputError(
+                "`sampler` must have as many batches in each epoch, for the trainer counts its "
+                f"steps ahead. Make it with batches_per_epoch={len(self.sampler)}."
+            )
         self._check_labels()
         self.records: list[CurriculumRecord] = []
         self.loss: nn.Module | None = None  # whose own state is saved, too
@@ -156,7 +173,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
         """Return the (N,) texts of the data set, or None where no column is named like them."""
         columns = getattr(self.rows.dataset, "column_names", None) or ()
         name = next((name for name in TEXT_COLUMNS if name in columns), None)
-        return None if name is None else [str(text) for text in self.rows.dataset[name]]
+        return None if name is None else [str(text) for text in column_of(self.rows.dataset, name)]
 
     def _default_sampler(self) -> PKSampler:
         args, codes = self.trainer.args, self.weights.codes.cpu()
@@ -185,28 +202,27 @@ class TrainerCurriculum(transformers.TrainerCallback):
 
     # -- steps -----------------------------------------------------------------------------------
 
-    def _compute_loss(
-        self,
-        model: nn.Module,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Any = None,
-    ) -> Any:
+    def _compute_loss(self, model: nn.Module, inputs: dict[str, Any], *args: Any, **kw: Any) -> Any:
         """Announce the batch, put repaired labels in place, and let the trainer go on."""
         index = inputs.pop(INDEX, None)  # an evaluation's batches have none
         self.weights.batch_index, self.weights.evaluating = None, index is None
         if index is not None:
             self.weights.set_batch(index)
-            for key in set(_LABELS) & set(inputs):
+            for key in {*_LABELS, *self.trainer.label_names} & set(inputs):
                 self.weights.check_items(inputs[key], index, wait=False)
                 inputs[key] = self.weights.relabelled(inputs[key], index)
+        if self.loss is not None and "num_items_in_batch" in kw:
+            kw["num_items_in_batch"] = None  # else the trainer multiplies a mean by its processes
+        is_evaluation = index is None and not model.training
+        parts = [*vars(self.trainer).values(), *vars(self).values()] if is_evaluation else []
         try:
-            loss = self._own_loss(
-                model,
-                inputs,
-                return_outputs=return_outputs,
-                num_items_in_batch=num_items_in_batch,
-            )
+            with in_eval_mode(part for part in parts if isinstance(part, nn.Module)):
+                loss = self._own_loss(model, inputs, *args, **kw)
+            if self.loss is not None and index is not None and not self.weights.looked_up:
+                raise InputError(
+                    f"{type(self.trainer).__name__}.compute_loss does not call the loss that the "
+                    "CurriculumCallback put into the trainer. Call super().compute_loss in it."
+                )
             refuse_ignored(self.weights, [model])
             return loss
         finally:
@@ -224,10 +240,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
             batches = []
             for inputs in loader:
                 index = inputs.pop(INDEX)
-                inputs = {
-                    k: v.to(args.device) if isinstance(v, Tensor) else v for k, v in inputs.items()
-                }
-                found = self.embed_batch(model, inputs)
+                found = self.embed_batch(model, self.trainer._prepare_inputs(inputs))
                 batches.append(embedded_rows(found, len(index)))
         finally:
             model.train(was_training)
@@ -239,12 +252,19 @@ class TrainerCurriculum(transformers.TrainerCallback):
         Args:
             options: of `bspml.audit`.
         """
-        return audit(self.embed(), self.weights.labels, texts=self.texts(), **options)
+        return audit(self.embed(), self.weights.labels, **{"texts": self.texts(), **options})
 
     # -- events of the trainer -------------------------------------------------------------------
 
     def _train(self, resume_from_checkpoint: Any = None, *args: Any, **kwargs: Any) -> Any:
         """Remember where the trainer resumes from: it tells no callback."""
+        is_added = self in self.trainer.callback_handler.callbacks
+        if not is_added or self.trainer.train_dataset is not self.rows.dataset:
+            raise InputError(
+                "the trainer's CurriculumCallback was "
+                + ("made for another `trainer.train_dataset`" if is_added else "not added to it")
+                + ". Set that first, make the callback, then call trainer.add_callback(callback)."
+            )
         checkpoint = resume_from_checkpoint
         if checkpoint is True:
             find = import_optional("transformers.trainer_utils", _NEEDS).get_last_checkpoint
@@ -254,6 +274,11 @@ class TrainerCurriculum(transformers.TrainerCallback):
 
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Load what was saved, or update once before the first step where that is wanted."""
+        if not self.trainer.is_in_train:
+            raise InputError(
+                "this CurriculumCallback was made for another trainer, whose batches it weighs. "
+                "Make one for this trainer: CurriculumCallback(trainer)."
+            )
         self._steps = math.ceil(len(kwargs["train_dataloader"]) / args.gradient_accumulation_steps)
         owed = self.curriculum.starts_with_update
         if self._checkpoint is None:

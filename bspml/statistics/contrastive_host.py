@@ -22,12 +22,7 @@ from torch import Tensor
 
 from bspml.statistics.contrastive_nearest import Candidates, candidates_of
 from bspml.statistics.contrastive_rows import JudgedRows, RowFits
-from bspml.statistics.contrastive_sums import (
-    TOGETHER,
-    add_to_columns,
-    add_to_rows,
-    count_others,
-)
+from bspml.statistics.contrastive_sums import TOGETHER, add_to_columns, add_to_rows, count_others
 from bspml.statistics.references import SUPPORT_EDGES
 from bspml.statistics.soft_means import LOWEST, pack
 from bspml.tensors.largest import Largest, offer_to_columns, offer_to_rows

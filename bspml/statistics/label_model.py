@@ -47,14 +47,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from bspml.statistics.label_likelihood import (
-    LEAST,
-    Fit,
-    Likelihood,
-    best_of,
-    centred,
-    counted_fit,
-)
+from bspml.statistics.label_likelihood import LEAST, Fit, Likelihood, best_of, centred, counted_fit
 from bspml.statistics.label_pairs import Confusions, nobody
 from bspml.statistics.label_shares import (
     BLAMED,

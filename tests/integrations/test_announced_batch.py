@@ -6,7 +6,7 @@ from pytorch_metric_learning import losses
 
 import bspml
 from bspml.errors import InputError
-from bspml.integrations.announced_batch import kept_rows_of_batch, weighted_value
+from bspml.integrations.announced_batch import kept_rows_of_batch, under, weighted_value
 
 LABELS = torch.tensor([0, 0, 1, 1, 0, 1])
 
@@ -29,10 +29,10 @@ def test_a_weighted_loss_is_the_plain_one_in_an_evaluation(make):
     weights, embeddings = bspml.SampleWeights(LABELS), torch.eye(6) + 0.3
     weights.update([1, 0, 0.5, 1, 1, 0.2])
     loss = bspml.Weighted(make(), weights)
-    plain = weighted_value(loss, embeddings, LABELS)
+    plain = weighted_value(loss, weights, embeddings, LABELS)
     assert torch.equal(plain, make()(embeddings, LABELS))
     weights.set_batch(range(6))
-    value = weighted_value(loss, embeddings, LABELS)
+    value = weighted_value(loss, weights, embeddings, LABELS)
     assert torch.equal(value, loss(embeddings, LABELS, sample_index=range(6)))
     assert not torch.isclose(value, plain)
 
@@ -41,13 +41,27 @@ def test_an_evaluation_moves_no_average_of_the_loss_and_leaves_it_in_its_mode():
     weights, embeddings = bspml.SampleWeights(LABELS), torch.eye(6) + 0.3
     loss = bspml.Weighted(bspml.SuperLoss(losses.MultiSimilarityLoss()), weights)
     weights.set_batch(range(6))
-    weighted_value(loss, embeddings, LABELS)
+    weighted_value(loss, weights, embeddings, LABELS)
     weights.clear_batch()
     before = {name: value.clone() for name, value in loss.state_dict().items()}
-    weighted_value(loss, 2 * embeddings.flip(0), LABELS)
+    weighted_value(loss, weights, 2 * embeddings.flip(0), LABELS)
     assert all(torch.equal(before[name], value) for name, value in loss.state_dict().items())
     assert loss.training
     assert not weights.evaluating
     weights.set_batch(range(6))
-    weighted_value(loss, embeddings.flip(0), LABELS)
+    weighted_value(loss, weights, embeddings.flip(0), LABELS)
     assert any(not torch.equal(before[name], value) for name, value in loss.state_dict().items())
+
+
+def test_a_loss_that_looks_these_weights_up_stays_as_it_is():
+    weights, others = bspml.SampleWeights(LABELS), bspml.SampleWeights(LABELS)
+    weighted = bspml.Weighted(losses.ContrastiveLoss(), weights)
+    memory = bspml.CrossBatchMemory(weighted, 6, memory_size=12)
+    assert under(weighted, weights) is weighted
+    assert under(memory, weights) is memory
+    assert isinstance(under(losses.ContrastiveLoss(), weights), bspml.Weighted)
+    for loss in (weighted, memory):
+        with pytest.raises(InputError, match="has other weights than the curriculum"):
+            under(loss, others)
+    with pytest.raises(InputError, match=r"use bspml.CrossBatchMemory\(Weighted"):
+        under(bspml.CrossBatchMemory(losses.ContrastiveLoss(), 6, memory_size=12), weights)

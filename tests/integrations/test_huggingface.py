@@ -1,6 +1,10 @@
 """The callback for the plain Trainer of transformers."""
 
+import inspect
 import re
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -15,10 +19,10 @@ from helpers.text_trainings import killed_at, of_log, same_states
 
 pytestmark = pytest.mark.integrations
 transformers = pytest.importorskip("transformers")
-pytest.importorskip("datasets")
+datasets = pytest.importorskip("datasets")
 
 from bspml.integrations.huggingface import CurriculumCallback, _kept
-from bspml.integrations.transformers_trainer import _collated
+from bspml.integrations.transformers_trainer import TrainerCurriculum, _collated
 
 TRUE = np.repeat(np.arange(6), 12)
 LABELS = np.where(np.arange(72) % 6 == 0, (TRUE + 1 + np.arange(72) // 6 % 5) % 6, TRUE)
@@ -37,6 +41,17 @@ class Embedder(nn.Module):
 
     def forward(self, x):
         return {"embeddings": self.layers(x), "scale": torch.tensor(2.0)}
+
+
+class Named(NamedTuple):
+    embeddings: torch.Tensor
+    scale: float
+
+
+@dataclass(frozen=True)
+class OfFields:
+    embeddings: torch.Tensor
+    scale: float
 
 
 def plain_loss(outputs, labels, num_items_in_batch=None):
@@ -140,6 +155,15 @@ def test_rows_are_taken_out_of_whatever_a_model_returns():
     first, (second, number) = _kept((rows, [rows, 3]), keep)
     assert torch.equal(first, second)
     assert (len(first), number) == (2, 3)
+    for made in (
+        Named(rows, 2.0),
+        OfFields(rows, 2.0),
+        SimpleNamespace(embeddings=rows, scale=2.0),
+    ):
+        found = _kept(made, keep)
+        assert type(found) is type(made)
+        assert torch.equal(found.embeddings, rows[keep])
+        assert (found.scale, len(made.embeddings)) == (2.0, 3)
 
 
 @pytest.mark.parametrize("kind", ["own loss", "pml loss"])
@@ -275,3 +299,160 @@ def test_weights_of_other_labels_are_refused_by_what_the_data_set_says_or_its_ba
     trainer.add_callback(CurriculumCallback(trainer, others))
     with pytest.raises(InputError, match="items of the data set have other labels than"):
         trainer.train()
+
+
+def test_the_mean_loss_of_one_process_is_not_multiplied_by_the_number_of_them(
+    tmp_path, monkeypatch
+):
+    rows = list(range(0, 72, 5))
+    trainer = trainer_of(tmp_path, compute_loss_func=None)
+    callback = CurriculumCallback(trainer, of_list(), loss=pml_losses.MultiSimilarityLoss())
+    expected = batch_loss(trainer, callback, rows)
+    monkeypatch.setattr(type(trainer.accelerator), "num_processes", 2)
+    for name in (None, "bspml_row"):  # in a step; in an evaluation
+        inputs = _collated(trainer.data_collator, callback.rows.__getitems__(rows))
+        inputs.pop(name, None)
+        items = torch.tensor(2 * len(rows))
+        found = trainer.compute_loss(trainer.model, inputs, num_items_in_batch=items)
+        assert torch.isclose(found, expected)
+
+
+@pytest.mark.parametrize("is_divided", [None, False])
+def test_who_divides_by_the_accumulated_batches_does_it_once(tmp_path, is_divided):
+    rows = list(range(0, 72, 5))
+    trainer = trainer_of(tmp_path, compute_loss_func=None)
+    callback = CurriculumCallback(trainer, of_list(), loss=pml_losses.MultiSimilarityLoss())
+    whole = batch_loss(trainer, callback, rows)
+    trainer.loss_is_scaled_for_ga = is_divided
+    trainer.current_gradient_accumulation_steps = 4
+    inputs = _collated(trainer.data_collator, callback.rows.__getitems__(rows))
+    found = trainer.compute_loss(trainer.model, inputs)
+    assert torch.isclose(found, whole if is_divided is False else whole / 4)
+
+
+def test_labels_and_texts_are_read_beside_a_transform_of_the_items(tmp_path):
+    texts = [f"text {i}" for i in range(72)]
+    columns = {"features": FEATURES.tolist(), "label": LABELS.tolist(), "text": texts}
+    rows = datasets.Dataset.from_dict(columns).with_transform(
+        lambda batch: {"x": list(torch.tensor(batch["features"])), "labels": batch["label"]}
+    )
+    trainer = trainer_of(tmp_path, rows=rows, num_train_epochs=1)
+    callback = CurriculumCallback(trainer)
+    trainer.add_callback(callback)
+    assert np.array_equal(callback.weights.labels, LABELS)
+    assert callback.texts() == texts
+    trainer.train()
+    assert (LABELS != TRUE)[callback.weights.weights == 0].mean() > 0.7
+
+
+def test_a_column_called_sample_index_is_its_users(tmp_path):
+    class Numbered(Embedder):
+        def forward(self, x, sample_index):
+            assert int(sample_index.min()) >= 100
+            return super().forward(x)
+
+    rows = [{**row, "sample_index": 100 + i} for i, row in enumerate(ROWS)]
+    trainer = trainer_of(
+        tmp_path, rows=rows, num_train_epochs=1, eval_strategy="epoch", label_names=["labels"],
+        per_device_eval_batch_size=72,
+    )  # fmt: skip
+    trainer.model = trainer.model_wrapped = Numbered()
+    trainer.add_callback(CurriculumCallback(trainer, of_list()))
+    trainer.train()
+    expected = plain_loss(trainer.model.eval()(torch.from_numpy(FEATURES), torch.tensor([100])),
+                          torch.from_numpy(LABELS))  # fmt: skip
+    assert trainer.evaluate()["eval_loss"] == pytest.approx(float(expected.detach()))
+
+
+@pytest.mark.parametrize("place", ["function", "attribute"])
+def test_an_evaluation_moves_no_average_of_a_loss_of_the_trainers_own(tmp_path, place):
+    weights = bspml.SampleWeights(LABELS)
+    loss = bspml.SuperLoss(pml_losses.TripletMarginLoss())
+    if place == "function":  # where nobody sees it, but it knows the weights
+        loss = bspml.Weighted(loss, weights)
+
+    class OfItsOwn(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            outputs = model(inputs["x"])
+            value = loss(outputs["embeddings"], inputs["labels"])
+            return (value, outputs) if return_outputs else value
+
+    trainer = trainer_of(
+        tmp_path, OfItsOwn, compute_loss_func=None, max_steps=1, label_names=["labels"],
+        eval_strategy="epoch", prediction_loss_only=True,
+    )  # fmt: skip
+    if place == "attribute":
+        trainer.metric_loss = loss
+    trainer.add_callback(CurriculumCallback(trainer, bspml.trainers.FixedCurriculum(weights)))
+    trainer.train()
+    before = float(loss.reducer.tau)
+    assert before > 0
+    trainer.evaluate()
+    assert float(loss.reducer.tau) == before
+    assert loss.training
+    assert loss.reducer.training
+
+
+def test_a_memory_around_a_weighted_loss_is_taken_and_saved(tmp_path):
+    weights = bspml.SampleWeights(LABELS)
+    memory = bspml.CrossBatchMemory(
+        bspml.Weighted(pml_losses.ContrastiveLoss(), weights), 4, memory_size=64
+    )
+    trainer = trainer_of(
+        tmp_path, compute_loss_func=None, max_steps=3, save_strategy="steps", save_steps=3,
+        label_names=["labels"], eval_strategy="steps", eval_steps=1,
+    )  # fmt: skip
+    callback = CurriculumCallback(trainer, bspml.SelfPacedCurriculum(weights), loss=memory)
+    trainer.add_callback(callback)
+    trainer.train()
+    assert memory.queue_idx == 3 * 16  # of an evaluation nothing is queued
+    assert torch.equal(callback.state_dict()["loss"]["embedding_memory"], memory.embedding_memory)
+
+
+def test_a_callback_that_would_not_judge_this_training_is_refused(tmp_path):
+    class OfItsOwn(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            return model(inputs["x"])["embeddings"].sum()
+
+    trainer, other = trainer_of(tmp_path), trainer_of(tmp_path)
+    callback = CurriculumCallback(trainer, of_list())
+    with pytest.raises(InputError, match="CurriculumCallback already"):
+        CurriculumCallback(trainer, of_list())
+    with pytest.raises(InputError, match=r"was not added to it.*trainer.add_callback"):
+        trainer.train()
+    other.add_callback(callback)
+    with pytest.raises(InputError, match="made for another trainer"):
+        other.train()
+    trainer.add_callback(callback)
+    trainer.train_dataset = ROWS[:60]
+    with pytest.raises(InputError, match=r"made for another `trainer\.train_dataset`"):
+        trainer.train()
+    forgetful = trainer_of(tmp_path, OfItsOwn, compute_loss_func=None)
+    loss = pml_losses.TripletMarginLoss()
+    forgetful.add_callback(CurriculumCallback(forgetful, of_list(), loss=loss))
+    with pytest.raises(InputError, match=r"OfItsOwn\.compute_loss does not call the loss"):
+        forgetful.train()
+
+
+def test_parts_of_another_kind_are_refused_where_they_are_handed_over(tmp_path):
+    pairs = [(row["x"], row["labels"]) for row in ROWS]
+    endless = bspml.PKSampler(LABELS, 4, 4)
+    init = inspect.unwrap(TrainerCurriculum.__init__)  # past the type checks of the tests
+    for arguments, message in (
+        ((trainer_of(tmp_path), bspml.SampleWeights(LABELS)), "`curriculum` must be a SelfPaced"),
+        ((trainer_of(tmp_path), of_list(), range(72)), "`sampler` must be a PKSampler"),
+        ((trainer_of(tmp_path), of_list(), endless), "with batches_per_epoch=5"),
+    ):
+        with pytest.raises(InputError, match=message):
+            init(object.__new__(CurriculumCallback), *arguments)
+    with pytest.raises(InputError, match="`trainer` must be a Trainer of transformers; got str"):
+        CurriculumCallback("trainer")
+    trainer = trainer_of(tmp_path)
+    callback = CurriculumCallback(trainer, of_list())
+    with pytest.raises(InputError, match="`labels` must be a tensor in the batch"):
+        trainer.compute_loss(
+            trainer.model, {"x": ROWS[0]["x"][None], "bspml_row": torch.tensor([0])}
+        )
+    callback.rows.dataset = pairs
+    with pytest.raises(InputError, match=r"must be a dictionary of named columns; got tuple"):
+        callback.embed()

@@ -129,8 +129,28 @@ def test_the_loss_names_what_it_cannot_weigh():
     features = features_of(model, [0, 1])
     with pytest.raises(InputError, match="one column of texts"):
         loss(features * 2, torch.tensor([0, 1]))
-    with pytest.raises(InputError, match=r"BatchAllTripletLoss\(model\).*got Linear"):
-        WeightedLoss(model, torch.nn.Linear(2, 2), weights)
+    nested = losses.MatryoshkaLoss(model, losses.BatchAllTripletLoss(model), [16, 8])
+    for other in (
+        torch.nn.Linear(2, 2), nested, losses.MultipleNegativesRankingLoss(model),
+        losses.CosineSimilarityLoss(model), losses.TripletLoss(model),
+    ):  # fmt: skip
+        with pytest.raises(InputError, match=rf"BatchAllTripletLoss.*got {type(other).__name__}"):
+            WeightedLoss(model, other, weights)
+
+
+def test_a_memory_or_several_losses_of_pytorch_metric_learning_are_taken():
+    model, rows = static_model(), list(range(0, 72, 5))
+    weights = bspml.SampleWeights(LABELS)
+    weights.weights[rows[2]] = 0
+    left, labels = [row for row in rows if row != rows[2]], torch.from_numpy(LABELS)
+    several = [pml_losses.ContrastiveLoss(), pml_losses.TripletMarginLoss()]
+    weighted = bspml.Weighted(pml_losses.ContrastiveLoss(), weights)
+    memory = bspml.CrossBatchMemory(weighted, 16, memory_size=64)
+    embeddings = model(features_of(model, left)[0])["sentence_embedding"]
+    for loss, parts in ((pml_losses.MultipleLosses(several), several), (memory, several[:1])):
+        weights.set_batch(rows)
+        value = WeightedLoss(model, loss, weights)(features_of(model, rows), labels[rows])
+        assert torch.isclose(value, sum(part(embeddings, labels[left]) for part in parts))
 
 
 @pytest.mark.parametrize(("step", "saving"), [(6, 3), (5, 5)], ids=["mid-epoch", "epoch's end"])

@@ -22,22 +22,10 @@ from typing import Any
 import numpy as np
 
 from bspml.data.annotations import Row, holding, refuse_repeats, safe_paths
-from bspml.data.retrieval import (
-    COMBINATIONS,
-    NAMES,
-    RetrievalData,
-    RetrievalSplit,
-    half_of_classes,
-)
+from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit, half_of_classes
 from bspml.errors import DataError
 from bspml.files.cells import empty_rows
-from bspml.files.columns import (
-    LABEL_COLUMNS,
-    labels_in,
-    numbers_in,
-    warn_of_rivals,
-    warn_of_twins,
-)
+from bspml.files.columns import LABEL_COLUMNS, labels_in, numbers_in, warn_of_rivals, warn_of_twins
 from bspml.files.tables import read_texts
 
 SOURCE = "Name the table of your images (.csv, .tsv, .parquet) or its folder."

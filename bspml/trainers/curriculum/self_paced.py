@@ -206,8 +206,8 @@ class SelfPacedCurriculum(OldNames):
         labels = self.weights.current_codes.clone()
         try:
             fields = self._update.update(embeddings)
-        except Exception:
-            # Several steps write; a refused one must not leave the others behind.
+        except BaseException:
+            # Several steps write; a refused one, or Ctrl-C, must not leave the others behind.
             self.weights.relabel(labels)
             self.weights.update(before)
             self._update.load_state_dict(state)

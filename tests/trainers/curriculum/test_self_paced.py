@@ -83,6 +83,27 @@ def test_refused_embeddings_leave_the_weights_alone():
     assert curriculum.rounds == 0
 
 
+def test_an_update_that_is_interrupted_leaves_everything_as_it_was(monkeypatch):
+    embeddings, labels, _ = clusters()
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights)
+    write = bspml.SampleWeights.update
+
+    def interrupted(table, new):
+        write(table, new)
+        monkeypatch.undo()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bspml.SampleWeights, "update", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        curriculum.update(embeddings)
+    assert bool((weights.weights == 1).all())
+    assert curriculum.rounds == 0
+    fresh = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels))
+    assert curriculum.update(embeddings).held == fresh.update(embeddings).held
+    assert torch.equal(weights.weights, fresh.weights.weights)
+
+
 def test_every_key_of_a_preset_is_a_keyword_and_none_has_a_second_default():
     keywords = inspect.signature(bspml.SelfPacedCurriculum).parameters
     for key in {**AutoSettings.model_fields, **PaperSettings.model_fields}:
