@@ -47,7 +47,8 @@ class AuditReport:
     """The result of `bspml.audit`; N samples, C classes, k neighbours.
 
     Attributes:
-        noise_rate: estimated share of labels wrong at random, in [0, 1].
+        noise_rate: estimated share of labels wrong at random, or as copies under several labels
+            tell, in [0, 1].
         interval: its 95 % interval.
         total_rate: the best estimate of the share of wrong labels, confusions between similar
             classes included, in [0, 1].
