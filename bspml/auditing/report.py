@@ -336,7 +336,8 @@ class AuditReport:
         arrays (audit.npz), what the page shows (page.json), report.html if Jinja2 is installed, and
         photo_checks.csv if `images` is a folder and cleanvision is installed.
 
-        All files change together: a process killed in between leaves a folder that `load` refuses.
+        All files change together: where a process was killed in between, whoever opens the folder
+        next moves the rest in.
 
         Args:
             folder: made if it is not there; files of an earlier audit in it are replaced.
