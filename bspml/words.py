@@ -95,7 +95,8 @@ def noise_sentence(
     It calls the estimate an estimate: the user must not read it as a count.
 
     Args:
-        rate: best estimate of the share of labels wrong at random, in [0, 1].
+        rate: best estimate of the share of labels wrong at random, in [0, 1]; of all that are
+            wrong under `with_confusions`.
         interval: its 95 % interval, where known.
         upper_bound: at most this share is wrong, confusions included, where known.
         with_confusions: the rate counts confusions between similar classes, too.

@@ -21,14 +21,24 @@ def flagged_by_class(report: AuditReport, weights: np.ndarray) -> pd.DataFrame:
     label = pd.Index(report.classes["label"].astype(str))
     codes = label.get_indexer(np.asarray(report.labels).astype(str))
     flagged = (weights == 0) & ~report.is_decided
-    # Those dropped take no part, and a decided label may be of no class that is left.
-    there = (codes >= 0) & (flagged | (weights > 0))
+    # A decided label may be of no class that is left.
+    there = (codes >= 0) & taking_part(report, weights)
     shares = weights_by_class(codes[there], weights[there], flagged[there], len(label))
     known = report.classes["share_flagged"].notna()
     return report.classes.assign(
         mean_weight=shares["mean_weight"],
         share_flagged=np.where(known, shares["share_flagged"], np.nan),
     )
+
+
+def taking_part(report: AuditReport, weights: np.ndarray) -> np.ndarray:
+    """Return which samples count in their class, (N,) bool: not those that a person dropped.
+
+    Args:
+        report: with their decisions.
+        weights: (N,), 0 for flagged labels, and for dropped samples.
+    """
+    return (weights > 0) | ~report.is_decided
 
 
 def weights_by_class(

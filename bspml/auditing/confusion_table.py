@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import beta
 
+from bspml.auditing.class_shares import taking_part
 from bspml.auditing.columns import column
 
 if TYPE_CHECKING:
@@ -48,7 +49,8 @@ def confusion_table(report: AuditReport) -> pd.DataFrame:
     order = np.argsort(-counts, kind="stable")
     rows, columns = np.divmod(pairs[order], len(classes))
     counts = counts[order]
-    support = np.bincount(given, minlength=len(classes))[rows]
+    there = taking_part(report, report.weights)
+    support = np.bincount(given[there], minlength=len(classes))[rows]
     high = beta.ppf(1 - _TAIL, counts + 1, support - counts)
     return pd.DataFrame(
         {

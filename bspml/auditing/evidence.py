@@ -102,7 +102,9 @@ def judge_distinct(
     vouching = torch.from_numpy(once.vouching[kept].astype(np.float64))
     some = Labels(codes, labels.classes)
     embeddings = embeddings[rows.to(embeddings.device)]
-    if len(codes[vouching > 0].unique()) < 2 <= len(labels.classes):
+    # A row of norm 0 is like nobody.
+    vouches = (embeddings != 0).any(1).cpu() & (vouching > 0)
+    if len(codes[vouches].unique()) < 2 <= len(labels.classes):
         reason = ALIKE if len(np.unique(once.group)) < 2 else _COPIES
         return _spread(_unknown(len(kept), reason), once, kept)
     stats: ContrastiveStatistics

@@ -47,7 +47,8 @@ class AuditReport:
     """The result of `bspml.audit`; N samples, C classes, k neighbours.
 
     Attributes:
-        noise_rate: estimated share of labels wrong at random, in [0, 1].
+        noise_rate: estimated share of labels wrong at random, or as copies under several labels
+            tell, in [0, 1].
         interval: its 95 % interval.
         total_rate: the best estimate of the share of wrong labels, confusions between similar
             classes included, in [0, 1].
@@ -335,7 +336,8 @@ class AuditReport:
         arrays (audit.npz), what the page shows (page.json), report.html if Jinja2 is installed, and
         photo_checks.csv if `images` is a folder and cleanvision is installed.
 
-        All files change together: a process killed in between leaves a folder that `load` refuses.
+        All files change together: where a process was killed in between, whoever opens the folder
+        next moves the rest in.
 
         Args:
             folder: made if it is not there; files of an earlier audit in it are replaced.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from pathlib import Path
 from typing import Any
@@ -129,7 +130,7 @@ def _evaluated(
             labels,
             seed=options.seed or 0,
             device=options.device,
-            ignore=_parse_labels(options.ignore, labels),
+            ignore=_parse_labels(options.ignore, labels, searched.get("gallery_labels")),
             query_in_gallery=options.query_in_gallery,
             **searched,
         )
@@ -139,9 +140,15 @@ def _evaluated(
         raise InputError(text.replace("`ignore`", "`--ignore`")) from err
 
 
-def _parse_labels(text: str | None, labels: Any) -> list[Any]:
-    """Return the labels to ignore, of the kind that the others are."""
-    parts = [] if text is None else [part.strip() for part in text.split(",")]
+def _parse_labels(text: str | None, labels: Any, others: Any) -> list[Any]:
+    """Return the labels to ignore, of the kind that the others are: as they stand where they are
+    labels, else between commas, in quotes or not, without spaces around them."""
+    if text is None:
+        return []
+    known = {str(label) for side in (labels, others) if side is not None for label in side}
+    is_one = text in known or text.splitlines() != [text]  # of which csv makes nothing
+    cells = [text] if is_one else next(csv.reader([text]))
+    parts = [cell if cell in known else cell.strip() for cell in cells]
     if np.asarray(labels).dtype.kind not in "iu":
         return parts
     numbers = [whole_number(part) for part in parts]

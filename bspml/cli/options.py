@@ -90,7 +90,7 @@ class EvaluateOptions:
     ] = None
     ignore: Annotated[
         str | None,
-        typer.Option(help="Labels that count nowhere, with commas: their rows are left out."),
+        typer.Option(help="Labels that count nowhere, as a line of CSV: their rows are left out."),
     ] = None
     query_in_gallery: Annotated[
         bool,

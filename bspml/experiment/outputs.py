@@ -43,7 +43,8 @@ class LabelQuality:
         weights: (N,) float64 in [0, 1]; below `SUSPECT_BELOW` the label is doubted.
         network: as trained.
         p_values: (N,) of "this label is a random one", NaN where untestable; None: not computed.
-        noise_rate: estimated from them, or None.
+        noise_rate: the share wrong at random, estimated from them, or None.  Confused labels have
+            small p-values: they are no part of a histogram's even share.
         sigma: (N,) of a SuperLoss, which may exceed 1; NaN where no batch met the sample.
         current: (N,) codes that the samples were trained under, where a curriculum repairs labels;
             the weights are theirs.

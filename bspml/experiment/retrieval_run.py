@@ -202,8 +202,7 @@ class RetrievalRun(MethodRun):
             return None
         if self.trainer.curriculum is not None:
             update = self.trainer.curriculum.state_dict()["update"]
-            p_values, rate = update.get("p_values"), update.get("total_rate")
-            rate = update.get("noise_rate") if rate is None else rate
+            p_values, rate = update.get("p_values"), update.get("noise_rate")
             repairs = "second" in update and self.config.curriculum.repair != "none"
             current = self.weights.current_codes.cpu() if repairs else None
             weights = _on_cpu(self.weights.weights)

@@ -49,7 +49,7 @@ def run_suspects(
 
     Args:
         samples: of the run; p-values order equal weights and make the histogram.
-        noise_rate: the estimate behind the histogram's fitted part, in [0, 1].
+        noise_rate: the share wrong at random, the histogram's fitted part, in [0, 1].
         images: N pictures (H, W) or (H, W, 3), as for `contact_sheet`: an array, or anything with a
             length and rows that makes them when they are asked for.
         limit: suspects kept at most, the most suspicious.

@@ -76,3 +76,14 @@ def test_whole_numbers_stay_numbers(audited):
     table = confusion_table(replace(report, suggested_labels=suggested, weights=weights))
     assert table.iloc[0, :3].tolist() == [5, 9, 1]
     assert table["label"].dtype.kind == "i"
+
+
+def test_dropped_samples_count_in_no_share(confused):
+    """As in the table of classes: x has 8 samples, of which a person dropped one, and kept one."""
+    report = confused({0: "y", 1: "y", 2: "z"})
+    decided = np.full(24, "", "<U5")
+    decided[2], decided[3] = "wrong", "right"
+    table = confusion_table(replace(report, decided=decided))
+    assert table["share"].tolist() == pytest.approx([2 / 7])
+    exact = binomtest(2, 7).proportion_ci(0.95, method="exact")
+    assert table[["low", "high"]].values[0] == pytest.approx([exact.low, exact.high], abs=CLOSE)

@@ -86,3 +86,13 @@ def test_unequal_classes_accuse_hardly_a_right_label(sizes):
     assert report.flagged.mean() < 0.02
     assert report.total_rate < 0.05
     assert not report.flagged[~report.testable].any()
+
+
+def test_rows_of_norm_0_are_nobody_to_judge_by():
+    """They are like nobody, so that what is left are copies that contradict each other."""
+    x = np.repeat([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]], 4, axis=0)
+    report = bspml.audit(x, list("abcd" * 2 + "aabb"))
+    assert report.sentence.startswith("No label could be judged: without copies under several")
+    assert report.lower_bound == 6 / 12
+    assert report.wrong_probability[:8].tolist() == [0.75] * 8
+    assert np.isnan(report.wrong_probability[8:]).all()

@@ -134,6 +134,33 @@ def test_evaluate_says_what_does_not_match(capsys, points):
     assert (code, "--query-in-gallery is about --gallery" in err) == (2, True)
 
 
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ("b,c", 3),
+        ('a,"b,c"', 7),
+        (" d", 2),
+        ("a, d", 6),
+        ("' d", None),
+        (" a ,'\"q", 5),
+        ("b", None),
+        ("", None),
+        ("a\nb", None),
+    ],
+)
+def test_a_label_with_a_comma_or_a_space_can_be_left_out(capsys, tmp_path, text, left_out):
+    labels = np.repeat(["a", "b,c", " d", "'\"q", "e"], [4, 3, 2, 1, 6])
+    x = np.random.default_rng(0).normal(size=(16, 4))
+    np.savez(tmp_path / "x.npz", embeddings=x, labels=labels)
+    code, out, err = run(
+        capsys, "evaluate", tmp_path / "x.npz", "--ks", "1", "--ignore", text, "--json"
+    )
+    if left_out is None:
+        assert (code, "a label that no row has" in err) == (2, True)
+    else:
+        assert json.loads(out)["num_ignored"] == left_out
+
+
 def test_evaluate_leaves_labels_out_and_calls_one_class_by_its_name(capsys, tmp_path):
     x = np.random.default_rng(0).normal(size=(20, 4))
     np.save(tmp_path / "e.npy", x)

@@ -14,6 +14,7 @@ from bspml.experiment.engine import Workplace
 from bspml.experiment.retrieval import Retrieval
 from bspml.files.run import EpochRecord, RecordLog, RunFolder
 from bspml.trainers.curriculum import CurriculumRecord
+from bspml.trainers.curriculum.rates import HeldRates
 from bspml.trainers.progress import Silent
 from bspml.trainers.round_record import RoundRecord
 
@@ -140,3 +141,14 @@ def test_the_weights_of_a_curriculum_are_a_copy(runs):
     quality.weights.zero_()
     assert run.weights.weights.min() == 1
     assert not quality.untestable.any()
+
+
+def test_the_even_share_of_the_histogram_is_that_of_labels_wrong_at_random(runs):
+    """Confused labels fit their sample better than one drawn at random: they are not spread."""
+    run = runs["bspml"]
+    rule = run.trainer.curriculum._update
+    before, rule.rates = rule.rates, HeldRates(0.25, (0.125, 0.5), 0.5, (0.25, 0.75))
+    try:
+        assert run.label_quality().noise_rate == 0.25
+    finally:
+        rule.rates = before

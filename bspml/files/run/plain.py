@@ -74,7 +74,9 @@ def to_json(value: Any, indent: int | None = None) -> str:
         >>> to_json({"recall": float("nan"), "ks": (1, 2)})
         '{"recall": null, "ks": [1, 2]}'
     """
-    return json.dumps(_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    text = json.dumps(_json_value(value), indent=indent, ensure_ascii=False, allow_nan=False)
+    # Half a character, as of a file's undecodable name, is no UTF-8; JSON writes it like Python.
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
 def _json_value(value: Any) -> Any:

@@ -234,5 +234,16 @@ def test_names_that_do_not_tell_samples_apart_are_not_gone_by():
     assert rows_by_name(["./b", "c"], Origin(LABELS[:2], ("a", "b"))).tolist() == [1, -1]
 
 
+@pytest.mark.parametrize("asked", [["./d/b", "d/c"], ["d\\b", ".\\d\\c"], ["train/d/b", "train/c"]])
+@pytest.mark.parametrize("own", [("./d/a", "./d/b"), ("d\\a", "d\\b"), ("d/a", "d/b")])
+def test_a_path_is_found_however_either_side_writes_it(asked, own):
+    assert rows_by_name(asked, Origin(LABELS[:2], own)).tolist() == [1, -1]
+
+
+def test_names_that_differ_only_in_how_a_path_is_written_are_found_as_written():
+    own = Origin(LABELS[:3], ("./a", "a", "b\\c"))
+    assert rows_by_name(["a", "./a", "b/c"], own).tolist() == [1, 0, -1]
+
+
 def test_no_decision_is_about_nothing():
     assert located([], Origin(LABELS)) == ([], [])

@@ -195,3 +195,10 @@ def test_a_folder_in_place_of_the_file_is_a_run_error(log):
         log.read()
     with pytest.raises(RunError, match="cannot be written"):
         log.append(records(1)[0])
+
+
+def test_half_a_character_is_json_that_every_reader_reads():
+    """As of a file whose name is no UTF-8."""
+    text = to_json({"name": "b\udce9b\u00e9"})
+    assert text.encode("utf-8") == b'{"name": "b\\udce9b\xc3\xa9"}'
+    assert json.loads(text) == {"name": "b\udce9b\u00e9"}
