@@ -83,6 +83,34 @@ def test_refused_embeddings_leave_the_weights_alone():
     assert curriculum.rounds == 0
 
 
+@pytest.mark.parametrize("options", [{}, {"warmup": "cross-fit", "warmup_rounds": 1}])
+@pytest.mark.parametrize("struck", ["update", "maw"])  # between two writes, after the last
+def test_an_interrupted_judgement_is_as_if_it_had_not_begun(options, struck, monkeypatch):
+    E, labels, _ = clusters()
+    plain, interrupted = (
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options) for _ in range(2)
+    )
+    write = getattr(bspml.SampleWeights, struck)
+
+    def strike(self, *args):
+        monkeypatch.setattr(bspml.SampleWeights, struck, write)  # once
+        write(self, *args)
+        raise KeyboardInterrupt
+
+    for _ in range(4):
+        for curriculum in (plain, interrupted):
+            curriculum.training_mask()
+        expected = plain.update(E)
+        monkeypatch.setattr(bspml.SampleWeights, struck, strike)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.update(E)
+        record = interrupted.update(E)
+        assert (record.round, record.phase) == (expected.round, expected.phase)
+        assert record.changed == expected.changed
+        assert torch.equal(interrupted.weights.weights, plain.weights.weights)
+        assert interrupted.weights.restarts == plain.weights.restarts
+
+
 def test_every_key_of_a_preset_is_a_keyword_and_none_has_a_second_default():
     keywords = inspect.signature(bspml.SelfPacedCurriculum).parameters
     for key in {**AutoSettings.model_fields, **PaperSettings.model_fields}:
