@@ -270,7 +270,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         refuse_ignored(self.weights, [pl_module])
         self.weights.clear_batch()
         self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
-        self.note_drawn()
+        self.drawn = torch.get_rng_state()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Embed, update, and set the rows of the next epoch."""

@@ -36,10 +36,6 @@ class OtherData:
         if self.saved is not None:
             restore_generators(self.saved)
         self.saved = self.saved if again else None
-        self.note_drawn()
-
-    def note_drawn(self) -> None:
-        """Note where the generator stands, before a validation is opened."""
         self.drawn = torch.get_rng_state()
 
     def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
