@@ -41,7 +41,7 @@ from bspml.distributed import announce_rows, is_main, rank, ranks
 from bspml.distributed.loss_wrapper import computed_in_full
 from bspml.distributed.rows import copy_of_main
 from bspml.errors import InputError, import_optional
-from bspml.files.checkpoints import generator_states, restore_generators
+from bspml.files.checkpoints import generator_states
 from bspml.integrations.batches import check_loader, put_in_place
 from bspml.integrations.memory_places import MemoryPlaces
 from bspml.integrations.module_embeddings import ModuleEmbedder
@@ -178,7 +178,6 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self.seed = torch.initial_seed()
         self._parts: TrainingParts | None = None
         self._initial: Any = None
-        self._generators: Any = None
         self._hooks: list[Any] = []
         self._goes_on = False  # from a checkpoint that holds this callback's state
 
@@ -204,7 +203,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         connector = getattr(trainer, "_accelerator_connector", None)
         if ranks() > 1 and getattr(connector, "use_distributed_sampler", False):
             raise InputError(_REPLACED)
-        self.step, self.epoch_ended = 0, False
+        self.step, self.epoch_ended, self.drawn, self.aside = 0, False, None, None
         self.sampler.share(rank(), ranks())
         self.loader.begin()
 
@@ -222,8 +221,10 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self._hooks = [p.register_hook(lambda g: g / ranks()) for p in computed_in_full(pl_module)]
         if self.curriculum.may_reset or self.reset_due:
             check_beside_reset(trainer.callbacks)
-            self._parts = self._parts_of(trainer, pl_module)
-            self._parts.initial = self._initial or self._parts.initial
+            earlier, self._parts = self._parts, self._parts_of(trainer, pl_module)
+            if earlier is not None and earlier.trainer.models["0"] is pl_module:  # of a fit before
+                self._parts.initial |= {k: earlier.initial[k] for k in ("models", "learned")}
+            self._parts.initial, self._initial = self._initial or self._parts.initial, None
         if self.curriculum.starts_with_update:
             self._update(trainer, pl_module)
         if self.epoch_ended:  # the checkpoint was taken before the epoch's own update
@@ -241,9 +242,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
             batches, every = trainer.num_training_batches, trainer.val_check_batch
             whole = isinstance(every, int) and every > 0
             progress.current.completed = every * math.ceil(batches / every) if whole else batches
-        if self._generators is not None:
-            restore_generators(self._generators)
-        self._generators = None
+        # After a checkpoint of a batch's end it opens a validation, and leaves it out.
+        self.go_on(getattr(trainer.fit_loop.epoch_loop, "restarted_on_train_batch_end", False))
         self._begin_epoch(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -255,6 +255,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
+        if self.saved is not None:
+            self.go_on()
         index, labels = self.loader.rows_and_labels(batch, self.weights)
         announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
@@ -266,12 +268,13 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
     ) -> None:
         """Take the announcement back; the loss has looked it up, or did not need to."""
         refuse_ignored(self.weights, [pl_module])
-        self._forget_batch()
+        self.weights.clear_batch()
         self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
+        self.drawn = torch.get_rng_state()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Embed, update, and set the rows of the next epoch."""
-        self._forget_batch()
+        self.weights.clear_batch()
         if self.step > 0:  # not a second time, after a checkpoint of the epoch's last batch
             batches = len(self.sampler)
             self._end_epoch(trainer, pl_module)
@@ -283,7 +286,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
 
     def on_train_end(self, trainer: Any, pl_module: Any, *exception: BaseException) -> None:
         """Leave no announcement behind, and the user's settings as they were."""
-        self._forget_batch()
+        self.weights.clear_batch()
         self.weights.evaluating = False
         self.loader.opened(trainer)
         self.loader.end()
@@ -351,12 +354,9 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         scaler = getattr(trainer.precision_plugin, "scaler", None)
         return TrainingParts(SimpleNamespace(**named, scaler=scaler), self.curriculum, None, None)
 
-    def _forget_batch(self) -> None:
-        self.weights.clear_batch()
-
     def state_dict(self) -> dict[str, Any]:
         """Return weights, curriculum, place in the epoch and generators, for the checkpoint."""
-        own = {"seed": self.seed, "generators": generator_states()}
+        own = {"seed": self.seed, "generators": self.aside or generator_states()}
         everyone = [own] * ranks()
         if ranks() > 1:  # Lightning has every rank come here, and rank 0 write
             distributed.all_gather_object(everyone, own)
@@ -386,7 +386,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
             self.epoch, self.step = place["epoch"], place["position"]
             self.epoch_ended, self.reset_due = state_dict["epoch_ended"], state_dict["reset_due"]
             self._initial = state_dict["initial"]
-            self.seed, self._generators, self._goes_on = own["seed"], own["generators"], True
+            self.seed, self.saved, self._goes_on = own["seed"], own["generators"], True
 
 
 _REPLACED = (

@@ -183,10 +183,9 @@ class AlternatingTrainer:
         self.embed_rows = embed_rows
         self.initial_embeddings = initial_embeddings
         self.round, self.step, self.steps = 0, 0, 0
-        self.loss_reader = LossReader()
+        self.loss_reader, self.collected = LossReader(), CollectedEmbeddings()
         self.seconds_train = 0.0
         self.notes: tuple[str, ...] = ()
-        self.collected = CollectedEmbeddings()
         self.lr: float | None = None
         self.averaged, self.patience = averaged, patience
         share_steps(trainer, sampler)
@@ -301,8 +300,7 @@ class AlternatingTrainer:
 
     def _weight_step(self, last: bool) -> RoundRecord:
         """Run lines 4 and 5 of Algorithm 1, then make the record."""
-        steps = self.step
-        self.round, self.step = self.round + 1, 0
+        steps, self.round, self.step = self.step, self.round + 1, 0
         loss = self.loss_reader.total() / steps
         if loss == 0:
             self.notes += (
@@ -320,9 +318,11 @@ class AlternatingTrainer:
             seconds_embed = time.perf_counter() - start
             temporary = self.curriculum.rounds_to_reset is not None
             update = self.curriculum.update(embeddings)
-        metrics = self._evaluate(last, temporary)
-        if update is not None and update.reset_model:
-            self.parts.restart_network()
+        try:
+            metrics = self._evaluate(last, temporary)
+        finally:  # whatever it raises: who trains on must not do so with this network
+            if update is not None and update.reset_model:
+                self.parts.restart_network()
         return RoundRecord(
             round=self.round,
             epochs=self.steps / self._full_round,

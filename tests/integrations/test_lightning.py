@@ -192,6 +192,52 @@ def test_a_fit_with_validations_within_an_epoch_goes_on_from_its_last_one(tmp_pa
     assert tried >= 3
 
 
+@pytest.mark.parametrize(
+    ("validations", "options"),
+    [(3, {}), (1, {"val_check_interval": 2}), (1, {"check_val_every_n_epoch": 2}), (0, {})],
+)
+def test_a_validation_draws_nothing_from_the_training(tmp_path, validations, options):
+    def fit(*callbacks, **at):
+        one = Fit(callbacks=callbacks, max_epochs=3, **options)
+        others = [DataLoader(TensorDataset(POINTS), 48) for _ in range(validations)]
+        one.module.validation_step = draw
+        one.trainer.fit(one.module, one.loader, others or None, **at)
+        return one.outcome()
+
+    def draw(batch, batch_idx, dataloader_idx=0):
+        torch.rand(1)
+
+    class AfterBatches(Keep):
+        on_validation_end = on_train_epoch_end = pl.Callback.on_validation_end
+
+        def on_train_batch_end(self, trainer, module, outputs, batch, batch_idx):
+            self.keep(trainer, "batch")
+
+    keep = AfterBatches(tmp_path)
+    whole = fit(keep)
+    assert same(whole, Fit(max_epochs=3)().outcome())
+    assert len(keep.paths) > 12
+    for _, _, path in keep.paths[:-1]:
+        assert same(fit(ckpt_path=path), whole), path
+
+
+@pytest.mark.parametrize("first", [1, 2, 3])
+def test_a_warm_up_over_two_fits_starts_the_network_anew_as_one_does(first):
+    class Starts(pl.Callback):
+        fresh = ()
+
+        def on_train_epoch_start(self, trainer, module):
+            self.fresh += (same(module.net.state_dict(), initial),)
+
+    fit, starts = Fit(curriculum={"warmup": "cross-fit"}), Starts()
+    initial = copy.deepcopy(fit.module.net.state_dict())
+    for epochs in (first, 5 - first):
+        trainer = pl.Trainer(callbacks=[fit.callback, starts], **QUIET, max_epochs=epochs)
+        trainer.fit(fit.module, fit.loader)
+    assert [record.reset_model for record in fit.callback.records] == [False, True] * 2 + [False]
+    assert starts.fresh == (True, False, True, False, True)
+
+
 def test_the_fit_is_a_loop_in_plain_torch():
     fit = Fit(dropout=0.0)()
     twin = Fit(dropout=0.0)

@@ -189,6 +189,19 @@ def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
     assert not half[torch.cat(seen)].any()
 
 
+def test_an_evaluation_that_fails_does_not_keep_a_network_that_is_to_be_thrown_away():
+    def interrupted(last):
+        raise KeyboardInterrupt
+
+    trainer = make_trainer("auto", evaluate=interrupted)
+    network = trainer.trainer.models["trunk"]
+    before = copy.deepcopy(network.state_dict())
+    with pytest.raises(KeyboardInterrupt):
+        trainer.train(6)
+    assert trainer.curriculum.weights.restarts == 1
+    assert_same(network.state_dict(), before)
+
+
 def test_rows_of_weight_zero_are_not_sampled_by_the_automatic_curriculum():
     trainer = make_trainer("features")
     trainer.train(1)

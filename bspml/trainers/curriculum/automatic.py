@@ -316,13 +316,14 @@ class AutomaticUpdate:
     def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
         cross_fitted, second = self.phase in ("half A", "half B"), self._is_second
+        some = cross_fitted or second  # of the rows are judged, by a model of the telling ones
         errors = judge_labels(
             samples.embeddings,
             Labels(samples.codes, self.weights.classes),
             samples.reference,
-            rows=testable.nonzero()[:, 0] if cross_fitted or second else None,
+            rows=testable.nonzero()[:, 0] if some else None,
             random_rate=self.rates.noise_rate,
-            fitted_to=samples.telling.numpy() if cross_fitted or second else None,
+            fitted_to=samples.telling.numpy() if some else None,
             half_trained=cross_fitted,
         )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a

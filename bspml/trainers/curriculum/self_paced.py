@@ -206,22 +206,22 @@ class SelfPacedCurriculum(OldNames):
         labels = self.weights.current_codes.clone()
         try:
             fields = self._update.update(embeddings)
-        except BaseException:
-            # Several steps write; a refused one, or Ctrl-C, must not leave the others behind.
+            after = self.weights.weights.detach().cpu()
+            record = CurriculumRecord(
+                round=self.rounds + 1,
+                maw=self.weights.maw(),
+                sdaw=self.weights.sdaw(),
+                changed=num_changed(before, after),
+                **fields,
+                **self._detection(),
+            )
+        except BaseException:  # Ctrl-C included
+            # Several steps write; a refused one must not leave the others behind.
             self.weights.relabel(labels)
             self.weights.update(before)
             self._update.load_state_dict(state)
             raise
-        self.rounds += 1
-        after = self.weights.weights.detach().cpu()
-        record = CurriculumRecord(
-            round=self.rounds,
-            maw=self.weights.maw(),
-            sdaw=self.weights.sdaw(),
-            changed=num_changed(before, after),
-            **fields,
-            **self._detection(),
-        )
+        self.rounds = record.round
         self.weights.restarts += record.reset_model
         if record.status == NOT_JUDGED and not self._was_warned and is_main():
             warnings.warn(str(record.message), stacklevel=2)

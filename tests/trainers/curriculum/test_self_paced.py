@@ -83,25 +83,32 @@ def test_refused_embeddings_leave_the_weights_alone():
     assert curriculum.rounds == 0
 
 
-def test_an_update_that_is_interrupted_leaves_everything_as_it_was(monkeypatch):
-    embeddings, labels, _ = clusters()
-    weights = bspml.SampleWeights(labels)
-    curriculum = bspml.SelfPacedCurriculum(weights)
-    write = bspml.SampleWeights.update
+@pytest.mark.parametrize("options", [{}, {"warmup": "cross-fit", "warmup_rounds": 1}])
+@pytest.mark.parametrize("struck", ["update", "maw"])  # between two writes, after the last
+def test_an_interrupted_judgement_is_as_if_it_had_not_begun(options, struck, monkeypatch):
+    E, labels, _ = clusters()
+    plain, interrupted = (
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options) for _ in range(2)
+    )
+    write = getattr(bspml.SampleWeights, struck)
 
-    def interrupted(table, new):
-        write(table, new)
-        monkeypatch.undo()
+    def strike(self, *args):
+        monkeypatch.setattr(bspml.SampleWeights, struck, write)  # once
+        write(self, *args)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(bspml.SampleWeights, "update", interrupted)
-    with pytest.raises(KeyboardInterrupt):
-        curriculum.update(embeddings)
-    assert bool((weights.weights == 1).all())
-    assert curriculum.rounds == 0
-    fresh = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels))
-    assert curriculum.update(embeddings).held == fresh.update(embeddings).held
-    assert torch.equal(weights.weights, fresh.weights.weights)
+    for _ in range(4):
+        for curriculum in (plain, interrupted):
+            curriculum.training_mask()
+        expected = plain.update(E)
+        monkeypatch.setattr(bspml.SampleWeights, struck, strike)
+        with pytest.raises(KeyboardInterrupt):
+            interrupted.update(E)
+        record = interrupted.update(E)
+        assert (record.round, record.phase) == (expected.round, expected.phase)
+        assert record.changed == expected.changed
+        assert torch.equal(interrupted.weights.weights, plain.weights.weights)
+        assert interrupted.weights.restarts == plain.weights.restarts
 
 
 def test_every_key_of_a_preset_is_a_keyword_and_none_has_a_second_default():
