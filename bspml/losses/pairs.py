@@ -212,6 +212,25 @@ def drop_self_pairs(
     return positive, negative
 
 
+def without_self_pairs(
+    pairs: tuple[Tensor, ...],
+    sample_index: Int[Tensor, " B"],
+    ref_sample_index: Int[Tensor, " R"],
+) -> tuple[Tensor, ...]:
+    """Return pairs or triplets without those whose positive is the anchor's own sample.
+
+    Args:
+        pairs: (a1, p, a2, n) or (a, p, n), rows of the batch and of the references.
+        sample_index: (B,) data-set rows of the batch.
+        ref_sample_index: (R,) data-set rows of the references.
+    """
+    a1, p = pairs[:2]
+    other = sample_index[a1] != ref_sample_index[p]
+    if len(pairs) == 3:
+        return tuple(indices[other] for indices in pairs)
+    return a1[other], p[other], *pairs[2:]
+
+
 def indices_to_masks(
     indices_tuple: Any, matrix: Float[Tensor, "B R"]
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
