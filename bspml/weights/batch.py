@@ -49,9 +49,9 @@ def look_up(
         ref_rows: R, or None if the references are the batch itself.
         sample_index: (B,), or None for what `weights.set_batch` announced.
         ref_sample_index: (R,), or None: the references then weigh 1, unless the batch comes from
-            `weights.set_batch` and that named them too.
+            `weights.set_batch` and that named them too, or the labels are one object on both sides.
         labels: (B,) of the batch; the rows must have them.
-        ref_labels: (R,) likewise.
+        ref_labels: (R,) likewise; `labels` itself: row i is one sample on both sides.
 
     Raises:
         InputError: the number of indices is not the number of rows, rows of other labels than the
@@ -76,6 +76,8 @@ def look_up(
     elif from_batch and weights.ref_batch_index is not None:
         announced = weights.ref_batch_index
         ref_index = weights.announced(announced, ref_rows, ref_labels, "ref_sample_index")
+    elif labels is not None and ref_labels is labels:  # row i is one sample on both sides
+        ref_index = index
     else:
         return BatchWeights(anchors, None, index, None)
     references = _like(weights.weights[ref_index], like)

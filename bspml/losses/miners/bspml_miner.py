@@ -97,7 +97,8 @@ class BSPMLMiner(BaseMiner):
             ref_emb: (R, D) positives and negatives; None takes them from the batch.
             ref_labels: (R,).
             sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
-            ref_sample_index: (R,) data-set rows of `ref_emb`; None: they weigh 1.  A reference
+            ref_sample_index: (R,) data-set rows of `ref_emb`; None: those of the batch where
+                `ref_labels` is `labels` itself, else they weigh 1.  A reference
                 with the index of the anchor is the anchor itself and no pair.
 
         Returns:

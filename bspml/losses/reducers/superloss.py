@@ -174,7 +174,7 @@ class SuperLossReducer(TransformReducer):
         samples = term.keys[0]
         if self.smoothing == "sample":
             return samples
-        return self.sample_weights.codes.to(samples.device)[samples]
+        return self.sample_weights.current_codes.to(samples.device)[samples]
 
     def extra_repr(self) -> str:
         """Return settings, for `print(loss)`."""

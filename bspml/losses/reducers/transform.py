@@ -106,12 +106,14 @@ class Call:
         sample_index: (B,) data-set rows, if the call named them.
         ref_sample_index: (R,) likewise.
         known: weights and rows of the batch, where the caller looked them up; None: look up.
+        same_rows: the labels are one object on both sides.
     """
 
     ref_rows: int | None = None
     sample_index: Any = None
     ref_sample_index: Any = None
     known: BatchWeights | None = None
+    same_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -225,7 +227,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
         known = call.known
         if known is None and self.sample_weights is not None:
             rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
-            known = look_up(self.sample_weights, embeddings, *rows, labels=labels)
+            refs = labels if call.same_rows else None
+            known = look_up(self.sample_weights, embeddings, *rows, labels, refs)
             if trained_labels(self.sample_weights, labels, None, known)[0] is not labels:
                 raise InputError(
                     f"`loss` ({self.installed.loss_name}) was computed under given labels that "
@@ -268,12 +271,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             )
         is_finite = torch.isfinite(raw)
         plan = make_plan(
-            self._reducer_for(name),
-            name,
-            info,
-            raw,
-            embeddings,
-            labels,
+            *(self._reducer_for(name), name, info, raw, embeddings, labels),
             self.installed.entry.active_only,
         )
         weights, keys = _of_rows(indices, known, call.ref_rows)
