@@ -258,7 +258,10 @@ class BSPMLLoss(BaseMetricLossFunction):
             return indices_tuple.mine_masks(batch, known, matrix.detach())
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
         if indices_tuple is not None:
-            positive, negative = indices_to_masks(indices_tuple, matrix)
+            absent = None
+            if self.weighting == "inside" and known.references is not None:
+                absent = known.references == 0
+            positive, negative = indices_to_masks(indices_tuple, matrix, absent)
             return drop_self_pairs(batch, positive, negative, same_sample)
         if self.miner is not None:
             return self.miner.mine_masks(batch, known, matrix.detach())

@@ -40,6 +40,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     they do not move the mining thresholds.  With distinct samples, and classes of more than one
     sample in the queue, both give the same loss without a miner, and with one of margins or
     hardest pairs.  With `enqueue_mask`, too, a row and a queued row of one sample are no pair.
+    NCALoss alone, which takes no pairs, compares a sample with its own rows, as in the parent.
 
     Nor does a sample of weight 0 take part in mining (unless the miner is a `BSPMLMiner` with
     skip_zero=False, or the loss the paper's).  It keeps its place in the queue, for its weight may

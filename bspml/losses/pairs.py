@@ -232,7 +232,9 @@ def without_self_pairs(
 
 
 def indices_to_masks(
-    indices_tuple: Any, matrix: Float[Tensor, "B R"]
+    indices_tuple: Any,
+    matrix: Float[Tensor, "B R"],
+    absent: Bool[Tensor, " R"] | None = None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
     """Return pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
 
@@ -241,6 +243,7 @@ def indices_to_masks(
     Args:
         indices_tuple: what a miner returned.
         matrix: (B, R), only its shape and device count.
+        absent: (R,) references whose triplets go: of each the other pair, too.
 
     Raises:
         InputError: not 3 or 4 index tensors, an index outside the matrix (a negative one too), or a
@@ -264,6 +267,11 @@ def indices_to_masks(
     a1, p, n = indices_tuple[0], indices_tuple[1], indices_tuple[-1]
     positive = _scatter(a1, p, matrix)
     negative = _scatter(indices_tuple[-2] if len(indices_tuple) == 4 else a1, n, matrix)
+    if absent is not None and len(indices_tuple) == 3:
+        a1, p, n = (_indices(values, matrix.device) for values in (a1, p, n))
+        stay = ~(absent[p] | absent[n])
+        positive = _scatter(a1[stay], p[stay], matrix)
+        negative = _scatter(a1[stay], n[stay], matrix)
     both = positive & negative
     if both.any():
         anchor, other = both.nonzero()[0].tolist()

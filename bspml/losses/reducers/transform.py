@@ -49,7 +49,7 @@ class Confidences:
         source: `values`, or what computes them: nobody may ask, and W is not free.
         indices: (k, n) rows of the batch (anchors first; the others are rows of `ref_emb` if
             there was one): k is 1 for samples, 2 for pairs, 3 for triplets.
-        sample_index: (n,) data-set rows of the anchors, if sample weights told them.
+        sample_index: (n,) data-set rows of the anchors, if sample weights told them; -1: not seen.
         kept: (n,) False for losses that the loss's reducer left out; None: all entered.
     """
 
@@ -75,7 +75,8 @@ class Term:
         losses: (n,) raw, at least float32, without any sample weight.
         weights: (n,) product of the sample weights; None: all 1.
         indices: (k, n) rows of the batch (and of the references).
-        keys: (k, n) the data-set rows, -1 where unknown; None without sample weights.
+        keys: (k, n) the data-set rows, -1 where unknown or where the loss itself multiplied by 0;
+            None without sample weights.
         plan: what the loss's own reducer does.
         is_finite: (n,) whether the loss came as a finite number: else it judges nobody.
     """
@@ -278,6 +279,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
         if self.installed.carries_weights and weights is not None:
             weights = weights.to(raw)
             raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
+            keys = torch.where(weights > 0, keys, -1)  # type: ignore[arg-type]  # unseen
         if plan.keep is not None:  # what does not enter has no gradient, not even NaN times 0
             raw = torch.where(plan.keep, raw, 0)
         return Term(name, info, raw, weights, indices, keys, plan, is_finite)
@@ -344,8 +346,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
     def sample_confidences(self) -> Float[Tensor, " N"]:
         """Return (N,) the mean confidence each sample had in the last batch that met it.
 
-        Pairs and triplets count for each of their samples; losses that are not finite for none.
-        NaN: no batch has met it with a finite loss.
+        Pairs and triplets count for each of their samples; losses that are not finite for none,
+        nor those of weight 0 that the loss weighed itself.  NaN: no batch has met it otherwise.
 
         Raises:
             InputError: the loss was wrapped without `sample_weights=`, so samples have no names.

@@ -272,3 +272,11 @@ def test_a_repaired_label_is_averaged_with_its_new_class():
     loss = SuperLoss(FirstColumn(), smoothing="class", sample_weights=weights)
     Weighted(loss, weights)(column(1.0, 2.0, 4.0), weights.current_codes, sample_index=[0, 1, 2])
     assert loss.reducer.smoothed.average.tolist() == [1.0, 3.0]
+
+
+def test_a_loss_of_weight_0_moves_no_average_of_its_class():
+    weights = SampleWeights(["a", "b", "a"])
+    weights.update([1.0, 0.5, 0.0])
+    loss = SuperLoss(FirstColumn(), smoothing="class", sample_weights=weights)
+    loss(column(1.0, 2.0, 9.0), sample_index=[0, 1, 2])
+    assert loss.reducer.smoothed.average.tolist() == [1.0, 2.0]
