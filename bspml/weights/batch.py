@@ -30,6 +30,30 @@ class BatchWeights:
     sample_index: Int[Tensor, " B"] | None = None
     ref_sample_index: Int[Tensor, " R"] | None = None
 
+    def of(
+        self, indices: Int[Tensor, "k n"], ref_rows: int | None
+    ) -> tuple[Float[Tensor, " n"] | None, Int[Tensor, "k n"] | None]:
+        """Return what samples, pairs or triplets weigh, the product over theirs, and their rows.
+
+        Args:
+            indices: (k, n) rows of the batch, and, from the second on, of its references.
+            ref_rows: R, or None if the references are the batch itself.
+
+        Returns:
+            (n,) weights, None if all are 1; (k, n) data-set rows, -1 where unknown, or None.
+        """
+        if self.sample_index is None:
+            return None, None
+        weights = None if self.anchors is None else self.anchors[indices[0]]
+        keys = [self.sample_index[indices[0]]]
+        others = self.sample_index if ref_rows is None else self.ref_sample_index
+        for rows in indices[1:]:
+            if self.references is not None:
+                factor = self.references[rows]
+                weights = factor if weights is None else weights * factor
+            keys.append(torch.full_like(rows, -1) if others is None else others[rows])
+        return weights, torch.stack(keys)
+
 
 def look_up(
     weights: SampleWeights | None,

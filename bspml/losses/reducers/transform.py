@@ -206,7 +206,14 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 do not fit the batch.
         """
         self.reset_stats()
-        call, self.call = self.call, Call()
+        call = self.call
+        if self.training and self._is_of_evaluation(call):  # nothing is learned of it
+            self.eval()
+            try:
+                return self.forward(loss_dict, embeddings, labels)
+            finally:
+                self.train()
+        self.call = Call()
         if self.installed.needs_positives and call.ref_rows is None and call.known is None:
             self._positives.look(labels)
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -220,6 +227,12 @@ class TransformReducer(pml_reducers.MultipleReducers):
             if isinstance(self.inner, pml_reducers.DoNothingReducer):
                 return {**loss_dict, **{name: r[name] for name, r in results.items()}}
             return self._sum(loss_dict, results, embeddings, labels)
+
+    def _is_of_evaluation(self, call: Call) -> bool:
+        if call.known is not None:
+            return call.known.sample_index is None
+        table = self.sample_weights
+        return table is not None and table.names_nobody(call.sample_index)
 
     def _terms(
         self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any, call: Call
@@ -275,7 +288,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
             *(self._reducer_for(name), name, info, raw, embeddings, labels),
             self.installed.entry.active_only,
         )
-        weights, keys = _of_rows(indices, known, call.ref_rows)
+        weights, keys = (None, None) if known is None else known.of(indices, call.ref_rows)
         if self.installed.carries_weights and weights is not None:
             weights = weights.to(raw)
             raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
@@ -381,20 +394,3 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 stacklevel=2,
             )
         return torch.where(found.isnan() & ~lost, 1.0, found)
-
-
-def _of_rows(
-    indices: Int[Tensor, "k n"], known: BatchWeights | None, ref_rows: int | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """Product of the weights (n,) and data-set rows (k, n) of the samples of each loss."""
-    if known is None or known.sample_index is None:
-        return None, None
-    weights = None if known.anchors is None else known.anchors[indices[0]]
-    keys = [known.sample_index[indices[0]]]
-    others = known.sample_index if ref_rows is None else known.ref_sample_index
-    for rows in indices[1:]:
-        if known.references is not None:
-            factor = known.references[rows]
-            weights = factor if weights is None else weights * factor
-        keys.append(torch.full_like(rows, -1) if others is None else others[rows])
-    return weights, torch.stack(keys)
