@@ -163,11 +163,8 @@ class BSPMLLoss(BaseMetricLossFunction):
         """
         self.reset_stats()
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
-        batch_weights = look_up(
-            *(self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index),
-            labels=labels,
-            ref_labels=ref_labels,
-        )
+        given = (sample_index, ref_sample_index, labels, ref_labels)
+        batch_weights = look_up(self.weights, batch.embeddings, batch.other_rows, *given)
         batch = batch.relabelled(self.weights, batch_weights, indices_tuple)
         if batch.within:
             self._positives.look(batch.labels)
@@ -282,11 +279,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             return PairWeights(None if references is None else references.log(), anchors, anchors)
         if anchors is None or references is None:
             return PairWeights(None, anchors, anchors)
-        return PairWeights(
-            None,
-            anchors * mean_weight(positive, references),
-            anchors * mean_weight(negative, references),
-        )
+        sides = (anchors * mean_weight(side, references) for side in (positive, negative))
+        return PairWeights(None, *sides)
 
     def get_default_reducer(self) -> BaseReducer:
         """Return the mean over the weight in the batch; over the batch for the paper's loss."""

@@ -184,8 +184,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if not isinstance(self._weighed, BSPMLLoss):  # which tells a sample from itself
             listed = lmu.get_all_pairs_indices(call[1], memory[1]) if pairs is None else pairs
             pairs = without_self_pairs(tuple(listed), **indices)
-        named = indices if weighs_itself or _table_of(self.loss) is not None else {}
-        return self.loss(*call, pairs, *memory, **named)
+        takes_rows = weighs_itself or _table_of(self.loss) is not None
+        return self.loss(*call, pairs, *memory, **(indices if takes_rows else {}))
 
     def _queued_labels(self, size: int) -> Tensor:
         """Return the labels of the queue, repaired ones in the place of those queued."""

@@ -125,8 +125,8 @@ class FilteredLoss(ModuleWithRecords):
             return loss_of_mined(self.loss, self.miner, *left[:2])
         index = index.to(keep.device)[keep]
         takes_rows = isinstance(self.loss, BSPMLLoss | Weighted | CrossBatchMemory)
+        named = {"sample_index": index} if takes_rows else {}
         with weights.only_rows(index):  # for whatever else looks weights up
-            named = {"sample_index": index} if takes_rows else {}
             return loss_of_mined(self.loss, self.miner, *left[:2], **named)
 
     def as_weights(self) -> Float[Tensor, " N"]:

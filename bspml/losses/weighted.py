@@ -148,11 +148,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
             )
         codes, ref_codes = codes_of_sides(labels, embeddings, ref_labels, foreign)
         ref_rows = None if foreign is None else len(foreign)
-        known = look_up(
-            *(self.weights, embeddings, ref_rows, sample_index, ref_sample_index),
-            labels=labels,
-            ref_labels=ref_labels,
-        )
+        given = (sample_index, ref_sample_index, labels, ref_labels)
+        known = look_up(self.weights, embeddings, ref_rows, *given)
         codes, ref_codes = trained_labels(self.weights, codes, ref_codes, known, indices_tuple)
         if within and self._needs_positives:
             self._positives.look(codes)

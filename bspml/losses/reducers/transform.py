@@ -333,14 +333,10 @@ class TransformReducer(pml_reducers.MultipleReducers):
 
     @torch.no_grad()
     def _remember(self, terms: list[Term], sources: list[Source]) -> None:
+        anchors = [None if term.keys is None else term.keys[0] for term in terms]
         self.confidences = {
-            term.name: Confidences(
-                source,
-                term.indices,
-                None if term.keys is None else term.keys[0],
-                term.plan.keep,
-            )
-            for term, source in zip(terms, sources, strict=True)
+            term.name: Confidences(source, term.indices, rows, term.plan.keep)
+            for term, source, rows in zip(terms, sources, anchors, strict=True)
         }
         if self.table is None or not self.training:
             return
