@@ -151,7 +151,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             ref_emb: (R, D) positives and negatives; None takes them from the batch.
             ref_labels: (R,).
             sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
-            ref_sample_index: (R,) data-set rows of `ref_emb`; None: they weigh 1.  A reference
+            ref_sample_index: (R,) data-set rows of `ref_emb`; None: those of the batch where
+                `ref_labels` is `labels` itself, else they weigh 1.  A reference
                 with the index of the anchor is the anchor itself and no pair.
 
         Returns:
@@ -162,11 +163,8 @@ class BSPMLLoss(BaseMetricLossFunction):
         """
         self.reset_stats()
         batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
-        batch_weights = look_up(
-            *(self.weights, batch.embeddings, batch.other_rows, sample_index, ref_sample_index),
-            labels=labels,
-            ref_labels=ref_labels,
-        )
+        given = (sample_index, ref_sample_index, labels, ref_labels)
+        batch_weights = look_up(self.weights, batch.embeddings, batch.other_rows, *given)
         batch = batch.relabelled(self.weights, batch_weights, indices_tuple)
         if batch.within:
             self._positives.look(batch.labels)
@@ -257,7 +255,10 @@ class BSPMLLoss(BaseMetricLossFunction):
             return indices_tuple.mine_masks(batch, known, matrix.detach())
         same_sample = self_pairs(batch, known.sample_index, known.ref_sample_index)
         if indices_tuple is not None:
-            positive, negative = indices_to_masks(indices_tuple, matrix)
+            absent = None
+            if self.weighting == "inside" and known.references is not None:
+                absent = known.references == 0
+            positive, negative = indices_to_masks(indices_tuple, matrix, absent)
             return drop_self_pairs(batch, positive, negative, same_sample)
         if self.miner is not None:
             return self.miner.mine_masks(batch, known, matrix.detach())
@@ -278,11 +279,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             return PairWeights(None if references is None else references.log(), anchors, anchors)
         if anchors is None or references is None:
             return PairWeights(None, anchors, anchors)
-        return PairWeights(
-            None,
-            anchors * mean_weight(positive, references),
-            anchors * mean_weight(negative, references),
-        )
+        sides = (anchors * mean_weight(side, references) for side in (positive, negative))
+        return PairWeights(None, *sides)
 
     def get_default_reducer(self) -> BaseReducer:
         """Return the mean over the weight in the batch; over the batch for the paper's loss."""

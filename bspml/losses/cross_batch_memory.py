@@ -13,9 +13,9 @@ from pytorch_metric_learning.utils import loss_and_miner_utils as lmu
 from bspml.distributed.group import rank, ranks
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
-from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.kept_rows import Rows, kept_rows, loss_of_mined
 from bspml.losses.miners.bspml_miner import BSPMLMiner
-from bspml.losses.pairs import prepare_batch
+from bspml.losses.pairs import prepare_batch, without_self_pairs
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
@@ -40,6 +40,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     they do not move the mining thresholds.  With distinct samples, and classes of more than one
     sample in the queue, both give the same loss without a miner, and with one of margins or
     hardest pairs.  With `enqueue_mask`, too, a row and a queued row of one sample are no pair.
+    NCALoss alone, which takes no pairs, compares a sample with its own rows, as in the parent.
 
     Nor does a sample of weight 0 take part in mining (unless the miner is a `BSPMLMiner` with
     skip_zero=False, or the loss the paper's).  It keeps its place in the queue, for its weight may
@@ -62,10 +63,11 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
     set (`bspml.distributed` sets it), and the rows are queued as they come.
 
     The queue, its position and its indices are in `state_dict`, so a resumed run goes on exactly.
-    Losses of other classes are handled by the parent, unchanged.
+    Where neither loss nor miner has weights, losses of other classes are the parent's, unchanged.
 
     Args:
-        loss: a `BSPMLLoss`, or `Weighted` around a loss that the parent takes.
+        loss: a `BSPMLLoss`, `Weighted` around a loss that the parent takes, or such a loss with
+            `sample_weights` in its SuperLoss.
         embedding_size: D.
         memory_size: rows the queue holds; at least a batch.
         miner: any miner, a `BSPMLMiner` or one of pytorch-metric-learning; None takes all pairs,
@@ -148,17 +150,16 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
                 "Let the memory mine: CrossBatchMemory(loss, ..., miner=miner), and pass none."
             )
         self._forget_former_network()
-        if not isinstance(self.loss, BSPMLLoss | Weighted):
+        table, weighs_itself = self._weight_table(), isinstance(self.loss, BSPMLLoss | Weighted)
+        if table is None and not weighs_itself:
             return super().forward(embeddings, labels, enqueue_mask=enqueue_mask)
         self.reset_stats()
         batch = prepare_batch(embeddings, labels)
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The memory pairs by label.")
         self._check_fits(batch.embeddings)
-        table = self._weight_table()
-        if table is not None and table.names_nobody(sample_index):
-            mined = None if self.miner is None else self.miner(embeddings, labels)
-            return self.loss(embeddings, labels, mined)  # of an evaluation: none of it is queued
+        if table is not None and table.names_nobody(sample_index):  # of an evaluation: not queued
+            return loss_of_mined(self.loss, self.miner, embeddings, labels)
         batch_weights = look_up(table, batch.embeddings, None, sample_index, labels=labels)
         queued, anchors = self._queue_split(enqueue_mask, len(embeddings), batch.embeddings.device)
         order = torch.arange(len(embeddings), device=batch.embeddings.device)
@@ -183,7 +184,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if not isinstance(self._weighed, BSPMLLoss):  # which tells a sample from itself
             listed = lmu.get_all_pairs_indices(call[1], memory[1]) if pairs is None else pairs
             pairs = without_self_pairs(tuple(listed), **indices)
-        return self.loss(*call, pairs, *memory, **indices)
+        takes_rows = weighs_itself or _table_of(self.loss) is not None
+        return self.loss(*call, pairs, *memory, **(indices if takes_rows else {}))
 
     def _queued_labels(self, size: int) -> Tensor:
         """Return the labels of the queue, repaired ones in the place of those queued."""
@@ -205,7 +207,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         """Return the table whose samples of weight 0 the miner must not see; None: it sees all."""
         # In the paper's loss a sample of weight 0 is there, and for a miner that is told so.
         is_paper = getattr(self._weighed, "weighting", "inside") == "paper"
-        return None if is_paper or not getattr(self.miner, "skip_zero", True) else self.loss.weights
+        sees_all = is_paper or not getattr(self.miner, "skip_zero", True)
+        return None if sees_all else _table_of(self.loss)
 
     def _mine(self, rows: Rows, index: Tensor, ref_index: Tensor) -> tuple[Tensor, ...]:
         """Return the miner's pairs, chosen as if samples of weight 0 were not there."""
@@ -220,7 +223,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     def _weight_table(self) -> SampleWeights | None:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""
-        table = getattr(self.loss, "weights", None)
+        table = _table_of(self.loss)
         return getattr(self.miner, "weights", None) if table is None else table
 
     def _forget_former_network(self) -> None:
@@ -316,6 +319,12 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
 
+def _table_of(loss: Any) -> SampleWeights | None:
+    """Return the weights that a loss looks up, or its wrapper's `sample_weights`."""
+    own = getattr(loss, "weights", None)
+    return getattr(getattr(loss, "reducer", None), "sample_weights", None) if own is None else own
+
+
 def _mine_others(miner: Any, rows: Rows, index: Tensor, ref_index: Tensor) -> tuple[Tensor, ...]:
     """Return what a miner chooses among the pairs of different samples.
 
@@ -347,25 +356,6 @@ def _mine_others(miner: Any, rows: Rows, index: Tensor, ref_index: Tensor) -> tu
             return miner(*call)
         finally:
             lmu.get_matches_and_diffs = before
-
-
-def without_self_pairs(
-    pairs: tuple[Tensor, ...],
-    sample_index: Int[Tensor, " B"],
-    ref_sample_index: Int[Tensor, " R"],
-) -> tuple[Tensor, ...]:
-    """Return pairs or triplets without those whose positive is the anchor's own sample.
-
-    Args:
-        pairs: (a1, p, a2, n) or (a, p, n), rows of the batch and of the references.
-        sample_index: (B,) data-set rows of the batch.
-        ref_sample_index: (R,) data-set rows of the references.
-    """
-    a1, p = pairs[:2]
-    other = sample_index[a1] != ref_sample_index[p]
-    if len(pairs) == 3:
-        return tuple(indices[other] for indices in pairs)
-    return a1[other], p[other], *pairs[2:]
 
 
 def order_on_every_rank(

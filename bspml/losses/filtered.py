@@ -10,7 +10,8 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss
-from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.cross_batch_memory import CrossBatchMemory
+from bspml.losses.kept_rows import Rows, kept_rows, loss_of_mined, no_loss
 from bspml.losses.pairs import codes_of_sides
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Float, Tensor
@@ -107,25 +108,26 @@ class FilteredLoss(ModuleWithRecords):
         codes, _ = codes_of_sides(labels, embeddings, None, None)
         index, weights = None, self.weights
         if weights is not None and weights.names_nobody(sample_index):  # of an evaluation: all stay
-            pairs = None if self.miner is None else self.miner(embeddings, labels)
-            return self.loss(embeddings, labels, pairs)
+            return loss_of_mined(self.loss, self.miner, embeddings, labels)
         if weights is not None:
             index = weights.index_for_batch(len(embeddings), sample_index, labels)
             codes = labels = weights.relabelled(codes, index)
-        named = {"sample_index": index} if self._names_rows else {}
+        named: dict[str, Any] = {"sample_index": index} if self._names_rows else {}
         keep = self.sample_filter(embeddings, labels, **named)
         self.num_kept = int(keep.sum())
         self.num_dropped = len(keep) - self.num_kept
         if index is not None and self.training:
             self.kept[index.to(self.kept.device)] = keep.to(self.kept)
         if self.num_kept == 0:
-            return embeddings[:0].sum()  # not (embeddings * 0).sum(): infinity times 0 is NaN
+            return no_loss(embeddings, self.loss)
         left = kept_rows(Rows(embeddings, codes), keep)
-        keywords: dict[str, Any] = {}
-        if index is not None and isinstance(self.loss, BSPMLLoss | Weighted):
-            keywords["sample_index"] = index.to(keep.device)[keep]
-        pairs = None if self.miner is None else self.miner(left.embeddings, left.labels)
-        return self.loss(left.embeddings, left.labels, pairs, **keywords)
+        if weights is None or index is None:
+            return loss_of_mined(self.loss, self.miner, *left[:2])
+        index = index.to(keep.device)[keep]
+        takes_rows = isinstance(self.loss, BSPMLLoss | Weighted | CrossBatchMemory)
+        named = {"sample_index": index} if takes_rows else {}
+        with weights.only_rows(index):  # for whatever else looks weights up
+            return loss_of_mined(self.loss, self.miner, *left[:2], **named)
 
     def as_weights(self) -> Float[Tensor, " N"]:
         """Return (N,) 1 where the sample was kept the last time it came, or never came, else 0.

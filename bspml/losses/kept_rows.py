@@ -94,3 +94,29 @@ def _stay(indices: tuple[Tensor, ...], numbers: tuple[Tensor | None, ...]) -> tu
     ]
     stays = torch.stack([i >= 0 for i in new]).all(0)
     return tuple(i[stays] for i in new)
+
+
+def loss_of_mined(loss: Any, miner: Any, embeddings: Tensor, labels: Any, **named: Any) -> Any:
+    """Return the loss of the pairs that a miner finds in a batch, or of all without a miner.
+
+    Args:
+        loss: called with embeddings, labels and pairs.
+        miner: called with embeddings and labels; None: pairs are the loss's affair.
+        embeddings: (B, D).
+        labels: (B,).
+        **named: of the loss's call.
+    """
+    pairs = None if miner is None else miner(embeddings, labels)
+    return loss(embeddings, labels, pairs, **named)
+
+
+def no_loss(embeddings: Tensor, loss: torch.nn.Module) -> Tensor:
+    """Return 0, with a gradient of 0, for a batch of which nothing counts.
+
+    Args:
+        embeddings: (B, D); only their gradient is 0 then, whatever they hold.
+        loss: its parameters, such as proxies, have a gradient of 0, too.
+    """
+    # Not (embeddings * 0).sum(): infinity times 0 is NaN.
+    learned = [p.flatten()[:0].sum() for p in loss.parameters() if p.requires_grad]
+    return sum(learned, embeddings[:0].sum())

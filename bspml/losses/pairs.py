@@ -212,8 +212,29 @@ def drop_self_pairs(
     return positive, negative
 
 
+def without_self_pairs(
+    pairs: tuple[Tensor, ...],
+    sample_index: Int[Tensor, " B"],
+    ref_sample_index: Int[Tensor, " R"],
+) -> tuple[Tensor, ...]:
+    """Return pairs or triplets without those whose positive is the anchor's own sample.
+
+    Args:
+        pairs: (a1, p, a2, n) or (a, p, n), rows of the batch and of the references.
+        sample_index: (B,) data-set rows of the batch.
+        ref_sample_index: (R,) data-set rows of the references.
+    """
+    a1, p = pairs[:2]
+    other = sample_index[a1] != ref_sample_index[p]
+    if len(pairs) == 3:
+        return tuple(indices[other] for indices in pairs)
+    return a1[other], p[other], *pairs[2:]
+
+
 def indices_to_masks(
-    indices_tuple: Any, matrix: Float[Tensor, "B R"]
+    indices_tuple: Any,
+    matrix: Float[Tensor, "B R"],
+    absent: Bool[Tensor, " R"] | None = None,
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
     """Return pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
 
@@ -222,6 +243,7 @@ def indices_to_masks(
     Args:
         indices_tuple: what a miner returned.
         matrix: (B, R), only its shape and device count.
+        absent: (R,) references whose triplets go: of each the other pair, too.
 
     Raises:
         InputError: not 3 or 4 index tensors, an index outside the matrix (a negative one too), or a
@@ -245,6 +267,11 @@ def indices_to_masks(
     a1, p, n = indices_tuple[0], indices_tuple[1], indices_tuple[-1]
     positive = _scatter(a1, p, matrix)
     negative = _scatter(indices_tuple[-2] if len(indices_tuple) == 4 else a1, n, matrix)
+    if absent is not None and len(indices_tuple) == 3:
+        a1, p, n = (_indices(values, matrix.device) for values in (a1, p, n))
+        stay = ~(absent[p] | absent[n])
+        positive = _scatter(a1[stay], p[stay], matrix)
+        negative = _scatter(a1[stay], n[stay], matrix)
     both = positive & negative
     if both.any():
         anchor, other = both.nonzero()[0].tolist()

@@ -23,10 +23,11 @@ from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, WeightedMeanReducer
-from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.kept_rows import Rows, kept_rows, no_loss
 from bspml.losses.pairs import codes_of_sides
 from bspml.losses.positives import PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
+from bspml.losses.reducers.softmax import check_classes
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.losses.reducers.wrapping import held_by
 from bspml.losses.weighted_sums import weighted_values
@@ -128,7 +129,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
             ref_emb: (R, D), or None: the batch is compared with itself.
             ref_labels: (R,).
             sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
-            ref_sample_index: (R,) data-set rows of `ref_emb`; None: they weigh 1.
+            ref_sample_index: (R,) data-set rows of `ref_emb`; None: those of the batch where
+                `ref_labels` is `labels` itself, else they weigh 1.
 
         Raises:
             InputError: a weight between 0 and 1 under a loss that takes none, or what the loss
@@ -144,23 +146,23 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         self.reset_stats()
         within = ref_emb is None or ref_emb is embeddings
         foreign = None if within else ref_emb
-        if foreign is not None and ref_labels is labels and labels is not None:
-            # Row i is one sample on both sides.
-            ref_sample_index = sample_index if ref_sample_index is None else ref_sample_index
+        if foreign is not None and isinstance(self.loss, pml_losses.MultipleLosses):
+            raise InputError(
+                "`ref_emb` is not taken by MultipleLosses; got one. Weigh each loss: "
+                "Weighted(loss, weights)(embeddings, labels, None, ref_emb, ref_labels)."
+            )
         codes, ref_codes = codes_of_sides(labels, embeddings, ref_labels, foreign)
         ref_rows = None if foreign is None else len(foreign)
-        known = look_up(
-            *(self.weights, embeddings, ref_rows, sample_index, ref_sample_index),
-            labels=labels,
-            ref_labels=ref_labels,
-        )
+        given = (sample_index, ref_sample_index, labels, ref_labels)
+        known = look_up(self.weights, embeddings, ref_rows, *given)
         codes, ref_codes = trained_labels(self.weights, codes, ref_codes, known, indices_tuple)
         if within and self._needs_positives:
             self._positives.look(codes)
         rows = Rows(embeddings, codes, indices_tuple, foreign, None if within else ref_codes)
         rows, known = self._leave_out(rows, known)
         if self.num_kept == 0 or (rows.ref_emb is not None and len(rows.ref_emb) == 0):
-            return embeddings[:0].sum()  # not (embeddings * 0).sum(): infinity times 0 is NaN
+            return no_loss(embeddings, self.loss)
+        check_classes(self.loss, rows.labels)
         return self._value(rows, known)
 
     def _leave_out(self, rows: Rows, known: BatchWeights) -> tuple[Rows, BatchWeights]:

@@ -30,6 +30,30 @@ class BatchWeights:
     sample_index: Int[Tensor, " B"] | None = None
     ref_sample_index: Int[Tensor, " R"] | None = None
 
+    def of(
+        self, indices: Int[Tensor, "k n"], ref_rows: int | None
+    ) -> tuple[Float[Tensor, " n"] | None, Int[Tensor, "k n"] | None]:
+        """Return what samples, pairs or triplets weigh, the product over theirs, and their rows.
+
+        Args:
+            indices: (k, n) rows of the batch, and, from the second on, of its references.
+            ref_rows: R, or None if the references are the batch itself.
+
+        Returns:
+            (n,) weights, None if all are 1; (k, n) data-set rows, -1 where unknown, or None.
+        """
+        if self.sample_index is None:
+            return None, None
+        weights = None if self.anchors is None else self.anchors[indices[0]]
+        keys = [self.sample_index[indices[0]]]
+        others = self.sample_index if ref_rows is None else self.ref_sample_index
+        for rows in indices[1:]:
+            if self.references is not None:
+                factor = self.references[rows]
+                weights = factor if weights is None else weights * factor
+            keys.append(torch.full_like(rows, -1) if others is None else others[rows])
+        return weights, torch.stack(keys)
+
 
 def look_up(
     weights: SampleWeights | None,
@@ -49,9 +73,9 @@ def look_up(
         ref_rows: R, or None if the references are the batch itself.
         sample_index: (B,), or None for what `weights.set_batch` announced.
         ref_sample_index: (R,), or None: the references then weigh 1, unless the batch comes from
-            `weights.set_batch` and that named them too.
+            `weights.set_batch` and that named them too, or the labels are one object on both sides.
         labels: (B,) of the batch; the rows must have them.
-        ref_labels: (R,) likewise.
+        ref_labels: (R,) likewise; `labels` itself: row i is one sample on both sides.
 
     Raises:
         InputError: the number of indices is not the number of rows, rows of other labels than the
@@ -76,6 +100,8 @@ def look_up(
     elif from_batch and weights.ref_batch_index is not None:
         announced = weights.ref_batch_index
         ref_index = weights.announced(announced, ref_rows, ref_labels, "ref_sample_index")
+    elif labels is not None and ref_labels is labels:  # row i is one sample on both sides
+        ref_index = index
     else:
         return BatchWeights(anchors, None, index, None)
     references = _like(weights.weights[ref_index], like)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -79,6 +81,20 @@ class BatchRows(nn.Module):
             )
         self.batch_index, self.ref_batch_index = index, ref_sample_index
         self.looked_up, self._compared = False, []
+
+    @contextmanager
+    def only_rows(self, sample_index: Tensor) -> Iterator[None]:
+        """Announce a part of the batch for the calls inside, and the batch again afterwards.
+
+        Args:
+            sample_index: (B,) checked data-set rows.
+        """
+        before = self.batch_index, self.ref_batch_index, self._compared
+        self.batch_index, self.ref_batch_index, self._compared = sample_index, None, []
+        try:
+            yield
+        finally:
+            self.batch_index, self.ref_batch_index, self._compared = before
 
     def clear_batch(self) -> None:
         """Forget what `set_batch` announced, as trainers do after the step: it has had its day."""

@@ -5,13 +5,19 @@ import tempfile
 import pytest
 import torch
 from pytorch_metric_learning import losses as pml_losses
-from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
+from pytorch_metric_learning.miners import (
+    MultiSimilarityMiner,
+    PairMarginMiner,
+    TripletMarginMiner,
+)
 from pytorch_metric_learning.utils import distributed as pml_dist
 
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory, order_on_every_rank
 from bspml.losses.miners.bspml_miner import BSPMLMiner
+from bspml.losses.reducers import SuperLoss
+from bspml.losses.weighted import Weighted
 from bspml.weights.state import SampleWeights
 
 EXACT = {"rtol": 0, "atol": 1e-12}
@@ -396,3 +402,40 @@ def test_an_empty_batch_with_empty_lists_queues_nothing():
     value = loss(empty, torch.zeros(0).long(), sample_index=[], enqueue_mask=[])
     assert value.item() == 0
     assert loss.queue_idx == 0
+
+
+@pytest.mark.parametrize("inside_out", [False, True])
+@pytest.mark.parametrize("miner", [None, PairMarginMiner()])
+def test_the_weights_of_superloss_are_those_of_the_queue_too(inside_out, miner):
+    """As under Weighted: a queued sample of weight 0 is no pair's, and a named row is heard."""
+    generator = torch.Generator().manual_seed(0)
+    labels = torch.arange(12) // 3
+    weights = SampleWeights(labels)
+
+    def memory_of(loss):
+        return CrossBatchMemory(loss, 4, 32, miner)
+
+    plain = pml_losses.ContrastiveLoss
+    ours = (
+        SuperLoss(memory_of(plain()), sample_weights=weights)
+        if inside_out
+        else memory_of(SuperLoss(plain(), sample_weights=weights))
+    )
+    theirs = memory_of(Weighted(SuperLoss(plain()), weights))
+    for seed in range(3):
+        weights.update((torch.arange(12) % 4 != seed).float())
+        embeddings = torch.randn(12, 4, generator=generator, dtype=torch.float64)
+        values = [m(embeddings, labels, sample_index=range(12)) for m in (ours, theirs)]
+        torch.testing.assert_close(values[0], values[1], rtol=1e-12, atol=1e-12)
+
+
+def test_a_miner_with_weights_looks_the_queue_up_for_any_loss():
+    labels = torch.arange(12) // 3
+    weights = SampleWeights(labels)
+    weights.update((torch.arange(12) % 4 > 0).float())
+    embeddings = torch.randn(2, 12, 4, generator=torch.Generator().manual_seed(0))
+    values = []
+    for loss in (pml_losses.ContrastiveLoss(), Weighted(pml_losses.ContrastiveLoss(), weights)):
+        memory = CrossBatchMemory(loss, 4, 32, BSPMLMiner(weights))
+        values.append([memory(rows, labels, sample_index=range(12)) for rows in embeddings])
+    assert values[0] == values[1]

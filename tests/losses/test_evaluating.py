@@ -91,3 +91,41 @@ def test_a_filter_leaves_no_sample_of_an_evaluation_out(weights, embeddings):
     loss = FilteredLoss(losses.ContrastiveLoss(), Nobody(), weights=weights)
     assert torch.equal(loss(embeddings, OTHERS), losses.ContrastiveLoss()(embeddings, OTHERS))
     assert float(loss(embeddings, LABELS[:6], sample_index=range(6))) == 0
+
+
+@pytest.mark.parametrize("smoothing", ["none", "class", "sample"])
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda loss, w, kwargs: bspml.SuperLoss(loss, sample_weights=w, **kwargs),
+        lambda loss, w, kwargs: bspml.Weighted(
+            bspml.SuperLoss(loss, sample_weights=w, **kwargs), w
+        ),
+        lambda loss, w, kwargs: bspml.CrossBatchMemory(
+            bspml.SuperLoss(loss, sample_weights=w, **kwargs), 5, 20
+        ),
+    ],
+)
+def test_superloss_learns_nothing_of_an_evaluation_in_whatever_mode(
+    weights, embeddings, wrap, smoothing
+):
+    loss = wrap(losses.ContrastiveLoss(), weights, {"smoothing": smoothing})
+    rows = [1, 2, 3, 4, 6, 7]
+    loss(embeddings.flip(0), LABELS[rows], sample_index=rows)
+    before = copy.deepcopy(loss.state_dict())
+    value = loss(embeddings, OTHERS)
+    assert all(module.training for module in loss.modules())
+    after = loss.state_dict()
+    assert all(torch.equal(before[k], after[k]) for k in before if torch.is_tensor(before[k]))
+    assert value == loss.eval()(embeddings, OTHERS)
+
+
+def test_superloss_without_a_table_learns_nothing_of_an_evaluation_under_weighted(
+    weights, embeddings
+):
+    loss = bspml.SuperLoss(bspml.Weighted(losses.TripletMarginLoss(), weights), tau="mean")
+    rows = [1, 2, 3, 4, 6, 7]
+    loss(embeddings.flip(0), LABELS[rows], sample_index=rows)
+    tau = loss.loss.reducer.tau
+    loss(embeddings, OTHERS)
+    assert loss.loss.reducer.tau == tau

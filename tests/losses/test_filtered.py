@@ -6,11 +6,15 @@ from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.miners import MultiSimilarityMiner, TripletMarginMiner
 from torch import nn
 
+from bspml.distributed import DistributedLossWrapper
 from bspml.errors import InputError, SampleIndexError
 from bspml.losses.bspml_loss import BSPMLLoss
+from bspml.losses.cross_batch_memory import CrossBatchMemory
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.prism import PRISMFilter
+from bspml.losses.reducers import SuperLoss
+from bspml.losses.weighted import Weighted
 from bspml.weights.state import SampleWeights
 from helpers.draws import normal_batch
 
@@ -116,3 +120,51 @@ def test_what_cannot_be_filtered_is_refused():
         loss.as_weights()
     with pytest.raises(SampleIndexError, match="sample indices are missing"):
         FilteredLoss(BSPMLLoss(), Keep(), weights=SampleWeights([0, 1]))(emb, labels)
+
+
+ABOUT_ROWS = {
+    "a miner's": lambda w: {"loss": BSPMLLoss(w), "miner": BSPMLMiner(w)},
+    "a miner's before a loss": lambda w: {
+        "loss": Weighted(pml_losses.ContrastiveLoss(), w),
+        "miner": BSPMLMiner(w),
+    },
+    "SuperLoss's": lambda w: {"loss": SuperLoss(pml_losses.ContrastiveLoss(), sample_weights=w)},
+    "a sum's": lambda w: {"loss": pml_losses.MultipleLosses([BSPMLLoss(w), BSPMLLoss(w)])},
+    "a memory's": lambda w: {"loss": CrossBatchMemory(BSPMLLoss(w), 3, 32)},
+    "of all ranks": lambda w: {"loss": DistributedLossWrapper(BSPMLLoss(w))},
+}
+
+
+@pytest.mark.parametrize("whose", ABOUT_ROWS)
+def test_whoever_looks_weights_up_is_told_the_kept_rows(whose):
+    emb, labels = batch()
+    index = torch.arange(8).flip(0)
+    weights = SampleWeights(labels[index])
+    weights.update(torch.linspace(0, 1, 8))
+    weights.set_batch(index[KEEP])
+    alone = ABOUT_ROWS[whose](weights)
+    pairs = alone["miner"](emb[KEEP], labels[KEEP]) if "miner" in alone else None
+    expected = alone["loss"](emb[KEEP], labels[KEEP], pairs)
+    for named in ({}, {"sample_index": index}):
+        weights.clear_batch()
+        if not named:
+            weights.set_batch(index)
+        parts = ABOUT_ROWS[whose](weights)
+        loss = FilteredLoss(parts["loss"], Keep(), parts.get("miner"), weights)
+        torch.testing.assert_close(loss(emb, labels, **named), expected, **EXACT)
+        # And nobody else: the batch is announced again, or not at all.
+        assert named or torch.equal(weights.batch_index, index)
+        assert not named or weights.batch_index is None
+
+
+def test_a_memory_knows_the_kept_rows_from_their_older_embeddings():
+    emb, labels = batch()
+    filtered = FilteredLoss(
+        CrossBatchMemory(BSPMLLoss(), 3, 32), Keep(), weights=SampleWeights(range(8))
+    )
+    memory = CrossBatchMemory(BSPMLLoss(), 3, 32)
+    for _ in range(2):
+        expected = memory(emb[KEEP], labels[KEEP], sample_index=torch.arange(8)[KEEP])
+        torch.testing.assert_close(
+            filtered(emb, labels, sample_index=torch.arange(8)), expected, **EXACT
+        )

@@ -437,3 +437,57 @@ def test_losses_of_a_sum_that_look_weights_up_themselves_are_refused():
     for part in (BSPMLLoss(weights), SuperLoss(kit.make("SupConLoss"), sample_weights=weights)):
         with pytest.raises(InputError, match="looks weights up itself"):
             Weighted(pml_losses.MultipleLosses([part]), weights)
+
+
+@pytest.mark.parametrize(
+    "name", ["BSPMLLoss", "ContrastiveLoss", "SupConLoss", "TripletMarginLoss"]
+)
+@pytest.mark.parametrize("announced", [True, False])
+def test_one_label_object_on_both_sides_names_the_references_too(name, announced):
+    """Row i is one sample, in another view: what weighs 0 is absent on either side."""
+    embeddings, labels = kit.batch()
+    refs = kit.batch(seed=3)[0].detach()
+    weights, keep = table(labels, without(rest=0.7)), without() > 0
+    loss = Weighted(kit.make(name), weights)
+    rows = {"sample_index": ROWS, "ref_sample_index": ROWS}
+    expected = loss(embeddings, labels, None, refs, labels, **rows)
+    weights.set_batch(ROWS)
+    named = {} if announced else {"sample_index": ROWS}
+    assert loss(embeddings, labels, None, refs, labels, **named) == expected
+    left = labels[keep]
+    weights.set_batch(ROWS[keep])
+    absent = loss(embeddings[keep], left, None, refs[keep], left)
+    torch.testing.assert_close(absent, expected, rtol=EXACT, atol=EXACT)
+    other = labels.clone()  # references of unknown rows, which weigh 1
+    assert loss(embeddings[keep], left, None, refs, other) != expected
+
+
+def test_a_batch_without_weight_is_0_where_only_proxies_learn():
+    embeddings, labels = kit.batch()
+    loss = Weighted(kit.make("ArcFaceLoss"), table(labels, torch.zeros(12)))
+    value = loss(embeddings.detach(), labels, sample_index=ROWS)
+    value.backward()
+    assert value == 0
+    assert torch.equal(loss.loss.W.grad, torch.zeros_like(loss.loss.W))
+
+
+@pytest.mark.parametrize("name", ["ArcFaceLoss", "ProxyNCALoss", "SoftTripleLoss"])
+@pytest.mark.parametrize("wrap", [lambda loss: loss, SuperLoss, GradientRescaling])
+def test_labels_without_a_proxy_are_refused_unless_they_weigh_nothing(name, wrap):
+    embeddings, _ = kit.batch()
+    labels = torch.arange(12) % kit.CLASSES
+    labels[ABSENT] = kit.CLASSES
+    weights = table(labels, without(rest=1.0))
+    loss = Weighted(wrap(kit.make(name)), weights)
+    assert loss(embeddings, labels, sample_index=ROWS).isfinite()
+    weights.reset()
+    with pytest.raises(InputError, match=r"`labels` must lie in \[0, 4\).*got 4"):
+        loss(embeddings, labels, sample_index=ROWS)
+
+
+def test_references_of_a_sum_of_losses_are_refused():
+    embeddings, labels = kit.batch()
+    weights = bspml.SampleWeights(labels)
+    loss = Weighted(pml_losses.MultipleLosses([kit.make("ContrastiveLoss")]), weights)
+    with pytest.raises(InputError, match="`ref_emb` is not taken by MultipleLosses"):
+        loss(embeddings, labels, None, embeddings.detach(), labels, sample_index=ROWS)

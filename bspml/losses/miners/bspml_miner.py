@@ -97,7 +97,8 @@ class BSPMLMiner(BaseMiner):
             ref_emb: (R, D) positives and negatives; None takes them from the batch.
             ref_labels: (R,).
             sample_index: (B,) data-set rows; None takes what `weights.set_batch` announced.
-            ref_sample_index: (R,) data-set rows of `ref_emb`; None: they weigh 1.  A reference
+            ref_sample_index: (R,) data-set rows of `ref_emb`; None: those of the batch where
+                `ref_labels` is `labels` itself, else they weigh 1.  A reference
                 with the index of the anchor is the anchor itself and no pair.
 
         Returns:
@@ -112,11 +113,8 @@ class BSPMLMiner(BaseMiner):
             batch = prepare_batch(embeddings, labels, ref_emb, ref_labels)
             looks_up = self.skip_zero or (self.weights is not None and self.weights.any_repaired)
             table = self.weights if looks_up else None
-            known = look_up(
-                *(table, batch.embeddings, batch.other_rows, sample_index, ref_sample_index),
-                labels=labels,
-                ref_labels=ref_labels,
-            )
+            given = (sample_index, ref_sample_index, labels, ref_labels)
+            known = look_up(table, batch.embeddings, batch.other_rows, *given)
             batch = batch.relabelled(table, known)
             matrix = similarity_matrix(batch.embeddings, batch.other_emb, self.distance)
             pairs = MinedPairs.of(*self.mine_masks(batch, known, matrix))

@@ -23,6 +23,7 @@ from bspml.errors import InputError
 from bspml.functional import gr_cross_entropy
 from bspml.losses.reducers.catalogue import entry_of
 from bspml.shapes import Float, Int, Tensor
+from bspml.tensors.arguments import refuse_outside
 
 
 class RescaledCrossEntropy(nn.Module):
@@ -122,6 +123,24 @@ def num_classes_of(loss: Any) -> int | None:
     if not count and isinstance(getattr(loss, "W", None), Tensor):
         count = loss.W.shape[1]  # of NormalizedSoftmaxLoss: (D, C); it records a number of 0
     return count if isinstance(count, int) else None
+
+
+def check_classes(loss: Any, labels: Any) -> None:
+    """Refuse labels that a softmax loss has no logits for; on an accelerator nobody looks.
+
+    Args:
+        loss: the loss object.
+        labels: (B,) integers, or None.
+    """
+    classes = num_classes_of(loss)
+    if classes is not None and isinstance(labels, Tensor):
+        refuse_outside(
+            labels,
+            lambda given: (given >= 0) & (given < classes),
+            "labels",
+            f"lie in [0, {classes}), the classes of this loss",
+            "Number the classes from 0 and drop samples without a label.",
+        )
 
 
 def rescale_logits(loss: Any, beta: float, lam: float, g: str) -> bool:

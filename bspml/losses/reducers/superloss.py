@@ -156,11 +156,10 @@ class SuperLossReducer(TransformReducer):
         if self.smoothed is None or not self.training:
             return
         losses = [term.losses.detach().double() for term in terms]
+        counted = [term.counted() for term in terms]
         keys = [
-            self._keys(term)
-            if term.plan.keep is None
-            else torch.where(term.plan.keep, self._keys(term), -1)
-            for term in terms
+            self._keys(term) if count is None else torch.where(count > 0, self._keys(term), -1)
+            for term, count in zip(terms, counted, strict=True)
         ]
         empty = torch.zeros(0, dtype=torch.float64, device=like.device)
         self.smoothed.update(
@@ -174,7 +173,7 @@ class SuperLossReducer(TransformReducer):
         samples = term.keys[0]
         if self.smoothing == "sample":
             return samples
-        return self.sample_weights.codes.to(samples.device)[samples]
+        return self.sample_weights.current_codes.to(samples.device)[samples]
 
     def extra_repr(self) -> str:
         """Return settings, for `print(loss)`."""

@@ -49,7 +49,7 @@ class Confidences:
         source: `values`, or what computes them: nobody may ask, and W is not free.
         indices: (k, n) rows of the batch (anchors first; the others are rows of `ref_emb` if
             there was one): k is 1 for samples, 2 for pairs, 3 for triplets.
-        sample_index: (n,) data-set rows of the anchors, if sample weights told them.
+        sample_index: (n,) data-set rows of the anchors, if sample weights told them; -1: not seen.
         kept: (n,) False for losses that the loss's reducer left out; None: all entered.
     """
 
@@ -75,7 +75,8 @@ class Term:
         losses: (n,) raw, at least float32, without any sample weight.
         weights: (n,) product of the sample weights; None: all 1.
         indices: (k, n) rows of the batch (and of the references).
-        keys: (k, n) the data-set rows, -1 where unknown; None without sample weights.
+        keys: (k, n) the data-set rows, -1 where unknown or where the loss itself multiplied by 0;
+            None without sample weights.
         plan: what the loss's own reducer does.
         is_finite: (n,) whether the loss came as a finite number: else it judges nobody.
     """
@@ -106,12 +107,14 @@ class Call:
         sample_index: (B,) data-set rows, if the call named them.
         ref_sample_index: (R,) likewise.
         known: weights and rows of the batch, where the caller looked them up; None: look up.
+        same_rows: the labels are one object on both sides.
     """
 
     ref_rows: int | None = None
     sample_index: Any = None
     ref_sample_index: Any = None
     known: BatchWeights | None = None
+    same_rows: bool = False
 
 
 @dataclass(frozen=True)
@@ -203,7 +206,14 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 do not fit the batch.
         """
         self.reset_stats()
-        call, self.call = self.call, Call()
+        call = self.call
+        if self.training and self._is_of_evaluation(call):  # nothing is learned of it
+            self.eval()
+            try:
+                return self.forward(loss_dict, embeddings, labels)
+            finally:
+                self.train()
+        self.call = Call()
         if self.installed.needs_positives and call.ref_rows is None and call.known is None:
             self._positives.look(labels)
         with torch.autocast(embeddings.device.type, enabled=False):
@@ -218,6 +228,12 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 return {**loss_dict, **{name: r[name] for name, r in results.items()}}
             return self._sum(loss_dict, results, embeddings, labels)
 
+    def _is_of_evaluation(self, call: Call) -> bool:
+        if call.known is not None:
+            return call.known.sample_index is None
+        table = self.sample_weights
+        return table is not None and table.names_nobody(call.sample_index)
+
     def _terms(
         self, loss_dict: dict[str, Any], embeddings: Tensor, labels: Any, call: Call
     ) -> list[Term]:
@@ -225,7 +241,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
         known = call.known
         if known is None and self.sample_weights is not None:
             rows = (call.ref_rows, call.sample_index, call.ref_sample_index)
-            known = look_up(self.sample_weights, embeddings, *rows, labels=labels)
+            refs = labels if call.same_rows else None
+            known = look_up(self.sample_weights, embeddings, *rows, labels, refs)
             if trained_labels(self.sample_weights, labels, None, known)[0] is not labels:
                 raise InputError(
                     f"`loss` ({self.installed.loss_name}) was computed under given labels that "
@@ -268,18 +285,14 @@ class TransformReducer(pml_reducers.MultipleReducers):
             )
         is_finite = torch.isfinite(raw)
         plan = make_plan(
-            self._reducer_for(name),
-            name,
-            info,
-            raw,
-            embeddings,
-            labels,
+            *(self._reducer_for(name), name, info, raw, embeddings, labels),
             self.installed.entry.active_only,
         )
-        weights, keys = _of_rows(indices, known, call.ref_rows)
+        weights, keys = (None, None) if known is None else known.of(indices, call.ref_rows)
         if self.installed.carries_weights and weights is not None:
             weights = weights.to(raw)
             raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
+            keys = torch.where(weights > 0, keys, -1)  # type: ignore[arg-type]  # unseen
         if plan.keep is not None:  # what does not enter has no gradient, not even NaN times 0
             raw = torch.where(plan.keep, raw, 0)
         return Term(name, info, raw, weights, indices, keys, plan, is_finite)
@@ -320,14 +333,10 @@ class TransformReducer(pml_reducers.MultipleReducers):
 
     @torch.no_grad()
     def _remember(self, terms: list[Term], sources: list[Source]) -> None:
+        anchors = [None if term.keys is None else term.keys[0] for term in terms]
         self.confidences = {
-            term.name: Confidences(
-                source,
-                term.indices,
-                None if term.keys is None else term.keys[0],
-                term.plan.keep,
-            )
-            for term, source in zip(terms, sources, strict=True)
+            term.name: Confidences(source, term.indices, rows, term.plan.keep)
+            for term, source, rows in zip(terms, sources, anchors, strict=True)
         }
         if self.table is None or not self.training:
             return
@@ -346,8 +355,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
     def sample_confidences(self) -> Float[Tensor, " N"]:
         """Return (N,) the mean confidence each sample had in the last batch that met it.
 
-        Pairs and triplets count for each of their samples; losses that are not finite for none.
-        NaN: no batch has met it with a finite loss.
+        Pairs and triplets count for each of their samples; losses that are not finite for none,
+        nor those of weight 0 that the loss weighed itself.  NaN: no batch has met it otherwise.
 
         Raises:
             InputError: the loss was wrapped without `sample_weights=`, so samples have no names.
@@ -381,20 +390,3 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 stacklevel=2,
             )
         return torch.where(found.isnan() & ~lost, 1.0, found)
-
-
-def _of_rows(
-    indices: Int[Tensor, "k n"], known: BatchWeights | None, ref_rows: int | None
-) -> tuple[Tensor | None, Tensor | None]:
-    """Product of the weights (n,) and data-set rows (k, n) of the samples of each loss."""
-    if known is None or known.sample_index is None:
-        return None, None
-    weights = None if known.anchors is None else known.anchors[indices[0]]
-    keys = [known.sample_index[indices[0]]]
-    others = known.sample_index if ref_rows is None else known.ref_sample_index
-    for rows in indices[1:]:
-        if known.references is not None:
-            factor = known.references[rows]
-            weights = factor if weights is None else weights * factor
-        keys.append(torch.full_like(rows, -1) if others is None else others[rows])
-    return weights, torch.stack(keys)

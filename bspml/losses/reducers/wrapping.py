@@ -22,11 +22,11 @@ from bspml.errors import InputError
 from bspml.losses.reducers.catalogue import CATALOGUE, KINDS, LossEntry, entry_of, kind_of
 from bspml.losses.reducers.gradient_rescaling import DELTA, GradientRescalingReducer, check_emphasis
 from bspml.losses.reducers.inner import check_reducer
-from bspml.losses.reducers.softmax import num_classes_of, rescale_logits, restore_logits
+from bspml.losses.reducers.softmax import check_classes, rescale_logits, restore_logits
 from bspml.losses.reducers.superloss import SuperLossReducer
 from bspml.losses.reducers.tau import MOMENTUM
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
-from bspml.tensors.arguments import check_flags, refuse_outside
+from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_choice
 from bspml.tensors.row_checks import check_class_ids
 from bspml.weights.state import SampleWeights, check_weights
@@ -212,8 +212,8 @@ class _CallWatcher:
     pytorch-metric-learning's losses do not know `sample_index`; a loss that does gets it too.
     """
 
-    def __init__(self, reducer: TransformReducer, passes_on: bool, num_classes: int | None) -> None:
-        self.reducer, self.passes_on, self.num_classes = reducer, passes_on, num_classes
+    def __init__(self, reducer: TransformReducer, passes_on: bool) -> None:
+        self.reducer, self.passes_on = reducer, passes_on
 
     def __call__(
         self, loss: nn.Module, args: tuple, kwargs: dict[str, Any]
@@ -228,20 +228,13 @@ class _CallWatcher:
             args, kwargs = _numbered(args, kwargs)
         embeddings = args[0] if args else kwargs.get("embeddings")
         labels = args[1] if len(args) > 1 else kwargs.get("labels")
-        classes = self.num_classes
-        if classes is not None and isinstance(labels, Tensor):
-            refuse_outside(
-                labels,
-                lambda given: (given >= 0) & (given < classes),
-                "labels",
-                f"lie in [0, {classes}), the classes of this loss",
-                "Number the classes from 0 and drop samples without a label.",
-            )
+        check_classes(loss, labels)
         references = args[3] if len(args) > 3 else kwargs.get("ref_emb")
         ref_rows = None
         if isinstance(references, Tensor) and references is not embeddings:
             ref_rows = len(references)
-        self.reducer.call = Call(ref_rows, **given)
+        ref_labels = args[4] if len(args) > 4 else kwargs.get("ref_labels")
+        self.reducer.call = Call(ref_rows, **given, same_rows=ref_labels is labels)
         if not self.passes_on:
             kwargs = {k: v for k, v in kwargs.items() if k not in given}
         return args, kwargs
@@ -250,11 +243,13 @@ class _CallWatcher:
 def _numbered(args: tuple, kwargs: dict[str, Any]) -> tuple[tuple, dict[str, Any]]:
     """A call with labels as pytorch-metric-learning's losses take them: tensors of integers."""
     call: dict[Any, Any] = {**dict(enumerate(args)), **kwargs}
+    seen: dict[int, Tensor] = {}  # one object on both sides stays one
     for place, name, of, rows in ((1, "labels", 0, "embeddings"), (4, "ref_labels", 3, "ref_emb")):
         key, of_key = (name if place not in call else place), (rows if of not in call else of)
         labels, embeddings = call.get(key), call.get(of_key)
         if labels is not None and isinstance(embeddings, Tensor) and embeddings.ndim:
-            call[key] = check_class_ids(labels, len(embeddings), name, rows)
+            ids = check_class_ids(labels, len(embeddings), name, rows)
+            call[key] = seen.setdefault(id(labels), ids)
     return tuple(call.pop(place) for place in range(len(args))), call
 
 
@@ -281,7 +276,7 @@ def _wrap(
     for one, reducer in zip(losses, reducers, strict=True):
         reducer.train(one.training)
         one.reducer = reducer
-        watcher = _CallWatcher(reducer, "BSPMLLoss" in _names(one), num_classes_of(one))
+        watcher = _CallWatcher(reducer, "BSPMLLoss" in _names(one))
         one.register_forward_pre_hook(watcher, with_kwargs=True)
     return loss
 

@@ -6,6 +6,7 @@ from pytorch_metric_learning import losses as pml_losses, reducers as pml_reduce
 
 from bspml.errors import InputError
 from bspml.losses.reducers import SuperLoss
+from bspml.losses.weighted import Weighted
 from bspml.weights.state import SampleWeights
 from helpers import reducer_kit as kit
 from helpers.reducer_kit import FirstColumn, column
@@ -263,3 +264,19 @@ def test_impossible_settings_are_refused_and_change_nothing(kwargs, message):
         SuperLoss(loss, **kwargs)
     assert loss.reducer is before
     assert not loss._forward_pre_hooks
+
+
+def test_a_repaired_label_is_averaged_with_its_new_class():
+    weights = SampleWeights(["a", "b", "a"])
+    weights.relabel([0, 1, 1])
+    loss = SuperLoss(FirstColumn(), smoothing="class", sample_weights=weights)
+    Weighted(loss, weights)(column(1.0, 2.0, 4.0), weights.current_codes, sample_index=[0, 1, 2])
+    assert loss.reducer.smoothed.average.tolist() == [1.0, 3.0]
+
+
+def test_a_loss_of_weight_0_moves_no_average_of_its_class():
+    weights = SampleWeights(["a", "b", "a"])
+    weights.update([1.0, 0.5, 0.0])
+    loss = SuperLoss(FirstColumn(), smoothing="class", sample_weights=weights)
+    loss(column(1.0, 2.0, 9.0), sample_index=[0, 1, 2])
+    assert loss.reducer.smoothed.average.tolist() == [1.0, 2.0]

@@ -242,3 +242,21 @@ def test_what_set_reducer_leaves_behind_is_cleaned_up():
     left.set_reducer(pml_reducers.MeanReducer())
     unwrap(left)
     assert type(left.cross_entropy) is torch.nn.CrossEntropyLoss
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.float32, list])
+def test_labels_of_another_kind_are_still_one_object_on_both_sides(kind):
+    """It says that row i is one sample on both sides, which is no pair with itself."""
+    embeddings, labels = kit.batch()
+    refs = kit.batch(seed=1)[0].detach()
+    expected = kit.make("ContrastiveLoss")(embeddings, labels, None, refs, labels)
+    loss = GradientRescaling(kit.make("ContrastiveLoss"), beta=0)
+    given = labels.tolist() if kind is list else labels.to(kind)
+    assert loss(embeddings, given, None, refs, given) == expected
+    weights = SampleWeights(labels)
+    weights.update(torch.linspace(0, 1, 12))
+    loss = SuperLoss(kit.make("ContrastiveLoss"), sample_weights=weights)
+    named = {"sample_index": range(12)}
+    both = {**named, "ref_sample_index": range(12)}
+    one, other = (loss.eval()(embeddings, given, None, refs, given, **n) for n in (named, both))
+    assert one == other
