@@ -288,6 +288,11 @@ def _config(tree: Tree, method: str, noise: Tree, seed: int, source: str) -> Con
         whole.pop("loss", None)
     # So are settings that a method, or a data set, does not read.
     config = config_from_mapping(whole, source, unread_may_stand=True)
+    if 1 not in config.evaluation.ks:
+        raise ConfigError(
+            f"{source}: `evaluation.ks` must hold 1, which tables and curves are made of; got "
+            f"{list(config.evaluation.ks)}"
+        )
     try:
         methods.check_method(method, config.hyperparameters.get(method))
     except InputError as err:

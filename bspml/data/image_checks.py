@@ -71,7 +71,8 @@ def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
         with open_image(path) as image:
             mode, size = image.mode, image.size
             is_turned = orientation(image) != 1
-        if decode or not whole or (is_turned and split.boxes is not None):
+        unbounded = mode in ("I", "F")  # only its values tell whether they can be shown
+        if decode or not whole or unbounded or (is_turned and split.boxes is not None):
             size = read_image(path).size  # upright, as boxes are
     except Exception as err:  # decoders raise what they like on damage
         return Finding(name, fault, reason(err.__cause__ or err)[:_LONGEST])

@@ -62,6 +62,13 @@ class Retrieval(Experiment[RetrievalRun]):
                 f"`evaluation.ks` asks for the {max(ks)} nearest, but a test sample has only "
                 f"{most} others. Use ks up to {most}."
             )
+        judges = data.validation_labels
+        if judges is not None and ks[0] >= len(judges):
+            raise ConfigError(
+                f"`evaluation.ks` begins with {ks[0]}, by which the epoch is selected on the "
+                f"held-out classes, and a sample of these has only {len(judges) - 1} others. Begin "
+                "with less, such as 1, or set data.validation_classes to 0."
+            )
         if config.training.patience is not None and data.validation_images is None:
             raise ConfigError(
                 "`training.patience` waits for a better evaluation on held-out classes, and of "

@@ -164,6 +164,7 @@ def test_the_run_folder_follows_the_settings_but_not_the_machine(grid, tiny):
             "{config: 3}",
             "`datasets.glyphs.config`: expected `key: value` lines; got 3",
         ),
+        ("ks: [1, 2]", "ks: [2]", "`evaluation.ks` must hold 1, which tables .*; got .2."),
         ("untrained: true", "vary: {seed: 3}", "`vary.seed`: expected a list such as .*; got 3"),
     ],
 )
@@ -228,7 +229,8 @@ def test_an_interrupted_cell_goes_on_to_the_same_numbers(grid, tiny, tmp_path, m
 
 def test_a_failing_cell_is_reported_and_the_others_finish(grid, tiny, capsys):
     # More neighbours than there are: only the data tell.
-    smaller(tiny, "[{name: contrastive, config: {evaluation: {ks: [999999]}}}, multi-similarity]")
+    many = "{name: contrastive, config: {evaluation: {ks: [1, 999999]}}}"
+    smaller(tiny, f"[{many}, multi-similarity]")
     assert run(grid, tiny) == 1
     printed = capsys.readouterr()
     assert "FAILED" in printed.out

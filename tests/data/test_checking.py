@@ -2,6 +2,7 @@
 
 import os
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -210,3 +211,14 @@ def test_features_are_checked_by_reading_them(tmp_path):
     assert kinds(report) == ["lists"]
     with pytest.raises(InputError, match="`name` must be one of"):
         check_dataset("imagenet", tmp_path)
+
+
+def test_values_that_no_picture_can_have_are_found_without_decoding_all(tmp_path):
+    for name, top in (("a/0", 200), ("a/1", 1), ("b/0", 1), ("b/1", 1)):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        values = np.linspace(0, top, 64, dtype=np.float32).reshape(8, 8)
+        Image.fromarray(values).save(tmp_path / f"{name}.tiff")
+    problems = [one.sentence for one in check_dataset("folder", tmp_path).problems]
+    assert len(problems) == 1
+    assert "1 image is unreadable" in problems[0]
+    assert "its values span 0 to 200; expected 0 to 1" in problems[0]

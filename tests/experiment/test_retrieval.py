@@ -48,6 +48,16 @@ def runs(tmp_path_factory):
     return {run.method: run for run in start(tmp_path_factory.mktemp("run"), methods)}
 
 
+def test_the_recall_that_selects_must_be_measured_on_the_held_out_classes():
+    """A k beyond their samples selected nothing, and ended a training with patience at once."""
+    held = ["data.validation_classes=0.2", "training.patience=1"]
+    data = experiment_of(*held).data
+    most = len(data.validation_labels) - 1
+    Retrieval(load_config(None, [*SMALL, *held, f"evaluation.ks=[{most}]"]), data).check()
+    with pytest.raises(ConfigError, match=f"begins with {most + 1}, .* only {most} others"):
+        Retrieval(load_config(None, [*SMALL, *held, f"evaluation.ks=[{most + 1}]"]), data).check()
+
+
 # --- records --------------------------------------------------------------------------------------
 
 

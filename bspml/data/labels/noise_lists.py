@@ -153,6 +153,12 @@ def _list_keys(split: RetrievalSplit, numbers: _Numbers, path: Path) -> tuple[li
             f"{path}: has no row for {len(unlisted):,} of the {len(split):,} images of the split, "
             f"the first is {unlisted[0]}. Is it the list of another data set, or of its test split?"
         )
+    shared = next((key for key, count in Counter(keys).items() if count > 1), None)
+    if shared is not None:
+        raise DataError(
+            f"{path}: several images of the split end in {shared}, and a list names each by the "
+            "last two parts of its path. Give them paths that differ there."
+        )
     notes = []
     if keys is car_names and keys != paths:
         doubles = sum(key.endswith("_2.jpg") for key in keys)

@@ -260,12 +260,11 @@ def _all_images(
     saved: _Saved, label_column: str | None, content: str, cache: Any
 ) -> RetrievalSplit:
     """Images and labels of all rows; unpacked into a folder of files unless it is there."""
-    labels, column, path = _labels(saved, label_column), _image_column(saved), saved.path
-    files = sorted(path.rglob("*")) if path.is_dir() else [path]
-    states = [(os.fspath(f.relative_to(path)), f.stat()) for f in files if f.is_file()]
+    labels, column = _labels(saved, label_column), _image_column(saved)
+    # By content: a table may name pictures that lie elsewhere, and a date tells nothing for sure.
     key = hashlib.blake2b(digest_size=12)
-    for name, state in states:
-        key.update(f"{name}\0{state.st_size}\0{state.st_mtime_ns}\0".encode(errors="replace"))
+    for name, picture in _pictures(saved, column):
+        key.update(f"{name} {len(picture)} ".encode() + picture)
     folder = cache_dir(cache) / "datasets" / key.hexdigest()
 
     def images_in(place: Path) -> RetrievalSplit:
@@ -276,7 +275,8 @@ def _all_images(
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             with new_folder(folder) as made:
-                _write_images(saved, column, made)
+                for name, picture in _pictures(saved, column):
+                    (made / name).write_bytes(picture)
                 _check_images(saved, images_in(made))
         except RunError:
             if not folder.is_dir():  # else another process was faster
@@ -284,7 +284,8 @@ def _all_images(
     return images_in(folder)
 
 
-def _write_images(saved: _Saved, column: str, folder: Path) -> None:
+def _pictures(saved: _Saved, column: str) -> Iterator[tuple[str, bytes]]:
+    """Yield the image of each row as a file: its name and its content."""
     base = saved.path if saved.path.is_dir() else saved.path.parent
     for i, image in enumerate(_encoded(saved, column)):
         content, name = image["bytes"], image["path"] or ""
@@ -297,7 +298,7 @@ def _write_images(saved: _Saved, column: str, folder: Path) -> None:
             content = source.read_bytes()
         suffix = Path(name).suffix.lower()
         suffix = suffix if suffix in SUFFIXES else ".png"
-        (folder / f"{i:08d}{suffix}").write_bytes(content)
+        yield f"{i:08d}{suffix}", content
 
 
 def _encoded(saved: _Saved, column: str) -> Iterator[dict[str, Any]]:

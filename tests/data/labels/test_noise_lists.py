@@ -49,6 +49,13 @@ def test_labels_come_in_the_order_of_the_split_with_their_rate(birds, tmp_path, 
     assert noisy.notes == ("Its name says 20% noise; it contains 30.00%.",)
 
 
+def test_two_images_do_not_share_a_row(tmp_path):
+    paths = ["a/s/1.jpg", "a/s/2.jpg", "b/s/1.jpg", "b/s/3.jpg"]
+    path = save(tmp_path / "l.csv", ["s/1.jpg", "s/2.jpg", "s/3.jpg"], [1, 1, 2])
+    with pytest.raises(DataError, match=r"several images of the split end in s/1\.jpg"):
+        read_noise_list(path, split_of(["a", "a", "b", "b"], paths, tmp_path))
+
+
 def test_a_label_past_the_last_class_is_wrong_and_keeps_its_number(birds, tmp_path):
     """Numbers from 1 with noise drawn up to C + 1: the published lists hold 101."""
     numbers = true_numbers(birds)

@@ -1,6 +1,7 @@
 """Hugging Face data sets on the disk, against what was put into them."""
 
 import io
+import os
 import sys
 from pathlib import Path
 
@@ -113,6 +114,31 @@ def test_a_parquet_file_of_image_bytes_is_such_a_data_set(library, tmp_path, str
 
 
 @needs_datasets
+@pytest.mark.parametrize("named", [False, True], ids=["inside", "beside"])
+def test_pictures_that_changed_are_unpacked_anew_whatever_the_dates_say(library, tmp_path, named):
+    import pyarrow as pa
+    from pyarrow import parquet
+
+    def read(shade):
+        images = []
+        for i in range(8):
+            content = io.BytesIO()
+            Image.new("RGB", (8, 8), (shade + i, 0, 0)).save(content, "BMP")
+            (tmp_path / f"{i}.bmp").write_bytes(content.getvalue())
+            images.append({"bytes": None if named else content.getvalue(), "path": f"{i}.bmp"})
+        file = tmp_path / f"{'same' if named else shade}.parquet"
+        if not (named and file.exists()):
+            table = pa.table({"image": images, "label": [CLASSES[code] for code in CODES]})
+            parquet.write_table(table, file, compression="none")
+        os.utime(file, (1, 1))
+        train = load_retrieval("huggingface", file).train
+        return [np.asarray(Image.open(train.root / path))[0, 0, 0] for path in train.paths]
+
+    assert read(0) == [0, 1, 4, 5]
+    assert read(100) == [100, 101, 104, 105]
+
+
+@needs_datasets
 def test_no_file_outside_the_data_set_is_read_whatever_its_rows_name(library, tmp_path):
     import pyarrow as pa
     from pyarrow import parquet
@@ -133,7 +159,7 @@ def test_no_file_outside_the_data_set_is_read_whatever_its_rows_name(library, tm
     for name in (str(tmp_path / "secret.png"), "../secret.png", "link.png"):
         with pytest.raises(DataError, match=r"image of row 0 is '.*not a path inside"):
             read(name)
-    assert not any((tmp_path / "cache/datasets").iterdir())
+    assert not (tmp_path / "cache/datasets").exists()
     data = read("own.png")
     assert (data.train.root / data.train.paths[0]).read_bytes() == encoded(0)
 
