@@ -55,8 +55,7 @@ class AlternatingTrainer:
             set's labels or of the trainer's `dataset_labels`; with one, training is plain.
         embed: returns the (N, D) embeddings of the training set in data-set order, eval mode; None,
             without `sampler`: those of trunk and embedder on `trainer.dataset`.
-        evaluate: returns metrics to put in the record, told whether this round is the last; None
-            records none.
+        evaluate: returns metrics for the record, told whether this round is the last; None: none.
         evaluate_every: rounds between evaluations; the last round is always evaluated.
         embeddings: "fresh" embeds the training set after each round; "collected" reuses the
             vectors the steps of this round computed and embeds afresh the rows it did not visit;
@@ -70,9 +69,8 @@ class AlternatingTrainer:
         observer: told of steps and rounds.
         schedule: of every optimiser's learning rate, step by step; see `lr_schedule`.  A network
             that the curriculum will throw away has a whole one over its own steps.
-        averaged: the average of the trunk, as `average_weights(trunk)` makes it: takes in every
-            step, is saved and starts afresh with the network.  Embed and evaluate with its
-            `module` where the average is what counts.
+        averaged: `average_weights(trunk)`: takes in every step, is saved and starts afresh with the
+            network.  Embed and evaluate with its `module`, where the average is what counts.
         patience: stops the training when evaluations bring no better value, and keeps the best
             network; those that will be thrown away do not count.
         warmup: of a curriculum made here: "cross-fit" for a network trained from scratch.
@@ -180,11 +178,10 @@ class AlternatingTrainer:
         self.embed, self.evaluate = embed, evaluate
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
         self.embeddings, self.observer = embeddings, observer
-        self.embed_rows = embed_rows
-        self.initial_embeddings = initial_embeddings
+        self.embed_rows, self.initial_embeddings = embed_rows, initial_embeddings
         self.round, self.step, self.steps = 0, 0, 0
         self.loss_reader, self.collected = LossReader(), CollectedEmbeddings()
-        self.seconds_train = 0.0
+        self.seconds_train, self._step_ended = 0.0, True
         self.notes: tuple[str, ...] = ()
         self.lr: float | None = None
         self.averaged, self.patience = averaged, patience
@@ -215,7 +212,9 @@ class AlternatingTrainer:
         records = []
         if self.curriculum is not None and self.curriculum.starts_with_update:
             self._before_first_round()
-        while self.steps < target and not (self.patience and self.patience.exhausted):
+        patience = self.patience
+        # A round that was left behind its last step is not over.
+        while self.steps + (not self.step) <= target and not (patience and patience.exhausted):
             self._theta_step(target)
             records.append(self._weight_step(last=self.steps >= target))
             if self.observer is not None:
@@ -237,6 +236,7 @@ class AlternatingTrainer:
     def _theta_step(self, target: int) -> None:
         """Run line 3 of Algorithm 1: one round of Algorithm 2, from `self.step` on."""
         start = time.perf_counter()
+        self._end_step()
         self.notes = choose_rows(self.sampler, self.curriculum)
         if self.scheduling is not None:
             rounds = None if self.curriculum is None else self.curriculum.rounds_to_reset
@@ -258,11 +258,10 @@ class AlternatingTrainer:
                     self.averaged.update_parameters(trainer.models["trunk"])
                 total = trainer.losses["total_loss"]
                 loss = self.loss_reader.add(total, self.round + 1, self.step + 1)
+                self.step, self.steps, self._step_ended = self.step + 1, self.steps + 1, False
                 trainer.end_of_iteration_hook(trainer)
                 clear_batch(trainer.data_and_label_getter)
-                self.lr = float(next(iter(trainer.optimizers.values())).param_groups[0]["lr"])
-                trainer.step_lr_schedulers(end_of_epoch=False)
-                self.step, self.steps = self.step + 1, self.steps + 1
+                self._end_step()
                 if self.observer is not None:
                     self.observer.on_step(self, self.step, steps, loss)
         self.loss_reader.total()  # waits for the last step, so that the seconds below are its, too
@@ -270,18 +269,23 @@ class AlternatingTrainer:
         trainer.zero_losses()
         self.seconds_train = time.perf_counter() - start
 
+    def _end_step(self) -> None:
+        """Step the schedulers, once a step: a hook may end the training before, or save it."""
+        if not self._step_ended:
+            optimizer = next(iter(self.trainer.optimizers.values()))
+            self.lr, self._step_ended = float(optimizer.param_groups[0]["lr"]), True
+            self.trainer.step_lr_schedulers(end_of_epoch=False)
+
     def _collecting(self) -> AbstractContextManager[None]:
         """Keep this round's embeddings while the block runs, if that was asked for.
 
         Not while halves are warmed up: the judged half is never visited, and vectors of a network
         that still moves fast do not share a space with those of its end.
         """
-        curriculum = self.curriculum
-        if self.embeddings == "fresh" or curriculum is None or curriculum.may_reset:
+        c = self.curriculum
+        if self.embeddings == "fresh" or c is None or c.may_reset or not c.needs_embeddings:
             return nullcontext()
-        if not curriculum.needs_embeddings:
-            return nullcontext()
-        return self.collected.collecting(self.trainer.models["embedder"], curriculum.weights)
+        return self.collected.collecting(self.trainer.models["embedder"], c.weights)
 
     def _start_loader(self, steps: int) -> None:
         """Open the loader at `self.step`; generators go back where the checkpoint found them.
@@ -318,10 +322,11 @@ class AlternatingTrainer:
             seconds_embed = time.perf_counter() - start
             temporary = self.curriculum.rounds_to_reset is not None
             update = self.curriculum.update(embeddings)
+            self.parts.restart_due = update.reset_model
         try:
             metrics = self._evaluate(last, temporary)
         finally:  # whatever it raises: who trains on must not do so with this network
-            if update is not None and update.reset_model:
+            if self.parts.restart_due:
                 self.parts.restart_network()
         return RoundRecord(
             round=self.round,
@@ -365,18 +370,13 @@ class AlternatingTrainer:
         `weights_only=True`.
         """
         loss_sum = self.loss_reader.total()  # first: it refuses the state of a diverged network
+        where = {"round": self.round, "step": self.step, "steps": self.steps, "lr": self.lr}
+        more = {"full_round": self._full_round, "step_ended": self._step_ended}
         return {
             **self.parts.state_dict(),
             "collected": self.collected.rows,
             "drawn_from": self.sampler.drawn_from(),
-            "position": {
-                "round": self.round,
-                "step": self.step,
-                "steps": self.steps,
-                "loss_sum": loss_sum,
-                "full_round": self._full_round,
-                "lr": self.lr,
-            },
+            "position": {**where, **more, "loss_sum": loss_sum},
             "generators": generator_states(),
         }
 
@@ -394,7 +394,7 @@ class AlternatingTrainer:
         self.parts.load_state_dict(state)
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
-        self.lr = position.get("lr")  # not before it was kept
+        self.lr, self._step_ended = position.get("lr"), position.get("step_ended", True)  # may lack
         self.loss_reader.restart(position["loss_sum"])
         self.collected.rows = state["collected"]
         self._resume_generators = state["generators"]

@@ -32,6 +32,7 @@ class TrainingParts:
 
     Attributes:
         initial: state of the network's parts before the first step.
+        restart_due: whether this network is to be thrown away, and an evaluation looks at it first.
 
     Raises:
         InputError: a curriculum that starts anew, and parameters without a size yet.
@@ -39,7 +40,7 @@ class TrainingParts:
 
     def __init__(self, trainer: Any, curriculum: Any, averaged: Any, patience: Any) -> None:
         self.trainer, self.curriculum = trainer, curriculum
-        self.averaged, self.patience = averaged, patience
+        self.averaged, self.patience, self.restart_due = averaged, patience, False
         if curriculum is not None and curriculum.may_reset:
             _refuse_lazy(trainer.models)
         states = {kind: _states(held) for kind, held in self._network_holders().items()}
@@ -51,6 +52,7 @@ class TrainingParts:
         Raises:
             InputError: it has grown since, or shrunk.
         """
+        self.restart_due = False
         try:
             self._load_network_state(copy.deepcopy(self.initial))
         except (KeyError, RuntimeError, ValueError) as err:  # torch's, of modules and optimisers
@@ -63,12 +65,14 @@ class TrainingParts:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all states; the initial network where one may still be asked for."""
-        curriculum = self.curriculum
+        curriculum, due = self.curriculum, self.restart_due
+        returns = due or (curriculum is not None and curriculum.may_reset)
         holders = self._network_holders()
         del holders["learned"]  # in `loss_funcs` as well
         return {
             "network": {kind: _states(held) for kind, held in holders.items()},
-            "initial": self.initial if curriculum is not None and curriculum.may_reset else None,
+            "initial": self.initial if returns else None,
+            "restart_due": due,
             "loss_funcs": _states(self.trainer.loss_funcs),
             "queues": {k: places_in_queues(loss) for k, loss in self.trainer.loss_funcs.items()},
             "curriculum": None if curriculum is None else curriculum.state_dict(),
@@ -110,6 +114,8 @@ class TrainingParts:
                     "the checkpoint lacks the initial network, which this warm-up returns to. "
                     "Start the run anew."
                 )
+        if state.get("restart_due"):  # saved in the evaluation of a network that was to go
+            self.restart_network()
 
     def _network_holders(self) -> dict[str, Mapping[str, Any]]:
         """Return what starts anew with the network, by kind and name."""

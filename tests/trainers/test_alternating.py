@@ -152,6 +152,57 @@ def test_a_run_resumed_anywhere_repeats_losses_and_weights_bit_for_bit(
         assert torch.equal(a, b)
 
 
+def states_of(save_from, where, epochs):
+    """Train the automatic preset under a schedule; its states saved there, records and network."""
+    saved, watch = [], Watch(save_from)
+    trainer = make_trainer("auto", watch, schedule=lr_schedule("cosine"), evaluate=lambda last: {})
+
+    def keep(*_):
+        if trainer.steps >= save_from:
+            saved.append(copy.deepcopy(trainer.state_dict()))
+        return {}
+
+    if where == "hook":
+        trainer.trainer.end_of_iteration_hook = keep
+    elif where == "evaluate":
+        trainer.evaluate = keep
+    records = trainer.train(epochs)
+    return watch.saved if where == "on_step" else saved[0], records, trainer
+
+
+# Behind the last step of all; in the hook of a step and of the last one; in the evaluation of a
+# network that saw half A, and is to be thrown away.
+@pytest.mark.parametrize(
+    ("save_from", "where"), [(21, "on_step"), (20, "hook"), (21, "hook"), (3, "evaluate")]
+)
+def test_a_state_saved_in_any_callback_goes_on_exactly_there(save_from, where):
+    state, records, whole = states_of(save_from, where, epochs=3)
+    assert whole.steps == 21
+    resumed = make_trainer("auto", schedule=lr_schedule("cosine"), evaluate=lambda last: {})
+    resumed.load_state_dict(state)
+    rest = resumed.train(3)
+    assert len(rest) == (len(records) - 1 if where == "evaluate" else 1)
+    for one, other in zip(records[-len(rest) :], rest, strict=True):
+        assert (one.round, one.steps, one.loss, one.lr) == (
+            *(other.round, other.steps),
+            *(other.loss, other.lr),
+        )
+    for part in ("network", "sample_weights", "position"):
+        assert_same(whole.state_dict()[part], resumed.state_dict()[part])
+
+
+def test_a_training_that_an_error_left_behind_its_last_step_is_finished_by_the_next_call():
+    last = make_trainer("features").train(1)[-1]
+    trainer = make_trainer("features")
+    trainer.trainer.end_of_iteration_hook = lambda t: {}[t] if trainer.steps == 7 else None
+    with pytest.raises(KeyError):
+        trainer.train(1)
+    trainer.trainer.end_of_iteration_hook = lambda t: None
+    (record,) = trainer.train(1)
+    assert (record.steps, record.loss, record.maw) == (7, last.loss, last.maw)
+    assert trainer.train(1) == []
+
+
 def test_what_was_trained_to_its_end_leaves_the_generators_as_it_did_then():
     done, again = make_trainer("paper"), make_trainer("paper")
     done.train(1)
