@@ -317,7 +317,7 @@ class AlternatingTrainer:
             start, embeddings = time.perf_counter(), None
             if self.curriculum.needs_embeddings:
                 embeddings = self.collected.take(self.embed, self.embed_rows)
-                if embeddings.is_cuda:  # the clock stops when the device has them
+                if getattr(embeddings, "is_cuda", False):  # the clock stops when they are there
                     torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
             temporary = self.curriculum.rounds_to_reset is not None

@@ -48,8 +48,8 @@ class CollectedEmbeddings:
             handle.remove()
 
     def take(
-        self, embed: Callable[[], Tensor], embed_rows: Callable[[Tensor], Tensor] | None
-    ) -> Tensor:
+        self, embed: Callable[[], Any], embed_rows: Callable[[Tensor], Any] | None
+    ) -> Any:  # as `embed` returns it: the curriculum refuses what are no embeddings
         """Return (N, D), made afresh where no step visited a row; the next round starts with none.
 
         Args:
@@ -62,6 +62,6 @@ class CollectedEmbeddings:
         missing = collected.isnan().any(1)
         if missing.any():
             rows = missing.nonzero()[:, 0]
-            fresh = embed()[rows] if embed_rows is None else embed_rows(rows)
-            collected[missing] = fresh.to(collected)
+            fresh = torch.as_tensor(embed())[rows] if embed_rows is None else embed_rows(rows)
+            collected[missing] = torch.as_tensor(fresh).to(collected)
         return collected

@@ -792,3 +792,21 @@ def test_a_state_is_taken_whatever_is_under_way():
     trainer.loss_reader.add(float("nan"), 1, 2)
     trainer.load_state_dict(copy.deepcopy(watch.saved))
     assert trainer.loss_reader.total() == watch.saved["position"]["loss_sum"]
+
+
+@pytest.mark.parametrize("embeddings", ["fresh", "collected"])
+def test_embeddings_may_be_a_numpy_array(embeddings):
+    expected = make_trainer("features", embeddings=embeddings).train(1)[-1]
+    arrays = make_trainer("features", embeddings=embeddings)
+    embed_all, calls = arrays.embed, []
+    arrays.embed = lambda: (calls.append(1), embed_all().numpy())[1]
+    record = arrays.train(1)[-1]
+    assert (record.loss, record.maw, len(calls)) == (expected.loss, expected.maw, 3)
+
+
+def test_an_embed_that_returns_nothing_is_refused_in_words():
+    trainer = make_trainer("features")
+    embed_all = trainer.embed
+    trainer.embed = lambda: None if trainer.steps else embed_all()
+    with pytest.raises(InputError, match="`embeddings` are needed where labels are judged"):
+        trainer.train(1)
