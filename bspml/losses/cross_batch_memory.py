@@ -171,7 +171,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             index = self._anonymous(order)
 
         rows = order if enqueue_mask is None else order[queued[order]]
-        self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
+        kept = batch.labels if table is None else table.as_given(batch.labels, index)
+        self._enqueue(batch.embeddings[rows], kept[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
         labels, _ = trained_labels(table, batch.labels, None, batch_weights)
         assert labels is not None

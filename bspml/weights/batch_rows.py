@@ -271,6 +271,24 @@ class BatchRows(nn.Module):
         Raises:
             InputError: labels of neither kind, where one of them has to be replaced.
         """
+        return self._labels_by(self.current_codes, labels, sample_index)
+
+    def as_given(self, labels: Any, sample_index: Any) -> Any:
+        """Return the labels of a batch with the given ones in the place of those repaired.
+
+        For who keeps them: a later repair makes other labels current, and `relabelled` knows the
+        given ones and those of today.
+
+        Args:
+            labels: (B,) as for `relabelled`.
+            sample_index: (B,) data-set rows.
+
+        Raises:
+            InputError: likewise.
+        """
+        return self._labels_by(self.codes, labels, sample_index)
+
+    def _labels_by(self, codes: Tensor, labels: Any, sample_index: Any) -> Any:
         if not self.any_repaired and self.codes.device.type != "cpu":
             return labels  # looking would wait for the device
         index = self.rows_of(sample_index)
@@ -284,8 +302,8 @@ class BatchRows(nn.Module):
                 "`labels` must be those that the weights were made of, or their positions in "
                 "`weights.classes`, for repaired ones to take their place."
             )
-        current = torch.where(changed, kind[self.current_codes[index]], found).to(found.dtype)
-        return labels if torch.equal(current, found) else current
+        named = torch.where(changed, kind[codes[index]], found).to(found.dtype)
+        return labels if torch.equal(named, found) else named
 
     def _best_kind(self, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return (C,) what the labels of a batch call the classes, and (B,) where they do not.

@@ -417,6 +417,8 @@ def test_a_batch_gets_the_repaired_labels_in_its_own_terms(classes, batch, expec
     assert found.tolist() == expected
     assert found.dtype == labels.dtype
     assert weights.relabelled(found, rows).tolist() == expected  # such as those in a memory
+    assert weights.as_given(found, rows).tolist() == batch
+    assert weights.as_given(labels, rows) is labels
     with pytest.raises(InputError, match="those that the weights were made of"):
         weights.relabelled(labels + 20, rows)
 
@@ -440,6 +442,18 @@ def test_a_state_of_before_labels_were_repaired_loads_as_not_repaired():
     weights.relabel([1, 0, 1])
     other.load_state_dict(weights.state_dict())
     assert other.repaired.tolist() == [True, False, False]
+
+
+def test_a_state_without_the_table_leaves_it_alone():
+    """Such as one of the proxies alone, read with `strict=False`."""
+    weights = SampleWeights([0, 0, 1])
+    weights.update([0.5, 1, 1])
+    weights.relabel([1, 0, 1])
+    done = torch.nn.ModuleDict({"weights": weights}).load_state_dict({}, strict=False)
+    assert sorted(done.missing_keys) == [f"weights.{name}" for name in sorted(weights.state_dict())]
+    assert weights.current_labels.tolist() == [1, 0, 1]
+    assert weights.any_repaired
+    assert weights[0] == 0.5
 
 
 def test_buffers_written_in_place_are_noticed():
