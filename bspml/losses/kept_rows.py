@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from pytorch_metric_learning.reducers import DoNothingReducer
 
 from bspml.errors import InputError
 from bspml.shapes import Bool, Int, Tensor
@@ -110,13 +111,20 @@ def loss_of_mined(loss: Any, miner: Any, embeddings: Tensor, labels: Any, **name
     return loss(embeddings, labels, pairs, **named)
 
 
-def no_loss(embeddings: Tensor, loss: torch.nn.Module) -> Tensor:
+def no_loss(embeddings: Tensor, loss: Any) -> Any:
     """Return 0, with a gradient of 0, for a batch of which nothing counts.
 
     Args:
         embeddings: (B, D); only their gradient is 0 then, whatever they hold.
-        loss: its parameters, such as proxies, have a gradient of 0, too.
+        loss: its parameters, such as proxies, have a gradient of 0, too.  One that reduces nothing
+            has its own word for no loss.
     """
+    for part in loss.modules():
+        if hasattr(part, "see_nothing"):
+            part.see_nothing(embeddings)
+    reducer = getattr(loss, "reducer", None)
+    if isinstance(getattr(reducer, "inner", reducer), DoNothingReducer):
+        return loss.zero_losses()
     # Not (embeddings * 0).sum(): infinity times 0 is NaN.
     learned = [p.flatten()[:0].sum() for p in loss.parameters() if p.requires_grad]
     return sum(learned, embeddings[:0].sum())
