@@ -8,6 +8,7 @@ import torch
 from pytorch_metric_learning.reducers import DoNothingReducer
 
 from bspml.errors import InputError
+from bspml.losses.pairs import pair_indices
 from bspml.shapes import Bool, Int, Tensor
 
 
@@ -75,10 +76,11 @@ def _pairs(pairs: Any, keep: Tensor, keep_others: Tensor | None) -> Any:
             "`indices_tuple` must hold 3 (a, p, n) or 4 (a1, p, a2, n) index tensors; got "
             f"{type(pairs).__name__}. Pass what a miner returns."
         )
+    pairs = tuple(pair_indices(values, keep.device) for values in pairs)
     anchors = _numbers(keep)
     others = None if keep_others is None else _numbers(keep_others)
     if len(pairs) == 3:
-        return _stay(tuple(pairs), (anchors, others, others))
+        return _stay(pairs, (anchors, others, others))
     a1, p, a2, n = pairs
     return (*_stay((a1, p), (anchors, others)), *_stay((a2, n), (anchors, others)))
 
@@ -89,10 +91,7 @@ def _numbers(keep: Bool[Tensor, " B"]) -> Int[Tensor, " B"]:
 
 
 def _stay(indices: tuple[Tensor, ...], numbers: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
-    new = [
-        i if number is None else number.to(i.device)[i]
-        for i, number in zip(indices, numbers, strict=True)
-    ]
+    new = [i if number is None else number[i] for i, number in zip(indices, numbers, strict=True)]
     stays = torch.stack([i >= 0 for i in new]).all(0)
     return tuple(i[stays] for i in new)
 
