@@ -36,6 +36,7 @@ class BatchRows(nn.Module):
     codes: Tensor
     current_codes: Tensor
     classes: np.ndarray
+    _kind = 1  # of `_best_kind`, as last told apart; at first the classes themselves
 
     def __init__(self) -> None:
         super().__init__()
@@ -315,5 +316,10 @@ class BatchRows(nn.Module):
         if self.classes.dtype.kind in "iub":
             kinds.append(torch.as_tensor(self.classes.astype(np.int64), device=index.device))
         labels, given, current = as_class_ids(labels), self.codes[index], self.current_codes[index]
-        fits = [(kind, (labels != kind[given]) & (labels != kind[current])) for kind in kinds]
-        return min(fits, key=lambda pair: int(pair[1].sum()))
+        offs = [(labels != kind[given]) & (labels != kind[current]) for kind in kinds]
+        counts = [int(off.sum()) for off in offs]
+        # Where both fit, the batches before tell.
+        best = min(range(len(kinds)), key=lambda k: (counts[k], k != self._kind))
+        if counts[best] == 0 and any(counts):
+            self._kind = best
+        return kinds[best], offs[best]

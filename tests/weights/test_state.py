@@ -423,6 +423,20 @@ def test_a_batch_gets_the_repaired_labels_in_its_own_terms(classes, batch, expec
         weights.relabelled(labels + 20, rows)
 
 
+def test_a_batch_that_both_kinds_of_labels_fit_is_of_the_kind_of_those_before():
+    """Labels with a gap, and a batch below it: 3 is a position there, and no label."""
+    weights = SampleWeights([0, 1, 2, 4, 4])
+    weights.relabel([0, 3, 2, 3, 3])
+    batch, rows = torch.tensor([0, 1]), [0, 1]
+    assert weights.relabelled(batch, rows).tolist() == [0, 4]  # as are the labels
+    for told, expected in ((3, 3), (4, 4)):
+        assert weights.index_for_batch(1, [3], torch.tensor([told])).tolist() == [3]
+        assert weights.relabelled(batch, rows).tolist() == [0, expected]
+    with pytest.raises(InputError, match="those that the weights were made of"):
+        weights.relabelled(torch.tensor([3, 3]), rows)  # which tells nothing
+    assert weights.relabelled(batch, rows).tolist() == [0, 4]
+
+
 def test_class_means_are_those_of_the_classes_trained_under():
     weights = SampleWeights([0, 0, 1])
     weights.relabel([0, 1, 1])
