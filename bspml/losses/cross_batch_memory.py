@@ -15,7 +15,7 @@ from bspml.errors import InputError
 from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.losses.kept_rows import Rows, kept_rows, loss_of_mined
 from bspml.losses.miners.bspml_miner import BSPMLMiner
-from bspml.losses.pairs import prepare_batch, without_self_pairs
+from bspml.losses.pairs import pair_indices, prepare_batch, without_self_pairs
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
@@ -171,7 +171,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             index = self._anonymous(order)
 
         rows = order if enqueue_mask is None else order[queued[order]]
-        self._enqueue(batch.embeddings[rows], batch.labels[rows], index[rows])
+        kept = batch.labels if table is None else table.as_given(batch.labels, index)
+        self._enqueue(batch.embeddings[rows], kept[rows], index[rows])
         size = self.memory_size if self.has_been_filled else self.queue_idx
         labels, _ = trained_labels(table, batch.labels, None, batch_weights)
         assert labels is not None
@@ -219,7 +220,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         found = _mine_others(self.miner, kept_rows(rows, *keep), index[keep[0]], ref_index[keep[1]])
         anchors, others = (kept.nonzero()[:, 0] for kept in keep)
         numbers = (anchors, others, others) if len(found) == 3 else (anchors, others) * 2
-        return tuple(number[i] for number, i in zip(numbers, found, strict=True))
+        return tuple(n[pair_indices(i, n.device)] for n, i in zip(numbers, found, strict=True))
 
     def _weight_table(self) -> SampleWeights | None:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+from pytorch_metric_learning.reducers import DoNothingReducer
 
 from bspml.errors import InputError
+from bspml.losses.pairs import pair_indices
 from bspml.shapes import Bool, Int, Tensor
 
 
@@ -74,10 +76,11 @@ def _pairs(pairs: Any, keep: Tensor, keep_others: Tensor | None) -> Any:
             "`indices_tuple` must hold 3 (a, p, n) or 4 (a1, p, a2, n) index tensors; got "
             f"{type(pairs).__name__}. Pass what a miner returns."
         )
+    pairs = tuple(pair_indices(values, keep.device) for values in pairs)
     anchors = _numbers(keep)
     others = None if keep_others is None else _numbers(keep_others)
     if len(pairs) == 3:
-        return _stay(tuple(pairs), (anchors, others, others))
+        return _stay(pairs, (anchors, others, others))
     a1, p, a2, n = pairs
     return (*_stay((a1, p), (anchors, others)), *_stay((a2, n), (anchors, others)))
 
@@ -88,10 +91,7 @@ def _numbers(keep: Bool[Tensor, " B"]) -> Int[Tensor, " B"]:
 
 
 def _stay(indices: tuple[Tensor, ...], numbers: tuple[Tensor | None, ...]) -> tuple[Tensor, ...]:
-    new = [
-        i if number is None else number.to(i.device)[i]
-        for i, number in zip(indices, numbers, strict=True)
-    ]
+    new = [i if number is None else number[i] for i, number in zip(indices, numbers, strict=True)]
     stays = torch.stack([i >= 0 for i in new]).all(0)
     return tuple(i[stays] for i in new)
 
@@ -110,13 +110,20 @@ def loss_of_mined(loss: Any, miner: Any, embeddings: Tensor, labels: Any, **name
     return loss(embeddings, labels, pairs, **named)
 
 
-def no_loss(embeddings: Tensor, loss: torch.nn.Module) -> Tensor:
+def no_loss(embeddings: Tensor, loss: Any) -> Any:
     """Return 0, with a gradient of 0, for a batch of which nothing counts.
 
     Args:
         embeddings: (B, D); only their gradient is 0 then, whatever they hold.
-        loss: its parameters, such as proxies, have a gradient of 0, too.
+        loss: its parameters, such as proxies, have a gradient of 0, too.  One that reduces nothing
+            has its own word for no loss.
     """
+    for part in loss.modules():
+        if hasattr(part, "see_nothing"):
+            part.see_nothing(embeddings)
+    reducer = getattr(loss, "reducer", None)
+    if isinstance(getattr(reducer, "inner", reducer), DoNothingReducer):
+        return loss.zero_losses()
     # Not (embeddings * 0).sum(): infinity times 0 is NaN.
     learned = [p.flatten()[:0].sum() for p in loss.parameters() if p.requires_grad]
     return sum(learned, embeddings[:0].sum())

@@ -213,7 +213,7 @@ def drop_self_pairs(
 
 
 def without_self_pairs(
-    pairs: tuple[Tensor, ...],
+    pairs: tuple[Any, ...],
     sample_index: Int[Tensor, " B"],
     ref_sample_index: Int[Tensor, " R"],
 ) -> tuple[Tensor, ...]:
@@ -224,11 +224,11 @@ def without_self_pairs(
         sample_index: (B,) data-set rows of the batch.
         ref_sample_index: (R,) data-set rows of the references.
     """
+    pairs = tuple(pair_indices(values, sample_index.device) for values in pairs)
     a1, p = pairs[:2]
     other = sample_index[a1] != ref_sample_index[p]
-    if len(pairs) == 3:
-        return tuple(indices[other] for indices in pairs)
-    return a1[other], p[other], *pairs[2:]
+    stay = [indices[other] for indices in (pairs if len(pairs) == 3 else (a1, p))]
+    return *stay, *pairs[len(stay) :]
 
 
 def indices_to_masks(
@@ -268,7 +268,7 @@ def indices_to_masks(
     positive = _scatter(a1, p, matrix)
     negative = _scatter(indices_tuple[-2] if len(indices_tuple) == 4 else a1, n, matrix)
     if absent is not None and len(indices_tuple) == 3:
-        a1, p, n = (_indices(values, matrix.device) for values in (a1, p, n))
+        a1, p, n = (pair_indices(values, matrix.device) for values in (a1, p, n))
         stay = ~(absent[p] | absent[n])
         positive = _scatter(a1[stay], p[stay], matrix)
         negative = _scatter(a1[stay], n[stay], matrix)
@@ -325,7 +325,7 @@ def _check_rows(embeddings: Any, name: str) -> None:
 
 def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:
     mask = torch.zeros(like.shape, dtype=torch.bool, device=like.device)
-    rows, columns = (_indices(values, like.device) for values in (rows, columns))
+    rows, columns = (pair_indices(values, like.device) for values in (rows, columns))
     if len(rows) != len(columns):
         raise InputError(
             f"`indices_tuple` pairs {len(rows)} anchors with {len(columns)} others; "
@@ -344,8 +344,16 @@ def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:
     return mask
 
 
-def _indices(values: Any, device: torch.device) -> Tensor:
-    """Return a part of an index tuple as int64: bytes and bools would select as a mask does."""
+def pair_indices(values: Any, device: torch.device) -> Tensor:
+    """Return a part of an index tuple as int64: bytes and bools would select as a mask does.
+
+    Args:
+        values: (n,) integers, or nothing of any kind.
+        device: where they go.
+
+    Raises:
+        InputError: no integers, or not of one axis.
+    """
     index = as_numbers(
         values, "indices_tuple", "index tensors of integers", "Pass what a miner returns."
     )

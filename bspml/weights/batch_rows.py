@@ -36,6 +36,7 @@ class BatchRows(nn.Module):
     codes: Tensor
     current_codes: Tensor
     classes: np.ndarray
+    _kind = 1  # of `_best_kind`, as last told apart; at first the classes themselves
 
     def __init__(self) -> None:
         super().__init__()
@@ -271,6 +272,24 @@ class BatchRows(nn.Module):
         Raises:
             InputError: labels of neither kind, where one of them has to be replaced.
         """
+        return self._labels_by(self.current_codes, labels, sample_index)
+
+    def as_given(self, labels: Any, sample_index: Any) -> Any:
+        """Return the labels of a batch with the given ones in the place of those repaired.
+
+        For who keeps them: a later repair makes other labels current, and `relabelled` knows the
+        given ones and those of today.
+
+        Args:
+            labels: (B,) as for `relabelled`.
+            sample_index: (B,) data-set rows.
+
+        Raises:
+            InputError: likewise.
+        """
+        return self._labels_by(self.codes, labels, sample_index)
+
+    def _labels_by(self, codes: Tensor, labels: Any, sample_index: Any) -> Any:
         if not self.any_repaired and self.codes.device.type != "cpu":
             return labels  # looking would wait for the device
         index = self.rows_of(sample_index)
@@ -284,8 +303,8 @@ class BatchRows(nn.Module):
                 "`labels` must be those that the weights were made of, or their positions in "
                 "`weights.classes`, for repaired ones to take their place."
             )
-        current = torch.where(changed, kind[self.current_codes[index]], found).to(found.dtype)
-        return labels if torch.equal(current, found) else current
+        named = torch.where(changed, kind[codes[index]], found).to(found.dtype)
+        return labels if torch.equal(named, found) else named
 
     def _best_kind(self, labels: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:
         """Return (C,) what the labels of a batch call the classes, and (B,) where they do not.
@@ -297,5 +316,10 @@ class BatchRows(nn.Module):
         if self.classes.dtype.kind in "iub":
             kinds.append(torch.as_tensor(self.classes.astype(np.int64), device=index.device))
         labels, given, current = as_class_ids(labels), self.codes[index], self.current_codes[index]
-        fits = [(kind, (labels != kind[given]) & (labels != kind[current])) for kind in kinds]
-        return min(fits, key=lambda pair: int(pair[1].sum()))
+        offs = [(labels != kind[given]) & (labels != kind[current]) for kind in kinds]
+        counts = [int(off.sum()) for off in offs]
+        # Where both fit, the batches before tell.
+        best = min(range(len(kinds)), key=lambda k: (counts[k], k != self._kind))
+        if counts[best] == 0 and any(counts):
+            self._kind = best
+        return kinds[best], offs[best]

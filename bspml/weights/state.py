@@ -240,8 +240,8 @@ class SampleWeights(BatchRows):
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Refuse the weights of another data set before anything is copied."""
-        # States of before labels were repaired: none was.
-        state_dict.setdefault(prefix + "current_codes", self.codes.clone())
+        if prefix + "codes" in state_dict:  # of before labels were repaired: none was
+            state_dict.setdefault(prefix + "current_codes", self.codes.clone())
         names = [name for name, _ in self.named_buffers() if prefix + name in state_dict]
         buffers = {name: state_dict[prefix + name] for name in names}
         saved, codes = buffers.get("weights"), buffers.get("codes")
@@ -270,7 +270,7 @@ class SampleWeights(BatchRows):
                 "the checkpoint's weights must lie in [0, 1]; it holds NaN or numbers outside. "
                 "Was it edited, or saved by another program?"
             )
-        current = buffers["current_codes"]
+        current = buffers.get("current_codes", self.current_codes)
         if not bool(((current >= 0) & (current < len(self.classes))).all()):
             raise CheckpointError(
                 f"the checkpoint's `current_codes` must be positions in {len(self.classes)} "

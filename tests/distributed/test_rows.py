@@ -3,7 +3,9 @@
 import pytest
 import torch
 from hypothesis import given, strategies as st
+from pytorch_metric_learning.losses import ContrastiveLoss
 
+from bspml import SampleWeights, SuperLoss, Weighted
 from bspml.distributed import computed_by_rows, gather_rows, rows, share_of
 from bspml.distributed.batch import mark_joint
 from bspml.distributed.group import rank
@@ -31,7 +33,26 @@ def on_a_rank():
         "sum": add_over_ranks(torch.tensor([1.5, 2.0])),
         "main's": copy_of_main(torch.tensor([1.5 + rank(), 2.0])),
         "tau": joint_tau(),
+        "own tau": tau_of_the_first_rank(),
     }
+
+
+def tau_of_the_first_rank():
+    """The threshold where the batches of all other ranks weigh nothing, and its table."""
+    weights = SampleWeights([0, 0, 1, 1] * 2)
+    weights.update([1] * 4 + [0] * 4)
+    loss = Weighted(SuperLoss(ContrastiveLoss(), sample_weights=weights), weights)
+    rows = torch.arange(4) + 4 * (rank() > 0)
+    embeddings = torch.tensor([[1.0, 0.0], [0.8, 0.6], [0.6, 0.8], [0.0, 1.0]])
+    loss(embeddings, weights.codes[rows], sample_index=rows)
+    sigmas = loss.loss.reducer.sample_confidences()
+    return [*map(float, loss.loss.reducer.tau.values()), *sigmas.nan_to_num(-1).tolist()]
+
+
+@pytest.mark.parametrize("size", [2, pytest.param(3, marks=pytest.mark.slow)])
+def test_a_rank_without_weight_keeps_nobody_waiting(everyone, size):
+    alone = tau_of_the_first_rank()
+    assert [found["own tau"] for found in everyone(__file__, size)] == [alone] * size
 
 
 def joint_tau():

@@ -439,3 +439,24 @@ def test_a_miner_with_weights_looks_the_queue_up_for_any_loss():
         memory = CrossBatchMemory(loss, 4, 32, BSPMLMiner(weights))
         values.append([memory(rows, labels, sample_index=range(12)) for rows in embeddings])
     assert values[0] == values[1]
+
+
+@pytest.mark.parametrize("handed", ["given", "current"])
+def test_labels_queued_as_repaired_follow_a_later_repair(handed):
+    """Trainers hand the labels of the day; the queue outlives them."""
+    given = torch.arange(12) // 3
+    weights, plain = SampleWeights(given), pml_losses.ContrastiveLoss
+    memory = CrossBatchMemory(Weighted(plain(), weights), 4, 36)
+    generator = torch.Generator().manual_seed(0)
+    sent, days = [], [torch.tensor([day, *[0] * 11]) for day in (1, 2, 0)]  # who it is said to be
+    for day in days:
+        current = given + day
+        weights.relabel(current)
+        embeddings = torch.randn(12, 4, generator=generator, dtype=torch.float64)
+        value = memory(embeddings, given if handed == "given" else current, sample_index=range(12))
+        sent.append(embeddings)
+        fresh = CrossBatchMemory(Weighted(plain(), SampleWeights(current)), 4, 36)
+        for rows in sent:  # the same under one label from the first day
+            expected = fresh(rows, current, sample_index=range(12))
+        torch.testing.assert_close(value, expected, rtol=1e-12, atol=1e-12)
+    assert memory.label_memory.tolist() == given.tolist() * 3

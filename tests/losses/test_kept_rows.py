@@ -1,8 +1,10 @@
+import numpy as np
 import pytest
 import torch
 
 from bspml.errors import InputError
 from bspml.losses.kept_rows import Rows, kept_rows
+from bspml.losses.pairs import without_self_pairs
 
 
 def by_loop(pairs, keep, keep_others):
@@ -55,3 +57,18 @@ def test_one_label_tensor_on_both_sides_stays_one():
 def test_pairs_of_another_form_are_refused():
     with pytest.raises(InputError, match=r"`indices_tuple` must hold 3"):
         kept_rows(Rows(torch.eye(2), None, (torch.tensor([0]),)), torch.tensor([True, False]))
+
+
+@pytest.mark.parametrize("of", [list, np.array, lambda x: torch.tensor(x, dtype=torch.int32)])
+def test_pairs_may_be_of_any_kind_of_whole_numbers(of):
+    """And empty ones of any kind at all, as pytorch-metric-learning's are."""
+    given, keep = ([0, 2], [2, 1], [1, 2], [2, 0]), torch.tensor([True, False, True])
+    index = torch.arange(3)
+    left = kept_rows(Rows(torch.eye(3), None, tuple(map(of, given))), keep)
+    assert [x.tolist() for x in left.indices_tuple] == [[0], [1], [1], [0]]
+    others = without_self_pairs(tuple(map(of, ([0, 1], [2, 1]))) * 2, index, index)
+    assert [x.tolist() for x in others] == [[0], [2], [0, 1], [2, 1]]
+    for empty in (of([]), torch.tensor([])):
+        left = kept_rows(Rows(torch.eye(3), None, (empty,) * 3), keep)
+        assert all(len(x) == 0 for x in left.indices_tuple)
+        assert all(len(x) == 0 for x in without_self_pairs((empty,) * 3, index, index))

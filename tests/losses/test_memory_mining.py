@@ -104,6 +104,18 @@ def test_a_batch_without_any_weight_is_zero_whatever_mines():
         assert not grad.any()
 
 
+def test_a_miner_that_found_nothing_may_say_so_by_empty_tensors_of_any_kind():
+    class Finds(torch.nn.Module):
+        def forward(self, *_):
+            return (torch.tensor([]),) * 3
+
+    weights = bspml.SampleWeights([0, 0, 1, 1])
+    weights.update([1, 1, 0, 1])
+    for loss in (bspml.Weighted(pml_losses.TripletMarginLoss(), weights), bspml.BSPMLLoss(weights)):
+        memory = bspml.CrossBatchMemory(loss, 3, 8, miner=Finds())
+        assert memory(torch.eye(4)[:, :3] + 1, weights.codes, sample_index=range(4)) == 0
+
+
 @pytest.mark.parametrize("miner", MINERS)
 @pytest.mark.parametrize("loss", ["BSPML", "Contrastive", "TripletMargin"])
 def test_a_first_batch_is_mined_as_within_itself(miner, loss):

@@ -223,6 +223,17 @@ def test_a_batch_without_weight_is_0_with_a_gradient_of_0():
     assert torch.equal(gradient, torch.zeros(12, 3))
 
 
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_batch_without_weight_is_said_as_the_loss_says_it(wrapped):
+    """Where nothing is reduced, a batch without pairs is a dictionary, too."""
+    embeddings, labels = kit.batch()
+    loss = kit.make("ContrastiveLoss", reducer=reducers.DoNothingReducer())
+    loss = SuperLoss(loss) if wrapped else loss
+    value = Weighted(loss, table(labels, torch.zeros(12)))(embeddings, labels, sample_index=ROWS)
+    assert value == loss(embeddings[:0], labels[:0])
+    assert set(value) == {"pos_loss", "neg_loss"}
+
+
 @pytest.mark.parametrize("name", [n for n in TAKEN if n not in UNLABELLED])
 def test_rows_without_a_positive_pair_are_no_nan(name):
     """One sample of each class, one of all, or none is left: a number, and a finite gradient."""

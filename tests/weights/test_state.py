@@ -417,8 +417,24 @@ def test_a_batch_gets_the_repaired_labels_in_its_own_terms(classes, batch, expec
     assert found.tolist() == expected
     assert found.dtype == labels.dtype
     assert weights.relabelled(found, rows).tolist() == expected  # such as those in a memory
+    assert weights.as_given(found, rows).tolist() == batch
+    assert weights.as_given(labels, rows) is labels
     with pytest.raises(InputError, match="those that the weights were made of"):
         weights.relabelled(labels + 20, rows)
+
+
+def test_a_batch_that_both_kinds_of_labels_fit_is_of_the_kind_of_those_before():
+    """Labels with a gap, and a batch below it: 3 is a position there, and no label."""
+    weights = SampleWeights([0, 1, 2, 4, 4])
+    weights.relabel([0, 3, 2, 3, 3])
+    batch, rows = torch.tensor([0, 1]), [0, 1]
+    assert weights.relabelled(batch, rows).tolist() == [0, 4]  # as are the labels
+    for told, expected in ((3, 3), (4, 4)):
+        assert weights.index_for_batch(1, [3], torch.tensor([told])).tolist() == [3]
+        assert weights.relabelled(batch, rows).tolist() == [0, expected]
+    with pytest.raises(InputError, match="those that the weights were made of"):
+        weights.relabelled(torch.tensor([3, 3]), rows)  # which tells nothing
+    assert weights.relabelled(batch, rows).tolist() == [0, 4]
 
 
 def test_class_means_are_those_of_the_classes_trained_under():
@@ -440,6 +456,18 @@ def test_a_state_of_before_labels_were_repaired_loads_as_not_repaired():
     weights.relabel([1, 0, 1])
     other.load_state_dict(weights.state_dict())
     assert other.repaired.tolist() == [True, False, False]
+
+
+def test_a_state_without_the_table_leaves_it_alone():
+    """Such as one of the proxies alone, read with `strict=False`."""
+    weights = SampleWeights([0, 0, 1])
+    weights.update([0.5, 1, 1])
+    weights.relabel([1, 0, 1])
+    done = torch.nn.ModuleDict({"weights": weights}).load_state_dict({}, strict=False)
+    assert sorted(done.missing_keys) == [f"weights.{name}" for name in sorted(weights.state_dict())]
+    assert weights.current_labels.tolist() == [1, 0, 1]
+    assert weights.any_repaired
+    assert weights[0] == 0.5
 
 
 def test_buffers_written_in_place_are_noticed():

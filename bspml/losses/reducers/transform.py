@@ -228,6 +228,14 @@ class TransformReducer(pml_reducers.MultipleReducers):
                 return {**loss_dict, **{name: r[name] for name, r in results.items()}}
             return self._sum(loss_dict, results, embeddings, labels)
 
+    def see_nothing(self, like: Tensor) -> None:
+        """Learn from a batch of which nothing counts: the averages of other ranks wait for it.
+
+        Args:
+            like: a tensor on the batch's device.
+        """
+        self._remember([], [source for _, source in self.transform([], like)])
+
     def _is_of_evaluation(self, call: Call) -> bool:
         if call.known is not None:
             return call.known.sample_index is None
