@@ -46,7 +46,7 @@ transformers: Any = import_optional("transformers", _NEEDS)
 
 INDEX = "bspml_row"  # of a batch; a column `sample_index` is its user's
 FILE = "bspml.pt"  # in a checkpoint's folder
-_LABELS = ("label", "labels")  # of a batch
+LABELS = ("labels", "label")  # of a batch
 
 
 class IndexedRows(Dataset):
@@ -133,7 +133,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
         self._check_labels()
         self.records: list[CurriculumRecord] = []
         self.loss: nn.Module | None = None  # whose own state is saved, too
-        self._updated_at = 0
+        self._updated_at, self._announced = 0, False
         self._checkpoint: str | None = None
         self._own_train, self._own_loss = trainer.train, trainer.compute_loss
         trainer.train = self._train
@@ -208,7 +208,10 @@ class TrainerCurriculum(transformers.TrainerCallback):
         self.weights.batch_index, self.weights.evaluating = None, index is None
         if index is not None:
             self.weights.set_batch(index)
-            for key in {*_LABELS, *self.trainer.label_names} & set(inputs):
+            self._announced = True
+            # Others of the `label_names` may be anything.
+            key = next((k for k in (*LABELS, *self.trainer.label_names) if k in inputs), None)
+            if key is not None:
                 self.weights.check_items(inputs[key], index, wait=False)
                 inputs[key] = self.weights.relabelled(inputs[key], index)
         if self.loss is not None and "num_items_in_batch" in kw:
@@ -291,6 +294,16 @@ class TrainerCurriculum(transformers.TrainerCallback):
             self._update(state)
         elif self._checkpoint is None:
             self._choose_rows()
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Refuse a step none of whose batches came with its rows: nobody weighed it."""
+        if not self._announced:
+            raise InputError(
+                f"no batch of a step reached {type(self.trainer).__name__}.compute_loss with its "
+                f"rows, {INDEX!r}. Leave them in the batch where you prepare it, and call "
+                "self.compute_loss in a `training_step` of your own."
+            )
+        self._announced = False
 
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Update the curriculum; where the training stops within an epoch, there is no round."""
