@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pytorch_metric_learning.losses import MultipleLosses
-from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from torch import Tensor, nn
 
 from bspml.errors import InputError
@@ -52,11 +51,6 @@ def under(loss: Any, weights: SampleWeights) -> nn.Module:
     inner = [part.loss if isinstance(part, CrossBatchMemory) else part for part in parts]
     own = [getattr(part, "weights", None) for part in inner]
     if not (is_sum or isinstance(loss, Weighted | CrossBatchMemory)) or None in own:
-        if isinstance(loss, DistributedLossWrapper):
-            raise InputError(
-                "`loss` is a DistributedLossWrapper, and each process here has batches of its own. "
-                "Pass the loss inside it."
-            )
         return Weighted(loss, weights)
     if any(table is not weights for table in own):
         raise InputError(

@@ -170,9 +170,12 @@ class TrainerCurriculum(transformers.TrainerCallback):
             )
 
     def texts(self) -> list[str] | None:
-        """Return the (N,) texts of the data set, or None where no column is named like them."""
+        """Return the (N,) texts of the data set, its only ones or by a known name, or None."""
         columns = getattr(self.rows.dataset, "column_names", None) or ()
-        name = next((name for name in TEXT_COLUMNS if name in columns), None)
+        kinds = getattr(self.rows.dataset, "features", None) or {}
+        texts = [name for name, kind in kinds.items() if getattr(kind, "dtype", "") == "string"]
+        only = texts[0] if len(texts) == 1 and texts[0] not in LABELS else None
+        name = next((name for name in TEXT_COLUMNS if name in columns), only)
         return None if name is None else [str(text) for text in column_of(self.rows.dataset, name)]
 
     def _default_sampler(self) -> PKSampler:
@@ -334,14 +337,22 @@ class TrainerCurriculum(transformers.TrainerCallback):
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return weights, curriculum, rows, and what the loss learned."""
+        """Return weights, curriculum, rows, and what the losses learned."""
         return {
             "weights": self.weights.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "sampler": self.sampler.state_dict(position=0),  # the trainer skips what is done
             "updated_at": self._updated_at,
             "loss": None if self.loss is None else self.loss.state_dict(),
+            "losses": {name: loss.state_dict() for name, loss in self._own_losses().items()},
         }
+
+    def _own_losses(self) -> dict[str, nn.Module]:
+        """Attributes of the trainer that look the weights up: of its user's own `compute_loss`."""
+        found = {n: p for n, p in vars(self.trainer).items() if isinstance(p, nn.Module)}
+        held = {name: {*part.modules()} for name, part in found.items()}
+        ours = (name for name in found if self.weights in held[name])
+        return {name: found[name] for name in ours if self.trainer.model not in held[name]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned.
@@ -356,6 +367,9 @@ class TrainerCurriculum(transformers.TrainerCallback):
             self._updated_at = check_whole(state["updated_at"], "updated_at", low=0)
             if self.loss is not None and state["loss"] is not None:  # not everywhere kept once
                 self.loss.load_state_dict(state["loss"])
+            own = self._own_losses()
+            for name, saved in state.get("losses", {}).items():
+                own[name].load_state_dict(saved)
 
 
 def _collated(collator: Any, items: list[dict[str, Any]]) -> dict[str, Any]:

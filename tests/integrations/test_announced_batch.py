@@ -71,6 +71,3 @@ def test_a_loss_that_looks_these_weights_up_stays_as_it_is():
         under(losses.MultipleLosses([weighted, bspml.Weighted(losses.NCALoss(), others)]), weights)
     with pytest.raises(InputError, match=r"Use MultipleLosses\(\[Weighted"):
         under(losses.MultipleLosses([weighted, losses.NCALoss()]), weights)
-    wrapper = bspml.distributed.DistributedLossWrapper(weighted)
-    with pytest.raises(InputError, match="Pass the loss inside it"):
-        under(wrapper, weights)

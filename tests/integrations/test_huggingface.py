@@ -524,3 +524,43 @@ def test_a_trainer_of_sentence_transformers_is_sent_to_the_callback_of_its_own(t
 
     with pytest.raises(InputError, match=r"bspml\.integrations\.sentence_transformers\.Curricul"):
         CurriculumCallback(trainer_of(tmp_path, OfTexts))
+
+
+def of_memory(loss, weights):
+    return bspml.CrossBatchMemory(bspml.Weighted(loss, weights), 4, memory_size=64)
+
+
+def of_averages(loss, weights):
+    return bspml.Weighted(bspml.SuperLoss(loss), weights)
+
+
+@pytest.mark.parametrize("kind", [of_memory, of_averages])
+def test_what_a_loss_of_the_trainers_own_learned_is_in_its_checkpoints(tmp_path, kind):
+    class Own(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            labels = inputs.pop("labels")
+            return self.metric_loss(model(**inputs)["embeddings"], labels)
+
+    def trained(folder, resumed=None):
+        weights = bspml.SampleWeights(LABELS)
+        trainer = trainer_of(
+            tmp_path / folder, Own, ROWS, None, save_strategy="steps", save_steps=3, max_steps=8
+        )
+        trainer.metric_loss = kind(pml_losses.ContrastiveLoss(), weights)
+        trainer.add_callback(CurriculumCallback(trainer, bspml.SelfPacedCurriculum(weights)))
+        trainer.train(resume_from_checkpoint=resumed)
+        return trainer
+
+    whole = trained("whole")
+    resumed = trained("resumed", str(tmp_path / "whole" / "checkpoint-3"))
+    assert same_states(whole.model, resumed.model)
+    assert all(map(torch.equal, whole.metric_loss.buffers(), resumed.metric_loss.buffers()))
+
+
+def test_the_only_column_of_texts_is_theirs_whatever_its_name(tmp_path):
+    words = [f"words of {i}" for i in range(72)]
+    columns = {"x": FEATURES, "labels": LABELS, "review": words}
+    rows = datasets.Dataset.from_dict(columns)
+    assert CurriculumCallback(trainer_of(tmp_path, rows=rows)).texts() == words
+    rows = datasets.Dataset.from_dict(columns | {"title": words})
+    assert CurriculumCallback(trainer_of(tmp_path, rows=rows)).texts() is None
