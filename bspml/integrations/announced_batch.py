@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from pytorch_metric_learning.losses import MultipleLosses
 from torch import Tensor, nn
 
 from bspml.errors import InputError
 from bspml.losses.cross_batch_memory import CrossBatchMemory
+from bspml.losses.reducers.wrapping import held_by
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool
 from bspml.trainers.ignored_weights import refuse_between
@@ -37,17 +39,20 @@ def under(loss: Any, weights: SampleWeights) -> nn.Module:
     """Return a loss under these weights: itself, where it looks them up already.
 
     Args:
-        loss: of pytorch-metric-learning, `Weighted`, or a `CrossBatchMemory` around one.
+        loss: of pytorch-metric-learning; or `Weighted`, a `CrossBatchMemory` around one, or
+            `MultipleLosses` of such.
         weights: of the data set.
 
     Raises:
         InputError: one that `Weighted` refuses, or of other weights.
     """
-    inner = loss.loss if isinstance(loss, CrossBatchMemory) else loss
-    own = getattr(inner, "weights", None)
-    if not isinstance(loss, Weighted | CrossBatchMemory) or own is None:
+    is_sum = isinstance(loss, MultipleLosses)
+    parts = held_by(loss) if is_sum else [loss]
+    inner = [part.loss if isinstance(part, CrossBatchMemory) else part for part in parts]
+    own = [getattr(part, "weights", None) for part in inner]
+    if not (is_sum or isinstance(loss, Weighted | CrossBatchMemory)) or None in own:
         return Weighted(loss, weights)
-    if own is not weights:
+    if any(table is not weights for table in own):
         raise InputError(
             f"`loss`, a {type(loss).__name__}, has other weights than the curriculum. Make both of "
             "one: `weights = bspml.SampleWeights(labels)`, `bspml.SelfPacedCurriculum(weights)`."

@@ -13,6 +13,7 @@ Three lines beside a training of its own:
 from __future__ import annotations
 
 import copy
+import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -21,7 +22,7 @@ from torch import Tensor, nn
 from bspml.data.sampler import PKSampler
 from bspml.errors import InputError
 from bspml.integrations.announced_batch import kept_rows_of_batch, under, weighted_value
-from bspml.integrations.transformers_trainer import TrainerCurriculum, transformers
+from bspml.integrations.transformers_trainer import LABELS, TrainerCurriculum, transformers
 from bspml.shapes import Bool
 from bspml.tensors.arguments import check_kind
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
@@ -84,6 +85,12 @@ class CurriculumCallback(TrainerCurriculum):
         embeddings: Callable[[Any], Tensor] | None = None,
     ) -> None:
         check_kind(trainer, "trainer", transformers.Trainer, "a Trainer of transformers")
+        if hasattr(trainer, "collect_features"):
+            raise InputError(
+                f"the losses of a {type(trainer).__name__} call its model themselves. For a "
+                "SentenceTransformerTrainer there is a callback of its own: "
+                "bspml.integrations.sentence_transformers.CurriculumCallback."
+            )
         own_loss = trainer.compute_loss_func
         computes = type(trainer).compute_loss is not transformers.Trainer.compute_loss
         if loss is None and own_loss is None and not computes:
@@ -137,8 +144,21 @@ class CurriculumCallback(TrainerCurriculum):
             model: of the trainer, in eval mode.
             inputs: on the model's device, without the index.
         """
-        labels = {"labels", *self.trainer.label_names}
-        return self.embeddings_of(model(**{k: v for k, v in inputs.items() if k not in labels}))
+        signature, labels = inspect.signature(model.forward), {*LABELS, *self.trainer.label_names}
+        takes = signature.parameters.values()
+        names = {one.name for one in takes if one.default is one.empty or one.name not in labels}
+        if any(one.kind is one.VAR_KEYWORD for one in takes):
+            names |= {*inputs} - labels
+        # The rest is for a `compute_loss` of its user's, which takes it out of the batch.
+        given = {name: value for name, value in inputs.items() if name in names}
+        try:
+            signature.bind(**given)
+        except TypeError as err:
+            raise InputError(
+                f"the model must be callable with the batch's columns {', '.join(inputs)} by name: "
+                f"{err}. Name the columns of the data set as its `forward` does."
+            ) from err
+        return self.embeddings_of(model(**given))
 
 
 def _embeddings_of(outputs: Any) -> Tensor:

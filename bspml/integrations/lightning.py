@@ -203,7 +203,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         connector = getattr(trainer, "_accelerator_connector", None)
         if ranks() > 1 and getattr(connector, "use_distributed_sampler", False):
             raise InputError(_REPLACED)
-        self.step, self.epoch_ended, self.drawn, self.aside = 0, False, None, None
+        self.step, self.epoch_ended, self.saved = 0, False, None
         self.sampler.share(rank(), ranks())
         self.loader.begin()
 
@@ -242,8 +242,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
             batches, every = trainer.num_training_batches, trainer.val_check_batch
             whole = isinstance(every, int) and every > 0
             progress.current.completed = every * math.ceil(batches / every) if whole else batches
-        # After a checkpoint of a batch's end it opens a validation, and leaves it out.
-        self.go_on(getattr(trainer.fit_loop.epoch_loop, "restarted_on_train_batch_end", False))
+        self.go_on(trainer)
         self._begin_epoch(trainer)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
@@ -255,8 +254,6 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
-        if self.saved is not None:
-            self.go_on()
         index, labels = self.loader.rows_and_labels(batch, self.weights)
         announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
@@ -270,7 +267,6 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         refuse_ignored(self.weights, [pl_module])
         self.weights.clear_batch()
         self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
-        self.drawn = torch.get_rng_state()
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Embed, update, and set the rows of the next epoch."""
@@ -290,6 +286,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self.weights.evaluating = False
         self.loader.opened(trainer)
         self.loader.end()
+        self.end_apart(trainer)
         while self._hooks:
             self._hooks.pop().remove()
 

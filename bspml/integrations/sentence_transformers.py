@@ -168,7 +168,8 @@ class CurriculumCallback(TrainerCurriculum):
         if not isinstance(trainer, library.SentenceTransformerTrainer):
             raise InputError(
                 "`trainer` must be a SentenceTransformerTrainer; got "
-                f"{type(trainer).__name__}. For others, see bspml.integrations.huggingface."
+                f"{type(trainer).__name__}. For a Trainer of transformers there is "
+                "bspml.integrations.huggingface; others of this library are not supported."
             )
         super().__init__(trainer, curriculum, sampler)
         weighted = WeightedLoss(trainer.model, trainer.loss if loss is None else loss, self.weights)

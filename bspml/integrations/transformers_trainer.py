@@ -46,7 +46,7 @@ transformers: Any = import_optional("transformers", _NEEDS)
 
 INDEX = "bspml_row"  # of a batch; a column `sample_index` is its user's
 FILE = "bspml.pt"  # in a checkpoint's folder
-_LABELS = ("label", "labels")  # of a batch
+LABELS = ("labels", "label")  # of a batch
 
 
 class IndexedRows(Dataset):
@@ -133,7 +133,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
         self._check_labels()
         self.records: list[CurriculumRecord] = []
         self.loss: nn.Module | None = None  # whose own state is saved, too
-        self._updated_at = 0
+        self._updated_at, self._announced = 0, False
         self._checkpoint: str | None = None
         self._own_train, self._own_loss = trainer.train, trainer.compute_loss
         trainer.train = self._train
@@ -170,9 +170,12 @@ class TrainerCurriculum(transformers.TrainerCallback):
             )
 
     def texts(self) -> list[str] | None:
-        """Return the (N,) texts of the data set, or None where no column is named like them."""
+        """Return the (N,) texts of the data set, its only ones or by a known name, or None."""
         columns = getattr(self.rows.dataset, "column_names", None) or ()
-        name = next((name for name in TEXT_COLUMNS if name in columns), None)
+        kinds = getattr(self.rows.dataset, "features", None) or {}
+        texts = [name for name, kind in kinds.items() if getattr(kind, "dtype", "") == "string"]
+        only = texts[0] if len(texts) == 1 and texts[0] not in LABELS else None
+        name = next((name for name in TEXT_COLUMNS if name in columns), only)
         return None if name is None else [str(text) for text in column_of(self.rows.dataset, name)]
 
     def _default_sampler(self) -> PKSampler:
@@ -208,7 +211,10 @@ class TrainerCurriculum(transformers.TrainerCallback):
         self.weights.batch_index, self.weights.evaluating = None, index is None
         if index is not None:
             self.weights.set_batch(index)
-            for key in {*_LABELS, *self.trainer.label_names} & set(inputs):
+            self._announced = True
+            # Others of the `label_names` may be anything.
+            key = next((k for k in (*LABELS, *self.trainer.label_names) if k in inputs), None)
+            if key is not None:
                 self.weights.check_items(inputs[key], index, wait=False)
                 inputs[key] = self.weights.relabelled(inputs[key], index)
         if self.loss is not None and "num_items_in_batch" in kw:
@@ -292,6 +298,16 @@ class TrainerCurriculum(transformers.TrainerCallback):
         elif self._checkpoint is None:
             self._choose_rows()
 
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Refuse a step none of whose batches came with its rows: nobody weighed it."""
+        if not self._announced:
+            raise InputError(
+                f"no batch of a step reached {type(self.trainer).__name__}.compute_loss with its "
+                f"rows, {INDEX!r}. Leave them in the batch where you prepare it, and call "
+                "self.compute_loss in a `training_step` of your own."
+            )
+        self._announced = False
+
     def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Update the curriculum; where the training stops within an epoch, there is no round."""
         if state.global_step % self._steps == 0 or not control.should_training_stop:
@@ -321,14 +337,22 @@ class TrainerCurriculum(transformers.TrainerCallback):
     # -- state -----------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return weights, curriculum, rows, and what the loss learned."""
+        """Return weights, curriculum, rows, and what the losses learned."""
         return {
             "weights": self.weights.state_dict(),
             "curriculum": self.curriculum.state_dict(),
             "sampler": self.sampler.state_dict(position=0),  # the trainer skips what is done
             "updated_at": self._updated_at,
             "loss": None if self.loss is None else self.loss.state_dict(),
+            "losses": {name: loss.state_dict() for name, loss in self._own_losses().items()},
         }
+
+    def _own_losses(self) -> dict[str, nn.Module]:
+        """Attributes of the trainer that look the weights up: of its user's own `compute_loss`."""
+        found = {n: p for n, p in vars(self.trainer).items() if isinstance(p, nn.Module)}
+        held = {name: {*part.modules()} for name, part in found.items()}
+        ours = (name for name in found if self.weights in held[name])
+        return {name: found[name] for name in ours if self.trainer.model not in held[name]}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned.
@@ -343,6 +367,9 @@ class TrainerCurriculum(transformers.TrainerCallback):
             self._updated_at = check_whole(state["updated_at"], "updated_at", low=0)
             if self.loss is not None and state["loss"] is not None:  # not everywhere kept once
                 self.loss.load_state_dict(state["loss"])
+            own = self._own_losses()
+            for name, saved in state.get("losses", {}).items():
+                own[name].load_state_dict(saved)
 
 
 def _collated(collator: Any, items: list[dict[str, Any]]) -> dict[str, Any]:

@@ -295,13 +295,13 @@ def _check(loss: Any, table: SampleWeights) -> LossEntry:
         raise InputError(f"`loss` is a {name}, which goes around: use {_AROUND[kind]}.")
     if isinstance(loss, pml_losses.MultipleLosses):
         for part in held_by(loss):
-            _check(part, table)
-            looks_up = isinstance(part, BSPMLLoss) and part.weights is not None
-            if looks_up or getattr(part.reducer, "sample_weights", None) is not None:
+            looks_up = isinstance(part, BSPMLLoss | Weighted) and part.weights is not None
+            if looks_up or getattr(getattr(part, "reducer", None), "sample_weights", None):
                 raise InputError(
                     f"`loss` is MultipleLosses with a {type(part).__name__} that looks weights up "
                     "itself. Use MultipleLosses([Weighted(loss, weights), ...])."
                 )
+            _check(part, table)
         return LossEntry(
             refused="its losses are summed before a weight could be put on a value; "
             "MultipleLosses([Weighted(loss, weights), ...]) can"

@@ -65,3 +65,9 @@ def test_a_loss_that_looks_these_weights_up_stays_as_it_is():
             under(loss, others)
     with pytest.raises(InputError, match=r"use bspml.CrossBatchMemory\(Weighted"):
         under(bspml.CrossBatchMemory(losses.ContrastiveLoss(), 6, memory_size=12), weights)
+    either = losses.MultipleLosses([weighted, memory])
+    assert under(either, weights) is either
+    with pytest.raises(InputError, match="has other weights than the curriculum"):
+        under(losses.MultipleLosses([weighted, bspml.Weighted(losses.NCALoss(), others)]), weights)
+    with pytest.raises(InputError, match=r"Use MultipleLosses\(\[Weighted"):
+        under(losses.MultipleLosses([weighted, losses.NCALoss()]), weights)

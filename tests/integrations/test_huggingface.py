@@ -456,3 +456,111 @@ def test_parts_of_another_kind_are_refused_where_they_are_handed_over(tmp_path):
     callback.rows.dataset = pairs
     with pytest.raises(InputError, match=r"must be a dictionary of named columns; got tuple"):
         callback.embed()
+
+
+class OfColumns(transformers.Trainer):
+    """Takes the labels, and what only its loss knows, out of the batch by itself."""
+
+    def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+        labels = inputs.pop("labels" if "labels" in inputs else "label")
+        inputs.pop("row", None), inputs.pop("score", None)
+        return plain_loss(model(**inputs), labels)
+
+
+@pytest.mark.parametrize("name", ["labels", "label"])
+def test_columns_that_only_the_loss_takes_are_kept_from_the_model(tmp_path, name):
+    expected = CurriculumCallback(trainer_of(tmp_path), of_list()).embed()
+    rows = [{"x": r["x"], name: r["labels"], "row": i, "score": 0.5} for i, r in enumerate(ROWS)]
+    trainer = trainer_of(
+        tmp_path, OfColumns, rows, None, label_names=["labels", "score"], max_steps=1
+    )
+    trainer.data_collator = torch.utils.data.default_collate  # keeps the name `label`
+    callback = CurriculumCallback(trainer, of_list())
+    trainer.add_callback(callback)
+    assert torch.equal(callback.embed(), expected)
+    trainer.train()  # scores are no classes, though the Trainer calls them labels
+    trainer.model.forward = lambda features: features
+    with pytest.raises(InputError, match=r"columns x, .* by name: missing .*'features'"):
+        callback.embed()
+
+
+class Dropping(transformers.Trainer):
+    def _prepare_inputs(self, inputs):
+        return {"x": inputs["x"], "labels": inputs["labels"]}
+
+
+class Apart(transformers.Trainer):
+    def training_step(self, model, inputs, num_items_in_batch=None):
+        loss = plain_loss(model(inputs["x"]), inputs["labels"])
+        self.accelerator.backward(loss)
+        return loss.detach()
+
+
+@pytest.mark.parametrize("kind", [Dropping, Apart])
+def test_steps_that_never_show_their_rows_are_refused(tmp_path, kind):
+    trainer = trainer_of(tmp_path, kind)
+    trainer.add_callback(CurriculumCallback(trainer, of_list()))
+    with pytest.raises(InputError, match=rf"reached {kind.__name__}\.compute_loss with its rows"):
+        trainer.train()
+
+
+def test_a_sum_of_losses_that_look_the_weights_up_is_taken(tmp_path):
+    weights, rows = bspml.SampleWeights(LABELS), list(range(0, 72, 5))
+    weights.update(np.random.default_rng(0).random(72))
+    parts = [pml_losses.MultiSimilarityLoss(), pml_losses.ContrastiveLoss()]
+    fixed = bspml.trainers.FixedCurriculum(weights)
+    values = []
+    for losses in ([parts[0]], [parts[1]], parts):
+        trainer = trainer_of(tmp_path, compute_loss_func=None)
+        loss = pml_losses.MultipleLosses([bspml.Weighted(part, weights) for part in losses])
+        values.append(batch_loss(trainer, CurriculumCallback(trainer, fixed, loss=loss), rows))
+    assert torch.isclose(values[0] + values[1], values[2])
+
+
+def test_a_trainer_of_sentence_transformers_is_sent_to_the_callback_of_its_own(tmp_path):
+    class OfTexts(transformers.Trainer):
+        def collect_features(self, inputs):
+            return inputs
+
+    with pytest.raises(InputError, match=r"bspml\.integrations\.sentence_transformers\.Curricul"):
+        CurriculumCallback(trainer_of(tmp_path, OfTexts))
+
+
+def of_memory(loss, weights):
+    return bspml.CrossBatchMemory(bspml.Weighted(loss, weights), 4, memory_size=64)
+
+
+def of_averages(loss, weights):
+    return bspml.Weighted(bspml.SuperLoss(loss), weights)
+
+
+@pytest.mark.parametrize("kind", [of_memory, of_averages])
+def test_what_a_loss_of_the_trainers_own_learned_is_in_its_checkpoints(tmp_path, kind):
+    class Own(transformers.Trainer):
+        def compute_loss(self, model, inputs, return_outputs=False, num_items_in_batch=None):
+            labels = inputs.pop("labels")
+            return self.metric_loss(model(**inputs)["embeddings"], labels)
+
+    def trained(folder, resumed=None):
+        weights = bspml.SampleWeights(LABELS)
+        trainer = trainer_of(
+            tmp_path / folder, Own, ROWS, None, save_strategy="steps", save_steps=3, max_steps=8
+        )
+        trainer.metric_loss = kind(pml_losses.ContrastiveLoss(), weights)
+        trainer.add_callback(CurriculumCallback(trainer, bspml.SelfPacedCurriculum(weights)))
+        trainer.train(resume_from_checkpoint=resumed)
+        return trainer
+
+    whole = trained("whole")
+    resumed = trained("resumed", str(tmp_path / "whole" / "checkpoint-3"))
+    assert same_states(whole.model, resumed.model)
+    assert all(map(torch.equal, whole.metric_loss.buffers(), resumed.metric_loss.buffers()))
+
+
+def test_the_only_column_of_texts_is_theirs_whatever_its_name(tmp_path):
+    words = [f"words of {i}" for i in range(72)]
+    columns = {"x": FEATURES, "labels": LABELS, "review": words}
+    rows = datasets.Dataset.from_dict(columns)
+    assert CurriculumCallback(trainer_of(tmp_path, rows=rows)).texts() == words
+    rows = datasets.Dataset.from_dict(columns | {"title": words})
+    assert CurriculumCallback(trainer_of(tmp_path, rows=rows)).texts() is None

@@ -221,6 +221,21 @@ def test_a_validation_draws_nothing_from_the_training(tmp_path, validations, opt
         assert same(fit(ckpt_path=path), whole), path
 
 
+def test_a_validation_takes_back_nothing_that_hooks_of_a_batch_drew():
+    def fit(*validated):
+        one, drawn = Fit(max_epochs=2, val_check_interval=1), []
+        one.module.on_train_batch_end = lambda *_: drawn.append(float(torch.rand(1)))
+        one.trainer.fit(one.module, one.loader, *validated)
+        assert "run" not in vars(one.trainer.fit_loop.epoch_loop.val_loop)
+        return drawn, one.outcome()
+
+    drawn, whole = fit()
+    assert len(drawn) > 8
+    validated = fit(DataLoader(TensorDataset(POINTS), 48))
+    assert validated[0] == drawn
+    assert same(validated[1], whole)
+
+
 @pytest.mark.parametrize("first", [1, 2, 3])
 def test_a_warm_up_over_two_fits_starts_the_network_anew_as_one_does(first):
     class Starts(pl.Callback):
