@@ -192,7 +192,9 @@ def write_results(
     if options.copy_to is not None and corrected is not None and photos is not None:
         if not options.hushed:
             note(f"copying photos to {options.copy_to}")
-        copied = copy_photos(corrected, report.labels, photos, Path(options.copy_to))
+        # As the folders have them: those of the report may hold earlier decisions already.
+        given = report.labels if corrected.given is None else corrected.given
+        copied = copy_photos(corrected, given, photos, Path(options.copy_to))
         for sentence in copied.notes:
             note(f"note: {sentence}")
         line = (
