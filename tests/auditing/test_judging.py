@@ -127,6 +127,13 @@ def test_neither_the_order_of_samples_nor_names_of_classes_decide_between_models
                 getattr(report, name)[order], abs=0, nan_ok=True
             ), name
         assert (again.suggested_labels == names[report.suggested_labels[order]]).all()
+        renamed = again.classes.set_index("label").loc[names]
+        for name in ("two_score", "same_p", "same_distance", "looks_like_two"):
+            expected = pytest.approx(report.classes[name].to_numpy(), rel=1e-12, nan_ok=True)
+            assert renamed[name].to_numpy() == expected, name
+        # Of a group under several labels one sample stands for it: the pairs are those with it.
+        same = "duplicates_with_different_labels"
+        assert again.summary()[same] == report.summary()[same]
 
 
 def test_order_of_samples_does_not_matter(noisy_case):
@@ -212,6 +219,10 @@ def test_a_class_of_one_is_scored_against_the_others():
     member, stray = report.wrong_probability[:2]
     assert 0 <= stray < member / 2 < 0.5
     assert report.other_labels[0] == str(codes[0])
+    # It fits there; but what speaks against its own label is cut, and so is that for another one.
+    assert member == 0.5 == report.suggestion_probability[0]
+    assert report.suggested_labels[0] == "alone"
+    assert report.verdicts()[0] == "alone in its class (low support)"
     assert report.verdicts()[1] in ("alone in its class", "fits no class")
     assert any("alone in their class" in note for note in report.notes)
     assert np.isnan(report.classes.set_index("label").loc["alone"]["share_flagged"])
