@@ -28,6 +28,7 @@ from bspml.data.labels.own_labels import located
 from bspml.data.labels.photo_tree import LISTED, CopiedPhotos, check_photos, copy_photos
 from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
+from bspml.files.atomic import remove_leftovers
 from bspml.words import counted
 
 
@@ -109,6 +110,7 @@ def save_corrected(folder: Path, corrected: CorrectedLabels) -> Path:
     earlier: set[str | int] = set()
     with contextlib.suppress(DataError):  # damaged, or another file of that name
         earlier = _decided(read_corrected(path))
+    remove_leftovers(folder)
     write_corrected(path, corrected)
     if before is not None and before != path.read_bytes():
         note(
