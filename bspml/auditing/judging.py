@@ -123,6 +123,11 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     if pictures is not None:
         check_kind(pictures, "pictures", PictureHashes, "what hash_pictures returned, or None")
+        if len(pictures.bits) != len(embeddings):
+            raise InputError(
+                f"`pictures` must be hashes of all {len(embeddings)} samples, in their order; got "
+                f"{len(pictures.bits)}. Hash one file a sample, None where it has none."
+            )
     seed = check_whole(seed, "seed", 0)
     neighbours = check_whole(neighbours, "neighbours", high=2**24)
     check_choice(backend, "backend", ("auto", "faiss", "torch"))

@@ -10,6 +10,7 @@ import torch
 import bspml
 from bspml.auditing import AuditReport
 from bspml.auditing.columns import ARRAYS
+from bspml.auditing.picture_hashes import PictureHashes
 from bspml.errors import InputError, MissingDependencyError
 from bspml.report.models import load_page
 from bspml.statistics.confusions import plausible_confusions
@@ -31,6 +32,10 @@ def noisy(codes, rate, seed=1):
     wrong = rng.random(len(codes)) < rate
     classes = codes.max() + 1
     return np.where(wrong, (codes + rng.integers(1, classes, len(codes))) % classes, codes), wrong
+
+
+def hashes(n):
+    return PictureHashes(np.zeros((n, 8, 4), np.uint64), np.ones(n, bool))
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +314,8 @@ def test_only_singletons_give_no_answer_but_a_report():
         ({"neighbours": 0}, "`neighbours` must be a whole number of at least 1"),
         ({"seed": -1}, "`seed` must be a whole number"),
         ({"backend": "annoy"}, "`backend` must be one of auto, faiss, torch"),
+        ({"pictures": hashes(5)}, "`pictures` must be hashes of all 6 samples.*got 5"),
+        ({"pictures": hashes(7)}, "`pictures` must be hashes of all 6 samples.*got 7"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(change, message):
