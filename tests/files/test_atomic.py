@@ -183,6 +183,7 @@ from bspml.files.atomic import (
     out_of_sight,
     remove_leftovers,
 )
+from bspml.files.folders import aside
 with aside(Path(sys.argv[1])) as place:
     (place / "part").write_bytes(b"half")
     def half(file):
