@@ -81,7 +81,7 @@ def examine_classes(
 
     Memory O(C x D) and a few thousand values per class.  Random draws depend on class sizes and
     `seed`, and samples are drawn and ordered by their rows alone, so neither renaming classes
-    nor reordering samples changes anything.
+    nor reordering samples changes anything; equal rows of several classes go by their order.
 
     Args:
         rows: of norm 1 or 0.

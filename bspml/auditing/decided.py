@@ -14,8 +14,10 @@ from bspml.auditing.judging import audit
 from bspml.auditing.picture_hashes import PictureHashes
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
+from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import plain_labels
+from bspml.words import counted
 
 # What is known of a sample that was left out; of its labels, the given one.
 _UNKNOWN = {"f": np.nan, "b": False, "i": -1}
@@ -48,6 +50,12 @@ def audit_decided(
     if pictures is not None:
         pictures = PictureHashes(pictures.bits[kept], pictures.is_hashed[kept])
     kept_labels = carried.labels[kept]
+    if len(classes := np.unique(kept_labels)) < 2:
+        raise InputError(
+            f"the earlier decisions leave {counted(len(kept), 'sample')} of "
+            f"{counted(len(classes), 'class', 'classes')} to audit; an audit needs two classes or "
+            "more. Look at what they drop or relabel, or leave them out."
+        )
     report = audit(embeddings[kept], kept_labels, kept_names, pictures=pictures, **settings)
     labels = plain_labels(carried.labels)
     columns: dict[str, Any] = {}

@@ -91,8 +91,7 @@ def judge_distinct(
         labels: (N,) as codes.
         once: the distinct ones.
         a: inverse temperature of the contrastive statistics.
-        seen: these of all samples in the order of `once`, if at hand: they serve where no sample
-            is a copy.
+        seen: these of all samples, if at hand: they serve where no sample is a copy.
         approximate: take sampled statistics and fewer references, at a cost nearly linear in N.
         across_ranks: share the sampled statistics among processes.
     """
@@ -192,11 +191,13 @@ def _found(
     if isinstance(stats, SampledContrastiveStatistics):
         notes.append(_sampled_note(stats))
     testable = stats.testable.numpy()
-    wrong = errors.wrong_probability
-    # Nothing speaks for the label of a class of one: it is scored, and never flagged.
-    wrong = np.where(testable, wrong, np.minimum(wrong, 0.5))
+    # Nothing speaks for the label of a class of one: it is scored, and never flagged, and its doubt
+    # is cut as a whole, so that no other class is more probable than the label is wrong.
+    doubt, likely = errors.wrong_probability, errors.other_probability
+    wrong = np.where(testable, doubt, np.minimum(doubt, 0.5))
+    likely = np.where(wrong < doubt, np.minimum(likely * 0.5 / np.maximum(doubt, 0.5), 0.5), likely)
     odds = np.where(testable, errors.odds, np.minimum(errors.odds, 0.0))
-    judged = Judged(wrong, errors.other_class, errors.other_probability)
+    judged = Judged(wrong, errors.other_class, likely)
     wrong, other, other_probability = one_right(judged, odds, stats.codes.numpy(), picture)
     right = ~(wrong > 0.5) & ~np.isnan(errors.strangeness)
     return Evidence(

@@ -24,7 +24,6 @@ from bspml.files.atomic import (
     atomic_write,
     is_leftover,
     refuse_link,
-    remove_leftovers,
     taken_over,
 )
 from bspml.files.folders import aside
@@ -255,7 +254,6 @@ def write_together(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as err:
         raise _cannot_be_made(folder, err.strerror or err) from err
-    remove_leftovers(folder)
     try:
         with aside(folder) as place:
             for name, content in contents.items():

@@ -35,7 +35,7 @@ from bspml.evaluation.neighbours import find_faiss
 from bspml.files.cells import empty_rows, plain_labels
 from bspml.statistics.contrastive import contrastive_tables
 from bspml.statistics.copies.distinct import Distinct
-from bspml.statistics.copies.duplicates import OUTER, find_duplicates
+from bspml.statistics.copies.duplicates import OUTER, find_duplicates, renumbered
 from bspml.statistics.copies.nearest import LISTS, Nearest, nearest_of_all, nearest_of_candidates
 from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import (
@@ -123,6 +123,11 @@ def audit(
     encoded = replace(encoded, classes=plain_labels(encoded.classes))
     if pictures is not None:
         check_kind(pictures, "pictures", PictureHashes, "what hash_pictures returned, or None")
+        if len(pictures.bits) != len(embeddings):
+            raise InputError(
+                f"`pictures` must be hashes of all {len(embeddings)} samples, in their order; got "
+                f"{len(pictures.bits)}. Hash one file a sample, None where it has none."
+            )
     seed = check_whole(seed, "seed", 0)
     neighbours = check_whole(neighbours, "neighbours", high=2**24)
     check_choice(backend, "backend", ("auto", "faiss", "torch"))
@@ -132,32 +137,44 @@ def audit(
     text_array = None if texts is None else texts_of_rows(texts, "texts", len(embeddings))
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
-    codes = encoded.codes.numpy()
-    # In the order of their content: sums are then rounded alike, whatever the order and the names.
-    order = content_order(rows, codes)
-    named = codes[order][np.sort(np.unique(codes[order], return_index=True)[1])]
-    told = Labels(torch.from_numpy(np.argsort(named)[codes]), encoded.classes[named])
+    # All is told of samples in the order of their content, so that sums are rounded alike, and the
+    # same one of several copies stands for them, whatever the order and the names.
+    order = content_order(rows, encoded.codes.numpy())
+    rows, codes = rows[order], encoded.codes.numpy()[order]
+    named = codes[np.sort(np.unique(codes, return_index=True)[1])]
+    codes, classes = np.argsort(named)[codes], encoded.classes[named]
+    told = Labels(torch.from_numpy(codes), classes)
+    if pictures is not None:
+        pictures = PictureHashes(pictures.bits[order], pictures.is_hashed[order])
     seen, near = None, None
     if embeddings.device.type == "cpu" and not approximate:
         # One pass serves the statistics and the search.
-        some = Labels(told.codes[order], told.classes)
-        seen = contrastive_tables(rows[order], some, None, a, candidates=OUTER + _SPARE)
-        candidates = seen.candidates and seen.candidates.of(order)
-        embeddings, near = rows, nearest_of_candidates(rows, candidates, OUTER)
+        seen = contrastive_tables(rows, told, None, a, candidates=OUTER + _SPARE)
+        near = nearest_of_candidates(rows, seen.candidates, OUTER)
         seen = seen._replace(candidates=None)
     backend = LISTS if approximate else backend
     if near is None:
         near = nearest_of_all(rows, min(OUTER, len(rows) - 1), backend, across_ranks)
-    duplicates = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
-    once = Distinct.of(duplicates, codes, order)
-    judged = judge_distinct(embeddings, told, once, a, seen, approximate, across_ranks)
-    wrong, other = judged.wrong, np.where(judged.other < 0, -1, named[judged.other])
+    copies = find_duplicates(rows, codes, backend=backend, near=near, pictures=pictures)
+    once = Distinct.of(copies, codes)
+    judged = judge_distinct(
+        rows.to(embeddings.device), told, once, a, seen, approximate, across_ranks
+    )
+    wrong, other = judged.wrong, judged.other
     fits_better = judged.other_probability > 1 - wrong
     fits_better &= ~fits_nothing(wrong, judged.outlier_score)
     suggested = np.where(fits_better, other, codes)
     weights = np.where(wrong > FLAGGED_ABOVE, 0.0, 1.0)
-    findings = examine_classes(rows, codes, weights > 0, other, len(encoded.classes), seed)
-    classes, most = encoded.classes, _SEARCHED if approximate else None
+    findings = examine_classes(rows, codes, weights > 0, other, len(classes), seed)
+    by_label = np.argsort(named)
+    most = _SEARCHED if approximate else None
+    place = np.argsort(order)  # of each sample as given
+
+    def nearest(asked: np.ndarray) -> np.ndarray:
+        found = nearest_in_class(rows, codes, asked, neighbours, near, most)
+        return np.where(found < 0, -1, order[found])[place]
+
+    duplicates = renumbered(copies, order)
     return AuditReport(
         noise_rate=judged.noise_rate,
         interval=judged.noise_interval,
@@ -171,25 +188,29 @@ def audit(
             *judged.notes,
             *_notes_on_names(name_array),
         ),
-        labels=classes[codes],
+        labels=classes[codes][place],
         names=name_array,
-        p_values=judged.p_values,
-        q_values=judged.q_values,
-        weights=weights,
-        margins=judged.margins,
-        wrong_probability=wrong,
-        suggested_labels=classes[suggested],
-        suggestion_probability=np.where(suggested == codes, 1 - wrong, judged.other_probability),
-        other_labels=classes[np.where(other >= 0, other, codes)],
-        outlier_score=judged.outlier_score,
-        outlier_p=judged.outlier_p,
-        testable=judged.testable,
-        own_neighbours=nearest_in_class(rows, codes, codes, neighbours, near, most),
-        other_neighbours=nearest_in_class(rows, codes, other, neighbours, near, most),
-        classes=_class_table(classes, codes, weights, judged.testable, findings),
+        p_values=judged.p_values[place],
+        q_values=judged.q_values[place],
+        weights=weights[place],
+        margins=judged.margins[place],
+        wrong_probability=wrong[place],
+        suggested_labels=classes[suggested][place],
+        suggestion_probability=np.where(suggested == codes, 1 - wrong, judged.other_probability)[
+            place
+        ],
+        other_labels=classes[np.where(other >= 0, other, codes)][place],
+        outlier_score=judged.outlier_score[place],
+        outlier_p=judged.outlier_p[place],
+        testable=judged.testable[place],
+        own_neighbours=nearest(codes),
+        other_neighbours=nearest(other),
+        classes=_class_table(classes, codes, weights, judged.testable, findings)
+        .iloc[by_label]
+        .reset_index(drop=True),
         duplicates=duplicates,
-        groups=groups_table(duplicates, codes, classes),
-        embedding_map=embedding_map(rows, map_method),
+        groups=groups_table(duplicates, encoded.codes.numpy(), encoded.classes),
+        embedding_map=embedding_map(rows, map_method)[place],
         map_method=map_method,
         index=index,
         texts=text_array,

@@ -28,6 +28,7 @@ from bspml.data.labels.own_labels import located
 from bspml.data.labels.photo_tree import LISTED, CopiedPhotos, check_photos, copy_photos
 from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
+from bspml.files.atomic import remove_leftovers
 from bspml.words import counted
 
 
@@ -109,6 +110,7 @@ def save_corrected(folder: Path, corrected: CorrectedLabels) -> Path:
     earlier: set[str | int] = set()
     with contextlib.suppress(DataError):  # damaged, or another file of that name
         earlier = _decided(read_corrected(path))
+    remove_leftovers(folder)
     write_corrected(path, corrected)
     if before is not None and before != path.read_bytes():
         note(
@@ -192,7 +194,9 @@ def write_results(
     if options.copy_to is not None and corrected is not None and photos is not None:
         if not options.hushed:
             note(f"copying photos to {options.copy_to}")
-        copied = copy_photos(corrected, report.labels, photos, Path(options.copy_to))
+        # As the folders have them: those of the report may hold earlier decisions already.
+        given = report.labels if corrected.given is None else corrected.given
+        copied = copy_photos(corrected, given, photos, Path(options.copy_to))
         for sentence in copied.notes:
             note(f"note: {sentence}")
         line = (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bspml.errors import RunError
-from bspml.files.atomic import Content, atomic_write, out_of_sight, refuse_link
+from bspml.files.atomic import Content, atomic_write, out_of_sight, refuse_link, remove_leftovers
 from bspml.files.opening import reason
 
 IMAGE_SUFFIXES = (
@@ -64,6 +64,8 @@ def is_image_name(name: str) -> bool:
 def aside(parent: Path) -> Iterator[Path]:
     """Make a hidden folder in `parent`, which is gone at the end with all that is still in it.
 
+    Those that killed processes left there go first.
+
     Yields:
         The folder.
 
@@ -71,6 +73,7 @@ def aside(parent: Path) -> Iterator[Path]:
         RunError: of the block, with the place in it called as `parent`, which the user knows.
         OSError: it cannot be made.
     """
+    remove_leftovers(parent)
     with out_of_sight(parent, Path.mkdir) as folder:
         try:
             yield folder

@@ -37,12 +37,6 @@ class Candidates(NamedTuple):
     rows: np.ndarray
     error: float
 
-    def of(self, order: np.ndarray) -> Candidates:
-        """Return them for the samples as they were before these were put in `order`, (N,)."""
-        rows = np.where(self.rows < 0, -1, order[self.rows])
-        before = np.argsort(order)
-        return Candidates(self.similarities[before], rows[before], self.error)
-
 
 def candidates_of(kept: Largest, a: float, dims: int) -> tuple[np.ndarray, np.ndarray, float]:
     """Return similarities, places and the error as `Candidates` has them.

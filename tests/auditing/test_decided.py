@@ -8,6 +8,7 @@ from bspml.auditing.decided import audit_decided
 from bspml.auditing.page_data import page_data
 from bspml.auditing.report import AuditReport
 from bspml.data.labels.carried import CarriedDecisions
+from bspml.errors import InputError
 
 pytestmark = pytest.mark.usefixtures("undrawn")
 
@@ -94,3 +95,11 @@ def test_an_audit_without_decisions_has_none(two, tmp_path):
     two[0].save(tmp_path)
     assert AuditReport.load(tmp_path).decided is None
     assert not two[0].is_decided.any()
+
+
+@pytest.mark.parametrize(("dropped", "left"), [(24, "12 samples of 1 class"), (36, "0 samples of")])
+def test_decisions_that_leave_fewer_than_two_classes_are_refused(case, dropped, left):
+    is_dropped = np.arange(36) >= 36 - dropped
+    carried = CarriedDecisions(np.repeat(list("abc"), 12), case[1].decided, is_dropped, "")
+    with pytest.raises(InputError, match=f"earlier decisions leave {left}.*needs two classes"):
+        audit_decided(case[0], carried, [""] * 36)

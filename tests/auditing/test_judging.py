@@ -10,6 +10,7 @@ import torch
 import bspml
 from bspml.auditing import AuditReport
 from bspml.auditing.columns import ARRAYS
+from bspml.auditing.picture_hashes import PictureHashes
 from bspml.errors import InputError, MissingDependencyError
 from bspml.report.models import load_page
 from bspml.statistics.confusions import plausible_confusions
@@ -31,6 +32,10 @@ def noisy(codes, rate, seed=1):
     wrong = rng.random(len(codes)) < rate
     classes = codes.max() + 1
     return np.where(wrong, (codes + rng.integers(1, classes, len(codes))) % classes, codes), wrong
+
+
+def hashes(n):
+    return PictureHashes(np.zeros((n, 8, 4), np.uint64), np.ones(n, bool))
 
 
 @pytest.fixture(scope="module")
@@ -127,6 +132,13 @@ def test_neither_the_order_of_samples_nor_names_of_classes_decide_between_models
                 getattr(report, name)[order], abs=0, nan_ok=True
             ), name
         assert (again.suggested_labels == names[report.suggested_labels[order]]).all()
+        renamed = again.classes.set_index("label").loc[names]
+        for name in ("two_score", "same_p", "same_distance", "looks_like_two"):
+            expected = pytest.approx(report.classes[name].to_numpy(), rel=1e-12, nan_ok=True)
+            assert renamed[name].to_numpy() == expected, name
+        # Of a group under several labels one sample stands for it: the pairs are those with it.
+        same = "duplicates_with_different_labels"
+        assert again.summary()[same] == report.summary()[same]
 
 
 def test_order_of_samples_does_not_matter(noisy_case):
@@ -212,6 +224,10 @@ def test_a_class_of_one_is_scored_against_the_others():
     member, stray = report.wrong_probability[:2]
     assert 0 <= stray < member / 2 < 0.5
     assert report.other_labels[0] == str(codes[0])
+    # It fits there; but what speaks against its own label is cut, and so is that for another one.
+    assert member == 0.5 == report.suggestion_probability[0]
+    assert report.suggested_labels[0] == "alone"
+    assert report.verdicts()[0] == "alone in its class (low support)"
     assert report.verdicts()[1] in ("alone in its class", "fits no class")
     assert any("alone in their class" in note for note in report.notes)
     assert np.isnan(report.classes.set_index("label").loc["alone"]["share_flagged"])
@@ -298,6 +314,8 @@ def test_only_singletons_give_no_answer_but_a_report():
         ({"neighbours": 0}, "`neighbours` must be a whole number of at least 1"),
         ({"seed": -1}, "`seed` must be a whole number"),
         ({"backend": "annoy"}, "`backend` must be one of auto, faiss, torch"),
+        ({"pictures": hashes(5)}, "`pictures` must be hashes of all 6 samples.*got 5"),
+        ({"pictures": hashes(7)}, "`pictures` must be hashes of all 6 samples.*got 7"),
     ],
 )
 def test_bad_arguments_are_refused_by_name(change, message):

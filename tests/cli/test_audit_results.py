@@ -149,6 +149,26 @@ def test_photos_are_copied_by_their_corrected_labels(names, capsys):
     }
 
 
+def test_an_audit_anew_copies_what_was_decided_before_as_the_first_one_did(case, capsys):
+    x, labels = case
+    number = [int((labels[:i] == label).sum()) for i, label in enumerate(labels)]
+    names = [f"{label}/of/{i}.png" for label, i in zip(labels, number, strict=True)]
+    for shade, name in enumerate(names):
+        Path("photos", name).parent.mkdir(parents=True, exist_ok=True)
+        Image.new("L", (4, 4), shade).save(Path("photos", name))
+    np.savez("data.npz", embeddings=x, labels=labels, names=names)
+    first, second = (np.flatnonzero(labels == label) for label in ("class a", "class b"))
+    decide(names, *((i, "wrong", "class b") for i in first))  # where each place is taken
+    run(capsys, "data.npz", "-o", "found", "-q", "--apply", "d.csv")
+    for source in (["found", "--apply", "d.csv"], ["data.npz", "--decisions", CORRECTED]):
+        target = "of-" + source[0].replace(".", "-")
+        result = run(capsys, *map(str, source), "--images", "photos", "--copy-to", target)
+        assert result[0] == 0, result
+        copied = pd.read_csv(Path(target, "copied.csv")).set_index("name")["path"]
+        assert copied[names[second[0]]] == names[second[0]]  # it keeps its label
+        assert copied[names[first[0]]] == "class b/of/0-2.png"
+
+
 @pytest.mark.parametrize(
     ("what", "tool"),
     [

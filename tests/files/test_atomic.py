@@ -15,7 +15,6 @@ from bspml.files.atomic import (
     out_of_sight,
     remove_leftovers,
 )
-from bspml.files.folders import aside
 
 # Python ignores SIGXFSZ, so the limit shows as OSError(EFBIG), like a full disk's ENOSPC.
 _FULL_DISK = """
@@ -28,7 +27,6 @@ from bspml.files.atomic import (
     out_of_sight,
     remove_leftovers,
 )
-from bspml.files.folders import aside
 resource.setrlimit(resource.RLIMIT_FSIZE, (1000, resource.RLIM_INFINITY))
 try:
     atomic_write(sys.argv[1], b"x" * 5000)
@@ -186,7 +184,6 @@ from bspml.files.atomic import (
     remove_leftovers,
 )
 from bspml.files.folders import aside
-from bspml.files.folders import aside
 with aside(Path(sys.argv[1])) as place:
     (place / "part").write_bytes(b"half")
     def half(file):
@@ -204,7 +201,7 @@ def test_what_a_kill_left_is_removed_and_what_others_are_making_stays(tmp_path):
 
     def beside_a_sweep(file):
         file.write(b"whole")
-        with aside(tmp_path) as place:
+        with out_of_sight(tmp_path, Path.mkdir) as place:
             assert len(names(tmp_path)) == 6
             remove_leftovers(tmp_path)
             assert place.is_dir()

@@ -67,6 +67,16 @@ def test_a_new_folder_appears_at_once_or_not_at_all(tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["empty", "new"]
 
 
+def test_what_killed_processes_left_goes_first(tmp_path):
+    for folder in (tmp_path, tmp_path / "files"):
+        (folder / ".0123456789abcdef.tmp" / "some").mkdir(parents=True)
+    write_files(tmp_path / "files", {"a": b"1"})
+    assert [path.name for path in (tmp_path / "files").iterdir()] == ["a"]
+    with new_folder(tmp_path / "new"):
+        pass
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["files", "new"]
+
+
 def test_what_came_in_the_meantime_is_not_written_over(tmp_path):
     new = tmp_path / "new"
     with pytest.raises(RunError, match="cannot be made"), new_folder(new) as place:  # noqa: PT012

@@ -77,14 +77,14 @@ def open_set(labels: Any, rate: Any, seed: Any = 0) -> NoisyLabels:
 def _dissolve(task: NoiseTask, split: Callable[[np.ndarray], np.ndarray]) -> NoisyLabels:
     """Empty random classes; `split(members)` says which of their samples move together."""
     if task.exact_rate == 1:
-        raise InputError("`rate` must be below 1: at least one class must stay.")
+        raise InputError("the rate must be below 1: at least one class must stay.")
     leaving = _classes_nearest_to_rate(task)
     if not len(leaving) and task.rate > 0:
         smallest = np.bincount(task.codes).min()
         raise InputError(
-            f"`rate` {task.rate:g} of {len(task.codes)} samples is at most half of the "
+            f"the rate {task.rate:g} of {len(task.codes)} samples is at most half of the "
             f"smallest class ({smallest} samples), and only whole classes can be dissolved. "
-            "Use a larger rate, or `symmetric`."
+            "Use a larger rate, or symmetric noise."
         )
     staying = np.setdiff1d(np.arange(task.num_classes), leaving)
     rows, codes = [np.empty(0, np.int64)], [np.empty(0, np.int64)]

@@ -100,9 +100,9 @@ def _by_names(classes: np.ndarray, among: int) -> _MostSimilar:
             ends[of_class[-length:]].append(c)
     if all(len(sharing) == 1 for shared in (starts, ends) for sharing in shared.values()):
         raise InputError(
-            f"`similarity` must be given: no two of the {len(classes)} classes, such as "
-            f"{classes[0]!s} and {classes[1]!s}, share a word at the start or end of their names. "
-            "Pass a (C, C) matrix, or use another kind of noise."
+            "semantic noise confuses classes whose names share a word at the start or the end: no "
+            f"two of these {len(classes)}, such as {classes[0]!s} and {classes[1]!s}, do. Use "
+            "another kind of noise, or in Python pass a (C, C) matrix as `similarity`."
         )
 
     @cache

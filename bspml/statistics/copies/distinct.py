@@ -17,7 +17,7 @@ class Distinct:
     Attributes:
         group: (N,) int64 group of copies of each sample; most have one of their own.
         codes: (N,) int64 labels.
-        first: (M,) int64, the first sample of each group and label, in the order taken.
+        first: (M,) int64, the first sample of each group and label, ascending.
         place: (N,) int64, which of these stands for each sample.
         num_labels: (M,) int64, under how many labels the sample's group is.
         wrong_share: (M,) float64, of the group, how many are under other labels.
@@ -36,16 +36,12 @@ class Distinct:
     proven_wrong: int
 
     @classmethod
-    def of(
-        cls, duplicates: pd.DataFrame, codes: np.ndarray, order: np.ndarray | None = None
-    ) -> Distinct:
+    def of(cls, duplicates: pd.DataFrame, codes: np.ndarray) -> Distinct:
         """Take copies together.
 
         Args:
             duplicates: pairs from `find_duplicates`.
             codes: (N,) int64 labels.
-            order: (N,) int64, the samples in the order in which they are taken; as they are if
-                None.
 
         Example:
             >>> pairs = pd.DataFrame({"kind": ["exact"] * 2, "first": [0, 0], "second": [1, 2]})
@@ -56,15 +52,11 @@ class Distinct:
             1
         """
         exact = copy_groups(duplicates[duplicates["kind"] == "exact"], len(codes))
-        return cls.of_groups(copy_groups(duplicates, len(codes)), codes, exact, order)
+        return cls.of_groups(copy_groups(duplicates, len(codes)), codes, exact)
 
     @classmethod
     def of_groups(
-        cls,
-        group: np.ndarray,
-        codes: np.ndarray,
-        exact: np.ndarray | None = None,
-        order: np.ndarray | None = None,
+        cls, group: np.ndarray, codes: np.ndarray, exact: np.ndarray | None = None
     ) -> Distinct:
         """Take copies together that are known by group.
 
@@ -72,18 +64,14 @@ class Distinct:
             group: (N,) int64 from 0, equal for copies.
             codes: (N,) int64 labels.
             exact: likewise, of exact copies alone; None: nothing is proved.
-            order: see `of`.
         """
-        taken = np.arange(len(codes)) if order is None else order
-        pairs = np.stack([group, codes], 1)[taken]
+        pairs = np.stack([group, codes], 1)
         _, first, place, counts = np.unique(
             pairs, axis=0, return_index=True, return_inverse=True, return_counts=True
         )
-        place = place.reshape(-1)
         by_first = np.argsort(first)
-        where = np.empty_like(taken)
-        where[taken] = np.argsort(by_first)[place]
-        first, counts = taken[first[by_first]], counts[by_first]
+        where = np.argsort(by_first)[place.reshape(-1)]
+        first, counts = first[by_first], counts[by_first]
         size = np.bincount(group)[group[first]]
         labels = np.bincount(group[first])[group[first]]
         aside = is_placeholder(labels, largest_counts(group[first], counts)[group[first]], size)

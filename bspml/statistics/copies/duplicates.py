@@ -118,6 +118,28 @@ def find_duplicates(
             "group": _components(pairs),
         }
     )
+    return _ordered(table)
+
+
+def renumbered(table: pd.DataFrame, numbers: np.ndarray) -> pd.DataFrame:
+    """Return a table of pairs with the samples called otherwise.
+
+    Args:
+        table: from `find_duplicates`.
+        numbers: (N,) int64, of each sample.
+
+    Example:
+        >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+        >>> table = find_duplicates(rows, np.array([4, 5, 4]))
+        >>> renumbered(table, np.array([1, 2, 0]))[["first", "second"]].values.tolist()
+        [[0, 1]]
+    """
+    pairs = np.sort(numbers[table[["first", "second"]].to_numpy(np.int64)], 1)
+    group = _components(pairs)
+    return _ordered(table.assign(first=pairs[:, 0], second=pairs[:, 1], group=group))
+
+
+def _ordered(table: pd.DataFrame) -> pd.DataFrame:
     order = ["different_label", "similarity", "first", "second"]
     table = table.sort_values(order, ascending=[False, False, True, True], kind="stable")
     return table.reset_index(drop=True)

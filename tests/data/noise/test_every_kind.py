@@ -191,7 +191,7 @@ def test_a_single_class_is_refused(make):
             lambda y: noise.sibling_flip(y, 0.1, [0] * 4, per_class=True, exact=False),
             "leave one of them out",
         ),
-        (lambda y: noise.open_set(y, 1.0), "`rate` must be below 1"),
+        (lambda y: noise.open_set(y, 1.0), "the rate must be below 1"),
         (lambda y: noise.small_cluster(y, 0.01), "half of the smallest class"),
         (lambda y: noise.small_cluster(y, 0.5, cluster_size=0), "`cluster_size`"),
         (lambda y: noise.asymmetric(y, 0.1), "either `mapping` or `transition`"),

@@ -107,7 +107,7 @@ def test_counts_are_exact_and_per_class():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda y: noise.semantic(y, 0.1), "no two of the 4 classes, such as 0 and 1"),
+        (lambda y: noise.semantic(y, 0.1), "no two of these 4, such as 0 and 1, do. Use another"),
         (lambda y: noise.semantic(y, 0.1, np.eye(3)), r"\(C, C\) = \(4, 4\).*got \(3, 3\)"),
         (lambda y: noise.semantic(y, 0.1, np.full((4, 4), np.nan)), "no NaN; got some in rows 0"),
         (lambda y: noise.semantic(y, 0.1, "near"), "`similarity` must be"),
