@@ -100,7 +100,8 @@ def judge_distinct(
     codes = labels.codes[rows]
     vouching = torch.from_numpy(once.vouching[kept].astype(np.float64))
     some = Labels(codes, labels.classes)
-    embeddings = embeddings[rows.to(embeddings.device)]
+    if len(rows) < len(embeddings):
+        embeddings = embeddings[rows.to(embeddings.device)]
     # A row of norm 0 is like nobody.
     vouches = (embeddings != 0).any(1).cpu() & (vouching > 0)
     if len(codes[vouches].unique()) < 2 <= len(labels.classes):

@@ -77,7 +77,7 @@ def audit(
     The embedding must not have been trained on these labels: a network pulls its training samples
     towards the classes they were given, right or wrong, and the noise rate comes out too low.
 
-    Memory beside the embeddings: three normalised copies and some hundred MiB, whatever N and C.
+    Memory beside the embeddings: two normalised copies and some hundred MiB, whatever N and C.
     Deterministic.
 
     Args:
