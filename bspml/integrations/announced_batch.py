@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from pytorch_metric_learning.losses import MultipleLosses
+from pytorch_metric_learning.utils.distributed import DistributedLossWrapper
 from torch import Tensor, nn
 
 from bspml.errors import InputError
@@ -44,8 +45,13 @@ def under(loss: Any, weights: SampleWeights) -> nn.Module:
         weights: of the data set.
 
     Raises:
-        InputError: one that `Weighted` refuses, or of other weights.
+        InputError: one that `Weighted` refuses, of other weights, or of several processes.
     """
+    if isinstance(loss, DistributedLossWrapper):
+        raise InputError(
+            "`loss` must be that of one process's batch; got a DistributedLossWrapper. Pass the loss "
+            "that it wraps: the trainer averages the gradients of its processes."
+        )
     is_sum = isinstance(loss, MultipleLosses)
     parts = held_by(loss) if is_sum else [loss]
     inner = [part.loss if isinstance(part, CrossBatchMemory) else part for part in parts]
@@ -65,7 +71,7 @@ def weighted_value(
 ) -> Tensor:
     """Return the loss of the announced batch; in an evaluation every row weighs 1.
 
-    Then the loss is in eval mode, too, of which its trainer knows nothing: its averages stay.
+    Its averages stay then, though its trainer leaves it in train mode.
 
     Args:
         loss: as `under` returns it.

@@ -71,3 +71,11 @@ def test_a_loss_that_looks_these_weights_up_stays_as_it_is():
         under(losses.MultipleLosses([weighted, bspml.Weighted(losses.NCALoss(), others)]), weights)
     with pytest.raises(InputError, match=r"Use MultipleLosses\(\[Weighted"):
         under(losses.MultipleLosses([weighted, losses.NCALoss()]), weights)
+
+
+def test_a_wrapper_of_several_processes_is_refused_with_a_way_that_works():
+    weights, loss = bspml.SampleWeights(LABELS), losses.ContrastiveLoss()
+    wrapped = bspml.distributed.DistributedLossWrapper(loss)
+    with pytest.raises(InputError, match="Pass the loss that it wraps"):
+        under(wrapped, weights)
+    assert under(loss, weights).loss is loss
