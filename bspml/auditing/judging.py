@@ -137,6 +137,9 @@ def audit(
     text_array = None if texts is None else texts_of_rows(texts, "texts", len(embeddings))
     _check_not_empty(encoded)
     rows = grid_unit_rows(embeddings.detach().cpu())
+    filled = (rows != 0).any(0)
+    if filled.any() and not filled.all():  # zeros would round sums otherwise
+        rows = rows[:, filled]
     # All is told of samples in the order of their content, so that sums are rounded alike, and the
     # same one of several copies stands for them, whatever the order and the names.
     order = content_order(rows, encoded.codes.numpy())
