@@ -49,8 +49,8 @@ def under(loss: Any, weights: SampleWeights) -> nn.Module:
     """
     if isinstance(loss, DistributedLossWrapper):
         raise InputError(
-            "`loss` must be that of one process's batch; got a DistributedLossWrapper. Pass the loss "
-            "that it wraps: the trainer averages the gradients of its processes."
+            "`loss` must be that of one process's batch; got a DistributedLossWrapper. Pass the "
+            "loss that it wraps: the trainer averages the gradients of its processes."
         )
     is_sum = isinstance(loss, MultipleLosses)
     parts = held_by(loss) if is_sum else [loss]

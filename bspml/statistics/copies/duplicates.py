@@ -129,6 +129,7 @@ def renumbered(table: pd.DataFrame, numbers: np.ndarray) -> pd.DataFrame:
         numbers: (N,) int64, of each sample.
 
     Example:
+        >>> import torch
         >>> rows = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
         >>> table = find_duplicates(rows, np.array([4, 5, 4]))
         >>> renumbered(table, np.array([1, 2, 0]))[["first", "second"]].values.tolist()
