@@ -28,9 +28,9 @@ from bspml.data.sampler import PKSampler
 from bspml.errors import InputError, import_optional
 from bspml.files import checkpoints
 from bspml.files.columns import TEXT_COLUMNS
-from bspml.losses.weighted import in_eval_mode
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole, encode_labels
+from bspml.tensors.modes import in_eval_mode
 from bspml.tensors.row_checks import embedded_rows
 from bspml.trainers.curriculum import CurriculumRecord, FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
@@ -222,7 +222,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
         is_evaluation = index is None and not model.training
         parts = [*vars(self.trainer).values(), *vars(self).values()] if is_evaluation else []
         try:
-            with in_eval_mode(part for part in parts if isinstance(part, nn.Module)):
+            with in_eval_mode(*(part for part in parts if isinstance(part, nn.Module))):
                 loss = self._own_loss(model, inputs, *args, **kw)
             if self.loss is not None and index is not None and not self.weights.looked_up:
                 raise InputError(
@@ -238,9 +238,7 @@ class TrainerCurriculum(transformers.TrainerCallback):
     def embed(self) -> Tensor:
         """Return the (N, D) embeddings of the training set by the model as it is, eval mode."""
         model, args = self.trainer.model, self.trainer.args
-        was_training = model.training
-        model.eval()
-        try:
+        with in_eval_mode(model):
             # A generator of its own: opening a loader draws from torch's.
             loader = self._loader(batch_size=args.eval_batch_size, generator=torch.Generator())
             batches = []
@@ -248,8 +246,6 @@ class TrainerCurriculum(transformers.TrainerCallback):
                 index = inputs.pop(INDEX)
                 found = self.embed_batch(model, self.trainer._prepare_inputs(inputs))
                 batches.append(embedded_rows(found, len(index)))
-        finally:
-            model.train(was_training)
         return torch.cat(batches)
 
     def audit(self, **options: Any) -> AuditReport:

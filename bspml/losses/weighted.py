@@ -11,8 +11,6 @@ Which loss takes weights between 0 and 1, and how, stands in `bspml.reducers.cat
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 from pytorch_metric_learning import losses as pml_losses, reducers as pml_reducers
@@ -33,6 +31,7 @@ from bspml.losses.reducers.wrapping import held_by
 from bspml.losses.weighted_sums import weighted_values
 from bspml.shapes import Bool, Tensor
 from bspml.tensors.checks import some_of
+from bspml.tensors.modes import in_eval_mode
 from bspml.weights.batch import BatchWeights, look_up, trained_labels
 from bspml.weights.state import SampleWeights, check_weights
 
@@ -138,7 +137,7 @@ class Weighted(pml_losses.BaseMetricLossFunction):
             SampleIndexError: indices that do not fit.
         """
         if self.training and self.weights.names_nobody(sample_index):
-            with in_eval_mode([self]):  # its averages are the training's
+            with in_eval_mode(self):  # its averages are the training's
                 return self(embeddings, labels, indices_tuple, ref_emb, ref_labels)
         if isinstance(self.loss, BSPMLLoss):  # weighs by itself, without lists of kept rows
             index = {"sample_index": sample_index, "ref_sample_index": ref_sample_index}
@@ -221,23 +220,6 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         weights = self.weights.weights
         between = ((weights > 0) & (weights < 1)).nonzero()[:, 0]
         return f" (samples {some_of(between)})" if len(between) else ""
-
-
-@contextmanager
-def in_eval_mode(parts: Iterable[nn.Module]) -> Iterator[None]:
-    """Have modules, and all in them, in eval mode inside; each has its own mode again after.
-
-    Args:
-        parts: modules.
-    """
-    modes = {module: module.training for part in parts for module in part.modules()}
-    for module in modes:
-        module.training = False
-    try:
-        yield
-    finally:
-        for module, mode in modes.items():
-            module.training = mode
 
 
 def _picked(values: Tensor | None, keep: Bool[Tensor, " B"] | None) -> Tensor | None:

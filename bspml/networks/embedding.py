@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -18,6 +17,7 @@ from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_whole
+from bspml.tensors.modes import in_eval_mode
 from bspml.tensors.row_checks import embedded_rows
 
 # Bytes of inputs that a CPU passes through the network at a time: two photographs of 224 pixels.
@@ -74,7 +74,7 @@ def embed(
     pinned = device.type == "cuda"
     batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
     parts = []
-    with _evaluating(model), torch.no_grad():
+    with in_eval_mode(model), torch.no_grad():
         hidden = progress is not True or sys.stderr is None
         bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=hidden)
         for inputs in bar:
@@ -164,7 +164,7 @@ def embed_by_threads(
     parts = []
     pool = ThreadPoolExecutor(threads, initializer=torch.set_num_threads, initargs=(1,))
     try:
-        with _evaluating(model):
+        with in_eval_mode(model):
             for part in pool.map(compute, range(0, len(data), at_a_time)):
                 parts.append(part)
                 if count is not None:
@@ -238,15 +238,3 @@ class InputBatches:
             if not self._loader.num_workers or kind not in str(err):
                 raise
             raise type(err)(str(err).rpartition(kind)[2].strip()) from err
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    """Evaluation mode inside; afterwards each module's own mode, so frozen layers stay frozen."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, training in modes:
-            module.training = training

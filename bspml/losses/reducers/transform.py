@@ -32,6 +32,7 @@ from bspml.losses.reducers.catalogue import LossEntry
 from bspml.losses.reducers.inner import Plan, make_plan, reducer_for
 from bspml.losses.reducers.tables import KeyedAverage
 from bspml.shapes import Bool, Float, Int, Tensor
+from bspml.tensors.modes import in_eval_mode
 from bspml.weights.batch import BatchWeights, look_up, trained_labels
 from bspml.weights.state import SampleWeights
 from bspml.words import counted
@@ -208,11 +209,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
         self.reset_stats()
         call = self.call
         if self.training and self._is_of_evaluation(call):  # nothing is learned of it
-            self.eval()
-            try:
+            with in_eval_mode(self):
                 return self.forward(loss_dict, embeddings, labels)
-            finally:
-                self.train()
         self.call = Call()
         if self.installed.needs_positives and call.ref_rows is None and call.known is None:
             self._positives.look(labels)
