@@ -49,6 +49,7 @@ from bspml.tensors.checks import (
 from bspml.tensors.copies import content_order
 from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.weights.problem import by_first_appearance
 from bspml.words import counted, shown
 
 FLAGGED_ABOVE = 0.5  # probability of being wrong
@@ -143,9 +144,10 @@ def audit(
     # All is told of samples in the order of their content, so that sums are rounded alike, and the
     # same one of several copies stands for them, whatever the order and the names.
     order = content_order(rows, encoded.codes.numpy())
-    rows, codes = rows[order], encoded.codes.numpy()[order]
-    named = codes[np.sort(np.unique(codes, return_index=True)[1])]
-    codes, classes = np.argsort(named)[codes], encoded.classes[named]
+    rows, given = rows[order], encoded.codes.numpy()[order]
+    codes = by_first_appearance(given)
+    named = given[np.unique(codes, return_index=True)[1]]
+    classes = encoded.classes[named]
     told = Labels(torch.from_numpy(codes), classes)
     if pictures is not None:
         pictures = PictureHashes(pictures.bits[order], pictures.is_hashed[order])
