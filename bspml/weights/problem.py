@@ -252,7 +252,7 @@ def by_first_appearance(codes: np.ndarray) -> np.ndarray:
         [0, 1, 0, 2]
     """
     N = len(codes)
-    first = np.full(int(codes.max()) + 1, N)  # numbers of no sample come last
+    first = np.full(int(codes.max(initial=-1)) + 1, N)  # numbers of no sample come last
     first[codes[::-1]] = np.arange(N)[::-1]  # of several assignments to a place the last stays
     rank = np.empty_like(first)
     rank[np.argsort(first)] = np.arange(len(first))

@@ -452,3 +452,8 @@ def test_zero_columns_rotations_and_a_common_scale_change_no_number(small_case, 
     assert alone.mean() > 0.8
     assert 0.1 < plain["total_rate"] < 0.3
     assert np.nanmin(plain["outlier_p"]) < 0.1
+
+
+def test_no_samples_at_all_are_refused_in_words():
+    with pytest.raises(InputError, match="at least two classes"):
+        bspml.audit(np.zeros((0, 3), "f4"), [])
