@@ -10,7 +10,7 @@ import numpy as np
 from scipy.optimize import minimize
 
 from bspml.statistics.label_pairs import Confusions, nobody, sums_of_pairs
-from bspml.statistics.label_terms import LabelTerms, added_counts, label_terms, leads
+from bspml.statistics.label_terms import LabelTerms, added_counts, label_terms, leads, stored
 
 LEAST = 1e-300  # of a likelihood
 
@@ -257,10 +257,10 @@ def centred(table: np.ndarray) -> np.ndarray:
         table: (M, C); NaN counts as -inf.
 
     Returns:
-        (M, C) float32.
+        (M, C), as `label_terms.stored` has it.
     """
     lead = table - np.fmax.reduce(table, 1)[:, None]
-    return np.fmax(lead, _LOWEST, out=lead).astype(np.float32, copy=False)
+    return stored(np.fmax(lead, _LOWEST, out=lead))
 
 
 def counted_fit(likelihood: Likelihood, x: np.ndarray) -> tuple[Likelihood, Fit]:

@@ -1,8 +1,11 @@
 """What p = softmax(sum of b_j T_j) says of labels, compiled: row by row, p itself never held.
 
-exp is a power series after  exp(x) = 2^k 2^f,  |f| <= 1/2, which a processor computes for eight
-entries or more at a time.  In float32, exact to 2e-7 of an entry, of which a mean over labels keeps
-less than 1e-7; what is said of the label itself is computed in float64, however small.
+Of large tables exp is a power series after  exp(x) = 2^k 2^f,  |f| <= 1/2, which a processor
+computes for eight entries or more at a time.  In float32, exact to 2e-7 of an entry, of which a
+mean over labels keeps less than 1e-7; what is said of the label itself is computed in float64,
+however small.  Of tables of `EXACT` entries or fewer all is computed in float64: few labels leave
+the likelihood so flat that a maximisation cannot find its way through such rounding, and ends
+wherever the last digits of the features send it.
 """
 
 from __future__ import annotations
@@ -13,8 +16,11 @@ from typing import NamedTuple, no_type_check
 
 import numba
 import numpy as np
+from numba.extending import overload
 
 from bspml.statistics.label_pairs import Pairs, adds, taken_for
+
+EXACT = 1 << 16  # entries of a table
 
 _LOG2E = np.float32(math.log2(math.e))
 _SMALLEST = np.float32(-126.0)  # power of 2: below every entry that counts
@@ -72,7 +78,7 @@ def label_terms(
     m, judges = len(codes), len(tables)
     terms = LabelTerms(*np.zeros((4, m)), *np.zeros((2, judges, m)))
     slopes = np.asarray(slopes, np.float64)
-    _terms(_single(tables), slopes, codes, (*pairs, added), terms)
+    _terms(_stored(tables), slopes, codes, (*pairs, added), terms)
     return terms
 
 
@@ -125,7 +131,7 @@ def alternatives(
     own, others, g, value, total, shown = np.zeros((6, len(codes)))
     found = Alternatives(own, others, g, codes.copy(), value, total, shown)
     slopes = np.asarray(slopes, np.float64)
-    _alternatives(_single(tables), slopes, codes, tuple(pairs), (*shares, *errors), found)
+    _alternatives(_stored(tables), slopes, codes, tuple(pairs), (*shares, *errors), found)
     return found
 
 
@@ -156,12 +162,25 @@ def added_counts(
     """
     added = np.zeros(int(np.diff(pairs.starts)[codes].sum()))
     slopes = np.asarray(slopes, np.float64)
-    _added(_single(tables), slopes, codes, tuple(pairs), errors, added)
+    _added(_stored(tables), slopes, codes, tuple(pairs), errors, added)
     return added
 
 
-def _single(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    return tuple(np.asarray(table, np.float32) for table in tables)
+def stored(table: np.ndarray) -> np.ndarray:
+    """Return a table in the precision it is computed in: float64 up to `EXACT` entries, or float32.
+
+    Args:
+        table: (M, C) of a judge.
+
+    Example:
+        >>> stored(np.zeros((2, 3), np.float32)).dtype
+        dtype('float64')
+    """
+    return np.asarray(table, np.float64 if table.size <= EXACT else np.float32)
+
+
+def _stored(tables: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    return tuple(map(stored, tables))
 
 
 @numba.njit(cache=True, nogil=True)
@@ -188,10 +207,26 @@ def leads(table):
     return found
 
 
-@numba.njit(cache=True, nogil=True, fastmath=_FREE)
-@no_type_check
 def _exponentials(tables, slopes, i, shown, bits):
     """exp(logits - their largest) of row i into `shown`; returns the largest, and their sum."""
+    raise NotImplementedError  # compiled only: one of the next two, by the kind of `shown`
+
+
+@numba.njit(cache=True, nogil=True)
+@no_type_check
+def _in_float64(tables, slopes, i, shown, bits):
+    for c in range(len(shown)):
+        shown[c] = _logit(tables, slopes, i, c)
+    highest, total = shown.max(), 0.0
+    for c in range(len(shown)):
+        shown[c] = np.exp(shown[c] - highest)
+        total += shown[c]
+    return highest, total
+
+
+@numba.njit(cache=True, nogil=True, fastmath=_FREE)
+@no_type_check
+def _in_float32(tables, slopes, i, shown, bits):
     classes = len(shown)
     table, b = tables[0][i], np.float32(slopes[0])
     for c in range(classes):
@@ -229,11 +264,18 @@ def _exponentials(tables, slopes, i, shown, bits):
     return -np.float64(lowest), np.float64(total)
 
 
+@overload(_exponentials)
+@no_type_check
+def _of_its_kind(tables, slopes, i, shown, bits):
+    chosen = _in_float32 if shown.dtype == numba.float32 else _in_float64
+    return lambda tables, slopes, i, shown, bits: chosen(tables, slopes, i, shown, bits)
+
+
 @numba.njit(cache=True, nogil=True, fastmath=_FREE)
 @no_type_check
 def _dot(a, b):
-    total = np.float32(0.0)
-    for c in range(len(a)):
+    total = a[0] * b[0]
+    for c in range(1, len(a)):
         total += a[c] * b[c]
     return np.float64(total)
 
@@ -254,7 +296,7 @@ def _terms(tables, slopes, codes, pairs, terms):
     own, largest, g, tilt, expected, routed = terms
     at, seen = 0, totals.max() > 0
     classes = tables[0].shape[1]
-    shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
+    shown, bits = np.empty(classes, tables[0].dtype), np.empty(classes, np.int32)
     for i in range(len(codes)):
         top, total = _exponentials(tables, slopes, i, shown, bits)
         z = codes[i]
@@ -282,7 +324,7 @@ def _terms(tables, slopes, codes, pairs, terms):
 def _added(tables, slopes, codes, pairs, errors, added):
     starts = pairs[0]
     classes = tables[0].shape[1]
-    shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
+    shown, bits = np.empty(classes, tables[0].dtype), np.empty(classes, np.int32)
     at = 0
     for i in range(len(codes)):
         z = codes[i]
@@ -302,7 +344,7 @@ def _alternatives(tables, slopes, codes, pairs, shares, found):
     (starts, sources, taken, _, counts, totals), (even, odd, u, k, known) = pairs, shares
     own, others, g, best, value, total, likely = found
     classes = tables[0].shape[1]
-    shown, bits = np.empty(classes, np.float32), np.empty(classes, np.int32)
+    shown, bits = np.empty(classes, tables[0].dtype), np.empty(classes, np.int32)
     score, added = np.empty(classes), np.zeros(classes)
     seen = k > 0 and totals.max() > 0
     for i in range(len(codes)):

@@ -134,6 +134,21 @@ def test_columns_of_zeros_do_not_decide_between_models():
         assert_same_audit(bspml.audit(wider, given), report, slice(None), np.arange(6))
 
 
+@pytest.mark.parametrize("seed", [7, 82])
+def test_where_two_kinds_of_errors_are_as_likely_rounding_does_not_decide_between_them(seed):
+    # Classes as far from each other: labels drawn at random, or confused with any other class.
+    rng = np.random.default_rng(seed)
+    true = rng.integers(0, 3, 200)
+    x = rng.normal(size=(3, 20))[true] + 1.5 * rng.normal(size=(200, 20))
+    given, drawn = true.copy(), rng.random(200) < 0.5
+    given[drawn] = rng.integers(0, 3, drawn.sum())
+    report = bspml.audit(x, given)
+    for again in (x.astype(np.float32), x * (1 + 1e-6 * rng.normal(size=x.shape))):
+        found = bspml.audit(again, given)
+        assert (found.flagged == report.flagged).all()
+        assert found.total_rate == pytest.approx(report.total_rate, abs=1e-3)
+
+
 @pytest.mark.parametrize("copies", [0, 40])
 def test_neither_the_order_of_samples_nor_names_of_classes_decide_between_models(copies):
     x, given = weak_case(copies)
