@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from bspml.errors import InputError
 from bspml.losses.cross_batch_memory import CrossBatchMemory
-from bspml.losses.reducers.wrapping import held_by
+from bspml.losses.reducers.wrapping import held_by, table_of
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool
 from bspml.trainers.ignored_weights import refuse_between
@@ -55,7 +55,7 @@ def under(loss: Any, weights: SampleWeights) -> nn.Module:
     is_sum = isinstance(loss, MultipleLosses)
     parts = held_by(loss) if is_sum else [loss]
     inner = [part.loss if isinstance(part, CrossBatchMemory) else part for part in parts]
-    own = [getattr(part, "weights", None) for part in inner]
+    own = [table_of(part) for part in inner]
     if not (is_sum or isinstance(loss, Weighted | CrossBatchMemory)) or None in own:
         return Weighted(loss, weights)
     if any(table is not weights for table in own):

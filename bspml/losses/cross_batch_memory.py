@@ -16,6 +16,7 @@ from bspml.losses.bspml_loss import BSPMLLoss, check_fits
 from bspml.losses.kept_rows import Rows, kept_rows, loss_of_mined
 from bspml.losses.miners.bspml_miner import BSPMLMiner
 from bspml.losses.pairs import pair_indices, prepare_batch, without_self_pairs
+from bspml.losses.reducers.wrapping import table_of
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.losses.weighted import Weighted
 from bspml.shapes import Bool, Float, Int, Tensor
@@ -185,7 +186,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         if not isinstance(self._weighed, BSPMLLoss):  # which tells a sample from itself
             listed = lmu.get_all_pairs_indices(call[1], memory[1]) if pairs is None else pairs
             pairs = without_self_pairs(tuple(listed), **indices)
-        takes_rows = weighs_itself or _table_of(self.loss) is not None
+        takes_rows = weighs_itself or table_of(self.loss) is not None
         return self.loss(*call, pairs, *memory, **(indices if takes_rows else {}))
 
     def _queued_labels(self, size: int) -> Tensor:
@@ -209,7 +210,7 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
         # In the paper's loss a sample of weight 0 is there, and for a miner that is told so.
         is_paper = getattr(self._weighed, "weighting", "inside") == "paper"
         sees_all = is_paper or not getattr(self.miner, "skip_zero", True)
-        return None if sees_all else _table_of(self.loss)
+        return None if sees_all else table_of(self.loss)
 
     def _mine(self, rows: Rows, index: Tensor, ref_index: Tensor) -> tuple[Tensor, ...]:
         """Return the miner's pairs, chosen as if samples of weight 0 were not there."""
@@ -224,8 +225,8 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
 
     def _weight_table(self) -> SampleWeights | None:
         """Return the weights that the loss or the miner looks up, if any: these need known rows."""
-        table = _table_of(self.loss)
-        return getattr(self.miner, "weights", None) if table is None else table
+        table = table_of(self.loss)
+        return table_of(self.miner) if table is None else table
 
     def _forget_former_network(self) -> None:
         """Empty the queue where a curriculum has asked for a fresh network since it was filled."""
@@ -318,12 +319,6 @@ class CrossBatchMemory(SavedNumbers, pml_losses.CrossBatchMemory):
             if buffer is not None and buffer.shape == getattr(self, name).shape:
                 setattr(self, name, getattr(self, name).to(buffer.dtype))
         super()._load_from_state_dict(state_dict, prefix, *args)
-
-
-def _table_of(loss: Any) -> SampleWeights | None:
-    """Return the weights that a loss looks up, or its wrapper's `sample_weights`."""
-    own = getattr(loss, "weights", None)
-    return getattr(getattr(loss, "reducer", None), "sample_weights", None) if own is None else own
 
 
 def _mine_others(miner: Any, rows: Rows, index: Tensor, ref_index: Tensor) -> tuple[Tensor, ...]:

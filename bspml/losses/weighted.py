@@ -27,7 +27,7 @@ from bspml.losses.positives import PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
 from bspml.losses.reducers.softmax import check_classes
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
-from bspml.losses.reducers.wrapping import held_by
+from bspml.losses.reducers.wrapping import held_by, table_of
 from bspml.losses.weighted_sums import weighted_values
 from bspml.shapes import Bool, Tensor
 from bspml.tensors.checks import some_of
@@ -277,8 +277,7 @@ def _check(loss: Any, table: SampleWeights) -> LossEntry:
         raise InputError(f"`loss` is a {name}, which goes around: use {_AROUND[kind]}.")
     if isinstance(loss, pml_losses.MultipleLosses):
         for part in held_by(loss):
-            looks_up = isinstance(part, BSPMLLoss | Weighted) and part.weights is not None
-            if looks_up or getattr(getattr(part, "reducer", None), "sample_weights", None):
+            if table_of(part) is not None:
                 raise InputError(
                     f"`loss` is MultipleLosses with a {type(part).__name__} that looks weights up "
                     "itself. Use MultipleLosses([Weighted(loss, weights), ...])."

@@ -354,11 +354,7 @@ class AlternatingTrainer:
         patience.look(metrics, self.steps / self._full_round)
         if not patience.exhausted or last:
             return metrics
-        assert patience.evaluations is not None
-        self.notes += (
-            f"stopped early: no better than {patience.best:.4g} in "
-            f"{counted(patience.evaluations, 'evaluation')} since",
-        )
+        self.notes += (patience.why(),)
         return self.evaluate(True)
 
     # -- state -------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from bspml.errors import CheckpointError
 from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_number, check_whole
 from bspml.trainers.state import faults_named
+from bspml.words import counted
 
 
 class Patience:
@@ -73,6 +74,13 @@ class Patience:
     def exhausted(self) -> bool:
         """Say whether it is time to stop."""
         return self.evaluations is not None and self.waited >= self.evaluations
+
+    def why(self) -> str:
+        """Say why the training ends, where the patience is exhausted."""
+        since = counted(self.waited, "evaluation")
+        if self.best == -math.inf:
+            return f"stopped early: the value was no finite number in {since}"
+        return f"stopped early: no better than {self.best:.4g} in {since} since"
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen, and the network that is kept."""

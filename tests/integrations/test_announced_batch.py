@@ -73,6 +73,16 @@ def test_a_loss_that_looks_these_weights_up_stays_as_it_is():
         under(losses.MultipleLosses([weighted, losses.NCALoss()]), weights)
 
 
+def test_weights_of_another_kind_are_the_loss_s_own_affair():
+    class OfClasses(losses.ContrastiveLoss):
+        def __init__(self):
+            super().__init__()
+            self.weights = torch.ones(3)
+
+    weights = bspml.SampleWeights(LABELS)
+    assert isinstance(under(losses.MultipleLosses([OfClasses()]), weights), bspml.Weighted)
+
+
 def test_a_wrapper_of_several_processes_is_refused_with_a_way_that_works():
     weights, loss = bspml.SampleWeights(LABELS), losses.ContrastiveLoss()
     wrapped = bspml.distributed.DistributedLossWrapper(loss)

@@ -33,6 +33,13 @@ def test_it_counts_what_was_no_better_since_the_best(values, waited, best):
     assert patience.exhausted == (waited >= 3)
 
 
+def test_it_says_why_the_training_ends():
+    stopped = after([0.3, 0.2, 0.1], 2)
+    assert stopped.why() == "stopped early: no better than 0.3 in 2 evaluations since"
+    nothing = after([math.nan, math.nan], 2)
+    assert nothing.why() == "stopped early: the value was no finite number in 2 evaluations"
+
+
 def test_its_state_goes_on():
     other = after([])
     other.load_state_dict(after([0.5, 0.4, 0.4]).state_dict())

@@ -293,6 +293,17 @@ def held_by(losses: pml_losses.MultipleLosses) -> list[nn.Module]:
     return list(held.values() if isinstance(held, nn.ModuleDict) else held)
 
 
+def table_of(loss: Any) -> SampleWeights | None:
+    """Return the sample weights that a loss looks up, or its wrapper's; None: it looks none up.
+
+    Args:
+        loss: any; `weights` of another kind are its own affair.
+    """
+    of_reducer = getattr(getattr(loss, "reducer", None), "sample_weights", None)
+    tables = (getattr(loss, "weights", None), of_reducer)
+    return next((table for table in tables if isinstance(table, SampleWeights)), None)
+
+
 def _inside(loss: Any) -> list[Any]:
     """The losses inside containers, or the loss itself."""
     if isinstance(loss, pml_losses.MultipleLosses):
