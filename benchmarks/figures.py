@@ -52,7 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 2
         drawn = draw(results, options.out or path.parent)
         if not drawn:
-            print(f"{path}: varies neither age and balance nor the embedding size", file=sys.stderr)
+            print(
+                f"{path}: varies neither age and balance nor the embedding size, each alone with "
+                "the method and the seed",
+                file=sys.stderr,
+            )
             return 2
         print(*drawn, sep="\n")
     return 0
@@ -87,14 +91,21 @@ def draw(results: pd.DataFrame, out: Path) -> list[Path]:
 
 def _figures(own: pd.DataFrame) -> dict[str, Callable[[Axes, pd.DataFrame], None]]:
     found: dict[str, Callable[[Axes, pd.DataFrame], None]] = {}
-    if _setting(own, "age") and _setting(own, "balance"):
+    age, balance = _setting(own, "age"), _setting(own, "balance")
+    if age and balance and _once_a_seed(own.dropna(subset=[age]), age, balance):
         found |= {
             "figure3_maw": lambda axes, rows: _weights(axes, rows, "maw", "MAW"),
             "figure4_sdaw": lambda axes, rows: _weights(axes, rows, "sdaw", "SDAW"),
         }
-    if SIZE in own and own[SIZE].notna().any():
+    trained = own[own.method != UNTRAINED]
+    if SIZE in own and own[SIZE].notna().any() and _once_a_seed(trained, "method", SIZE):
         found["figure5_recall"] = _sizes
     return found
+
+
+def _once_a_seed(rows: pd.DataFrame, *axes: str) -> bool:
+    """Whether nothing but the seed differs at a point of a figure, which is a mean over seeds."""
+    return not rows.duplicated([*axes, "seed"]).any()
 
 
 def _setting(own: pd.DataFrame, name: str) -> str | None:

@@ -154,6 +154,11 @@ class Cell:
         return f"{readable}-{self.digest}"
 
     @property
+    def place(self) -> tuple[Any, ...]:
+        """Where tables have it: all but the settings that they do not tell."""
+        return self.dataset, self.method, self.noise, self.rate, self.seed, *self.varied.items()
+
+    @property
     def digest(self) -> str:
         """Changes when the settings do; not with the machine, its folders or devices.
 
@@ -224,7 +229,16 @@ def expand(
         tree = {**tree, "seeds": settings.pop("seeds")}
     file = validated(GridFile, tree, source)
     cells: dict[str, Cell] = {}
+    told: dict[str, Cell] = {}
     for cell in _cells(file, source, root, settings):
+        same = told.setdefault(repr(cell.place), cell)
+        if same.name != cell.name:
+            raise ConfigError(
+                f"{source}: two cells of {cell.dataset} are {cell.method} under {cell.noise} "
+                f"{cell.rate:g}, seed {cell.seed}, with other settings, and a table would call both "
+                "the same. Write what differs under `vary`, of the grid or of the method; noise "
+                "per class and not, or two lists of one name, into grids of their own."
+            )
         cells.setdefault(cell.name, cell)
     chosen = {key: entry.chosen_by for key, entry in file.datasets.items() if entry.chosen_by}
     return Grid(file.name, tuple(cells.values()), file.tables, chosen)

@@ -5,15 +5,17 @@
     varied   Recall@1, MAP@R, MAW and SDAW by the settings that the grid varies
     choice   Recall@1 and MAP@R by setting and epoch, over all methods: to choose settings by
 
-Cells are means over the seeds ± their deviation (n - 1); the number of seeds stands below.
+Cells are means over the seeds ± their deviation (n - 1); the number of seeds stands below.  Settings
+that the grid varies have rows of their own.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -124,7 +126,7 @@ def _table1(own: pd.DataFrame) -> Table | None:
     table = _start(clean, f"{_titled(clean)}: retrieval and clustering (%), labels as they are")
     table.head += list(columns.values())
     values: list[list[float]] = []
-    for method, rows in clean.groupby("method", sort=False):
+    for method, rows in _by_setting(clean):
         line, means = [_label(rows)], []
         for column, short in columns.items():
             known = printed.get(str(method), {}).get(short)
@@ -153,7 +155,7 @@ def _table2(own: pd.DataFrame) -> Table | None:
         for words, _ in columns.values()
     ]
     values, any_printed = [], False
-    for method, rows in own.groupby("method", sort=False):
+    for method, rows in _by_setting(own):
         line, means = [_label(rows)], []
         for noise, rate in noises:
             # Features that nobody trained do not know of the noise.
@@ -193,11 +195,11 @@ def _varied(own: pd.DataFrame) -> Table | None:
     untrained = own[own.method == UNTRAINED]
     if not untrained.empty:
         blank = [_MISSING] * (len(axes) + 1)
-        table.rows.append([_label(untrained), *blank, *_quality(untrained), _MISSING, _MISSING])
+        table.rows.append([_title(untrained), *blank, *_quality(untrained), _MISSING, _MISSING])
     for key, rows in trained.groupby(["method", *axes, "noise", "rate"], sort=False, dropna=False):
-        settings = [_MISSING if v != v or v is None else f"{v:g}" for v in key[1 : 1 + len(axes)]]
+        settings = map(_setting, key[1 : 1 + len(axes)])
         noise = "none" if key[-2] == "none" else _noise_words(*key[-2:])
-        line = [_label(rows), *settings, noise, *_quality(rows)]
+        line = [_title(rows), *settings, noise, *_quality(rows)]
         table.rows.append(line + [_cell(rows[c], 3, None, scale=1.0) for c in ("maw", "sdaw")])
     return table
 
@@ -226,24 +228,19 @@ def _choice(curves: pd.DataFrame) -> list[Table]:
             blank = [_MISSING] * (len(axes) - 1)
             shown = [_percent(untrained[c].mean()) for c in ("recall_at_1", "map_at_r")]
             table.rows.append(["Untrained", *blank, "0", *shown, f"{len(untrained)}"])
-        both_means = _by_whole_epoch(own).groupby([*axes, "epoch", "method"], dropna=False)
-        both_means = both_means[["recall_at_1", "map_at_r"]].mean()
-        means = both_means.recall_at_1
-        precision = both_means.map_at_r.groupby(level=[*axes, "epoch"], dropna=False).mean()
-        groups = means.groupby(level=[*axes, "epoch"], dropna=False)
-        values = groups.mean()
-        first = len(table.rows)
-        for key, value in values.items():
-            count = int(groups.size().loc[key])
-            shown = [_percent(value), _percent(precision.loc[key])]
-            table.rows.append([*(f"{part:g}" for part in key), *shown, f"{count}"])
-        table.best = {(first + int(values.to_numpy().argmax()), len(axes) + 1)}
-        for method, mine in means.groupby(level="method"):
-            top = mine.idxmax()
-            where = ", ".join(
-                f"{_axis(axis)} {part:g}" for axis, part in zip(axes, top, strict=False)
-            )
-            words = f"best {100 * mine.max():.2f} at {where}, epoch {top[-2]:g}"
+        by = [*axes, "epoch"]
+        each = _by_whole_epoch(own).groupby([*by, "method"], sort=False, dropna=False)
+        means = each[["recall_at_1", "map_at_r"]].mean().reset_index()
+        first, tops = len(table.rows), []
+        for key, rows in means.groupby(by, sort=False, dropna=False):
+            tops.append(rows.recall_at_1.mean())
+            shown = [_percent(tops[-1]), _percent(rows.map_at_r.mean())]
+            table.rows.append([*map(_setting, key), *shown, f"{len(rows)}"])
+        table.best = {(first + int(np.nanargmax(tops)), len(axes) + 1)}
+        for method, mine in means.groupby("method"):
+            top = mine.loc[mine.recall_at_1.idxmax()]
+            where = ", ".join(f"{_axis(axis)} {_setting(top[axis])}" for axis in axes)
+            words = f"best {100 * top.recall_at_1:.2f} at {where}, epoch {top.epoch:g}"
             table.notes.append(f"{method}: {words}.")
         tables.append(table)
     return tables
@@ -270,6 +267,18 @@ def _percent(value: float) -> str:
 def varied_columns(frame: pd.DataFrame) -> list[str]:
     """The columns of what the grid varies; those that no row of `frame` has are left out."""
     return [c for c in frame.columns if c.startswith(VARIED) and frame[c].notna().any()]
+
+
+def _by_setting(own: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Each method's name and rows, its settings apart: their mean is that of no method."""
+    for key, rows in own.groupby(["method", *varied_columns(own)], sort=False, dropna=False):
+        yield key[0], rows
+
+
+def _setting(value: Any) -> str:
+    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
+        return _MISSING if value is None or value is pd.NA else f"{value}"
+    return _MISSING if value != value else f"{value:g}"
 
 
 def _axis(column: str) -> str:
@@ -313,11 +322,17 @@ def _titled(own: pd.DataFrame) -> str:
     return str(own.title.iloc[0])
 
 
-def _label(rows: pd.DataFrame) -> str:
+def _title(rows: pd.DataFrame) -> str:
     if rows.method.iloc[0] == UNTRAINED:
         note = rows.note.iloc[0] if "note" in rows else ""
         return str(note or "pretrained, untrained").capitalize()
     return str(rows.method_title.iloc[0])
+
+
+def _label(rows: pd.DataFrame) -> str:
+    """The method of a row, with its settings where the grid varies them."""
+    values = {axis: _setting(rows[axis].iloc[0]) for axis in varied_columns(rows)}
+    return ", ".join([_title(rows), *(f"{_axis(axis)} {v}" for axis, v in values.items())])
 
 
 def _published(own: pd.DataFrame) -> str | None:

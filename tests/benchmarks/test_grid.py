@@ -367,6 +367,66 @@ def test_table_1_has_mean_deviation_and_an_untrained_row(grid):
     assert table.best == {(1, 1), (1, 2), (1, 3), (1, 4)}
 
 
+@pytest.mark.parametrize("kind", ["table1", "table2"])
+def test_settings_that_vary_have_rows_of_their_own(grid, kind):
+    lr, eta = "vary optimizer.name", "vary hyperparameters.rdml.eta"
+    parts = [rows(("untrained", "a"), **{lr: v}) for v in ("adamw", "sgd")]
+    own = [rows(("rdml",), **{lr: "adamw", eta: v}) for v in (1, 2)]
+    own[1].recall_at_1 += 0.2
+    results = pd.concat([*parts, *own]).assign(method_title=lambda r: r.method)
+    results.loc[results.method == "untrained", lr] = None
+    (table,) = grid.grid_tables.make_tables(kind, results, results)
+    assert [row[:2] for row in table.rows] == [
+        ["Pretrained, untrained", "50.0 ± 0.0"],
+        ["a, optimizer.name adamw", "55.0 ± 7.1"],
+        ["a, optimizer.name sgd", "55.0 ± 7.1"],
+        ["rdml, optimizer.name adamw, rdml.eta 1", "55.0 ± 7.1"],
+        ["rdml, optimizer.name adamw, rdml.eta 2", "75.0 ± 7.1"],
+    ]
+
+
+def test_settings_may_be_words_or_missing(grid):
+    clip, eta = "vary optimizer.clip_norm", "vary hyperparameters.rdml.eta"
+    kinds = [("a", None, None, 0.1), ("a", "l2", None, 0.2), ("rdml", "l2", 1.0, 0.4)]
+    made = [
+        rows((m,), **{clip: c, eta: e}).iloc[:1].assign(epoch=1, recall_at_1=r, run=f"{m}{c}")
+        for m, c, e, r in kinds
+    ]
+    results = pd.concat(made).assign(method_title=lambda r: r.method)
+    (varied,) = grid.grid_tables.make_tables("varied", results, results)
+    assert [row[:5] for row in varied.rows] == [
+        ["a", "–", "–", "none", "10.0"],
+        ["a", "l2", "–", "none", "20.0"],
+        ["rdml", "l2", "1", "none", "40.0"],
+    ]
+    (choice,) = grid.grid_tables.make_tables("choice", results, results)
+    assert choice.rows == [
+        ["–", "–", "1", "10.00", "25.00", "1"],
+        ["l2", "–", "1", "20.00", "25.00", "1"],
+        ["l2", "1", "1", "40.00", "25.00", "1"],
+    ]
+    assert choice.best == {(2, 3)}
+    assert "a: best 20.00 at optimizer.clip_norm l2, rdml.eta –, epoch 1." in choice.notes
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [
+        {"noise": [{"kind": "symmetric", "rates": [0.3], "per_class": p} for p in (True, False)]},
+        {"methods": ["rdml", {"name": "rdml", "hyperparameters": {"eta": 2}}]},
+        {"noise": [{"kind": "none", "list_file": f"{folder}/mine.csv"} for folder in "ab"]},
+    ],
+)
+def test_cells_that_a_table_would_call_the_same_are_refused(grid, twice):
+    data = {"cub": {"config": {"data": {"name": "cub", "root": "there"}}}}
+    tree = {"name": "twice", "datasets": data, "methods": ["rdml"], **twice}
+    with pytest.raises(ConfigError, match="a table would call both the same"):
+        grid.grid_file.expand(tree, "here")
+    tree["noise"] = tree.get("noise", [{"kind": "none"}])[:1] * 2  # the same cell is one
+    tree["methods"] = ["rdml"]
+    assert len(grid.grid_file.expand(tree, "here").cells) == 1
+
+
 def test_table_2_names_the_last_and_the_best_epoch_apart(grid):
     (table,) = grid.grid_tables.make_tables("table2", rows(), pd.DataFrame())
     assert table.head[1:] == [
@@ -461,9 +521,11 @@ def test_figures_come_from_the_results_file_alone(grid, tmp_path):
         [rows(("bspml-paper",), **{age: a, balance: b}) for a in (1.0, 2.0) for b in (0.0, 10.0)]
     )
     sizes = pd.concat([rows(**{"vary network.embedding_size": size}) for size in (64, 512)])
+    grid.grid_results.write_frame(sizes, tmp_path / "noises")  # a mean over them is no figure
+    assert grid.figures.main([str(tmp_path / "noises.csv")]) == 2
     files = []
     for name, frame in (("weights", weights), ("sizes", sizes)):
-        grid.grid_results.write_frame(frame, tmp_path / name)
+        grid.grid_results.write_frame(frame[frame.noise == "none"], tmp_path / name)
         files.append(str(tmp_path / f"{name}.parquet"))
     assert grid.figures.main([*files, "--out", str(tmp_path / "figures")]) == 0
     expected = {
