@@ -36,8 +36,8 @@ class WandB(RoundWriter):
         self.run = run or open_run or self._new_run(settings)
 
     def _new_run(self, settings: dict[str, Any]) -> Any:
-        try:
-            return self._wandb.init(**settings)
+        try:  # beside a run that is open, which wandb would return, and `close` would finish
+            return self._wandb.init(**{"reinit": "create_new", **settings})
         except self._wandb.Error as err:
             raise RunError(
                 f"Weights & Biases opens no run: {str(err).splitlines()[0][:300]} Without an "

@@ -218,20 +218,29 @@ def records_of(file):
 
 @pytest.mark.integrations
 def test_an_offline_run_of_wandb_holds_scalars_weights_and_pictures(tmp_path, monkeypatch):
-    pytest.importorskip("wandb")
+    wandb = pytest.importorskip("wandb")
     from bspml.observers import WandB
 
     monkeypatch.setenv("WANDB_MODE", "offline")
     monkeypatch.setenv("WANDB_SILENT", "true")
     images, weights = torch.rand(3, 8, 8), weights_of([0.0, 1.0, 1.0])
+    others = tmp_path / "others"
+    others.mkdir()
+    users = wandb.init(project="birds", dir=str(others))
     observer = WandB(images=images, project="birds", name="first", dir=str(tmp_path))
+    second = WandB(project="birds", name="second", dir=str(others))  # beside it
+    assert len({users.id, observer.run.id, second.run.id}) == 3
+    second.close()
     joined = WandB()  # the run that is open
-    assert joined.run is observer.run
+    assert joined.run is users
     for steps in (10, 20):
         observer.on_round(Trainer(steps, weights), a_round(steps, loss=steps / 40))
     joined.close()  # leaves it open
+    users.log({"mine": 1.0})
+    users.finish()
     observer.write(30, {"training/loss": 0.125}, None)
     observer.close()
+    wandb.teardown()  # its process writes the last lines a little later
     (file,) = tmp_path.glob("wandb/offline-run-*/*.wandb")
     rounds = [
         {"/".join(item.nested_key) or item.key: json.loads(item.value_json) for item in rows}
