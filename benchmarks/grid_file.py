@@ -235,9 +235,9 @@ def expand(
         if same.name != cell.name:
             raise ConfigError(
                 f"{source}: two cells of {cell.dataset} are {cell.method} under {cell.noise} "
-                f"{cell.rate:g}, seed {cell.seed}, with other settings, and a table would call both "
-                "the same. Write what differs under `vary`, of the grid or of the method; noise "
-                "per class and not, or two lists of one name, into grids of their own."
+                f"{cell.rate:g}, seed {cell.seed}, with other settings, and a table would call "
+                "both the same. Write what differs under `vary`, of the grid or of the method; "
+                "noise per class and not, or two lists of one name, into grids of their own."
             )
         cells.setdefault(cell.name, cell)
     chosen = {key: entry.chosen_by for key, entry in file.datasets.items() if entry.chosen_by}

@@ -5,8 +5,8 @@
     varied   Recall@1, MAP@R, MAW and SDAW by the settings that the grid varies
     choice   Recall@1 and MAP@R by setting and epoch, over all methods: to choose settings by
 
-Cells are means over the seeds ± their deviation (n - 1); the number of seeds stands below.  Settings
-that the grid varies have rows of their own.
+Cells are means over the seeds ± their deviation (n - 1); the number of seeds stands below.
+Settings that the grid varies have rows of their own.
 """
 
 from __future__ import annotations
