@@ -14,6 +14,7 @@ way to choose settings without looking at the test characters.
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import math
 import shutil
@@ -71,31 +72,35 @@ def settings_of(method: str) -> list[str]:
 
 
 def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) -> dict[str, float]:
-    """Recall@1 in %, and what the run says of the noise; from its folder if it is there."""
+    """Recall@1 in %, and what the run says of the noise; from its folder if it is there.
+
+    A folder of another `--config`, `--epochs` or `--validation` has another name.
+    """
     kind = "" if arguments.noise == "random" else f"{arguments.noise}-"
+    settings = [s.format(kept=1 - rate) for s in settings_of(method)] + [
+        f"seed={seed}",
+        f"data.validation={str(arguments.validation).lower()}",
+        f"training.epochs={arguments.epochs}",
+        "evaluation.every=100000",
+        "evaluation.clustering=false",
+    ]
+    if arguments.root is not None:
+        settings.append(f"data.root={arguments.root}")
+    clean = rate == 0 or kind
+    settings += ["noise.kind=none", "noise.rate=0"] if clean else [f"noise.rate={rate}"]
+    config = load_config(arguments.config, settings)
+    if rate > 0 and kind:
+        file = similar_labels(config, arguments.noise, rate, Path(arguments.out))
+        config = load_config(arguments.config, [*settings, f"noise.labels_file={file}"])
+    if method.endswith("features"):
+        # A configuration refuses this, since it is no good; here it is measured.
+        curriculum = config.curriculum.model_copy(update={"warmup": "features"})
+        config = config.model_copy(update={"curriculum": curriculum})
     name = f"{method.replace(', ', '-').replace(' ', '-').replace(':', '-')}-{kind}{rate:g}-{seed}"
-    path = Path(arguments.out) / name
+    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:8]
+    path = Path(arguments.out) / f"{name}-{digest}"
     if not RunFolder(path).finished:
         shutil.rmtree(path, ignore_errors=True)
-        settings = [s.format(kept=1 - rate) for s in settings_of(method)] + [
-            f"seed={seed}",
-            f"data.validation={str(arguments.validation).lower()}",
-            f"training.epochs={arguments.epochs}",
-            "evaluation.every=100000",
-            "evaluation.clustering=false",
-        ]
-        if arguments.root is not None:
-            settings.append(f"data.root={arguments.root}")
-        clean = rate == 0 or kind
-        settings += ["noise.kind=none", "noise.rate=0"] if clean else [f"noise.rate={rate}"]
-        config = load_config(arguments.config, settings)
-        if rate > 0 and kind:
-            file = similar_labels(config, arguments.noise, rate, Path(arguments.out))
-            config = load_config(arguments.config, [*settings, f"noise.labels_file={file}"])
-        if method.endswith("features"):
-            # A configuration refuses this, since it is no good; here it is measured.
-            curriculum = config.curriculum.model_copy(update={"warmup": "features"})
-            config = config.model_copy(update={"curriculum": curriculum})
         run_experiment(config, RunFolder.create(path), figures=False)
     summary = read_json(RunFolder(path).summary)
     row = next(row for name, row in summary["results"].items() if name != UNTRAINED)
