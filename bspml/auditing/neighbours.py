@@ -126,7 +126,8 @@ def _read_off(rows, codes, wanted, sizes, places, squared, neighbours):
             if codes[j] == wanted[i]:
                 count = _insert(found, scores, count, j, norms[j] - squared[i, r])
         if count >= min(k, sizes[wanted[i]] - (codes[i] == wanted[i])):
-            neighbours[i, :count] = found[:count]
+            for r in range(count):  # a slice would take seconds to compile
+                neighbours[i, r] = found[r]
 
 
 @numba.njit(cache=True, nogil=True)
@@ -143,4 +144,5 @@ def _search_few(rows, wanted, members, starts, sizes, neighbours):
         for j in members[starts[c] : starts[c] + sizes[c]]:
             if j != i:
                 count = _insert(found, scores, count, j, _product(rows[i], rows[j]))
-        neighbours[i, :count] = found[:count]
+        for r in range(count):
+            neighbours[i, r] = found[r]

@@ -189,7 +189,9 @@ def _rank(view, z, order, score):
     for i in range(n):
         score[i] = view.xi_pos[i] * pos + view.xi_neg[i] * neg
     if n > _SMALL:
-        order[:] = np.argsort(score)
+        ranked = np.argsort(score)
+        for r in range(n):  # a slice would take seconds to compile
+            order[r] = ranked[r]
         return
     for r in range(1, n):
         i = order[r]

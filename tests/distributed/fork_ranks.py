@@ -18,7 +18,7 @@ import torch
 import torch._dynamo  # by the first optimiser otherwise, in each of the forks
 
 import bspml.experiment.run
-import bspml.trainers.alternating  # noqa: F401  (imported before the forks)
+import bspml.trainers.alternating  # before the forks, as all that they use
 from bspml.distributed import joined
 
 PATIENCE = 100  # seconds before a rank that hangs is ended
@@ -27,7 +27,7 @@ PATIENCE = 100  # seconds before a rank that hangs is ended
 def main(out, sizes, files):
     torch.set_num_threads(1)
     gc.freeze()  # a sweep in a fork would write to, and so copy, every page it shares
-    failed = 0
+    failed = run(compile_all, 1, Path(out) / "compiled", "all")
     for file in files:
         spec = importlib.util.spec_from_file_location(Path(file).stem, file)
         module = importlib.util.module_from_spec(spec)
@@ -38,6 +38,17 @@ def main(out, sizes, files):
         for size in sizes if hasattr(module, "on_a_rank") else ():
             failed += run(partial(in_a_group, module.on_a_rank), size, out_of, "all")
     return failed
+
+
+def compile_all(_rank):
+    """In a process before them, what each rank would compile for itself, all at the same time."""
+    labels = torch.arange(60) % 6
+    rows = torch.randn(60, 8, generator=torch.Generator().manual_seed(0)) + 3 * torch.eye(8)[labels]
+    for options in ({}, {"rule": "quadratic"}, {"preset": "paper", "target_maw": 0.7}):
+        curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), **options)
+        curriculum.update(rows.double())
+    for search in ("exact", "neighbours"):
+        bspml.audit(rows.numpy(), labels.numpy(), search=search)
 
 
 def in_a_group(on_a_rank, _rank):

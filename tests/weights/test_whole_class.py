@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
+from bspml.weights import whole_class
 from bspml.weights.coordinate import Descent
 from bspml.weights.first_order import class_sums
 from bspml.weights.problem import WeightProblem
@@ -106,3 +107,13 @@ def test_keeping_a_share_gives_every_class_that_mean_by_its_best_samples(share):
         n, z = rows.sum(), share * rows.sum()
         score = max(0, z - 1) / max(1, n - 1) * problem.xi_pos[rows] + share * problem.xi_neg[rows]
         assert np.all(np.diff(in_order[rows][np.argsort(score)]) <= 0)
+
+
+@pytest.mark.parametrize("n", [whole_class._SMALL, whole_class._SMALL + 1])
+def test_large_classes_are_put_in_order_as_small_ones(n):
+    pos, neg = np.random.default_rng(n).random((2, n))
+    order, score = np.arange(n), np.empty(n)
+    view = whole_class.ClassView(pos, neg, 1.0, 0.5, 0.0, 0.0, 1 / (n - 1))
+    whole_class._rank(view, 3.0, order, score)
+    np.testing.assert_allclose(score, pos * 2 / (n - 1) + neg * 0.5, rtol=1e-15)
+    assert order.tolist() == score.argsort().tolist()
