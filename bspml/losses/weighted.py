@@ -193,7 +193,8 @@ class Weighted(pml_losses.BaseMetricLossFunction):
         if not is_weighted and not isinstance(reducer, TransformReducer):
             value = loss(*(rows[:3] if rows.ref_emb is None else rows))
             # NCA drops rows without a positive, and the mean of no values is NaN: 0 below.
-            if not self.entry.log_sum or not bool(value.isnan()):
+            is_number = isinstance(value, Tensor)  # else of a DoNothingReducer
+            if not (self.entry.log_sum and is_number and bool(value.isnan())):
                 return value
         if is_weighted and self.entry.weighting == "exclude":
             raise InputError(

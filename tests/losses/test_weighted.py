@@ -234,6 +234,20 @@ def test_a_batch_without_weight_is_said_as_the_loss_says_it(wrapped):
     assert set(value) == {"pos_loss", "neg_loss"}
 
 
+@pytest.mark.parametrize("name", [n for n in FRACTIONAL if n != "BSPMLLoss"])
+def test_what_is_not_reduced_is_as_the_loss_says_it(name):
+    embeddings, labels = kit.batch()
+    loss = kit.make(name, reducer=reducers.DoNothingReducer())
+    for w in (torch.ones(12), (ROWS > 2).float()):
+        found = Weighted(loss, table(labels, w))(embeddings, labels, sample_index=ROWS)
+        expected = loss(embeddings[w > 0], labels[w > 0])
+        assert found.keys() == expected.keys()
+        for part, said in found.items():
+            assert torch.equal(
+                torch.as_tensor(said["losses"]), torch.as_tensor(expected[part]["losses"])
+            )
+
+
 @pytest.mark.parametrize("name", [n for n in TAKEN if n not in UNLABELLED])
 def test_rows_without_a_positive_pair_are_no_nan(name):
     """One sample of each class, one of all, or none is left: a number, and a finite gradient."""
