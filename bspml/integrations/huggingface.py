@@ -34,11 +34,11 @@ class CurriculumCallback(TrainerCurriculum):
     """Train a Trainer of transformers on the labels that a curriculum believes.
 
     Add it before `trainer.train()`.  The trainer's `compute_loss_func` is called on the outputs and
-    labels of weight 1 only, and refuses weights between 0 and 1; its batches come from a PKSampler;
-    after each epoch all samples are embedded, the weights updated, and the samples of weight 0
-    left out of the next one, which has as many steps as any other.  `maw`, `sdaw` and the noise
-    rates stand in the trainer's log, everything a resumed training needs in its checkpoints.
-    `audit()` says which labels are wrong.
+    labels of weight 1 only (`num_items_in_batch` counts all), and refuses weights between 0 and 1;
+    its batches come from a PKSampler; after each epoch all samples are embedded, the weights
+    updated, and the samples of weight 0 left out of the next one, which has as many steps as any
+    other.  `maw`, `sdaw` and the noise rates stand in the trainer's log, everything a resumed
+    training needs in its checkpoints.  `audit()` says which labels are wrong.
 
     A Trainer with a `compute_loss` of its own computes its loss as before, while
     `weights.batch_index` names the rows: let it use `bspml.Weighted(loss, weights)`.  It is refused

@@ -107,6 +107,11 @@ class TrainerCurriculum(transformers.TrainerCallback):
                 "`trainer` has a CurriculumCallback already, and two would judge each epoch twice. "
                 "Add that one, or make a new trainer."
             )
+        if trainer.args.auto_find_batch_size:
+            raise InputError(
+                "`auto_find_batch_size` halves batches that do not fit, which those of a PKSampler "
+                "do not follow. Leave it False, and lower per_device_train_batch_size."
+            )
         self.trainer = trainer
         self.rows = IndexedRows(_check_dataset(trainer.train_dataset))
         self.curriculum = make_curriculum(curriculum, self._given_labels)

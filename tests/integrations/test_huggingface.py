@@ -260,6 +260,8 @@ def test_what_does_not_fit_is_refused_in_a_sentence(tmp_path):
     CurriculumCallback(trainer_of(tmp_path, OfItsOwn, compute_loss_func=None), of_list())
     with pytest.raises(InputError, match=r"must say its labels, .*Pass curriculum="):
         CurriculumCallback(trainer_of(tmp_path))
+    with pytest.raises(InputError, match="and lower per_device_train_batch_size"):
+        CurriculumCallback(trainer_of(tmp_path, auto_find_batch_size=True), of_list())
     with pytest.raises(InputError, match="Pass remove_unused_columns=False"):
         CurriculumCallback(trainer_of(tmp_path, remove_unused_columns=True), of_list())
     with pytest.raises(InputError, match="ProxyAnchorLoss has parameters"):
