@@ -171,17 +171,20 @@ def print_table(title: str, rows: dict[str, list[dict[str, float]]]) -> None:
         cells = []
         for key, digits in (("recall", 1), ("map", 3)):
             ours, theirs = column(own, key), column(rows[first], key)
-            spread = ours.std(ddof=1) if seeds > 1 else math.nan
-            cells.append(f"{ours.mean():.{digits}f} ({spread:.{digits}f})")
+            cells.append(f"{ours.mean():.{digits}f} ({_spread(ours):.{digits}f})")
             mean, error, low = paired(ours, theirs)
             difference = f"{mean:+.{digits}f} ({error:.{digits}f}, {low:+.{digits}f})"
             cells.append("" if method == first else difference)
         rates, alarms = column(own, "rate"), column(own, "false alarms")
-        cells.append("" if np.isnan(rates).all() else f"{rates.mean():.3f} ± {rates.std():.3f}")
+        cells.append("" if np.isnan(rates).all() else f"{rates.mean():.3f} ± {_spread(rates):.3f}")
         cells.append("" if np.isnan(alarms).all() else f"{alarms.mean():.3f}")
         cells.append(f"{column(own, 'seconds').mean():.0f}")
         print(f"| {method} | {' | '.join(cells)} |")
     print(flush=True)
+
+
+def _spread(values: np.ndarray) -> float:
+    return float(values.std(ddof=1)) if len(values) > 1 else math.nan
 
 
 if __name__ == "__main__":

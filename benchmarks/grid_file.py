@@ -39,7 +39,7 @@ from bspml.errors import ConfigError, InputError
 from bspml.experiment.build import CONFIGURED
 from bspml.experiment.config import Config
 from bspml.experiment.config.common import RunName, Seed, one_of
-from bspml.experiment.config.names import OWN_DATA
+from bspml.experiment.config.names import OWN_DATA, USERS_DATA
 from bspml.experiment.config.reading import config_from_mapping, read_tree, validated
 from bspml.files.run import UNTRAINED
 from bspml.trainers.settings import Fraction, Section
@@ -49,7 +49,7 @@ TABLES = ("table1", "table2", "varied", "choice")
 # What a result does not depend on, or by rounding only: it may change without a new run.
 _NOT_LEARNED = (
     ("name",), ("device",), ("workers",), ("threads",), ("data", "root"), ("data", "cache"),
-    ("data", "features_weights"), ("training", "checkpoint_every"),
+    ("training", "checkpoint_every"),
 )  # fmt: skip
 
 
@@ -175,8 +175,14 @@ class Cell:
 
 
 def _learned(tree: dict[str, Any]) -> dict[str, Any]:
-    """`tree` of a configuration without what a result does not depend on."""
+    """`tree` of a configuration without what a result does not depend on.
+
+    A user's own data are what lies at their root; a known data set is the same at any.
+    """
+    is_own = tree.get("data", {}).get("name") in USERS_DATA
     for *sections, key in _NOT_LEARNED:
+        if is_own and (*sections, key) == ("data", "root"):
+            continue
         section: dict[str, Any] = tree
         for part in sections:
             section = section.get(part, {})

@@ -48,7 +48,7 @@ from bspml.tensors.checks import (
 )
 from bspml.tensors.copies import content_order
 from bspml.tensors.row_index import check_same_rows
-from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.tensors.unit_rows import rows_to_judge
 from bspml.weights.problem import by_first_appearance
 from bspml.words import counted, shown
 
@@ -137,10 +137,7 @@ def audit(
     name_array = texts_of_rows(names, "names", len(embeddings))
     text_array = None if texts is None else texts_of_rows(texts, "texts", len(embeddings))
     _check_not_empty(encoded)
-    rows = grid_unit_rows(embeddings.detach().cpu())
-    filled = (rows != 0).any(0)
-    if filled.any() and not filled.all():  # zeros would round sums otherwise
-        rows = rows[:, filled]
+    rows = rows_to_judge(embeddings)
     # All is told of samples in the order of their content, so that sums are rounded alike, and the
     # same one of several copies stands for them, whatever the order and the names.
     order = content_order(rows, encoded.codes.numpy())

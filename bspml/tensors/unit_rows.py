@@ -63,3 +63,18 @@ def grid_unit_rows(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, "N D"]:
         block = normalize_rows(embeddings[start : start + _TILE_ROWS].double())
         rows[start : start + _TILE_ROWS] = block.mul_(GRID).round_().div_(GRID)
     return rows
+
+
+def rows_to_judge(embeddings: Float[Tensor, "N D"]) -> Float[Tensor, "N E"]:
+    """Return `grid_unit_rows` on the CPU, without columns of zeros, which move the rounding.
+
+    Args:
+        embeddings: (N, D) floats.
+
+    Example:
+        >>> rows_to_judge(torch.tensor([[0.0, 2.0], [0.0, -3.0]])).tolist()
+        [[1.0], [-1.0]]
+    """
+    rows = grid_unit_rows(embeddings.detach().cpu())
+    filled = (rows != 0).any(0)
+    return rows[:, filled] if filled.any() and not filled.all() else rows

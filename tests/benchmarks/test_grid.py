@@ -131,6 +131,18 @@ def test_the_run_folder_follows_the_settings_but_not_the_machine(grid, tiny):
     assert not names() & names(optimizer__lr=0.5)
 
 
+def test_a_users_own_data_are_those_at_their_root(grid):
+    def cells(root, **more):
+        config = {"data": {"name": "features", "root": root}, "network": {"name": "mlp"}}
+        tree = {"name": "own", "datasets": {"mine": {"config": config}}, "methods": ["contrastive"]}
+        return grid.grid_file.expand(tree | more, "here").cells
+
+    (a,), (b,) = cells("a.npz"), cells("b.npz")
+    assert a.name != b.name
+    assert not a.same_settings(b.config)
+    assert len(cells("a.npz", vary={"data.root": ["a.npz", "b.npz"]})) == 2
+
+
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [

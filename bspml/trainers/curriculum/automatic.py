@@ -53,14 +53,9 @@ from bspml.errors import CheckpointError, InputError
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.statistics.margins import label_margins
-from bspml.statistics.noise_rate import (
-    ALIKE,
-    best_fitting,
-    label_p_values,
-    why_unjudgeable,
-)
+from bspml.statistics.noise_rate import ALIKE, best_fitting, label_p_values, why_unjudgeable
 from bspml.statistics.tail_count import FEWEST_LABELS
-from bspml.tensors.checks import Labels, check_whole
+from bspml.tensors.checks import check_whole
 from bspml.trainers.curriculum.blind import check_left, not_judged, tell_apart
 from bspml.trainers.curriculum.halves import random_half
 from bspml.trainers.curriculum.pace import Pace, num_changed
@@ -233,6 +228,8 @@ class AutomaticUpdate:
         if self.phase == "features" and self.group is None:
             self.group = find_copies(embeddings, self.codes)
         samples = Samples(embeddings, self.codes, reference, judged).without_copies(self.group)
+        if self.search.is_exact(samples.embeddings):
+            samples = samples.in_content_order()
         stats = self.search.contrastive_statistics(
             samples.embeddings,
             samples.codes,
@@ -319,7 +316,7 @@ class AutomaticUpdate:
         some = cross_fitted or second  # of the rows are judged, by a model of the telling ones
         errors = judge_labels(
             samples.embeddings,
-            Labels(samples.codes, self.weights.classes),
+            samples.labels(self.weights),
             samples.reference,
             rows=testable.nonzero()[:, 0] if some else None,
             random_rate=self.rates.noise_rate,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
+from bspml.distributed.group import ranks
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import find_faiss
 from bspml.shapes import Bool, Float, Int, Tensor
@@ -23,9 +24,11 @@ from bspml.statistics.copies.distinct import Distinct, largest_counts
 from bspml.statistics.copies.duplicates import OUTER, find_duplicates
 from bspml.statistics.copies.nearest import LISTS, nearest_of_all
 from bspml.statistics.noise_rate import all_in_one_place
-from bspml.tensors.copies import first_equal
-from bspml.tensors.unit_rows import grid_unit_rows
+from bspml.tensors.checks import Labels
+from bspml.tensors.copies import content_order, first_equal
+from bspml.tensors.unit_rows import grid_unit_rows, rows_to_judge
 from bspml.trainers.curriculum.search import NEIGHBOURS_FROM
+from bspml.weights.problem import by_first_appearance
 from bspml.weights.state import SampleWeights
 
 
@@ -71,7 +74,9 @@ class Samples:
         reference: (M,) float64 weights of the references.
         judged: (M,) bool.
         once: which of the N they are and stand for; None: all, as they are.
-        kept: (M,) int64 places among the distinct ones, those without placeholders.
+        kept: (M,) int64 places among the distinct ones, those without placeholders; None: all N as
+            they come.
+        classes: (C,) int64 the weights' code of each class here; None: the same.
     """
 
     embeddings: Tensor
@@ -80,6 +85,7 @@ class Samples:
     judged: Tensor
     once: Distinct | None = None
     kept: np.ndarray | None = None
+    classes: Tensor | None = None
 
     def without_copies(self, group: Int[Tensor, " N"] | None) -> Samples:
         """Return one sample of each group and label, without placeholders.
@@ -104,6 +110,27 @@ class Samples:
             )
         embeddings = self.embeddings[rows.to(self.embeddings.device)]
         return Samples(embeddings, self.codes[rows], reference, self.judged[rows], once, kept)
+
+    def in_content_order(self) -> Samples:
+        """Return them as an audit takes them: sums are rounded alike in any order of the rows.
+
+        Of several processes each may hold rows rounded otherwise: there they stay as they came.
+        """
+        if ranks() > 1:
+            return self
+        rows = rows_to_judge(self.embeddings)
+        order = content_order(rows, self.codes.numpy())
+        given = self.codes.numpy()[order]
+        codes = by_first_appearance(given)
+        return Samples(
+            rows[order].to(self.embeddings.device),
+            torch.from_numpy(codes),
+            self.reference[order],
+            self.judged[order],
+            self.once,
+            order if self.kept is None else self.kept[order],
+            torch.from_numpy(given[np.unique(codes, return_index=True)[1]]),
+        )
 
     @property
     def telling(self) -> Bool[Tensor, " M"]:
@@ -149,7 +176,9 @@ class Samples:
             kept = torch.zeros(len(self.once.first), dtype=values.dtype)
             kept = kept.scatter_reduce(0, place[fixed], values[fixed], "amax")
             fixed = torch.bincount(place[fixed], minlength=len(kept)) > 0
-            fixed, values = fixed[self.kept], kept[self.kept]
+            values = kept
+        if self.kept is not None:
+            fixed, values = fixed[self.kept], values[self.kept]
         ends = torch.where(values > 0, -torch.inf, torch.inf).to(suspicion)
         return torch.where(fixed, ends, suspicion)
 
@@ -159,7 +188,26 @@ class Samples:
         Args:
             values: (N,).
         """
-        return values.clone() if self.once is None else values[self.once.first[self.kept]]
+        if self.kept is None:
+            return values.clone()
+        return values[self.kept if self.once is None else self.once.first[self.kept]]
+
+    def labels(self, weights: SampleWeights) -> Labels:
+        """Return the labels of these, and the names of their classes.
+
+        Args:
+            weights: of all N.
+        """
+        named = weights.classes if self.classes is None else weights.classes[self.classes.numpy()]
+        return Labels(self.codes, named)
+
+    def codes_of_weights(self, codes: Int[Tensor, " M"]) -> Int[Tensor, " M"]:
+        """Return the codes that the weights have for classes here.
+
+        Args:
+            codes: (M,) of classes.
+        """
+        return codes if self.classes is None else self.classes[codes]
 
     def left_out(self, weights: SampleWeights) -> Bool[Tensor, " M"]:
         """Return those of weight 0 that nobody decided so.
@@ -192,8 +240,12 @@ class Samples:
             of_placeholders: their value; None for weights: 0 where most of its copies have another
                 label, else 1.
         """
-        if self.once is None:
+        if self.kept is None:
             return values
+        if self.once is None:
+            every = torch.empty_like(values)
+            every[self.kept] = values
+            return every
         fill = torch.from_numpy(np.where(self.once.wrong_share > 0.5, 0.0, 1.0))
         if of_placeholders is not None:
             fill = torch.full_like(fill, of_placeholders)

@@ -96,7 +96,7 @@ class SecondJudgement:
             samples: which of the N were judged.
         """
         other = torch.from_numpy(errors.other_probability).nan_to_num(0.0)
-        codes = torch.from_numpy(errors.other_class)
+        codes = samples.codes_of_weights(torch.from_numpy(errors.other_class))
         suspects = (weights.weights.cpu() == 0) & ~weights.fixed.cpu() & ~self.trained_on
         believed = suspects & (samples.spread(other, 0.0) >= CONFIDENT)
         shown = torch.where(believed, samples.spread(codes, 0), weights.current_codes.cpu())

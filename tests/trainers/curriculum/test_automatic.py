@@ -1,5 +1,6 @@
 """The automatic preset: an honest estimate, the phases of the warm-up, both rules."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -411,3 +412,27 @@ def test_where_most_labels_are_wrong_those_kept_are_mostly_right(seed):
     assert record.total_rate is None or record.total_rate == pytest.approx(rate, abs=0.05)
     kept = weights.weights > 0
     assert (labels == true)[kept].double().mean() > 0.8
+
+
+@pytest.mark.parametrize("options", [{}, {"rule": "quadratic"}, {"repair": "confident"}])
+def test_order_and_names_change_nothing_and_the_rate_is_that_of_an_audit(options):
+    """40 samples, of which several models are as likely."""
+    rng = np.random.default_rng(3)
+    true = np.repeat(np.arange(4), 10)
+    x = torch.from_numpy(0.8 * rng.standard_normal((4, 16))[true] + rng.standard_normal((40, 16)))
+    given, wrong = true.copy(), rng.random(40) < 0.2
+    given[wrong] = (true[wrong] + rng.integers(1, 4, wrong.sum())) % 4
+    x = x.float()
+
+    def judged(order, names):
+        weights = bspml.SampleWeights(names[given[order]])
+        record = bspml.SelfPacedCurriculum(weights, **options).update(x[order])
+        return record.total_rate, weights.weights
+
+    rate, weights = judged(np.arange(40), np.arange(4))
+    assert rate == pytest.approx(bspml.audit(x, given).total_rate, abs=1e-9)
+    for seed in range(1, 6):
+        order = np.random.default_rng(seed).permutation(40)
+        again, moved = judged(order, np.random.default_rng(seed).permutation(4))
+        assert again == rate
+        assert torch.equal(moved, weights[order])

@@ -105,8 +105,10 @@ def test_the_second_judgement_keeps_the_share_with_the_smallest_odds():
         (record,) = rounds(curriculum, embeddings, 1)
     held, kept = curriculum._update.rates.noise_rate, weights.weights > 0
     every = torch.ones(N, dtype=torch.bool)
-    audit = judge_labels(embeddings, given, before, rows=every, random_rate=held)
-    odds = torch.from_numpy(audit.odds)
+    taken = Samples(embeddings, given, before, every).in_content_order()
+    labels = taken.labels(weights)
+    audit = judge_labels(taken.embeddings, labels, taken.reference, rows=every, random_rate=held)
+    odds = taken.spread(torch.from_numpy(audit.odds))
     assert int(kept.sum()) == round((1 - audit.rate) * N)
     assert odds[kept].max() <= odds[~kept].min()
     assert (record.total_rate, record.total_interval) == (audit.rate, audit.interval)
