@@ -15,7 +15,7 @@ from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.errors import InputError
 from bspml.evaluation import AccuracyCalculator
 from bspml.experiment.methods.registry import _check_known
-from bspml.networks import embed
+from bspml.networks import embed, freeze_backbone, freeze_batchnorm
 from bspml.tensors.arguments import check_kind
 from bspml.trainers import FixedCurriculum, Patience, average_weights
 
@@ -55,6 +55,11 @@ CALLS = {
     "seed": lambda: bare(AccuracyCalculator)(seed="x"),
     "device": lambda: bspml.evaluate(torch.eye(2), [0, 0], device=torch.ones(2)),
     "device ": lambda: bspml.evaluate(torch.eye(2), [0, 0], device=np.ones(2)),
+    "problem": lambda: bare(bspml.solve_weights)([1.0, 2.0]),
+    "model ": lambda: bare(freeze_backbone)(None),
+    "model  ": lambda: bare(freeze_batchnorm)([NETWORK]),
+    "data": lambda: bare(embed)(NETWORK, None),
+    "output_device": lambda: embed(NETWORK, torch.ones(4, 3), output_device="gpu"),
     "names": lambda: bspml.audit(torch.eye(4), [0, 0, 1, 1], np.eye(4)),
 }
 

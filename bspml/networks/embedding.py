@@ -16,7 +16,7 @@ from bspml.distributed import computed_by_rows
 from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_kind
-from bspml.tensors.checks import check_whole
+from bspml.tensors.checks import as_device, check_whole
 from bspml.tensors.modes import in_eval_mode
 from bspml.tensors.row_checks import embedded_rows
 
@@ -67,11 +67,15 @@ def embed(
     check_kind(model, "model", nn.Module, "a torch.nn.Module")
     told = "True, False or a function that is told the rows of each batch"
     check_kind(progress, "progress", (bool, Callable), told)
+    if not (hasattr(data, "__getitem__") or hasattr(data, "__iter__")):
+        raise InputError(f"`data` must be a tensor or a data set; got {type(data).__name__}.")
     if device is None:
         first = next(model.parameters(), None)
         device = torch.device("cpu") if first is None else first.device
-    device, output_device = torch.device(device), torch.device(output_device)
-    pinned = device.type == "cuda"
+    else:
+        device = as_device(device)
+    output_device = as_device(output_device, "output_device")
+    pinned, num_workers = device.type == "cuda", check_whole(num_workers, "num_workers", low=0)
     batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
     parts = []
     with in_eval_mode(model), torch.no_grad():

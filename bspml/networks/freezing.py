@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 
 from bspml.errors import InputError
-from bspml.tensors.arguments import check_flags
+from bspml.tensors.arguments import check_flags, check_kind
 
 
 def freeze_backbone(model: nn.Module) -> int:
@@ -19,6 +19,7 @@ def freeze_backbone(model: nn.Module) -> int:
     Raises:
         InputError: `model` has no linear layer.
     """
+    check_kind(model, "model", nn.Module, "a torch.nn.Module")
     head = head_of(model)
     freeze_batchnorm(model)
     model.requires_grad_(False)
@@ -51,6 +52,7 @@ def freeze_batchnorm(model: nn.Module, affine: bool = False) -> int:
         How many layers were frozen.
     """
     check_flags(affine=affine)
+    check_kind(model, "model", nn.Module, "a torch.nn.Module")
     kinds = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
     layers = [module for module in model.modules() if isinstance(module, kinds)]
     for layer in layers:

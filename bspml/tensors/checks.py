@@ -18,6 +18,7 @@ from bspml.errors import InputError
 from bspml.tensors.class_ids import integral
 from bspml.tensors.row_index import as_array, check_dimension_names, check_in_order, index_of
 from bspml.tensors.scalars import (
+    as_device as as_device,
     check_choice as check_choice,
     check_device as check_device,
     check_number as check_number,

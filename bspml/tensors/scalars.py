@@ -123,6 +123,25 @@ def check_choice(value: Any, name: str, choices: Sequence[str]) -> str:
     return value
 
 
+def as_device(device: Any, name: str = "device", more: str = "") -> torch.device:
+    """Return the device of a name that torch knows, whether this machine has it or not.
+
+    Args:
+        device: a torch.device, or its name.
+        name: the caller's argument name, for messages.
+        more: names that the caller takes besides.
+
+    Raises:
+        InputError: no such kind of device.
+    """
+    try:
+        return torch.device(device)
+    except (RuntimeError, TypeError, ValueError) as err:
+        raise InputError(
+            f"`{name}` must be {more}cpu, cuda, cuda:N or mps; got {shown(device)}."
+        ) from err
+
+
 def check_device(device: Any, name: str = "device") -> torch.device:
     """Return the device of a name.
 
@@ -135,12 +154,7 @@ def check_device(device: Any, name: str = "device") -> torch.device:
     """
     if isinstance(device, str) and device == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(device)
-    except (RuntimeError, TypeError, ValueError) as err:
-        raise InputError(
-            f"`{name}` must be auto, cpu, cuda, cuda:N or mps; got {shown(device)}."
-        ) from err
+    chosen = as_device(device, name, "auto, ")
     available = {
         "cpu": True,
         "cuda": torch.cuda.is_available() and (chosen.index or 0) < torch.cuda.device_count(),

@@ -10,6 +10,7 @@ import torch
 
 from bspml.errors import InputError
 from bspml.shapes import Float, Tensor
+from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import check_choice, check_number, check_whole
 from bspml.weights.doubly_stochastic import StochasticOptions, minimise_stochastically
 from bspml.weights.problem import WeightProblem
@@ -99,6 +100,7 @@ def solve_weights(
         >>> solution.weights.tolist(), solution.status
         ([1.0, 1.0, 0.0], 'local_minimum')
     """
+    check_kind(problem, "problem", WeightProblem, "a WeightProblem")
     check_choice(method, "method", METHODS)
     check_choice(search, "search", SEARCHES)
     tol = check_number(tol, "tol", low=0.0)

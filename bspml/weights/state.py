@@ -146,15 +146,16 @@ class SampleWeights(BatchRows):
         """
         check_same_rows(self.labels_index, codes=codes)
         new = as_numbers(codes, "codes", "integers, (N,)", "Pass positions in `classes`.")
+        places = new.to(self.codes)  # torch compares no unsigned ones; beyond int64 they are < 0
         inside = new.shape == self.codes.shape and bool(
-            ((new >= 0) & (new < len(self.classes))).all()
+            ((places >= 0) & (places < len(self.classes))).all()
         )
         if not inside or new.is_floating_point() or new.dtype == torch.bool:
             raise InputError(
                 f"`codes` must be one position in the {len(self.classes)} classes per sample, "
                 f"({len(self)},); got {tuple(new.shape)} of {new.dtype}."
             )
-        self.current_codes.copy_(torch.where(self.fixed, self.current_codes, new.to(self.codes)))
+        self.current_codes.copy_(torch.where(self.fixed, self.current_codes, places))
         self.notice_repairs()
 
     def notice_repairs(self) -> None:

@@ -117,6 +117,13 @@ def test_embed_refuses_nothing_and_shapes_that_are_not_rows():
         embed(nn.Identity(), torch.ones(3, 2, 2))
     with pytest.raises(InputError, match="`batch_size` must be a whole number"):
         embed(net, torch.ones(3, 2), batch_size=0)
+    for wrong, message in (
+        ({"device": "gpu"}, "`device` must be cpu, cuda, cuda:N or mps; got 'gpu'"),
+        ({"output_device": "gpu"}, "`output_device` must be cpu"),
+        ({"num_workers": -1}, "`num_workers` must be a whole number"),
+    ):
+        with pytest.raises(InputError, match=message):
+            embed(**{"model": net, "data": TensorDataset(torch.ones(3, 2)), **wrong})
 
 
 def test_progress_can_be_a_function_that_counts(capsys):

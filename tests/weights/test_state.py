@@ -504,3 +504,12 @@ def test_a_mask_is_no_list_of_classes():
     weights = SampleWeights([3, 3, 5])
     with pytest.raises(InputError, match="`codes` must be one position in the 2 classes"):
         weights.relabel([True, False, True])
+
+
+@pytest.mark.parametrize("kind", ["u1", "u2", "u4", "u8", "i4"])
+def test_codes_of_any_whole_kind_relabel(kind):
+    weights = SampleWeights([0, 1, 1])
+    weights.relabel(np.array([0, 1, 0], dtype=kind))
+    assert weights.current_codes.tolist() == [0, 1, 0]
+    with pytest.raises(InputError, match="one position in the 2 classes"):
+        weights.relabel(np.array([0, 1, np.iinfo(kind).max], dtype=kind))
