@@ -14,6 +14,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
+from command import end
 from label_errors import ALPHABETS, draw, first_groups
 from local_data import DataSet, load
 from planted_noise import similar_classes
@@ -92,4 +93,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

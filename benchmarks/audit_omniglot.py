@@ -27,6 +27,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from command import at_least, end
 from data_folders import read_rows
 from PIL import Image
 from pytorch_metric_learning.losses import MultiSimilarityLoss
@@ -237,7 +238,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=at_least(1), default=5)
     options = parser.parse_args()
     data = load(options.root, options.cache)
     seeds = range(options.seeds)
@@ -266,4 +267,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -19,6 +19,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from command import end
 
 
 def make(samples: int, classes: int, dim: int, rate: float) -> tuple[np.ndarray, ...]:
@@ -85,4 +86,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -25,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from command import at_least, end
 from pairing import column, kept_run, paired
 
 from bspml.experiment.config import ClassificationConfig, load_experiment
@@ -208,7 +209,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--task", choices=tuple(GRIDS), default="classification")
     parser.add_argument("--validation", action="store_true")
-    parser.add_argument("--seeds", type=int, default=None, help="default: 5, or 3 to choose")
+    parser.add_argument(
+        "--seeds", type=at_least(1), default=None, help="default: 5, or 3 to choose"
+    )
     parser.add_argument("--rates", type=float, nargs="+")
     parser.add_argument("--methods", nargs="+")
     parser.add_argument("--network", default="mlp")
@@ -227,4 +230,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -40,6 +40,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from command import at_least, end
 from local_data import load, rows_of
 from pairing import column, kept_run, paired
 from torch import Tensor
@@ -315,7 +316,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--cache", type=Path, default=Path("runs/benchmark-cache"))
     parser.add_argument("--out", type=Path, default=Path("runs/curriculum-cub"))
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=at_least(1), default=3)
     parser.add_argument("--noises", nargs="+", default=NOISES, choices=NOISES)
     parser.add_argument("--methods", nargs="+", default=METHODS, choices=(*METHODS, QUADRATIC))
     for key, value in CHOSEN.items():
@@ -339,4 +340,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -17,15 +17,18 @@ import argparse
 import hashlib
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 
 import numpy as np
 import torch
+from command import at_least, end
 from local_data import DataSet
 from pairing import column, paired
 from planted_noise import flip, similar_classes
 
+from bspml.errors import InputError
 from bspml.experiment.config import Config, load_config
 from bspml.experiment.data import load_data
 from bspml.experiment.methods import check_method
@@ -67,7 +70,9 @@ def settings_of(method: str) -> list[str]:
         return METHODS[method]
     name, _, more = method.partition(", ")
     check_method(name)
-    repair = {"": [], "repair": ["curriculum.repair=confident"]}[more]
+    if more not in ("", "repair"):
+        raise InputError(f"after a method there may stand ', repair'; got {method!r}.")
+    repair = ["curriculum.repair=confident"] if more else []
     return [f'training.methods=["{name}"]', *repair]
 
 
@@ -130,7 +135,7 @@ def similar_labels(config: Config, kind: str, rate: float, folder: Path) -> Path
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--seeds", type=at_least(1), default=10)
     parser.add_argument("--rates", type=float, nargs="+", default=[0.3])
     parser.add_argument(
         "--methods",
@@ -147,6 +152,10 @@ def main() -> None:
     parser.add_argument("--validation", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
+    if not re.fullmatch(r"random|similar-[1-9]\d*", arguments.noise):
+        parser.error(f"--noise must be random or similar-K, as similar-1; got {arguments.noise}")
+    for method in arguments.methods:
+        settings_of(method)  # before anything is trained
     torch.set_num_threads(arguments.threads)
     split = "held-out training" if arguments.validation else "test"
     for rate in arguments.rates:
@@ -188,4 +197,4 @@ def _spread(values: np.ndarray) -> float:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

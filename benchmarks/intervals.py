@@ -9,6 +9,7 @@ all the test sets drawn.
 import argparse
 
 import numpy as np
+from command import at_least, end
 
 import bspml
 
@@ -26,8 +27,8 @@ def metrics_of(classes: int, seed: int) -> bspml.evaluation.RetrievalMetrics:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--classes", type=int, nargs="+", default=[10, 20, 40, 100])
-    parser.add_argument("--sets", type=int, default=1000)
+    parser.add_argument("--classes", type=at_least(2), nargs="+", default=[10, 20, 40, 100])
+    parser.add_argument("--sets", type=at_least(1), default=1000)
     args = parser.parse_args()
     print("| classes | Recall@1 | held | MAP@R | held |\n|--:|--:|--:|--:|--:|")
     for classes in args.classes:
@@ -44,4 +45,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from command import at_least, end
 from competitors import Opinion, opinions
 from label_error_tables import MEASURES, Row, alarm_table, ranking_table, rate_table
 from local_data import DataSet, load
@@ -181,7 +182,7 @@ def main() -> None:
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
     parser.add_argument("--store", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=at_least(1), default=5)
     parser.add_argument("--only", nargs="+", default=("cub", "cifar", "omniglot"))
     parser.add_argument("--noise", nargs="+", help="only these, such as 'similar-1 0.1'")
     parser.add_argument("--part", choices=("competitors", "ours"))
@@ -205,4 +206,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

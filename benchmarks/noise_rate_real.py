@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from command import at_least, end
 from local_data import load
 from planted_noise import flip, similar_classes
 from sklearn.metrics import roc_auc_score
@@ -56,7 +57,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, required=True)
     parser.add_argument("--cache", type=Path, required=True)
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=at_least(1), default=5)
     parser.add_argument("--only", nargs="+", default=("cub", "cifar", "omniglot"))
     options = parser.parse_args()
     print("| data | noise | truth | Storey | estimate | error | interval | covered | upper | "
@@ -95,4 +96,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

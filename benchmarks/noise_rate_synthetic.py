@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from command import at_least, end
 
 from bspml.statistics.contrastive import contrastive_statistics
 from bspml.statistics.noise_rate import estimate_noise
@@ -100,9 +101,9 @@ def draw_curves(rows: list[dict], path: Path) -> None:
 def main() -> None:
     """Measure every setting; print a table, and write CSV and figure if asked."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=100)
+    parser.add_argument("--runs", type=at_least(1), default=100)
     parser.add_argument("--strength", type=float, default=1.0)
-    parser.add_argument("--classes", type=int, nargs="+", default=CLASSES)
+    parser.add_argument("--classes", type=at_least(2), nargs="+", default=CLASSES)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
     parser.add_argument("--out", type=Path)
     parser.add_argument("--figure", type=Path)
@@ -138,4 +139,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from command import at_least, end
 from local_data import omniglot_images
 from pairing import column, kept_run
 from torch import Tensor
@@ -186,13 +187,15 @@ def main() -> None:
     parser.add_argument("--root", type=Path, help="folder that holds omniglot/, or it")
     parser.add_argument("--cache", type=Path, default=Path("runs/benchmark-cache"))
     parser.add_argument("--out", type=Path, default=Path("runs/noise-rate-trained"))
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=at_least(1), default=5)
     parser.add_argument("--rates", type=float, nargs="+", default=[0.0, 0.1, 0.2, 0.3, 0.5])
     parser.add_argument("--rounds", type=int, default=2, help="on each half")
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     if options.data == "omniglot" and options.root is None:
         parser.error("--data omniglot needs --root")
+    if options.data == "glyphs" and options.root is not None:
+        parser.error("--root is of --data omniglot; glyphs are drawn")
     torch.set_num_threads(options.threads)
     images, labels = load_images(options)
     rows: dict[float, list[dict[str, Any]]] = {rate: [] for rate in options.rates}
@@ -217,4 +220,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

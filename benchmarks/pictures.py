@@ -13,6 +13,7 @@ import string
 import tempfile
 from pathlib import Path
 
+from command import end
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
@@ -61,4 +62,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import matplotlib
 import torch
+from command import end
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -213,4 +214,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

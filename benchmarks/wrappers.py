@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from command import at_least, end
 from pairing import column, kept_run, paired
 from pytorch_metric_learning import losses as pml_losses
 from pytorch_metric_learning.miners import MultiSimilarityMiner
@@ -200,7 +201,7 @@ def main() -> None:
     parser.add_argument("--out", default="runs/wrappers")
     parser.add_argument("--losses", nargs="+", default=list(LOSSES), choices=LOSSES)
     parser.add_argument("--rates", type=float, nargs="+", default=[0.3, 0.5])
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--seeds", type=at_least(1), default=5)
     parser.add_argument("--epochs", type=int, default=14)
     parser.add_argument("--validation", action="store_true")
     arguments = parser.parse_args()
@@ -221,4 +222,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    end(main)

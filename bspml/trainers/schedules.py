@@ -126,7 +126,7 @@ def lr_schedule(name: str, **options: Any) -> Schedule:
     if unknown:
         known = [key for key in Schedule.model_fields if key != "name"]
         raise InputError(
-            f"`{unknown[0]}` is no option of a schedule{did_you_mean(unknown[0], known)}. "
+            f"`{unknown[0]}` is no option of a schedule{did_you_mean(unknown[0], known) or '.'} "
             f"It takes {', '.join(known)}."
         )
     return section_of(Schedule, {"name": name, **options})

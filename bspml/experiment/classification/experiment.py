@@ -172,6 +172,11 @@ class ClassificationRun(MethodRun):
         data, self.teacher = self.data, teacher
         network = experiment.make_network().to(self.device)
         sample_loss = SampleLoss(loss, data.num_outputs)
+        if loss.name == "truncated-gce" and loss.truncate_after >= self.config.training.epochs:
+            self.notes = (
+                f"truncated-gce is gce for `loss.truncate_after` epochs, {loss.truncate_after}: "
+                f"with {self.config.training.epochs} nothing is truncated.",
+            )
         self.trainer = Trainer(self.config, network, sample_loss, experiment.images, data.targets)
 
     def train(self) -> None:

@@ -74,9 +74,9 @@ class SampleLoss(nn.Module):
             case "gce":
                 return gce(outputs, targets, config.q)
             case "truncated-gce":
-                if self.epoch < config.truncate_after:
-                    return gce(outputs, targets, config.q)
-                return truncated_gce(outputs, targets, config.q, config.k)
+                if self._truncates:
+                    return truncated_gce(outputs, targets, config.q, config.k)
+                return gce(outputs, targets, config.q)
             case "imae":
                 return imae(outputs, targets, config.T)
             case "gr":
@@ -140,7 +140,12 @@ class SampleLoss(nn.Module):
             "gr": (config.beta, config.strength, config.g),
         }
         weight = gr_weight(p, *curves.get(config.name, (2.0, 0.0, "identity")))  # cross-entropy's
-        return weight * (p > config.k) if config.name == "truncated-gce" else weight
+        return weight * (p > config.k) if self._truncates else weight
+
+    @property
+    def _truncates(self) -> bool:
+        config = self.config
+        return config.name == "truncated-gce" and self.epoch >= config.truncate_after
 
 
 def plain_losses(name: str, outputs: Tensor, targets: Tensor) -> Float[Tensor, " B"]:

@@ -182,6 +182,7 @@ class Trainer:
             self.optimizer.load_state_dict(state["optimizer"])
             self.loss.load_state_dict(state["loss"])
             self.epoch, self.step = position["round"], position["step"]
+            self.loss.epoch = max(0, self.epoch - (self.step == 0))  # the last one trained in
             self.loss_sum.fill_(position["loss_sum"])
 
 

@@ -58,13 +58,24 @@ def describe(
     found = error.errors(include_url=False)
     # Where one of several kinds may stand, each objects; the value is at fault once.
     findings = list({_value(f["loc"]) or f["loc"]: f for f in reversed(found)}.values())[::-1]
+    entries = [f["loc"] for f in findings if f["loc"] and isinstance(f["loc"][-1], int)]
+    lists = {entry[:-1] for entry in entries}  # too short for want of these alone
+    findings = [f for f in findings if f["type"] != "too_short" or f["loc"] not in lists]
     findings.sort(key=lambda f: f["type"] != "extra_forbidden")
     sentence = _sentence(findings[0], root)
     # The key at fault is the first one that the sentence quotes.
     key = re.search(r"`([^`]*)`", sentence)
-    where = source if key is None else origin.get(key[1], source)
+    where = source if key is None else _origin(key[1], origin, source)
     more = f" (and {len(findings) - 1} more)" if len(findings) > 1 else ""
     return f"{where}: {sentence}{more}".replace("\n", " ")
+
+
+def _origin(key: str, origin: Mapping[str, str], source: str) -> str:
+    """Where a key comes from, or the list that it stands in, or what stands in an open section."""
+    above = (key.rsplit(".", up)[0] for up in range(key.count(".") + 1))
+    is_open = key.split(".")[0] in OPEN_SECTIONS
+    below = (inside for inside in origin if is_open and inside.startswith(f"{key}."))
+    return next((origin[name] for name in (*above, *below) if name in origin), source)
 
 
 def _value(location: Location) -> Location:

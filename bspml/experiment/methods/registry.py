@@ -122,7 +122,8 @@ def _check_known(name: str, given: Mapping[str, Any]) -> None:
         if key not in known:
             listed = f"It takes {', '.join(known)}." if known else "It takes none."
             raise InputError(
-                f"`hyper.{key}` is no hyper-parameter of {name}{did_you_mean(key, known)}. {listed}"
+                f"`hyper.{key}` is no hyper-parameter of {name}"
+                f"{did_you_mean(key, known) or '.'} {listed}"
             )
 
 
@@ -218,8 +219,8 @@ def _wrong_order(parts: list[str]) -> str:
 def _method(name: str) -> type[Method]:
     if name not in METHODS:
         raise InputError(
-            f"`method`: no method is called {name!r:.40}{did_you_mean(name, METHODS)}. There are "
-            f"{', '.join(METHODS)}; {':NAME, '.join(WRAPPERS)}:NAME on any of them but "
+            f"`method`: no method is called {name!r:.40}{did_you_mean(name, METHODS) or '.'} "
+            f"There are {', '.join(METHODS)}; {':NAME, '.join(WRAPPERS)}:NAME on any of them but "
             f"{', '.join(n for n, m in METHODS.items() if m.unwrappable)}; and "
             f"{':NAME, '.join(WEIGHINGS)}:NAME on any but "
             f"{', '.join(n for n, m in METHODS.items() if m.unweighable)}."

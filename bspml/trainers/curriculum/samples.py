@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 
-from bspml.distributed.group import ranks
+from bspml.distributed.main_rank import from_main
 from bspml.errors import InputError
 from bspml.evaluation.neighbours import find_faiss
 from bspml.shapes import Bool, Float, Int, Tensor
@@ -114,12 +114,10 @@ class Samples:
     def in_content_order(self) -> Samples:
         """Return them as an audit takes them: sums are rounded alike in any order of the rows.
 
-        Of several processes each may hold rows rounded otherwise: there they stay as they came.
+        Of several processes, each of which may have rounded its rows otherwise, the first decides.
         """
-        if ranks() > 1:
-            return self
         rows = rows_to_judge(self.embeddings)
-        order = content_order(rows, self.codes.numpy())
+        order = from_main(lambda: content_order(rows, self.codes.numpy()))
         given = self.codes.numpy()[order]
         codes = by_first_appearance(given)
         return Samples(

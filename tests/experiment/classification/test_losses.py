@@ -66,7 +66,10 @@ def test_truncation_begins_after_some_epochs_of_plain_gce(batch):
     assert low.any()
     loss.epoch = 1
     torch.testing.assert_close(loss(*batch), loss_of("gce")(*batch))
+    for found, expected in zip(loss.weights(*batch), loss_of("gce").weights(*batch), strict=True):
+        assert torch.equal(found, expected)
     loss.epoch = 2
+    assert (loss.weights(*batch)[1][low] == 0).all()
     assert (gradient(loss, *batch)[low] == 0).all()
     assert (gradient(loss, *batch)[~low] != 0).any(1).all()
 

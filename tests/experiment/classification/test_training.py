@@ -68,10 +68,13 @@ def test_going_on_mid_epoch_repeats_the_bits(loss, step):
     torch.manual_seed(99)  # the global generators do not matter
     again = trainer_of(*settings, dropout=0.5)
     again.load_state_dict(state)
-    assert (again.epoch, again.step) == (1, step)
+    assert (again.epoch, again.step, again.loss.epoch) == (1, step, 1)
     resumed = [again.train_epoch() for _ in range(2)]
     assert same(again.state_dict(), whole.state_dict())
     assert [e.loss for e in resumed] == [e.loss for e in epochs[1:]]
+    again.loss.epoch = 0  # as of a run that has nothing left to train
+    again.load_state_dict(whole.state_dict())
+    assert again.loss.epoch == whole.loss.epoch == 2
 
 
 def test_the_global_generators_are_left_alone():

@@ -216,6 +216,25 @@ def test_a_bad_override_names_the_command_line(text, message):
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "evaluation.ks=[0]",
+            "`evaluation.ks.0`: expected a whole number from 1 to 1000000000; got 0",
+        ),
+        ("hyperparameters.rdml.eta=2", "`hyperparameters.rdml`: rdml is not among"),
+        ("evaluation.ks=[]", "`evaluation.ks`: expected at least 1 value; got []"),
+    ],
+)
+@pytest.mark.parametrize("file", [None, CONFIGS / "glyphs.yaml"])
+def test_an_entry_of_an_override_is_one_mistake_of_the_command_line(file, text, message):
+    with pytest.raises(ConfigError) as caught:
+        load_config(file, [text])
+    assert str(caught.value).startswith(f"command line: {message}")
+    assert "more)" not in str(caught.value)
+
+
 def test_a_fault_of_the_file_names_the_file_although_there_are_overrides(write):
     path = write("loss: {alpha: -1}")
     with pytest.raises(ConfigError, match=r"x\.yaml: `loss.alpha`: expected a number in"):
