@@ -228,7 +228,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         if self.curriculum.starts_with_update:
             self._update(trainer, pl_module)
         if self.epoch_ended:  # the checkpoint was taken before the epoch's own update
-            self._end_epoch(trainer, pl_module)
+            self.as_saved(lambda: self._end_epoch(trainer, pl_module))
         self._choose_rows()
         if trainer.train_dataloader is not None:  # for `estimated_stepping_batches`
             self.loader.open_anew(trainer)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -23,6 +24,18 @@ class OtherData:
     weights: Any
     aside: dict[str, Any] | None = None
     saved: dict[str, Any] | None = None
+
+    def as_saved(self, action: Callable[[], None]) -> None:
+        """Do what came next after a checkpoint: it draws where the generators stood.
+
+        Args:
+            action: what the training does then.
+        """
+        if self.saved is not None:
+            restore_generators(self.saved)
+        action()
+        if self.saved is not None:
+            self.saved = generator_states()
 
     def go_on(self, trainer: Any) -> None:
         """Put the generators where a checkpoint has them, and set validations apart from now on.

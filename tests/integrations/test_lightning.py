@@ -19,7 +19,7 @@ from pytorch_metric_learning.losses import (
     ProxyAnchorLoss,
 )
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 import bspml
 import bspml.trainers
@@ -406,6 +406,30 @@ def test_a_plain_fit_resumed_is_one_that_was_not_stopped(tmp_path):
             warnings.filterwarnings("error", "the checkpoint is of a training without")
             module, again = plain_fit(plain_loader(), max_epochs=4, ckpt_path=keep.paths[number][2])
         assert same(module.net.state_dict(), whole.net.state_dict()), number
+        assert torch.equal(again.weights.weights, callback.weights.weights)
+
+
+def test_items_drawn_at_random_are_judged_after_a_checkpoint_as_without_it(tmp_path):
+    class Augmented(Dataset):
+        targets = LABELS
+
+        def __len__(self):
+            return len(LABELS)
+
+        def __getitem__(self, row):
+            return POINTS[row] + 0.3 * torch.randn(POINTS.shape[1]), LABELS[row]
+
+    def fit(keep=(), path=None):
+        loader = plain_loader(dataset=Augmented())
+        callback = CurriculumCallback(loader)
+        return plain_fit(loader, None, callback, keep=keep, ckpt_path=path, max_epochs=2)
+
+    keep = Keep(tmp_path)
+    whole, callback = fit([keep])
+    of_batches = [path for _, when, path in keep.paths if when == "batch"]
+    for path in of_batches[:3]:  # after the first batch of an epoch and the last, and of another
+        module, again = fit(path=path)
+        assert same(module.net.state_dict(), whole.net.state_dict()), path
         assert torch.equal(again.weights.weights, callback.weights.weights)
 
 
