@@ -280,7 +280,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         if self.record is not None:
             pl_module.log_dict(self.record.figures(), sync_dist=True)
 
-    def on_train_end(self, trainer: Any, pl_module: Any, *exception: BaseException) -> None:
+    def on_train_end(self, trainer: Any, pl_module: Any, *why: Any, stage: str = "fit") -> None:
         """Leave no announcement behind, and the user's settings as they were."""
         self.weights.clear_batch()
         self.weights.evaluating = False
@@ -290,7 +290,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         while self._hooks:
             self._hooks.pop().remove()
 
-    on_exception = on_train_end
+    # The last where `fit` had nothing to train: no training ends then.
+    on_exception = teardown = on_train_end
 
     def _end_epoch(self, trainer: Any, pl_module: Any) -> None:
         self.epoch, self.step, self.epoch_ended = self.epoch + 1, 0, False

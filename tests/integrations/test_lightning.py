@@ -393,6 +393,14 @@ def by_hand(**options):
     return fit
 
 
+@pytest.mark.parametrize("nothing", [{"max_epochs": 0}, {"limit_train_batches": 0}])
+def test_a_fit_with_nothing_to_train_leaves_the_loader_as_it_was(nothing):
+    loader = plain_loader()
+    before = loader.batch_sampler
+    plain_fit(loader, callback=CurriculumCallback(loader), **nothing)
+    assert loader.batch_sampler is before
+
+
 def test_a_plain_loader_overfits_a_batch_too():
     module, _ = plain_fit(plain_loader(), overfit_batches=1, max_epochs=2)
     assert [len(labels) for *_, labels in module.batches] == [16, 16]
