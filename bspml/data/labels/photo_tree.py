@@ -110,13 +110,17 @@ def copy_photos(
     is_dropped = (corrected.decisions == "wrong") & (corrected.weights == 0)
     rows = np.flatnonzero(~is_dropped)
     rows = rows[np.argsort(~stays[rows], kind="stable")]  # who stays keeps the name
+    # Decisions name photos by where they stood: none may come to stand at another one's place.
+    stood = {path.replace(os.sep, "/") for path in map(str, names)}
+    stood |= {path.removeprefix("train/") for path in stood}
     copies: dict[int, str] = {}
     renamed: list[str] = []
     with new_folder(folder) as place:
         folders = _class_folders(place, sorted(set(labels[rows].tolist())))
+        others = {place / path for path in stood}
         for row in rows.tolist():
             wanted = _below_class(names[row], classes)
-            path = _free(place / folders[labels[row]] / wanted)
+            path = _free(place / folders[labels[row]] / wanted, () if stays[row] else others)
             _copy(photos / names[row], path)
             copies[row] = path.relative_to(place).as_posix()
             if path.name != wanted.name:
@@ -171,12 +175,12 @@ def _below_class(name: str, classes: Container[str]) -> PurePosixPath:
     return PurePosixPath(rest if rest and first in classes else PurePosixPath(name).name)
 
 
-def _free(path: Path) -> Path:
+def _free(path: Path, others: Container[Path] = ()) -> Path:
     """Return `path`, or with a number where that is taken: by the rules of the file system, which
-    may take capitals for small letters.
+    may take capitals for small letters, or as one of `others`.
     """
     free, number = path, 1
-    while os.path.lexists(free):
+    while os.path.lexists(free) or free in others:
         number += 1
         free = path.with_name(f"{path.stem}-{number}{path.suffix}")
     return free

@@ -227,7 +227,8 @@ class AutomaticUpdate:
         start = time.perf_counter()
         if self.phase == "features" and self.group is None:
             self.group = find_copies(embeddings, self.codes)
-        samples = Samples(embeddings, self.codes, reference, judged).without_copies(self.group)
+        samples = Samples(embeddings, self.codes, reference, judged)
+        samples = samples.without_copies(self.group, self.weights.fixed.cpu())
         if self.search.is_exact(samples.embeddings):
             samples = samples.in_content_order()
         stats = self.search.contrastive_statistics(
@@ -259,7 +260,7 @@ class AutomaticUpdate:
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
             self.rates = before
             return not_judged(self.warmup) | self.rates.fields() | {"num_untestable": untestable}
-        new = samples.taken(self.weights.weights.cpu().double())  # kept by what cannot be judged
+        new = samples.weights_before(self.weights)  # kept by what cannot be judged
         fields: dict[str, Any] = {}
         share = 1 - self.held_rate
         suspicion = samples.decided_first(suspicion, self.weights)

@@ -87,11 +87,14 @@ class Samples:
     kept: np.ndarray | None = None
     classes: Tensor | None = None
 
-    def without_copies(self, group: Int[Tensor, " N"] | None) -> Samples:
+    def without_copies(
+        self, group: Int[Tensor, " N"] | None, fixed: Bool[Tensor, " N"] | None = None
+    ) -> Samples:
         """Return one sample of each group and label, without placeholders.
 
         Args:
             group: (N,) int64, see `find_copies`.
+            fixed: (N,) what a person decided: a word on one copy is one on all under its label.
 
         Raises:
             InputError: fewer than two classes have a sample left to judge by.
@@ -100,8 +103,11 @@ class Samples:
             return self
         once = Distinct.of_groups(group.numpy(), self.codes.numpy())
         kept = np.flatnonzero(~once.placeholder)
-        rows = torch.from_numpy(once.first[kept])
-        reference = self.reference[rows] * torch.from_numpy(once.vouching[kept])
+        rows, reference = torch.from_numpy(once.first[kept]), self.reference[once.first]
+        if fixed is not None:
+            said, words = _words_on_copies(once, fixed, self.reference)
+            reference = torch.where(said, words, reference)
+        reference = reference[kept] * torch.from_numpy(once.vouching[kept])
         if len(self.codes[rows][reference > 0].unique()) < 2:
             raise InputError(
                 "without copies under several labels, which vouch for none of these, fewer than "
@@ -168,17 +174,24 @@ class Samples:
             suspicion: (M,) what ranks labels, large for those to leave out.
             weights: of all N.
         """
-        fixed, values = weights.fixed.cpu(), weights.weights.cpu().to(suspicion)
-        if self.once is not None:
-            place = torch.from_numpy(self.once.place)
-            kept = torch.zeros(len(self.once.first), dtype=values.dtype)
-            kept = kept.scatter_reduce(0, place[fixed], values[fixed], "amax")
-            fixed = torch.bincount(place[fixed], minlength=len(kept)) > 0
-            values = kept
-        if self.kept is not None:
-            fixed, values = fixed[self.kept], values[self.kept]
+        fixed, values = self._decided(weights)
         ends = torch.where(values > 0, -torch.inf, torch.inf).to(suspicion)
         return torch.where(fixed, ends, suspicion)
+
+    def weights_before(self, weights: SampleWeights) -> Float[Tensor, " M"]:
+        """Return the weights as they are, of copies those that a person decided.
+
+        Args:
+            weights: of all N.
+        """
+        fixed, words = self._decided(weights)
+        return torch.where(fixed, words, self.taken(weights.weights.cpu().double()))
+
+    def _decided(self, weights: SampleWeights) -> tuple[Tensor, Tensor]:
+        fixed, values = weights.fixed.cpu(), weights.weights.cpu().double()
+        if self.once is not None:
+            fixed, values = _words_on_copies(self.once, fixed, values)
+        return (fixed, values) if self.kept is None else (fixed[self.kept], values[self.kept])
 
     def taken(self, values: Float[Tensor, " N"]) -> Float[Tensor, " M"]:
         """Return what is known of all N for these; of copies, what is known of the first.
@@ -250,3 +263,13 @@ class Samples:
         every = fill.to(values.dtype)
         every[self.kept] = values
         return every[self.once.place]
+
+
+def _words_on_copies(
+    once: Distinct, fixed: Bool[Tensor, " N"], values: Float[Tensor, " N"]
+) -> tuple[Tensor, Tensor]:
+    """Which of the distinct samples a person decided on, by any copy, and the largest value so."""
+    place = torch.from_numpy(once.place)
+    words = torch.zeros(len(once.first), dtype=values.dtype)
+    words = words.scatter_reduce(0, place[fixed], values[fixed], "amax")
+    return torch.bincount(place[fixed], minlength=len(words)) > 0, words

@@ -68,6 +68,27 @@ def test_photos_lie_under_their_corrected_labels_and_the_dropped_nowhere(photos,
     assert tree(photos) == before
 
 
+def test_no_photo_comes_to_stand_where_another_one_stood(tmp_path):
+    """Decisions name photos by their places: they would be taken for ones on other photos."""
+    names = ["a/1.png", "a/2.png", "b/1.png", "b/2.png", "train/b/3.png", "train/a/3.png"]
+    lay(tmp_path / "photos", names)
+    before = tree(tmp_path / "photos")
+    # a/1 is dropped and b/1 takes its class; a/2 and b/2 change places, and so do the last two.
+    decided = corrected(["a", "b", "a", "a", "a", "b"], names, dropped=[0])
+    given = np.array(list("aabbba"))
+    done = copy_photos(decided, given, tmp_path / "photos", tmp_path / "new")
+    found = tree(tmp_path / "new")
+    del found["copied.csv"]
+    assert found == {
+        "a/1-2.png": before["b/1.png"],
+        "b/2-2.png": before["a/2.png"],
+        "a/2-2.png": before["b/2.png"],
+        "a/3-2.png": before["train/b/3.png"],
+        "b/3-2.png": before["train/a/3.png"],
+    }
+    assert "5 photos got other names" in done.notes[0]
+
+
 def test_the_folder_is_one_that_training_and_torchvision_read(photos, tmp_path):
     decided = corrected(["b", "c", "a", "b", "a", "b"], NAMES, dropped=[5])
     copy_photos(decided, GIVEN, photos, tmp_path / "new")

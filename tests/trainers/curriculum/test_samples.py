@@ -59,6 +59,24 @@ def test_a_persons_word_on_one_copy_is_one_on_all_under_its_label(by_hand):
     assert ranked.tolist() == [-np.inf, 0.5, np.inf, 0.5, np.inf]
 
 
+def test_whichever_copy_a_person_decided_on_the_judgement_is_the_same():
+    """A photo decided wrong vouches for its class by none of its copies."""
+    wrong, first = GIVEN != TRUE, torch.arange(0, 200, 5)
+    x, given = torch.cat([X, X[first]]), torch.cat([GIVEN, GIVEN[first]])
+
+    def judged(order):
+        weights = bspml.SampleWeights(given[order])
+        weights.fix(torch.argsort(order)[first], (~wrong[first]).double())
+        record = bspml.SelfPacedCurriculum(weights).update(x[order])
+        return record.total_rate, weights.weights[torch.argsort(order)]
+
+    rate, weights = judged(torch.arange(240))
+    again, backwards = judged(torch.arange(239, -1, -1))
+    assert again == rate
+    assert torch.equal(backwards, weights)
+    assert torch.equal(weights[200:], weights[first])
+
+
 @pytest.mark.parametrize("rule", ["threshold", "quadratic"])
 @pytest.mark.parametrize("scatter", [0.0, 0.01])
 def test_copied_rows_change_neither_rates_nor_weights(rule, scatter):
