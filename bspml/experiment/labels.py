@@ -21,8 +21,8 @@ from bspml.data.labels.decisions import (
     read_decisions,
 )
 from bspml.data.labels.noise_lists import read_noise_list
-from bspml.data.labels.own_labels import OwnLabels, own_labels
-from bspml.data.retrieval import RetrievalData, RetrievalSplit
+from bspml.data.labels.own_labels import OwnLabels, as_read, labels_of_file, located, own_labels
+from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.data.sets.cifar import CIFAR10_CONFUSIONS
 from bspml.errors import ConfigError, DataError
 from bspml.experiment.config import ClassificationConfig, Config
@@ -135,9 +135,9 @@ def given_labels(
     if own is not None:
         return GivenLabels(split.labels, None, None, own.decided, own.notes)
     labels, is_noisy, notes = _before_decisions(config, split, features)
-    decided = _decisions(config, labels)
+    decided, passed = _decisions(config, split, labels)
     if decided is not None:
-        notes = (*notes, *note_on_new_classes(labels, decided))
+        notes = (*notes, *passed, *note_on_new_classes(labels, decided))
         corrected_labels = decided.labels.astype(str)
         is_noisy = np.where(corrected_labels == labels, is_noisy, corrected_labels != split.labels)
         labels = corrected_labels
@@ -157,8 +157,11 @@ def _before_decisions(
         noise_list = read_noise_list(settings.list_file, split)
         return noise_list.labels, noise_list.is_noisy, noise_list.notes
     if settings.labels_file is not None:
-        labels = read_given_labels(settings.labels_file, config.data.name, len(true_labels))
-        labels = labels.astype(str)
+        file = settings.labels_file
+        if split.names is not None and as_read(file).names is not None:  # by these, in any order
+            found, told = labels_of_file(file, _by_itself(split))
+            return found.labels, found.labels != true_labels, tuple(told)
+        labels = read_given_labels(file, config.data.name, len(true_labels)).astype(str)
         return labels, labels != true_labels, ()
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
@@ -206,13 +209,31 @@ def plant(
     return kind(labels, config.noise.rate, seed=config.noise_seed, **own)
 
 
-def _decisions(config: Config, labels: np.ndarray) -> CorrectedLabels | None:
-    """Read the user's verdicts from their own file, or from corrected labels made from one."""
+def _by_itself(split: RetrievalSplit) -> RetrievalSplit:
+    """The split as all there is: what files name are its samples."""
+    return replace(split, whole=None, whole_rows=None)
+
+
+def _decisions(
+    config: Config, split: RetrievalSplit, labels: np.ndarray
+) -> tuple[CorrectedLabels | None, list[str]]:
+    """Read the user's verdicts from their own file, or from corrected labels made from one.
+
+    Samples are found by their names, where the file and the split have them.
+    """
     settings = config.noise
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:
-        return apply_decisions(labels, read_decisions(settings.decisions_file))
-    return None if corrected is None else read_corrected(corrected)
+        decisions, passed = located(
+            read_decisions(settings.decisions_file), Origin(labels, split.names)
+        )
+        return apply_decisions(labels, decisions), passed
+    if corrected is None:
+        return None, []
+    found = read_corrected(corrected)
+    if split.names is None or found.names is None:
+        return found, []
+    return labels_of_file(corrected, _by_itself(split))[0], []
 
 
 def _check_one_source(config: Config) -> str | None:

@@ -80,3 +80,42 @@ def test_features_and_as_many_labels_as_samples_are_needed(tmp_path):
     (tmp_path / "l.txt").write_text("a\nb\n")
     with pytest.raises(DataError, match="has 2 labels; the training split of glyphs has 20"):
         given(f"noise.labels_file={tmp_path / 'l.txt'}")
+
+
+@pytest.mark.parametrize("kind", ["decisions", "corrected", "labels"])
+def test_a_file_that_names_the_samples_is_read_by_the_names(tmp_path, kind):
+    """A published set has an order of its own, in which an audit of its folder does not come."""
+    names = tuple(f"{label}/{i}.jpg" for i, label in enumerate(LABELS))
+    split = RetrievalSplit("train", LABELS, features=torch.zeros(20, 2), given_names=names)
+    lines = {
+        "decisions": [
+            "index,label,decision,new_label,name",
+            "16,a,wrong,,a/3.jpg",
+            "0,d,wrong,b,d/19.jpg",
+        ],
+        "corrected": ["index,label,weight,decision,name"],
+        "labels": ["label,name"],
+    }[kind]
+    for index, row in enumerate(range(19, -1, -1)):
+        label, word = {3: ("a", "wrong"), 19: ("b", "wrong")}.get(row, (LABELS[row], ""))
+        weight = 0.0 if row == 3 else 1.0
+        line = f"{index},{label},{weight},{word},{names[row]}"
+        if kind != "decisions":
+            lines.append(line if kind == "corrected" else f"{label},{names[row]}")
+    file = tmp_path / "file.csv"
+    file.write_text("\n".join(lines) + "\n")
+    key = "decisions_file" if kind == "decisions" else "labels_file"
+    found = given_labels(
+        load_config(None, ["noise.kind=none", f"noise.{key}={file}"]), split, None, None
+    )
+    assert np.flatnonzero(found.labels != LABELS).tolist() == [19]
+    assert found.labels[19] == "b"
+    if kind != "labels":
+        assert np.flatnonzero(found.decided.decisions == "wrong").tolist() == [3, 19]
+        assert np.flatnonzero(found.decided.weights == 0).tolist() == [3]
+    lost = file.read_text().replace("a/3.jpg", "x/3.jpg")
+    file.write_text(lost)
+    found = given_labels(
+        load_config(None, ["noise.kind=none", f"noise.{key}={file}"]), split, None, None
+    )
+    assert any("no sample of these" in n or "not in these data" in n for n in found.notes)

@@ -67,7 +67,7 @@ def own_labels(
         origin.labels, np.ones(len(origin.labels)), np.full(len(origin.labels), "", dtype="<U6")
     )
     if labels_file is not None:
-        result, notes = _from_labels(labels_file, data.train)
+        result, notes = labels_of_file(labels_file, data.train)
         notes += note_on_new_classes(origin.labels, result)
     if decisions_file is not None:
         # The labels that the decisions are about, where `labels_file` gave other ones.
@@ -87,15 +87,33 @@ def own_labels(
 # --- files ----------------------------------------------------------------------------------------
 
 
-def _from_labels(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, list[str]]:
-    """Read the labels of a file for all samples; those that it does not name keep theirs."""
+def as_read(file: str) -> CorrectedLabels:
+    """Read a file of labels, with or without decisions, and with the names that it has.
+
+    Args:
+        file: a table or an array.
+    """
     if is_corrected(file):
-        corrected = read_corrected(file)
-    else:
-        labels = read_labels(file)
-        blank = np.full(len(labels), "", dtype="<U6")
-        names = fitting_names(file, len(labels))
-        corrected = CorrectedLabels(labels, np.ones(len(labels)), blank, names)
+        return read_corrected(file)
+    labels = read_labels(file)
+    blank = np.full(len(labels), "", dtype="<U6")
+    return CorrectedLabels(labels, np.ones(len(labels)), blank, fitting_names(file, len(labels)))
+
+
+def labels_of_file(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, list[str]]:
+    """Read the labels of a file for all samples; those that it does not name keep theirs.
+
+    Args:
+        file: a table or an array.
+        train: samples, of which all in its origin are looked for.
+
+    Returns:
+        The labels of all in the origin, and notes.
+
+    Raises:
+        DataError: damaged, or of other data.
+    """
+    corrected = as_read(file)
     origin, n, m = train.origin, len(corrected.labels), len(train.origin.labels)
     rows = rows_by_name(corrected.names, origin)
     notes = []
