@@ -14,7 +14,6 @@ way to choose settings without looking at the test characters.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
 import re
@@ -24,6 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from command import at_least, end
+from grid_file import digest_of
 from local_data import DataSet
 from pairing import column, paired
 from planted_noise import flip, similar_classes
@@ -102,8 +102,7 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
         curriculum = config.curriculum.model_copy(update={"warmup": "features"})
         config = config.model_copy(update={"curriculum": curriculum})
     name = f"{method.replace(', ', '-').replace(' ', '-').replace(':', '-')}-{kind}{rate:g}-{seed}"
-    digest = hashlib.sha256(config.model_dump_json().encode()).hexdigest()[:8]
-    path = Path(arguments.out) / f"{name}-{digest}"
+    path = Path(arguments.out) / f"{name}-{digest_of(config)}"
     if not RunFolder(path).finished:
         shutil.rmtree(path, ignore_errors=True)
         run_experiment(config, RunFolder.create(path), figures=False)

@@ -164,14 +164,19 @@ class Cell:
 
         Settings at their default are left out: a key that a later version adds starts no new run.
         """
-        tree = _learned(self.config.model_dump(mode="json", exclude_defaults=True))
-        words = json.dumps([self.method == UNTRAINED, tree], sort_keys=True)
-        return hashlib.sha256(words.encode()).hexdigest()[:8]
+        return digest_of(self.config, self.method == UNTRAINED)
 
     def same_settings(self, config: Config) -> bool:
         """Whether a run of `config` has this cell's result."""
         mine, theirs = (_learned(c.model_dump(mode="json")) for c in (self.config, config))
         return mine == theirs
+
+
+def digest_of(config: Config, *more: Any) -> str:
+    """Eight digits of all settings that a result depends on, and of what else it does."""
+    tree = _learned(config.model_dump(mode="json", exclude_defaults=True))
+    words = json.dumps([*more, tree], sort_keys=True)
+    return hashlib.sha256(words.encode()).hexdigest()[:8]
 
 
 def _learned(tree: dict[str, Any]) -> dict[str, Any]:

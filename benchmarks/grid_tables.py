@@ -276,9 +276,9 @@ def _by_setting(own: pd.DataFrame) -> Iterator[tuple[str, pd.DataFrame]]:
 
 
 def _setting(value: Any) -> str:
-    if isinstance(value, bool | np.bool_) or not isinstance(value, int | float | np.number):
-        return _MISSING if value is None or value is pd.NA else f"{value}"
-    return _MISSING if value != value else f"{value:g}"
+    if pd.isna(value):
+        return _MISSING
+    return f"{value}" if isinstance(value, bool | np.bool_ | str) else f"{value:g}"
 
 
 def _axis(column: str) -> str:

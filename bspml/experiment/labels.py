@@ -17,11 +17,10 @@ from bspml.data.labels.decisions import (
     CorrectedLabels,
     apply_decisions,
     is_corrected,
-    read_corrected,
     read_decisions,
 )
 from bspml.data.labels.noise_lists import read_noise_list
-from bspml.data.labels.own_labels import OwnLabels, as_read, labels_of_file, located, own_labels
+from bspml.data.labels.own_labels import OwnLabels, as_read, located, own_labels, placed
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.data.sets.cifar import CIFAR10_CONFUSIONS
 from bspml.errors import ConfigError, DataError
@@ -157,12 +156,9 @@ def _before_decisions(
         noise_list = read_noise_list(settings.list_file, split)
         return noise_list.labels, noise_list.is_noisy, noise_list.notes
     if settings.labels_file is not None:
-        file = settings.labels_file
-        if split.names is not None and as_read(file).names is not None:  # by these, in any order
-            found, told = labels_of_file(file, _by_itself(split))
-            return found.labels, found.labels != true_labels, tuple(told)
-        labels = read_given_labels(file, config.data.name, len(true_labels)).astype(str)
-        return labels, labels != true_labels, ()
+        found, told = _from_file(settings.labels_file, config, split)
+        labels = found.labels.astype(str)
+        return labels, labels != true_labels, tuple(told)
     if settings.kind == "none":
         return true_labels, np.zeros(len(true_labels), dtype=bool), ()
     if features is None and settings.kind == "instance-dependent":
@@ -186,12 +182,16 @@ def read_given_labels(file: str, data_name: str, count: int) -> np.ndarray:
         DataError: it cannot be read, or has another number of labels.
     """
     labels = read_labels(file)
+    _check_count(labels, file, data_name, count)
+    return labels
+
+
+def _check_count(labels: np.ndarray, file: str, data_name: str, count: int) -> None:
     if len(labels) != count:
         raise DataError(
             f"{file}: has {len(labels)} labels; the training split of {data_name} has {count} "
             "samples."
         )
-    return labels
 
 
 def plant(
@@ -209,9 +209,15 @@ def plant(
     return kind(labels, config.noise.rate, seed=config.noise_seed, **own)
 
 
-def _by_itself(split: RetrievalSplit) -> RetrievalSplit:
-    """The split as all there is: what files name are its samples."""
-    return replace(split, whole=None, whole_rows=None)
+def _from_file(
+    file: str, config: Config, split: RetrievalSplit
+) -> tuple[CorrectedLabels, list[str]]:
+    """Read labels, by the names that file and split have, in any order; else by rows."""
+    found = as_read(file)
+    if split.names is not None and found.names is not None:
+        return placed(found, file, replace(split, whole=None, whole_rows=None))
+    _check_count(found.labels, file, config.data.name, len(split))
+    return found, []
 
 
 def _decisions(
@@ -228,12 +234,8 @@ def _decisions(
             read_decisions(settings.decisions_file), Origin(labels, split.names)
         )
         return apply_decisions(labels, decisions), passed
-    if corrected is None:
-        return None, []
-    found = read_corrected(corrected)
-    if split.names is None or found.names is None:
-        return found, []
-    return labels_of_file(corrected, _by_itself(split))[0], []
+    # What is to be noted of the file was, where its labels were read.
+    return (None if corrected is None else _from_file(corrected, config, split)[0]), []
 
 
 def _check_one_source(config: Config) -> str | None:

@@ -67,7 +67,7 @@ def own_labels(
         origin.labels, np.ones(len(origin.labels)), np.full(len(origin.labels), "", dtype="<U6")
     )
     if labels_file is not None:
-        result, notes = labels_of_file(labels_file, data.train)
+        result, notes = placed(as_read(labels_file), labels_file, data.train)
         notes += note_on_new_classes(origin.labels, result)
     if decisions_file is not None:
         # The labels that the decisions are about, where `labels_file` gave other ones.
@@ -100,20 +100,22 @@ def as_read(file: str) -> CorrectedLabels:
     return CorrectedLabels(labels, np.ones(len(labels)), blank, fitting_names(file, len(labels)))
 
 
-def labels_of_file(file: str, train: RetrievalSplit) -> tuple[CorrectedLabels, list[str]]:
-    """Read the labels of a file for all samples; those that it does not name keep theirs.
+def placed(
+    corrected: CorrectedLabels, file: str, train: RetrievalSplit
+) -> tuple[CorrectedLabels, list[str]]:
+    """Give all samples the labels of a file; those that it does not name keep theirs.
 
     Args:
-        file: a table or an array.
+        corrected: what was read of it, see `as_read`.
+        file: its name, for messages.
         train: samples, of which all in its origin are looked for.
 
     Returns:
         The labels of all in the origin, and notes.
 
     Raises:
-        DataError: damaged, or of other data.
+        DataError: of other data.
     """
-    corrected = as_read(file)
     origin, n, m = train.origin, len(corrected.labels), len(train.origin.labels)
     rows = rows_by_name(corrected.names, origin)
     notes = []
