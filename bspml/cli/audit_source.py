@@ -16,6 +16,7 @@ from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
 from bspml.data.retrieval import RetrievalSplit
+from bspml.data.sets.class_folders import refuse_splits
 from bspml.data.sets.folder import read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
@@ -235,12 +236,7 @@ def _photos(path: Path) -> RetrievalSplit:
 
 
 def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:
-    splits = sorted(set(folder.labels) & {"train", "test", "query", "gallery"})
-    if len(splits) > 1 and splits == sorted(set(folder.labels)):
-        raise DataError(
-            f"{what}: {' and '.join(splits)} are splits, not classes: the labels are the folders "
-            f"inside them. Audit one of them, such as {Path(what) / splits[-1]}."
-        )
+    refuse_splits(what, set(folder.labels))
     loose = [
         path for path, label in zip(folder.paths or (), folder.labels, strict=True) if not label
     ]

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bspml.data.sets.class_folders import refuse_splits
 from bspml.data.sets.folder import read_folder
 from bspml.errors import CheckpointError, DataError, RunError, UserError
 from bspml.experiment.data import (
@@ -212,6 +213,7 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     settings = run.config.data
     size, channels = image_shape(run.config)
     split = read_folder(what, image_content(run.config))
+    refuse_splits(what, set(split.labels))
     images: Any
     if settings.features is not None:
         images = split_features(split, run.config).float()

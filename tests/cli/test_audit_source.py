@@ -42,6 +42,26 @@ def test_every_kind_of_file_gives_the_same_embeddings_and_labels(case):
         assert (source.names, source.texts, source.caution) == (None, None, "")
 
 
+@pytest.mark.parametrize(
+    ("folders", "is_refused"),
+    [
+        (("train", "val"), True),  # as the training refuses
+        (("Train", "Test"), True),
+        (("train", "test", "val"), True),
+        (("train", "test", "notes"), True),  # which the training leaves out
+        (("bus", "train"), False),
+        (("test", "train-2", "val"), False),
+    ],
+)
+def test_splits_are_known_by_their_names(case, capsys, folders, is_refused):
+    for name in folders:
+        Path("pets", name, "cat").mkdir(parents=True)
+        Image.new("L", (8, 8)).save(f"pets/{name}/cat/1.png")
+    code, _, err = run(capsys, "pets", "--backbone", "torchvision:none")
+    assert code == 2
+    assert ("are splits, not classes" in err) == is_refused
+
+
 def test_splits_are_no_classes(case, capsys):
     for name in ("train/cat", "test/dog"):
         Path("pets", name).mkdir(parents=True)
@@ -49,7 +69,7 @@ def test_splits_are_no_classes(case, capsys):
     code, _, err = run(capsys, "pets", "--backbone", "efficientnet-lite0")
     assert code == 2
     assert "test and train are splits, not classes" in err
-    assert "Audit one of them, such as pets/train" in err
+    assert "Name one of them, such as pets/train" in err
     code, _, err = run(capsys, "pets/train", "--backbone", "efficientnet-lite0")
     assert (code, "pets/train: holds one class, 'cat'" in err) == (2, True)
     Path("nested/pets/dog").mkdir(parents=True)

@@ -80,6 +80,13 @@ def test_a_folder_with_photographs_of_the_training_is_known(photos, on_photos):
     assert not embed_named(run, str(photos / "c3")).trained_on
 
 
+def test_splits_are_no_labels_of_new_photographs(photos, on_photos, tmp_path):
+    for split, c in (("Train", "c0"), ("test", "c1"), ("notes", "c2")):
+        shutil.copytree(photos / c, tmp_path / split / c)
+    with pytest.raises(DataError, match="Train and test are splits, not classes"):
+        embed_named(on_photos[0], str(tmp_path))
+
+
 def test_a_head_on_features_takes_new_features(on_features, features, tmp_path):
     run, _ = on_features
     new = np.random.default_rng(2).standard_normal((3, 6)).astype(np.float32)

@@ -8,6 +8,7 @@ left out, with a note.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +70,29 @@ def read_class_folders(root: str | os.PathLike[str], content: str = "photo") -> 
     splits = [_read_split(base, f"{found[name][0]}/", name, content) for name in names]
     others = [folder for folder in folders if folder.lower() not in NAMES]
     return RetrievalData.of("folder", splits, notes=left_out(others))
+
+
+def refuse_splits(root: str | os.PathLike[str], folders: Iterable[str]) -> None:
+    """Refuse a folder of splits where the folders in it are to be classes.
+
+    Args:
+        root: the folder, for the message.
+        folders: the names of all folders in it.
+
+    Raises:
+        DataError: all are splits by their names, or those are that training reads as such.
+
+    Example:
+        >>> refuse_splits("pets", ["cat", "train"])
+    """
+    among = {name: name.lower() for name in sorted(folders)}
+    splits = [name for name in among if among[name] in (*NAMES, *_LIKE_SPLITS)]
+    are_read = [name for name in NAMES if name in among.values()] in COMBINATIONS
+    if are_read or 1 < len(splits) == len(among):
+        raise DataError(
+            f"{root}: {' and '.join(splits)} are splits, not classes: the labels are the folders "
+            f"inside them. Name one of them, such as {Path(root) / splits[-1]}."
+        )
 
 
 def _read_split(base: Path, prefix: str, name: str, content: str) -> RetrievalSplit:
