@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.class_folders import refuse_splits
 from bspml.data.sets.folder import read_folder
 from bspml.errors import CheckpointError, DataError, RunError, UserError
@@ -26,7 +26,7 @@ from bspml.experiment.data import (
 from bspml.experiment.load import Run
 from bspml.experiment.resuming import load_method
 from bspml.experiment.seen import Seen
-from bspml.experiment.splits import split_features, training_files
+from bspml.experiment.splits import is_trained_on, split_features
 from bspml.files.columns import NoColumnError
 from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
 
@@ -46,7 +46,7 @@ class Embedded(NamedTuple):
         embeddings: (N, D).
         labels: (N,) text, or None where there are none.
         names: N names.
-        trained_on: whether the network was trained on some of these samples.
+        trained_on: whether the network was trained on some of these samples, or of their copies.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
         splits: N, of a file that has them, or of the queries and the gallery of a run's test.
         changes: of the run's own splits, what `changes` says; of others, if its data are gone.
@@ -194,18 +194,14 @@ def _file_of_features(run: Run, file: str) -> Embedded:
             raise DataError(f"{file}: has {len(features)} features, but {len(values)} {column}.")
     if names is None:
         names = [f"{Path(file).stem}/{i}" for i in range(len(features))]
-    is_trained_on = _holds_training(run, Path(file))
-    return Embedded(run.embed(features), labels, names, is_trained_on, splits=splits)
+    unlabelled = np.full(len(features), "")
+    found = _is_trained_on(run, RetrievalSplit("test", unlabelled, features=features))
+    return Embedded(run.embed(features), labels, names, found, splits=splits)
 
 
-def _holds_training(run: Run, file: Path) -> bool:
-    """Return whether a file of features is, or is part of, what the run was trained on."""
-    root = run.config.data.root
-    if run.config.data.name != "features" or root is None:
-        return False
-    with suppress(OSError):
-        inside = Path(root).is_dir() and file.stem == "train" and file.parent.samefile(root)
-        return inside or file.samefile(root)
+def _is_trained_on(run: Run, split: RetrievalSplit) -> bool:
+    with suppress(UserError):  # the data set may be gone; then nobody can tell
+        return is_trained_on(run.config, split)
     return False
 
 
@@ -219,10 +215,6 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
         images = split_features(split, run.config).float()
     else:
         images = split.images(size, channels, view=network_view(run.config))
-    trained: set[str] = set()
-    with suppress(UserError):  # the data set may be gone; then nobody can tell
-        trained = training_files(run.config)
-    assert split.root is not None
     assert split.paths is not None
-    is_trained_on = any(os.path.realpath(split.root / path) in trained for path in split.paths)
-    return Embedded(run.embed(images), split.labels, list(split.paths), is_trained_on)
+    found = _is_trained_on(run, split)
+    return Embedded(run.embed(images), split.labels, list(split.paths), found)

@@ -80,6 +80,21 @@ def test_a_folder_with_photographs_of_the_training_is_known(photos, on_photos):
     assert not embed_named(run, str(photos / "c3")).trained_on
 
 
+def test_copies_of_what_was_trained_on_are_known(
+    photos, on_photos, features, on_features, tmp_path
+):
+    (tmp_path / "new" / "relabelled").mkdir(parents=True)
+    shutil.copy(photos / "c2" / "0.png", tmp_path / "new" / "relabelled" / "0.png")
+    assert not embed_named(on_photos[0], str(tmp_path / "new")).trained_on  # of the test
+    shutil.copy(photos / "c1" / "3.png", tmp_path / "new" / "relabelled" / "1.png")
+    assert embed_named(on_photos[0], str(tmp_path / "new")).trained_on
+    for rows, told in ((slice(7, None), True), (slice(8, None), False)):  # 8 train
+        np.save(tmp_path / "some.npy", 2 * np.load(features)["embeddings"][rows])
+        assert embed_named(on_features[0], str(tmp_path / "some.npy")).trained_on == told
+    np.savez(tmp_path / "all.npz", **np.load(features))
+    assert embed_named(on_features[0], str(tmp_path / "all.npz")).trained_on
+
+
 def test_splits_are_no_labels_of_new_photographs(photos, on_photos, tmp_path):
     for split, c in (("Train", "c0"), ("test", "c1"), ("notes", "c2")):
         shutil.copytree(photos / c, tmp_path / split / c)

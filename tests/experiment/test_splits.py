@@ -6,7 +6,7 @@ import pytest
 from bspml.errors import ConfigError, DataError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
-from bspml.experiment.splits import held_out_classes, hold_out, load_splits, training_files
+from bspml.experiment.splits import held_out_classes, hold_out, load_splits
 
 WHOLE = ["data.subset=24", "sampler.classes_per_batch=8"]
 
@@ -27,10 +27,6 @@ def test_a_subset_is_the_first_classes_in_the_data_set_s_order():
 def test_a_subset_of_more_classes_than_there_are_is_refused():
     with pytest.raises(DataError, match=r"`data\.subset` is 300, but the train split of gl"):
         split("data.subset=300")
-
-
-def test_data_without_files_have_no_training_files():
-    assert training_files(load_config(None, [])) == set()
 
 
 def test_held_out_classes_neither_train_nor_test():
