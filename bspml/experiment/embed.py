@@ -38,6 +38,11 @@ TRAINED_ON_THEM = (
     "these labels."
 )
 
+_OTHER_FEATURES = (
+    "samples, labels or features of this run changed since its training: if the backbone of "
+    "`data.features` has other weights by now, these embeddings mean nothing"
+)
+
 
 class Embedded(NamedTuple):
     """Embeddings and what is known of their samples.
@@ -49,7 +54,8 @@ class Embedded(NamedTuple):
         trained_on: whether the network was trained on some of these samples, or of their copies.
         seen: of the run's own test, which samples are copies of training samples; None: none is.
         splits: N, of a file that has them, or of the queries and the gallery of a run's test.
-        changes: of the run's own splits, what `changes` says; of others, if its data are gone.
+        changes: of the run's own splits, what `changes` says; of others, if its data are gone or
+            its features are others.
     """
 
     embeddings: Tensor
@@ -216,5 +222,8 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     else:
         images = split.images(size, channels, view=network_view(run.config))
     assert split.paths is not None
-    found = _is_trained_on(run, split)
-    return Embedded(run.embed(images), split.labels, list(split.paths), found)
+    told, found = "", _is_trained_on(run, split)
+    if settings.features is not None:
+        with suppress(UserError):  # which says so itself, or the data set is gone
+            told = changes(run, load_data(run.config, to_train=False)) and _OTHER_FEATURES
+    return Embedded(run.embed(images), split.labels, list(split.paths), found, changes=told)

@@ -205,7 +205,14 @@ def test_a_head_on_a_backbone_takes_new_photographs(photos, tmp_path, monkeypatc
     shutil.copytree(photos / "c2", tmp_path / "new" / "c2")
     found = embed_named(run, str(tmp_path / "new"))
     assert torch.equal(found.embeddings, run.embed(data.test_images[:4]))
-    assert found.labels.tolist() == ["c2"] * 4
+    assert (found.labels.tolist(), found.changes) == (["c2"] * 4, "")
+    # Other weights of the backbone by now: what the head makes of their features means nothing.
+    shutil.rmtree(tmp_path / "cache")
+    squared = torch.nn.LPPool2d(2, 8), torch.nn.Flatten()  # as many numbers
+    monkeypatch.setattr(extraction, "feature_network", lambda *_: torch.nn.Sequential(*squared))
+    found = embed_named(run, str(tmp_path / "new"))
+    assert not torch.equal(found.embeddings, run.embed(data.test_images[:4]))
+    assert "features of this run changed since its training" in found.changes
 
 
 def test_an_audit_of_embeddings_knows_that_they_were_trained(
