@@ -14,7 +14,7 @@ import argparse
 from pathlib import Path
 
 import numpy as np
-from command import end
+from command import at_least, end
 from label_errors import ALPHABETS, draw, first_groups
 from local_data import DataSet, load
 from planted_noise import similar_classes
@@ -50,7 +50,7 @@ def measure(features: np.ndarray, labels: np.ndarray, true: np.ndarray) -> list[
     for choice in CHOICES:
         chosen = report.select(**choice)
         n = max(1, len(chosen.rows))
-        numbers += [len(chosen.rows), chosen.wrong / n, wrong[chosen.rows].mean() if n > 1 else 0]
+        numbers += [len(chosen.rows), chosen.wrong / n, wrong[chosen.rows].sum() / n]
     changed = report.suggested_labels != labels
     place = np.digitize(report.suggestion_probability, EDGES) - 1
     for k in range(len(EDGES) - 1):
@@ -64,9 +64,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path)
     parser.add_argument("--cache", type=Path)
-    parser.add_argument("--draws", type=int, default=20)
+    parser.add_argument("--draws", type=at_least(1), default=20)
     parser.add_argument("--only", nargs="+", default=("gaussian", "cub", "cifar", "omniglot"))
     options = parser.parse_args()
+    if {*options.only} - {"gaussian"} and None in (options.root, options.cache):
+        parser.error("photos need --root and --cache; --only gaussian needs neither")
     sets: dict[str, DataSet] = {}
     for name in options.only:
         if name == "gaussian":

@@ -29,6 +29,7 @@ import numpy as np
 import torch
 from command import at_least, end
 from data_folders import read_rows
+from local_data import named_after, stored
 from PIL import Image
 from pytorch_metric_learning.losses import MultiSimilarityLoss
 from pytorch_metric_learning.miners import MultiSimilarityMiner
@@ -36,6 +37,7 @@ from sklearn.metrics import roc_auc_score
 
 import bspml
 from bspml.data.sampler import PKSampler
+from bspml.files.atomic import atomic_write
 from bspml.networks import build_network, embed
 
 SIDE = 28
@@ -88,18 +90,20 @@ class Omniglot:
 def load(root: Path, cache: Path) -> Omniglot:
     """Read the images and train the network, each once."""
     folder, rows = read_rows(root, "omniglot")
-    stored = cache / f"pixels{SIDE}.npy"
-    if not stored.exists():
-        cache.mkdir(parents=True, exist_ok=True)
-        np.save(stored, np.stack([read_pixels(Image.open(folder / r["path"])) for r in rows]))
-    pixels = np.load(stored)
+    paths = [folder / r["path"] for r in rows]
+    pixels = stored(
+        cache / f"pixels{SIDE}.npy",
+        paths,
+        lambda: np.stack([read_pixels(Image.open(path)) for path in paths]),
+    )
     background = np.array([r["split"] == "train" for r in rows])
     names, labels = np.unique([r["class_name"] for r in rows], return_inverse=True)
     network = build_network("small-conv", 128)
-    weights = cache / "network.pt"
+    train_on = np.unique(labels[background], return_inverse=True)[1]
+    weights = named_after(cache / "network.pt", pixels[background], train_on)
     if not weights.exists():
-        train_on = np.unique(labels[background], return_inverse=True)[1]
-        torch.save(train_network(pixels[background], train_on).state_dict(), weights)
+        state = train_network(pixels[background], train_on).state_dict()
+        atomic_write(weights, lambda out: torch.save(state, out))
     network.load_state_dict(torch.load(weights, weights_only=True))
     seen = np.flatnonzero(~background)
     present, classes = np.unique(labels[seen], return_inverse=True)
@@ -107,7 +111,7 @@ def load(root: Path, cache: Path) -> Omniglot:
         features=embed(network, as_images(pixels[seen])).numpy(),
         classes=classes,
         alphabets=np.array([names[c].split("/")[0] for c in present]),
-        paths=[folder / rows[i]["path"] for i in seen],
+        paths=[paths[i] for i in seen],
         network=network,
     )
 

@@ -25,7 +25,7 @@ def end(main: Callable[[], object]) -> NoReturn:
     """Run a benchmark and leave: status 0, or 2 with a sentence where the user can mend it."""
     try:
         main()
-    except UserError as err:
+    except (UserError, OSError) as err:  # of the latter, its own words name the file
         print(f"error: {err}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)

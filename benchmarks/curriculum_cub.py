@@ -34,7 +34,6 @@ import itertools
 import math
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +48,7 @@ from training import OUR_LOSS, PAPER_LOSS, make_trainer
 from bspml import noise
 from bspml.evaluation.detection import noise_detection
 from bspml.evaluation.retrieval import evaluate
+from bspml.files.checkpoints import fingerprint
 from bspml.networks import build_network, embed
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.weights.state import SampleWeights
@@ -78,6 +78,13 @@ class Birds:
     prism: dict[str, np.ndarray]  # (N,) 0..24, other classes -1
     test_features: Tensor
     test_labels: np.ndarray
+
+    @property
+    def digest(self) -> str:
+        """Another copy of the data, with other images or labels, has another one."""
+        labels = np.stack([self.labels, *self.prism.values()])
+        parts = (self.features, labels), (self.test_features, self.test_labels)
+        return "".join(fingerprint(*part)[:8] for part in parts)
 
 
 def load_birds(root: Path, cache: Path) -> Birds:
@@ -296,18 +303,23 @@ def choose_settings(birds: Birds, options: argparse.Namespace) -> None:
         own = rows[setting] = {method: [] for method in methods}
         for seed, method in itertools.product(range(options.seeds), methods):
             values = dict(zip(GRID, setting, strict=True))
-            task = partial(make_task, hold_out(birds, seed), kind, seed)
-            own[method].append(run(task, kind, method, seed, values, options.out / "validation"))
+            held_out = hold_out(birds, seed)
+            folder = options.out / "validation"
+            own[method].append(run(held_out, kind, method, seed, values, folder))
     print_grid(rows)
 
 
 def run(
-    task: Any, kind: str, method: str, seed: int, values: dict[str, Any], folder: Path
+    birds: Birds, kind: str, method: str, seed: int, values: dict[str, Any], folder: Path
 ) -> dict[str, Any]:
-    """One run, from disk if it is there.  `task` makes the task."""
+    """One run, from disk if it is there, of these settings and data."""
     settings = {"noise": kind, "method": method, "seed": seed} | values
     name = "-".join(str(value) for value in settings.values())
-    return kept_run(folder, name, settings, lambda: one_run(task(), method, seed, **values))
+
+    def compute() -> dict[str, Any]:
+        return one_run(make_task(birds, kind, seed), method, seed, **values)
+
+    return kept_run(folder, name, settings | {"digest": birds.digest}, compute)
 
 
 def main() -> None:
@@ -322,7 +334,8 @@ def main() -> None:
     for key, value in CHOSEN.items():
         parser.add_argument(f"--{key.replace('_', '-')}", type=type(value), default=value)
     parser.add_argument("--validation", action="store_true", help="choose the head's settings")
-    parser.add_argument("--validation-noise", default="symmetric 0.2")
+    symmetric = [kind for kind in NOISES if kind.startswith("symmetric")]
+    parser.add_argument("--validation-noise", default="symmetric 0.2", choices=symmetric)
     parser.add_argument("--threads", type=int, default=1)
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
@@ -334,8 +347,7 @@ def main() -> None:
     for kind in options.noises:
         rows: dict[str, list[dict[str, Any]]] = {method: [] for method in options.methods}
         for seed, method in itertools.product(range(options.seeds), options.methods):
-            task = partial(make_task, birds, kind, seed)
-            rows[method].append(run(task, kind, method, seed, values, options.out))
+            rows[method].append(run(birds, kind, method, seed, values, options.out))
         print_table(kind, values, rows)
 
 

@@ -39,6 +39,7 @@ from planted_noise import flip, similar_classes
 
 import bspml
 from bspml.files.atomic import atomic_write
+from bspml.files.checkpoints import fingerprint
 from bspml.statistics.contrastive import contrastive_statistics
 
 ALPHABETS = 5
@@ -116,17 +117,24 @@ def our_opinions(features: np.ndarray, labels: np.ndarray) -> dict[str, Opinion]
     return found
 
 
-def kept(path: Path, compute: Callable[[], dict[str, Opinion]], wanted: bool) -> dict[str, Opinion]:
-    """The opinions in `path`, computed if they are not there but `wanted`."""
+def kept(
+    path: Path, drawn: Draw, compute: Callable[[], dict[str, Opinion]], wanted: bool
+) -> dict[str, Opinion]:
+    """The opinions in `path` of this draw, computed if they are not there but `wanted`.
+
+    Of another copy of the data, with other images or labels, they are computed anew.
+    """
+    digest = fingerprint(drawn.features, drawn.labels)
     if path.exists():
         with np.load(path) as file:
             names = [key.removesuffix("/scores") for key in file if key.endswith("/scores")]
-            return {
-                name: Opinion(
-                    file[f"{name}/scores"], file[f"{name}/flags"], tuple(file[f"{name}/rate"])
-                )
-                for name in names
-            }
+            if "digest" in file and str(file["digest"]) == digest:
+                return {
+                    name: Opinion(
+                        file[f"{name}/scores"], file[f"{name}/flags"], tuple(file[f"{name}/rate"])
+                    )
+                    for name in names
+                }
     if not wanted:
         return {}
     begin = time.perf_counter()
@@ -135,7 +143,7 @@ def kept(path: Path, compute: Callable[[], dict[str, Opinion]], wanted: bool) ->
         f"{name}/{field}": np.asarray(getattr(opinion, field))
         for name, opinion in found.items()
         for field in ("scores", "flags", "rate")
-    }
+    } | {"digest": np.array(digest)}
     path.parent.mkdir(parents=True, exist_ok=True)
     atomic_write(path, lambda file: np.savez_compressed(file, **arrays))
     print(f"{path}: {time.perf_counter() - begin:.1f} s", file=sys.stderr, flush=True)
@@ -146,11 +154,13 @@ def said_of(drawn: Draw, name: str, seed: int, options: argparse.Namespace) -> d
     """Of one draw, by everybody; nothing where a part is missing and not asked for."""
     theirs = kept(
         options.store / "competitors" / f"{name}.npz",
+        drawn,
         lambda: opinions(drawn.features, drawn.labels, seed),
         options.part != "ours",
     )
     ours = kept(
         options.store / options.version / f"{name}.npz",
+        drawn,
         lambda: our_opinions(drawn.features, drawn.labels),
         options.part != "competitors",
     )

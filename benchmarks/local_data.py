@@ -1,8 +1,12 @@
-"""CUB-50, CIFAR-10N and Omniglot from local folders, each with a labels.csv; features made once."""
+"""CUB-50, CIFAR-10N and Omniglot from local folders, each with a labels.csv; features made once.
+
+What is made of files is kept under a name that tells which files: other images under the same
+--cache are made anew, and not taken for these.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,6 +14,9 @@ import numpy as np
 import torch
 from data_folders import read_rows
 from PIL import Image, ImageFilter
+
+from bspml.files.atomic import atomic_write
+from bspml.files.checkpoints import fingerprint
 
 HUMAN = ("aggre", "r1", "worse")
 FOLDERS = {"cub": "cub50", "cifar": "cifar10n10k", "omniglot": "omniglot"}
@@ -37,6 +44,7 @@ def load(name: str, root: Path, cache: Path) -> DataSet:
     paths = [folder / r["path"] for r in rows]
     features = stored(
         cache / f"{name}.npy",
+        paths,
         lambda: pixels(paths) if name == "omniglot" else efficientnet(paths, 144),
     )
     given = np.array([int(r["class"]) for r in rows])
@@ -49,20 +57,29 @@ def load(name: str, root: Path, cache: Path) -> DataSet:
 def omniglot_images(root: Path, cache: Path, side: int) -> tuple[torch.Tensor, np.ndarray]:
     """Ink of the background alphabets, (N, 1, side, side) in [0, 1], and classes (N,)."""
     folder, rows = rows_of("omniglot", root)
+    paths = [folder / r["path"] for r in rows]
     small = stored(
         cache / f"omniglot-{side}px.npy",
-        lambda: np.stack([np.asarray(shrink(read_ink(folder / r["path"]), side)) for r in rows]),
+        paths,
+        lambda: np.stack([np.asarray(shrink(read_ink(path), side)) for path in paths]),
     )
     labels = np.unique([int(r["class"]) for r in rows], return_inverse=True)[1]
     return torch.from_numpy(small)[:, None].float() / 255, labels
 
 
-def stored(path: Path, compute: Callable[[], np.ndarray]) -> np.ndarray:
-    """The array in `path`, computed if it is not there."""
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        np.save(path, compute())
-    return np.load(path)
+def stored(path: Path, files: Sequence[Path], compute: Callable[[], np.ndarray]) -> np.ndarray:
+    """The array made of `files`, computed if it is not there; their digest ends its name."""
+    place = named_after(path, files, ["/".join(file.parts[-3:]) for file in files])
+    if not place.exists():
+        array = compute()
+        atomic_write(place, lambda out: np.save(out, array))
+    return np.load(place)
+
+
+def named_after(path: Path, items: object, labels: object) -> Path:
+    """`path` with a digest of what its content is made of; its folder is there."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path.with_stem(f"{path.stem}-{fingerprint(items, labels)[:12]}")
 
 
 def efficientnet(paths: list[Path], side: int) -> np.ndarray:
