@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from command import at_least, end
-from grid_file import digest_of
+from grid_file import digest_of, files_digest
 from local_data import DataSet
 from pairing import column, paired
 from planted_noise import flip, similar_classes
@@ -79,7 +79,8 @@ def settings_of(method: str) -> list[str]:
 def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) -> dict[str, float]:
     """Recall@1 in %, and what the run says of the noise; from its folder if it is there.
 
-    A folder of another `--config`, `--epochs` or `--validation` has another name.
+    A folder of another `--config`, `--epochs` or `--validation` has another name, and so has one of
+    other files under the same names.
     """
     kind = "" if arguments.noise == "random" else f"{arguments.noise}-"
     settings = [s.format(kept=1 - rate) for s in settings_of(method)] + [
@@ -102,7 +103,9 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
         curriculum = config.curriculum.model_copy(update={"warmup": "features"})
         config = config.model_copy(update={"curriculum": curriculum})
     name = f"{method.replace(', ', '-').replace(' ', '-').replace(':', '-')}-{kind}{rate:g}-{seed}"
-    path = Path(arguments.out) / f"{name}-{digest_of(config)}"
+    files = files_digest(config)
+    more = [] if files is None else [files]
+    path = Path(arguments.out) / f"{name}-{digest_of(config, *more)}"
     if not RunFolder(path).finished:
         shutil.rmtree(path, ignore_errors=True)
         run_experiment(config, RunFolder.create(path), figures=False)

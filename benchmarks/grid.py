@@ -14,7 +14,6 @@ epoch), NAME.md and NAME.tex (tables).  The grid file is explained in grid_file.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import tempfile
@@ -25,8 +24,8 @@ from pathlib import Path
 
 import numpy as np
 from grid_file import UNTRAINED, Cell, Grid, read_grid
-from grid_results import curve_rows, result_rows, write_frame
-from grid_run import TIMING, Outcome, run_cell, run_cells
+from grid_results import curve_rows, result_rows, taken, write_frame
+from grid_run import Outcome, run_cell, run_cells
 from grid_tables import make_tables, missing_notes, to_latex, to_markdown
 
 from bspml.errors import ConfigError, UserError
@@ -230,21 +229,12 @@ def _finished_seconds(grid: Grid, out: Path) -> dict[tuple[str, str], float]:
     """{(data set, method): mean seconds}, and under (data set, "") those of any trained method."""
     found: dict[tuple[str, str], list[float]] = {}
     for cell in grid.cells:
-        path = out / cell.name / TIMING
-        seconds = _seconds(path) if path.is_file() else None
-        if seconds is not None:
+        seconds = taken(RunFolder(out / cell.name)).get("seconds")
+        if isinstance(seconds, int | float):  # else the file was cut, which costs an estimate only
             found.setdefault((cell.dataset, cell.method), []).append(seconds)
             if cell.method != UNTRAINED:
                 found.setdefault((cell.dataset, ""), []).append(seconds)
     return {key: float(np.mean(seconds)) for key, seconds in found.items()}
-
-
-def _seconds(path: Path) -> float | None:
-    """What a cell took; None if the file was cut, which costs an estimate only."""
-    try:
-        return float(json.loads(path.read_text())["seconds"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
 
 
 def _timed(cell: Cell, device: str, threads: int) -> float | None:

@@ -27,6 +27,7 @@ import itertools
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -170,6 +171,38 @@ class Cell:
         """Whether a run of `config` has this cell's result."""
         mine, theirs = (_learned(c.model_dump(mode="json")) for c in (self.config, config))
         return mine == theirs
+
+
+def files_digest(config: Config) -> str | None:
+    """Eight digits of the files that the settings name, whose paths alone are in `digest_of`.
+
+    None where there are none, or one is missing.
+
+    A known data set is the same everywhere if it is whole.  Of a file its content counts, of a
+    folder the names and sizes of what is in it; of a table, not the images that it lists.
+    """
+    data, noise = config.data, config.noise
+    of_user = data.name in USERS_DATA or data.incomplete
+    files = (data.features_weights, noise.labels_file, noise.list_file, noise.decisions_file)
+    named = [data.root if of_user else None, config.network.weights, *files]
+    digest, paths = hashlib.sha256(), [Path(name) for name in named if name is not None]
+    if not paths or not all(path.exists() for path in paths):
+        return None
+    for path in paths:
+        inside = sorted(path.rglob("*")) if path.is_dir() else [path]
+        for file in (file for file in inside if file.is_file()):
+            known = file.stat()
+            content = "" if path.is_dir() else _content(file, known.st_size, known.st_mtime_ns)
+            words = [file.relative_to(path).as_posix(), known.st_size, content]
+            digest.update(json.dumps(words).encode())
+    return digest.hexdigest()[:8]
+
+
+@lru_cache
+def _content(file: Path, size: int, changed: int) -> str:
+    """Digest of a file of this size and time of its last change."""
+    with file.open("rb") as opened:
+        return hashlib.file_digest(opened, "sha256").hexdigest()
 
 
 def digest_of(config: Config, *more: Any) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import io
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from grid_file import UNTRAINED, Cell, Grid
+from grid_file import UNTRAINED, Cell, Grid, files_digest
 from published import published_set
 
 from bspml import methods
 from bspml.errors import UserError
 from bspml.evaluation.selection import select_epochs
+from bspml.experiment.config import load_config
 from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, read_json
 
+TIMING = "cell.json"  # in a run folder: what the cell took, for estimates, and of which files
 VARIED = "vary "  # before the dotted key, in columns of what the grid varies
 
 # Of the last record, as fractions or counts.
@@ -32,8 +35,8 @@ def result_rows(grid: Grid, out: Path, unfinished: Mapping[str, str] | None = No
 
     Columns: what the cell is (dataset, title, method, method_title, noise, rate, seed, one a varied
     setting (`VARIED` and its key), embedding_size, epochs, split, published_set, run), its status
-    (finished, missing, or damaged: finished, but its files cannot be read, as `note` says; else
-    what `unfinished` says of that run, failed or running elsewhere),
+    (finished, missing, or damaged: finished, but its files cannot be read or are of other settings
+    or data, as `note` says; else what `unfinished` says of that run, failed or running elsewhere),
     and of finished ones the metrics as fractions: of the last epoch by their names; `best_*` of the
     epoch that is best on the test classes, an oracle; `selected_*` of the one that validation
     classes choose, where the run recorded them; seconds of training.
@@ -46,7 +49,7 @@ def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
     """One row a cell and evaluated epoch: what the cell is, epoch, recall_at_1, map_at_r."""
     rows = []
     for cell in grid.cells:
-        for record in _records(RunFolder(out / cell.name)):
+        for record in _records(cell, RunFolder(out / cell.name)):
             if record.recall_at_k and record.method == cell.method:
                 quality = {"recall_at_1": record.recall_at_k.get(1), "map_at_r": record.map_at_r}
                 rows.append(_identity(cell) | {"epoch": record.epoch} | quality)
@@ -56,6 +59,11 @@ def curve_rows(grid: Grid, out: Path) -> pd.DataFrame:
 def write_frame(frame: pd.DataFrame, path: Path) -> None:
     """`path`.parquet and `path`.csv, each whole."""
     content = io.BytesIO()
+    for column in [name for name in frame if str(name).startswith(VARIED)]:
+        if frame[column].map(lambda value: isinstance(value, str)).any():
+            # Parquet holds no words beside numbers.
+            words = frame[column].map(lambda value: value if pd.isna(value) else str(value))
+            frame = frame.assign(**{column: words})
     frame.to_parquet(content, index=False)
     atomic_write(path.with_name(path.name + ".parquet"), content.getvalue())
     atomic_write(path.with_name(path.name + ".csv"), frame.to_csv(index=False))
@@ -71,7 +79,7 @@ def _identity(cell: Cell) -> dict[str, Any]:
         "noise": cell.noise,
         "rate": cell.rate,
         "seed": cell.seed,
-        **{VARIED + key: value for key, value in cell.varied.items()},
+        **{VARIED + key: _in_a_cell(value) for key, value in cell.varied.items()},
         "embedding_size": config.network.embedding_size,
         "epochs": config.training.epochs,
         "split": "validation" if config.data.validation else "test",
@@ -80,11 +88,41 @@ def _identity(cell: Cell) -> dict[str, Any]:
     }
 
 
-def _records(folder: RunFolder) -> list[EpochRecord]:
+def _in_a_cell(value: Any) -> Any:
+    """A varied setting as a table holds it: a list or a section as text."""
+    return json.dumps(value) if isinstance(value, list | tuple | dict) else value
+
+
+def outdated(cell: Cell, folder: RunFolder) -> str | None:
+    """Why what was run in the folder is not this cell any more; None if it is.
+
+    Raises:
+        UserError: its configuration cannot be read.
+    """
+    if not cell.same_settings(load_config(folder.config, unread_may_stand=True)):
+        return f"{folder.path} was run under other defaults; remove it to run it anew"
+    then, now = taken(folder).get("files"), files_digest(cell.config)
+    if folder.finished and None not in (then, now) and then != now:
+        return f"{folder.path} was run on other files of these names; remove it to run it anew"
+    return None
+
+
+def taken(folder: RunFolder) -> dict[str, Any]:
+    """What `TIMING` says of a cell; {} if there is none, or it was cut."""
+    try:
+        found = json.loads((folder.path / TIMING).read_text())
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _records(cell: Cell, folder: RunFolder) -> list[EpochRecord]:
     """Of a finished cell that can be read, else none: `result_rows` says what is wrong."""
     if not folder.finished:
         return []
     try:
+        if outdated(cell, folder):
+            return []
         return RecordLog(folder.records).read()
     except UserError:
         return []
@@ -102,8 +140,10 @@ def _row_or_fault(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[
 
 def _row(cell: Cell, out: Path, unfinished: Mapping[str, str]) -> dict[str, Any]:
     row, folder = _identity(cell), RunFolder(out / cell.name)
-    if not folder.finished:
+    if not folder.finished or cell.name in unfinished:
         return row | {"status": unfinished.get(cell.name, "missing")}
+    if note := outdated(cell, folder):
+        return row | {"status": "damaged", "note": note}
     records = [r for r in RecordLog(folder.records).read() if r.method == cell.method]
     evaluated = [record for record in records if record.recall_at_k]
     last = records[-1]

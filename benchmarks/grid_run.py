@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from grid_file import UNTRAINED, Cell
+from grid_file import UNTRAINED, Cell, files_digest
+from grid_results import TIMING, outdated
 
 from bspml.errors import BusyRunError, UserError
 from bspml.experiment.config import Config, dump_config, load_config
@@ -26,8 +27,6 @@ from bspml.files.atomic import atomic_write
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
 from bspml.report.tables import final_results
 from bspml.tensors.checks import check_device
-
-TIMING = "cell.json"  # in a run folder: what the cell took, for estimates
 
 
 @dataclass(frozen=True)
@@ -134,15 +133,18 @@ def run_cell(cell: Cell, out: Path, device: str = "cpu", threads: int = 1) -> Ou
     error, details = None, ""
     try:
         folder = out / cell.name
-        if RunFolder(folder).finished:
-            if not cell.same_settings(load_config(RunFolder(folder).config, unread_may_stand=True)):
-                error = f"{folder} was run under other defaults; remove it to run it anew"
-        else:
+        is_done = RunFolder(folder).finished
+        goes_on = cell.method != UNTRAINED and RunFolder(folder).config.is_file()
+        if is_done or goes_on:
+            error = outdated(cell, RunFolder(folder))
+        if error is None and not is_done:
+            files = files_digest(cell.config)  # before they are read
             config = cell.config.model_copy(
                 update={"name": cell.name[:100], "device": device, "threads": threads}
             )
             (_evaluate_untrained if cell.method == UNTRAINED else _train)(config, folder)
-            write_json(folder / TIMING, {"seconds": time.perf_counter() - start})
+            seconds = time.perf_counter() - start
+            write_json(folder / TIMING, {"seconds": seconds, "files": files})
     except BusyRunError:
         return Outcome(cell, time.perf_counter() - start, elsewhere=True)
     except UserError as err:

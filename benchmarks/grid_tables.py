@@ -302,7 +302,9 @@ def missing_notes(results: pd.DataFrame) -> list[str]:
 
 
 def _start(own: pd.DataFrame, caption: str) -> Table:
-    seeds = own[own.method != UNTRAINED].groupby("method").seed.nunique()
+    # Of every cell of the table, as a mean may lack some that failed or are yet to run.
+    place = ["method", *varied_columns(own), "noise", "rate"]
+    seeds = own[own.method != UNTRAINED].groupby(place, dropna=False).seed.nunique()
     few = f"{seeds.min()}" if seeds.nunique() <= 1 else f"{seeds.min()} to {seeds.max()}"
     notes = [f"Mean ± deviation over {few} seeds, last epoch."] if len(seeds) else []
     if few == "1":

@@ -7,6 +7,7 @@ import shutil
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -642,3 +643,90 @@ def test_a_benchmark_takes_the_labels_of_a_table_for_right(grid, method):
     assert (cell.noise, cell.rate) == ("none", 0.0)
     assert (cell.config.noise.kind, cell.config.noise.rate) == ("symmetric", 0.0)
     assert untrained.config.noise.kind == "none"
+
+
+# --- files that the settings name -----------------------------------------------------------------
+
+OWN = """
+name: own
+seeds: [0, 1]
+common:
+  data: {name: features, root: ROOT, validation_classes: 0}
+  network: {name: mlp, embedding_size: 4, head: random}
+  sampler: {classes_per_batch: 2, samples_per_class: 2}
+  training: {epochs: 2}
+  evaluation: {ks: [1], every: 1, clustering: false}
+datasets: {mine: {title: Mine}}
+methods: [contrastive]
+noise: [{kind: symmetric, rates: [0.3]}]
+untrained: true
+tables: [table2, varied, choice]
+"""
+
+
+def own_features(place, seed):
+    """Six classes of four, half of them for the test; every file is of the same length."""
+    draw = np.random.default_rng(seed)
+    labels = np.repeat([f"c{i}" for i in range(6)], 4)
+    splits = np.repeat(["train", "test"], 12)
+    np.savez(place, embeddings=draw.normal(size=(24, 4)), labels=labels, splits=splits)
+
+
+def test_cells_of_edited_data_are_named_and_in_no_table(grid, tmp_path, capsys):
+    path, root = tmp_path / "own.yaml", tmp_path / "own.npz"
+    path.write_text(OWN.replace("ROOT", str(root)))
+    own_features(root, 0)
+    assert run(grid, path, "--set", "seeds=[0]") == 0
+    own_features(root, 1)
+    assert run(grid, path) == 1  # the second seed's cell is of the data as they are now
+    printed = capsys.readouterr()
+    assert printed.err.count("was run on other files of these names") == 2
+    assert "2 of the grid's 3 cells are not here: untrained (1 failed), contrastive" in printed.out
+    frame = pd.read_csv(tmp_path / "out" / "own.csv")
+    assert frame.status.tolist() == ["failed", "failed", "finished"]
+    curves = pd.read_csv(tmp_path / "out" / "own-curves.csv")
+    assert set(curves.seed) == {1}
+    assert run(grid, path, "--report") == 1
+    assert pd.read_csv(tmp_path / "out" / "own.csv").status.tolist() == [
+        *["damaged"] * 2, "finished"
+    ]  # fmt: skip
+    root.unlink()  # who has the results alone can still make the tables
+    assert run(grid, path, "--report") == 0
+
+
+def test_a_cell_begun_under_other_defaults_does_not_go_on(grid, tmp_path, capsys):
+    path, root = tmp_path / "own.yaml", tmp_path / "own.npz"
+    path.write_text(OWN.replace("ROOT", str(root)))
+    own_features(root, 0)
+    assert run(grid, path, "--set", "seeds=[0]") == 0
+    (folder,) = (tmp_path / "out").glob("mine_contrastive*")
+    saved = RunFolder(folder).config.read_text().replace("weight_decay: 0.0", "weight_decay: 0.1")
+    assert "weight_decay: 0.1" in saved
+    for file in folder.glob("*.*"):  # stopped before its first checkpoint
+        file.unlink()
+    RunFolder(folder).config.write_text(saved)
+    assert run(grid, path, "--set", "seeds=[0]") == 1
+    assert "under other defaults" in capsys.readouterr().err
+
+
+def test_lists_and_words_beside_numbers_are_varied(grid, tmp_path):
+    path, root = tmp_path / "own.yaml", tmp_path / "own.npz"
+    vary = "vary: {schedule.name: [step], schedule.milestones: [[1], [2, 3]]}\n"
+    path.write_text(OWN.replace("ROOT", str(root)) + vary)
+    own_features(root, 0)
+    assert run(grid, path, "--set", "seeds=[0]") == 0
+    text = (tmp_path / "out" / "own.md").read_text()
+    assert "Contrastive, schedule.name step, schedule.milestones [2, 3]" in text
+    mixed = pd.DataFrame({"vary tau": ["mean", 0.5], "seed": [0, 1]})
+    grid.grid_results.write_frame(mixed, tmp_path / "mixed")
+    assert pd.read_parquet(tmp_path / "mixed.parquet")["vary tau"].tolist() == ["mean", "0.5"]
+
+
+def test_the_number_of_seeds_is_that_of_each_mean(grid):
+    rows = [("none", 0.0, 0), ("none", 0.0, 1), ("symmetric", 0.3, 1)]
+    frame = pd.DataFrame(rows, columns=["noise", "rate", "seed"]).assign(
+        dataset="d", title="D", method="contrastive", method_title="Contrastive",
+        split="test", published_set=None, status="finished", recall_at_1=0.5,
+    )  # fmt: skip
+    (table,) = grid.grid_tables.make_tables("table2", frame, pd.DataFrame())
+    assert table.notes[0] == "Mean ± deviation over 1 to 2 seeds, last epoch."
