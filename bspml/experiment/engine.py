@@ -352,7 +352,10 @@ def _write_results(
 ) -> Results:
     """Write tables and figures; the summary last, since it marks the run as complete."""
     outputs = experiment.write_outputs(place, runs, figures)
-    rates = [record.noise_rate for record in place.log.read() if record.noise_rate is not None]
+    # Of the method whose weights stand first: another one judges the labels otherwise.
+    shown = next(iter(outputs.summary.get("weights", ())), None)
+    own = [record for record in place.log.read() if shown in (None, record.method)]
+    rates = [record.noise_rate for record in own if record.noise_rate is not None]
     write_json(
         place.folder.summary,
         {

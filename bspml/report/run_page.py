@@ -119,7 +119,7 @@ def run_page(folder: RunFolder) -> PageData:
     page_suspects = _read_suspects(folder.path / _FILE, table)
     return PageData(
         title=f"Run {folder.path.resolve().name}",
-        sentence=_sentence(records),
+        sentence=_sentence(_of_weights(records, summary)),
         warnings=tuple(_warnings(records)),
         facts=tuple(_run_facts(records, summary, table)),
         histogram=page_suspects.histogram,
@@ -128,6 +128,15 @@ def run_page(folder: RunFolder) -> PageData:
         suspects=page_suspects.suspects,
         integer_labels=table is not None and table.labels.dtype.kind in "iu",
     )
+
+
+def _of_weights(
+    records: Sequence[EpochRecord], summary: Mapping[str, Any]
+) -> Sequence[EpochRecord]:
+    """Return the records of the method whose weights the page shows; all, if none is named."""
+    tables = summary.get("weights")
+    method = next(iter(tables), None) if isinstance(tables, dict) else None
+    return [record for record in records if record.method == method] or records
 
 
 def _summary(path: Path) -> dict[str, Any]:
@@ -216,7 +225,8 @@ def _run_facts(
             if kept.map_at_r is not None:
                 facts.append((f"MAP@R, {method}", f"{kept.map_at_r:.3f}"))
         facts += _chosen_epochs(summary, method)
-    last = next((r for r in reversed(records) if r.phase is not None), None)
+    judged = _of_weights(records, summary)
+    last = next((r for r in reversed(judged) if r.phase is not None), None)
     if last is None:
         return facts
     figures = {

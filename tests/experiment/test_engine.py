@@ -175,6 +175,20 @@ def test_every_method_is_trained_recorded_and_summed_up(folder):
     assert (folder.path / "page").exists()
 
 
+def test_the_estimate_is_that_of_the_method_whose_weights_stand_first(folder, monkeypatch):
+    def record(self, done):
+        return EpochRecord(self.method, self.trainer.round, noise_rate=len(self.method) / 10)
+
+    def outputs(self, place, runs, figures):
+        return Outputs({"results": {}, "weights": {"seven": "weights.csv", "one": "b.csv"}}, {})
+
+    monkeypatch.setattr(Counting, "methods", ("seven", "one"))
+    monkeypatch.setattr(Counting, "write_outputs", outputs)
+    monkeypatch.setattr(CountingRun, "epoch_record", record)
+    train_experiment(counting(), folder)
+    assert read_json(folder.summary)["estimated_noise_rate"] == 0.5
+
+
 def test_without_figures_there_is_no_page(folder):
     train_experiment(counting(), folder, figures=False)
     assert not (folder.path / "page").exists()

@@ -72,6 +72,22 @@ def test_a_runs_page_says_what_its_records_say(run):
     assert not any(word in page for word in ("Most suspicious first", "<dt>p</dt>", "<dt>margin"))
 
 
+def test_the_page_is_of_the_method_whose_weights_it_shows(run):
+    other = EpochRecord(
+        "auto:contrastive", 1.0, phase="weights", maw=0.5, noise_rate=0.125, detection_auroc=0.6,
+        false_alarm_rate=0.5,
+    )  # fmt: skip
+    RecordLog(run.records).append(other)  # trained last
+    tables = {"bspml": "weights.csv", "auto:contrastive": "weights-auto+contrastive.csv"}
+    write_json(run.summary, {"name": "small", "true_noise_rate": None, "weights": tables})
+    data = run_page(run)
+    assert " 25 % (95 % interval 20 to 30 %)" in data.sentence
+    facts = dict(data.facts)
+    assert facts["Weights of"] == "bspml"
+    assert (facts["MAW"], facts["AUROC of the detection"]) == ("0.750", "0.900")
+    assert "False alarms" not in facts
+
+
 def test_a_rate_that_counts_confusions_is_not_called_one_of_random_errors(run):
     total = {"curriculum": {"noise_rate": 0.02, "total_rate": 0.25}}
     record = EpochRecord(
