@@ -645,6 +645,14 @@ def test_a_benchmark_takes_the_labels_of_a_table_for_right(grid, method):
     assert untrained.config.noise.kind == "none"
 
 
+def test_one_untrained_row_is_not_of_data_that_vary(grid):
+    tree = {"name": "vary", "datasets": {"glyphs": {}}, "methods": ["contrastive"]}
+    tree |= {"vary": {"data.subset": [4, 8]}}
+    assert len(grid.grid_file.expand(tree, "here").cells) == 2
+    with pytest.raises(ConfigError, match="here: `vary` has data.subset, and `untrained` is one"):
+        grid.grid_file.expand(tree | {"untrained": True}, "here")
+
+
 # --- files that the settings name -----------------------------------------------------------------
 
 OWN = """
