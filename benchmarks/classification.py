@@ -12,6 +12,9 @@ supplement of [Castells 2020].
 `--validation` tries the grids below and judges every setting on a fifth of the training images that
 keeps its wrong labels: by accuracy, or in regression by min(1, error).  One setting per method for
 all noise rates, the best on average, goes to OUT/chosen-TASK.json, which the second command reads.
+Under another `--network` or `--epochs` the file has these in its name: what was chosen for one is
+not taken for another.  A method of which nothing was chosen has the first setting of its grid,
+which is said.
 Every run is kept in OUT, so that a benchmark that was stopped goes on where it was.
 """
 
@@ -64,6 +67,7 @@ GRIDS: dict[str, dict[str, list[Settings]]] = {
         "SuperLoss on smooth-l1": _superloss("ema", (0.25, 0.1, 0.5, 1.0, 4.0), "smooth-l1"),
     },
 }
+NETWORK, EPOCHS = "mlp", 60
 RATES = {"classification": [0.0, 0.2, 0.4, 0.6], "regression": [0.0, 0.2, 0.4, 0.6, 0.8]}
 
 
@@ -146,14 +150,19 @@ def _words(settings: Settings) -> str:
 
 
 def _chosen_file(arguments: argparse.Namespace) -> Path:
-    return Path(arguments.out) / f"chosen-{arguments.task}.json"
+    usual = (arguments.network, arguments.epochs) == (NETWORK, EPOCHS)
+    where = "" if usual else f"-{arguments.network.replace(':', '+')}-{arguments.epochs}"
+    return Path(arguments.out) / f"chosen-{arguments.task}{where}.json"
 
 
 def compare(arguments: argparse.Namespace) -> None:
     """The table of every noise rate, each method with its chosen or default setting."""
     path = _chosen_file(arguments)
     chosen = json.loads(path.read_text()) if path.exists() else {}
-    settings = {m: chosen.get(m, GRIDS[arguments.task][m][0]) for m in arguments.methods}
+    grids = GRIDS[arguments.task]
+    settings = {m: chosen.get(m, grids[m][0]) for m in arguments.methods}
+    if open_ := [m for m in settings if m not in chosen and len(grids[m]) > 1]:
+        print(f"{path} holds no choice for {'; '.join(open_)}: the first setting of the grid")
     for rate in arguments.rates:
         rows: Rows = {
             method: [
@@ -214,8 +223,8 @@ def main() -> None:
     )
     parser.add_argument("--rates", type=float, nargs="+")
     parser.add_argument("--methods", nargs="+")
-    parser.add_argument("--network", default="mlp")
-    parser.add_argument("--epochs", type=int, default=60)
+    parser.add_argument("--network", default=NETWORK)
+    parser.add_argument("--epochs", type=int, default=EPOCHS)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--out", default="runs/classification-benchmark")
     arguments = parser.parse_args()

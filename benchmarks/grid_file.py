@@ -275,9 +275,8 @@ def expand(
     of_data = [key for key in file.vary if key.startswith("data.")]
     if file.untrained and of_data:
         raise ConfigError(
-            f"{source}: `vary` has {of_data[0]}, and `untrained` is one row of a data set, of which "
-            "it would not say which. Write each as an entry of its own under `datasets`, or set "
-            "untrained to false."
+            f"{source}: `vary` has {of_data[0]}, and `untrained` is one row for all of them. Write "
+            "each as an entry of its own under `datasets`, or set `untrained` to false."
         )
     cells: dict[str, Cell] = {}
     told: dict[str, Cell] = {}

@@ -649,7 +649,7 @@ def test_one_untrained_row_is_not_of_data_that_vary(grid):
     tree = {"name": "vary", "datasets": {"glyphs": {}}, "methods": ["contrastive"]}
     tree |= {"vary": {"data.subset": [4, 8]}}
     assert len(grid.grid_file.expand(tree, "here").cells) == 2
-    with pytest.raises(ConfigError, match="here: `vary` has data.subset, and `untrained` is one"):
+    with pytest.raises(ConfigError, match="`untrained` is one row for all"):
         grid.grid_file.expand(tree | {"untrained": True}, "here")
 
 

@@ -18,7 +18,7 @@ def modules(monkeypatch):
     monkeypatch.syspath_prepend(str(REPOSITORY / "benchmarks"))
     names = (
         *("audit_calibration", "audit_omniglot", "curriculum_cub", "label_errors", "local_data"),
-        *("competitors", "noise_rate_trained"),
+        *("classification", "competitors", "noise_rate_trained"),
     )
     return SimpleNamespace(**{name: importlib.import_module(name) for name in names})
 
@@ -115,3 +115,32 @@ def test_a_bar_is_missed_where_nothing_was_measured(modules, capsys):
     row = {"estimate": 0.3, "truth": 0.3, "false_alarms": 0.0, "wrong_kept": None}
     modules.noise_rate_trained.print_bars({0.3: [row]})
     assert "Missed: wrong among kept nan at 0.3." in capsys.readouterr().out
+
+
+def test_what_was_chosen_for_one_network_is_not_taken_for_another(
+    modules, monkeypatch, tmp_path, capsys
+):
+    used = []
+
+    def one_run(method, settings, rate, seed, arguments):
+        used.append(settings["loss.q"])
+        better = 100 * (settings["loss.q"] == 0.5)
+        keys = ("validation %", "test, best %", "test %", "noisy %", "clean %", "hybrid %")
+        return dict.fromkeys(keys, float(better))
+
+    def run(*more):
+        used.clear()
+        words = ["--methods", "GCE", "--seeds", "1", "--rates", "0.2", "--out", str(tmp_path)]
+        monkeypatch.setattr("sys.argv", ["classification.py", *words, *more])
+        modules.classification.main()
+        return capsys.readouterr().out
+
+    monkeypatch.setattr(modules.classification, "one_run", one_run)
+    run("--validation")
+    assert (tmp_path / "chosen-classification.json").is_file()
+    assert "holds no choice" not in run()
+    assert used == [0.5]
+    assert "chosen-classification-resnet20-60.json holds no choice for GCE" in run(
+        "--network", "resnet20"
+    )
+    assert used == [0.7]
