@@ -70,6 +70,11 @@ def omniglot_images(root: Path, cache: Path, side: int) -> tuple[torch.Tensor, n
 def stored(path: Path, files: Sequence[Path], compute: Callable[[], np.ndarray]) -> np.ndarray:
     """The array made of `files`, computed if it is not there; their digest ends its name."""
     place = named_after(path, files, ["/".join(file.parts[-3:]) for file in files])
+    return made_once(place, compute)
+
+
+def made_once(place: Path, compute: Callable[[], np.ndarray]) -> np.ndarray:
+    """The array in `place`, computed if it is not there."""
     if not place.exists():
         array = compute()
         atomic_write(place, lambda out: np.save(out, array))
