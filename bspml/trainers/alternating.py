@@ -27,7 +27,7 @@ from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
 from bspml.trainers.loss_reading import LossReader
 from bspml.trainers.made_parts import PartsOfTrainer
-from bspml.trainers.part_checks import check_parts
+from bspml.trainers.part_checks import check_parts, check_together
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.patience import Patience
 from bspml.trainers.round_record import Observer, RoundRecord
@@ -42,7 +42,8 @@ class AlternatingTrainer:
     """Alternate theta-steps of a pml trainer with weight updates of a curriculum.
 
     Source: [Zhang 2023], Algorithm 1.  Differs: rounds are counted in data-set passes, and a
-    curriculum may ask for a subset of rows or a fresh network (the automatic preset's warm-up).
+    curriculum may ask for a subset of rows or a fresh network (the automatic preset's warm-up);
+    the steps of a network that is thrown away come on top of those that `train` is asked for.
 
     Args:
         trainer: a `pytorch_metric_learning.trainers.MetricLossOnly`.  Without `sampler`, any whose
@@ -156,30 +157,15 @@ class AlternatingTrainer:
             averaged=averaged,
             patience=patience,
         )
-        if trainer.sampler is not sampler:
-            raise InputError(
-                "`trainer.sampler` must be the very `sampler` given here, so that rounds can "
-                "restrict its rows. Pass sampler=sampler to MetricLossOnly."
-            )
+        check_together(trainer, sampler, curriculum, initial_embeddings, patience, evaluate)
         check_choice(embeddings, "embeddings", ["fresh", "collected"])
-        if initial_embeddings is not None and not (curriculum and curriculum.starts_with_update):
-            raise InputError(
-                "`initial_embeddings` are for an update before the first step, which this "
-                'curriculum does not want (only preset="auto" with warmup="features" does). '
-                "Leave them out."
-            )
-        if patience is not None and evaluate is None:
-            raise InputError(
-                "`patience` waits for a better evaluation, and there is no `evaluate`. Pass one, "
-                "or leave the patience out."
-            )
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
         assert embed is not None  # or refused above
         self.embed, self.evaluate = embed, evaluate
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
         self.embeddings, self.observer = embeddings, observer
         self.embed_rows, self.initial_embeddings = embed_rows, initial_embeddings
-        self.round, self.step, self.steps = 0, 0, 0
+        self.round, self.step, self.steps, self.discarded_steps = 0, 0, 0, 0
         self.loss_reader, self.collected = LossReader(), CollectedEmbeddings()
         self.seconds_train, self._step_ended = 0.0, True
         self.notes: tuple[str, ...] = ()
@@ -194,13 +180,14 @@ class AlternatingTrainer:
     # -- the loop ---------------------------------------------------------------------------
 
     def total_steps(self, epochs: float) -> int:
-        """Return how many steps `train(epochs)` ends after, those already done included."""
+        """Return how many steps the network that stays has after `train(epochs)`."""
         return round(check_number(epochs, "epochs", 0) * self._full_round)
 
     def train(self, epochs: float) -> list[RoundRecord]:
-        """Run rounds until `epochs` passes' worth of steps are done; returns their records.
+        """Train the network that stays for `epochs` passes' worth of steps; returns all records.
 
-        A round on fewer rows has fewer steps, so every method gets the same number of steps.
+        A round on fewer rows has fewer steps, so that the network of every method is trained for
+        as many.  Those of a warm-up whose networks are thrown away are not among them.
 
         Raises:
             InputError: a schedule that stretches over other `epochs`, or whose warm-up takes more
@@ -214,9 +201,12 @@ class AlternatingTrainer:
             self._before_first_round()
         patience = self.patience
         # A round that was left behind its last step is not over.
-        while self.steps + (not self.step) <= target and not (patience and patience.exhausted):
+        while target and (self._rounds_to_reset or self._left(target) >= (not self.step)):
+            if patience and patience.exhausted:
+                break
             self._theta_step(target)
-            records.append(self._weight_step(last=self.steps >= target))
+            last = not self._rounds_to_reset and self._left(target) <= 0
+            records.append(self._weight_step(last))
             if self.observer is not None:
                 self.observer.on_round(self, records[-1])
             if self.trainer.end_of_epoch_hook(self.trainer) is False:
@@ -224,6 +214,15 @@ class AlternatingTrainer:
         if self._resume_generators is not None:  # no loader was opened: it was trained to its end
             restore_generators(self._resume_generators)
         return records
+
+    @property
+    def _rounds_to_reset(self) -> int | None:
+        """Rounds until this network is thrown away; None: it stays."""
+        return None if self.curriculum is None else self.curriculum.rounds_to_reset
+
+    def _left(self, target: int) -> int:
+        """Return how many of `target` steps the network that stays has left."""
+        return target - (self.steps - self.discarded_steps)
 
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
@@ -238,13 +237,13 @@ class AlternatingTrainer:
         start = time.perf_counter()
         self._end_step()
         self.notes = choose_rows(self.sampler, self.curriculum)
+        rounds, left, steps = self._rounds_to_reset, self._left(target), len(self.sampler)
         if self.scheduling is not None:
-            rounds = None if self.curriculum is None else self.curriculum.rounds_to_reset
-            to_reset = None if rounds is None else rounds * len(self.sampler)
-            self.scheduling.begin_round(target - self.steps, to_reset)
+            self.scheduling.begin_round(left, None if rounds is None else rounds * steps)
         if hasattr(self.trainer.dataset, "set_epoch"):
             self.trainer.dataset.set_epoch(self.round)
-        steps = min(len(self.sampler), self.step + target - self.steps)
+        if rounds is None:
+            steps = min(steps, self.step + left)
         self._start_loader(steps)
         trainer = self.trainer
         trainer.epoch = self.round + 1
@@ -320,9 +319,11 @@ class AlternatingTrainer:
                 if getattr(embeddings, "is_cuda", False):  # the clock stops when they are there
                     torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
-            temporary = self.curriculum.rounds_to_reset is not None
+            temporary = self._rounds_to_reset is not None
             update = self.curriculum.update(embeddings)
             self.parts.restart_due = update.reset_model
+            if update.reset_model:
+                self.discarded_steps = self.steps
         try:
             metrics = self._evaluate(last, temporary)
         finally:  # whatever it raises: who trains on must not do so with this network
@@ -368,6 +369,7 @@ class AlternatingTrainer:
         loss_sum = self.loss_reader.total()  # first: it refuses the state of a diverged network
         where = {"round": self.round, "step": self.step, "steps": self.steps, "lr": self.lr}
         more = {"full_round": self._full_round, "step_ended": self._step_ended}
+        more["discarded_steps"] = self.discarded_steps
         return {
             **self.parts.state_dict(),
             "collected": self.collected.rows,
@@ -391,6 +393,7 @@ class AlternatingTrainer:
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]
         self.lr, self._step_ended = position.get("lr"), position.get("step_ended", True)  # may lack
+        self.discarded_steps = position.get("discarded_steps", 0)  # once they counted
         self.loss_reader.restart(position["loss_sum"])
         self.collected.rows = state["collected"]
         self._resume_generators = state["generators"]

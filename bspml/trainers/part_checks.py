@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 from torch.optim.swa_utils import AveragedModel
 
 from bspml.data.sampler import PKSampler
+from bspml.errors import InputError
 from bspml.tensors.arguments import check_kind
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.patience import Patience
@@ -63,3 +64,42 @@ def check_parts(**parts: Any) -> None:
     for name, part in parts.items():
         if part is not None or name not in _OPTIONAL:
             check_kind(part, name, _KINDS.get(name, Callable), _REQUIREMENTS[name])
+
+
+def check_together(
+    trainer: Any,
+    sampler: PKSampler,
+    curriculum: SelfPacedCurriculum | FixedCurriculum | None,
+    initial_embeddings: Any,
+    patience: Patience | None,
+    evaluate: Any,
+) -> None:
+    """Refuse parts of an `AlternatingTrainer` that do not go with each other.
+
+    Args:
+        trainer: a pml trainer.
+        sampler: that it must draw from.
+        curriculum: or None.
+        initial_embeddings: for an update before the first step, or None.
+        patience: or None.
+        evaluate: or None.
+
+    Raises:
+        InputError: two of them do not; says what to do.
+    """
+    if trainer.sampler is not sampler:
+        raise InputError(
+            "`trainer.sampler` must be the very `sampler` given here, so that rounds can "
+            "restrict its rows. Pass sampler=sampler to MetricLossOnly."
+        )
+    if initial_embeddings is not None and not (curriculum and curriculum.starts_with_update):
+        raise InputError(
+            "`initial_embeddings` are for an update before the first step, which this "
+            'curriculum does not want (only preset="auto" with warmup="features" does). '
+            "Leave them out."
+        )
+    if patience is not None and evaluate is None:
+        raise InputError(
+            "`patience` waits for a better evaluation, and there is no `evaluate`. Pass one, "
+            "or leave the patience out."
+        )

@@ -34,7 +34,7 @@ class Scheduling:
         """Stretch the schedule of a network that starts; check that of another.
 
         Args:
-            left: steps to the end of the training.
+            left: steps that the network which stays has to the end of the training.
             to_reset: steps until a fresh network starts; None: this one stays.
 
         Raises:
@@ -44,7 +44,7 @@ class Scheduling:
         rate, done = scheduler.lr_lambdas[0], scheduler.last_epoch
         assert isinstance(rate, Rate)
         if done == 0:
-            self._stretch(left if to_reset is None else min(left, to_reset))
+            self._stretch(left if to_reset is None else to_reset)
         elif to_reset is None and self.schedule.stretches and done + left != rate.steps:
             raise InputError(
                 f"`epochs`: {rate.steps - done} steps are left of the {rate.steps} that the "

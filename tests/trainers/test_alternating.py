@@ -173,11 +173,11 @@ def states_of(save_from, where, epochs):
 # Behind the last step of all; in the hook of a step and of the last one; in the evaluation of a
 # network that saw half A, and is to be thrown away.
 @pytest.mark.parametrize(
-    ("save_from", "where"), [(21, "on_step"), (20, "hook"), (21, "hook"), (3, "evaluate")]
+    ("save_from", "where"), [(28, "on_step"), (27, "hook"), (28, "hook"), (3, "evaluate")]
 )
 def test_a_state_saved_in_any_callback_goes_on_exactly_there(save_from, where):
     state, records, whole = states_of(save_from, where, epochs=3)
-    assert whole.steps == 21
+    assert whole.steps == 28  # 4 on half A, 3 on half B
     resumed = make_trainer("auto", schedule=lr_schedule("cosine"), evaluate=lambda last: {})
     resumed.load_state_dict(state)
     rest = resumed.train(3)
@@ -231,13 +231,44 @@ def test_cross_fit_trains_each_half_on_its_own_rows_and_resets_the_network():
     original = weights.set_batch
     weights.set_batch = lambda index, *a: (seen.append(index.clone()), original(index, *a))[1]
     half = trainer.curriculum.training_mask()
-    trainer.train(0.5)
+    trainer.trainer.end_of_epoch_hook = lambda t: False  # a round at a time
+    trainer.train(1)
     assert half[torch.cat(seen)].all()
     after = trainer.trainer.models["trunk"].state_dict()
     assert all(torch.equal(after[k], start[k]) for k in start)
     seen.clear()
-    trainer.train(trainer.steps / trainer._full_round + 0.2)
+    trainer.train(1)
     assert not half[torch.cat(seen)].any()
+
+
+def test_the_steps_of_networks_that_are_thrown_away_come_on_top():
+    trainer = make_trainer("auto", evaluate=lambda last: {"last": last})
+    records = trainer.train(2)
+    temporary = [record for record in records if record.temporary]
+    assert [record.curriculum.phase for record in temporary] == ["half A", "half B"]
+    assert trainer.total_steps(2) == 14
+    assert trainer.steps == records[-1].steps == temporary[-1].steps + 14
+    assert [record.metrics["last"] for record in records].index(True) == len(records) - 1
+    assert trainer.train(2) == []
+    again = make_trainer("auto")
+    again.load_state_dict(trainer.state_dict())
+    assert again.train(2) == []
+    assert again.train(3)[-1].steps == temporary[-1].steps + 21
+
+
+def test_a_state_of_when_the_warm_up_was_part_of_the_epochs_ends_where_it_would_have():
+    trainer = make_trainer("auto")
+    trainer.train(1)
+    state = trainer.state_dict()
+    assert state["position"].pop("discarded_steps") == 7
+    resumed = make_trainer("auto")
+    resumed.load_state_dict(state)
+    assert resumed.train(2) == []  # 14 steps in all
+    assert resumed.train(3)[-1].steps == 21
+
+
+def test_no_epochs_are_no_steps_of_a_warm_up_either():
+    assert make_trainer("auto").train(0) == []
 
 
 def test_an_evaluation_that_fails_does_not_keep_a_network_that_is_to_be_thrown_away():
@@ -512,13 +543,14 @@ def test_a_round_goes_on_where_the_weights_keep_too_few_classes_for_a_batch():
 
 def test_too_few_classes_in_a_half_never_lets_the_other_half_in():
     trainer = make_trainer("auto")
-    trainer.train(0.5)  # half A is done
+    trainer.trainer.end_of_epoch_hook = lambda t: False  # a round at a time
+    trainer.train(1)  # half A is done
     weights, half = trainer.curriculum.weights, trainer.curriculum.allowed_mask()
     assert 0 < half.sum() < len(half)
     weights.update(weights.weights * (weights.codes < 3))
     visited = []
     trainer.trainer.end_of_iteration_hook = lambda _: visited.append(weights.batch_index)
-    record = trainer.train(trainer.steps / trainer._full_round + 0.2)[0]
+    record = trainer.train(1)[0]
     assert record.notes
     assert half[torch.cat(visited)].all()
 
@@ -549,7 +581,7 @@ def test_each_network_of_a_cross_fit_has_a_whole_schedule():
     schedule = lr_schedule("cosine", warmup_steps=2)
     trainer = make_trainer("auto", schedule=schedule)  # a round on each half
     rates, records = watched_rates(trainer, 3)
-    ends = [0, records[0].steps, records[1].steps, 21]
+    ends = [0, records[0].steps, records[1].steps, records[1].steps + 21]
     lengths = [b - a for a, b in pairwise(ends)]
     assert lengths[0] == 4  # half the rows
     expected = [schedule.over(n)(k) * 3e-3 for n in lengths for k in range(n)]
@@ -564,8 +596,8 @@ def test_without_a_last_reset_half_b_and_the_rest_are_one_network():
     )
     rates, records = watched_rates(trainer, 3)
     first = records[0].steps
-    stays = lr_schedule("cosine").over(21 - first)
-    assert rates[first:] == pytest.approx([3e-3 * stays(k) for k in range(21 - first)], rel=1e-12)
+    stays = lr_schedule("cosine").over(21)
+    assert rates[first:] == pytest.approx([3e-3 * stays(k) for k in range(21)], rel=1e-12)
 
 
 def test_a_training_made_longer_keeps_a_constant_schedule_and_refuses_another():
@@ -594,12 +626,13 @@ def test_the_average_takes_in_every_step_and_starts_afresh_with_the_network():
     start = {k: v.clone() for k, v in net.state_dict().items()}
     seen = []
     trainer.trainer.end_of_iteration_hook = lambda _: seen.append(int(average.n_averaged))
-    trainer.train(0.5)
+    trainer.trainer.end_of_epoch_hook = lambda t: trainer.round > 1
+    trainer.train(3)
     assert seen == [1, 2, 3, 4]
     assert average.n_averaged == 0  # half B starts
     assert same(dict(average.module.state_dict()), start)
     steps_on_b = trainer.train(3)[0].steps - 4
-    assert seen == [1, 2, 3, 4, *range(1, steps_on_b + 1), *range(1, 21 - 4 - steps_on_b + 1)]
+    assert seen == [1, 2, 3, 4, *range(1, steps_on_b + 1), *range(1, 21 + 1)]
     assert not same(average.module.layers[0].weight, net.layers[0].weight)
 
 

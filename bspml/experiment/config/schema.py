@@ -352,14 +352,6 @@ class Config(Section):
                 "`sampler.classes_per_batch` into parts of at least 2 classes, since a part is "
                 "mined alone; lower it or change the classes"
             )
-        # Twice that many epochs on half the data: as many passes over all of it.
-        warms_up = self.cross_fitted and self.automatic
-        if warms_up and self.curriculum.warmup_epochs >= self.training.epochs:
-            raise ValueError(
-                f"`curriculum.warmup_epochs` is {self.curriculum.warmup_epochs}, which leaves "
-                f"nothing of the {self.training.epochs} `training.epochs` after the warm-up; "
-                "lower the first or raise the second"
-            )
         if self.curriculum.warmup == "features" and not self.pretrained:
             raise ValueError(
                 "`curriculum.warmup` features judges labels by pretrained features, but "

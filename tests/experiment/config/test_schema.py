@@ -113,7 +113,6 @@ def test_pretrained_features_need_no_cross_fit():
         ({"schedule": {"factor": 0.5, "milestones": [4]}}, "while `schedule.name` is constant"),
         ({"schedule": {"name": "step"}}, "`schedule.name` step needs `schedule.milestones`"),
         ({"training": {"precision": "float64"}}, "`training.precision`"),
-        ({"training": {"epochs": 2}}, "leaves nothing of the 2 `training.epochs`"),
         (
             {"sampler": {"samples_per_class": 1}},
             "`sampler.samples_per_class`: expected a whole number from 2 to",
