@@ -50,6 +50,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(SHAPES))
     parser.add_argument("--draws", type=at_least(1), default=20)
     options = parser.parse_args()
+    if {*options.only} - {*SHAPES} and None in (options.root, options.cache):
+        parser.error("photos need --root and --cache; Gaussian classes need neither")
     print("| data | noise | copies | share of rows copied | estimate without | with "
           "| moved: mean, at most | wrong labels found without | with |\n"
           "|:--|:--|:--|--:|--:|--:|:--|--:|--:|")  # fmt: skip

@@ -103,12 +103,20 @@ def test_a_single_chosen_label_that_is_wrong_is_found_wrong(modules, monkeypatch
     chosen = SimpleNamespace(rows=np.array([2]), wrong=0.9)
     report = SimpleNamespace(
         select=lambda **_: chosen,
+        total_rate=0.3,
+        lower_bound=0.1,
+        upper_bound=0.4,
         suggested_labels=labels,
         suggestion_probability=np.zeros(3),
     )
     monkeypatch.setattr(modules.audit_calibration.bspml, "audit", lambda *_: report)
     numbers = modules.audit_calibration.measure(np.zeros((3, 2)), labels, true)
-    assert numbers[:9] == [1, 0.9, 1] * 3
+    assert numbers[:13].tolist() == [1 / 3, 0.3, 0.1, 0.4, *[1, 0.9, 1] * 3]
+    assert ": 0.90, 1.00 |" in modules.audit_calibration.flag_row("", numbers[None])
+    assert "| 1 of 1 |" in modules.audit_calibration.rate_row("", numbers[None])
+    outside = numbers * 1
+    outside[3] = 0.3  # the upper end, below a third
+    assert "| 1 of 2 |" in modules.audit_calibration.rate_row("", np.stack([numbers, outside]))
 
 
 def test_a_bar_is_missed_where_nothing_was_measured(modules, capsys):
