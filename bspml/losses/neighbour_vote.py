@@ -20,10 +20,11 @@ from bspml.losses.pairs import prepare_batch
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_whole
+from bspml.tensors.precision import KeepsDigits
 from bspml.tensors.row_checks import check_sample_index
 
 
-class NeighbourVote(SavedNumbers, nn.Module):
+class NeighbourVote(SavedNumbers, KeepsDigits):
     """Keep the samples whose label wins the vote of their nearest neighbours.
 
     The neighbours of a sample are the `k` most similar (cosine) of the embeddings that the other
@@ -126,7 +127,7 @@ class NeighbourVote(SavedNumbers, nn.Module):
         places = check_sample_index(
             index, len(self.memory), len(batch.labels), "sample_index", device
         )
-        return nn.functional.normalize(batch.embeddings.float()), batch.labels, places
+        return nn.functional.normalize(batch.embeddings.to(self.memory.dtype)), batch.labels, places
 
     def wins_vote(
         self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"], index: Int[Tensor, " B"]

@@ -23,12 +23,13 @@ from bspml.losses.pairs import prepare_batch
 from bspml.losses.saved_numbers import SavedNumbers
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_number, check_whole
+from bspml.tensors.precision import KeepsDigits
 
 Score = Literal["mean", "vmf"]
 _ROUNDING = 1e-6  # relative; a mean of equal numbers may end one rounding above them
 
 
-class PRISMFilter(SavedNumbers, nn.Module):
+class PRISMFilter(SavedNumbers, KeepsDigits):
     """Judge the labels of each batch by the rows remembered of earlier batches.
 
     With v the normalised rows in the memory and M_k those of class k, the score of sample i is
@@ -161,7 +162,7 @@ class PRISMFilter(SavedNumbers, nn.Module):
             )
         if self.memory.device != batch.embeddings.device:
             self.to(batch.embeddings.device)
-        return nn.functional.normalize(batch.embeddings.float()), batch.labels
+        return nn.functional.normalize(batch.embeddings.to(self.memory.dtype)), batch.labels
 
     def score(self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
         """Compute P of normalised rows under their labels; NaN for a class without remembered rows.

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 # The setting is the process's, not the thread's: who comes first changes it, who leaves last
 # puts it back.
@@ -63,6 +63,24 @@ def _put_back(values: list[Any]) -> None:
 def float64_device(values: Tensor) -> Tensor:
     """Return `values` where float64 exists: from Apple's MPS, which has none, on the CPU."""
     return values.cpu() if values.device.type == "mps" else values
+
+
+class KeepsDigits(nn.Module):
+    """A module whose buffers follow `.to(device)` and `.double()`, but stay under `.half()`.
+
+    Weights, averages and memories are kept over a whole training: one whose network computes in
+    half precision moves the losses in it, and an average of 8 bits stands still.
+    """
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+        buffers = {name: buffer.clone() for name, buffer in self.named_buffers(recurse=False)}
+        super()._apply(fn, *args, **kwargs)
+        for name, buffer in buffers.items():
+            moved = getattr(self, name)
+            loses = torch.promote_types(moved.dtype, buffer.dtype) != moved.dtype
+            if loses and moved.device.type not in ("meta", "mps"):
+                setattr(self, name, buffer.to(moved.device))
+        return self
 
 
 def _holders() -> list[Any]:

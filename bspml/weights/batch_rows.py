@@ -8,15 +8,15 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
 
 from bspml.errors import InputError, SampleIndexError
 from bspml.shapes import Tensor
+from bspml.tensors.precision import KeepsDigits
 from bspml.tensors.row_checks import as_class_ids, check_sample_index
 from bspml.tensors.row_index import check_same_rows
 
 
-class BatchRows(nn.Module):
+class BatchRows(KeepsDigits):
     """What `SampleWeights` knows of the batch at hand.
 
     Attributes:

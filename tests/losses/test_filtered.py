@@ -12,6 +12,7 @@ from bspml.losses.bspml_loss import BSPMLLoss
 from bspml.losses.cross_batch_memory import CrossBatchMemory
 from bspml.losses.filtered import FilteredLoss
 from bspml.losses.miners.bspml_miner import BSPMLMiner
+from bspml.losses.neighbour_vote import NeighbourVote
 from bspml.losses.prism import PRISMFilter
 from bspml.losses.reducers import SuperLoss
 from bspml.losses.weighted import Weighted
@@ -168,3 +169,19 @@ def test_a_memory_knows_the_kept_rows_from_their_older_embeddings():
         torch.testing.assert_close(
             filtered(emb, labels, sample_index=torch.arange(8)), expected, **EXACT
         )
+
+
+@pytest.mark.parametrize("kind", ["mean", "vmf", "vote"])
+def test_filters_work_in_any_precision(kind):
+    labels, kept = torch.arange(4).repeat_interleave(6), {}
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.float64):
+        rows = NeighbourVote(24, 8, 3) if kind == "vote" else PRISMFilter(4, 8, 0.2, score=kind)
+        loss = FilteredLoss(BSPMLLoss(), rows, weights=SampleWeights(labels)).to(dtype)
+        generator = torch.Generator().manual_seed(0)
+        centres = torch.randn(4, 8, generator=generator)[labels]
+        for _ in range(4):  # the first are remembered
+            embeddings = centres + torch.randn(24, 8, generator=generator)
+            loss(embeddings.bfloat16().to(dtype), labels, sample_index=torch.arange(24))
+        kept[dtype] = loss.kept.tolist()
+    assert 0 < sum(kept[torch.float32]) < 24
+    assert all(found == kept[torch.float32] for found in kept.values())

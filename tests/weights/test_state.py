@@ -513,3 +513,13 @@ def test_codes_of_any_whole_kind_relabel(kind):
     assert weights.current_codes.tolist() == [0, 1, 0]
     with pytest.raises(InputError, match="one position in the 2 classes"):
         weights.relabel(np.array([0, 1, np.iinfo(kind).max], dtype=kind))
+
+
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "double"])
+def test_a_network_in_half_precision_leaves_the_weights_their_digits(cast):
+    weights = SampleWeights(["a", "a", "b"])
+    weights.update([0.3, 0.0001, 1.0])
+    before = weights.weights.clone()
+    getattr(torch.nn.Sequential(weights), cast)()
+    assert torch.equal(weights.weights, before.to(weights.weights))
+    assert weights.weights.dtype == (torch.float64 if cast == "double" else torch.float32)

@@ -11,15 +11,15 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import nn
 
 from bspml.distributed.rows import add_over_ranks, copy_of_main
 from bspml.losses.reducers.tau import check_momentum
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import check_whole
+from bspml.tensors.precision import KeepsDigits
 
 
-class KeyedAverage(nn.Module):
+class KeyedAverage(KeepsDigits):
     """An exponential average per key; the first value of a key starts it.
 
     Args:

@@ -11,11 +11,8 @@ Everything stays on the device of the losses: the count is compared there, never
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
-from torch import nn
 
 from bspml.distributed.group import ranks
 from bspml.distributed.rows import add_over_ranks, copy_of_main
@@ -23,12 +20,13 @@ from bspml.errors import InputError
 from bspml.shapes import Tensor
 from bspml.tensors.checks import check_number
 from bspml.tensors.kernels.device import by_kernel, kernel, runs_triton
+from bspml.tensors.precision import KeepsDigits
 
 MODES = ("ema", "mean")
 MOMENTUM = 0.9  # by default
 
 
-class RunningTau(nn.Module):
+class RunningTau(KeepsDigits):
     """tau as a function of the losses seen in train mode.
 
     - a number: that constant, e.g. log C for a cross-entropy over C classes;
@@ -159,16 +157,6 @@ class RunningTau(nn.Module):
         self.total.copy_(summed)
         self.correction.add_(lost)
         self.count.add_(torch.where(counts, count, 0.0))
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> RunningTau:
-        """Follow `.to(device)`, but stay float64 under `.half()`: sums need the digits."""
-        buffers = {name: buffer.clone() for name, buffer in self.named_buffers()}
-        super()._apply(fn, *args, **kwargs)
-        for name, buffer in buffers.items():
-            moved = getattr(self, name)
-            if moved.dtype != buffer.dtype and moved.device.type not in ("meta", "mps"):
-                setattr(self, name, buffer.to(moved.device))
-        return self
 
     def extra_repr(self) -> str:
         """Mode, for `print(loss)`."""

@@ -280,3 +280,16 @@ def test_a_loss_of_weight_0_moves_no_average_of_its_class():
     loss = SuperLoss(FirstColumn(), smoothing="class", sample_weights=weights)
     loss(column(1.0, 2.0, 9.0), sample_index=[0, 1, 2])
     assert loss.reducer.smoothed.average.tolist() == [1.0, 2.0]
+
+
+def test_averages_keep_their_digits_in_a_network_of_half_precision():
+    weights, labels = SampleWeights([0, 0, 1, 1]), torch.tensor([0, 0, 1, 1])
+    found = []
+    for cast in (torch.float32, torch.bfloat16):
+        kinds = {"sample_weights": weights, "smoothing": "sample"}
+        loss = SuperLoss(pml_losses.ContrastiveLoss(), **kinds).to(cast)
+        generator = torch.Generator().manual_seed(0)
+        for _ in range(20):
+            loss(torch.randn(4, 3, generator=generator), labels, sample_index=range(4))
+        found.append(loss.reducer.smoothed.average)
+    assert torch.equal(*found)
