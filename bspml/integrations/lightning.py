@@ -45,7 +45,7 @@ from bspml.files.checkpoints import generator_states
 from bspml.integrations.batches import check_loader, put_in_place
 from bspml.integrations.memory_places import MemoryPlaces
 from bspml.integrations.module_embeddings import ModuleEmbedder
-from bspml.integrations.other_callbacks import check_beside_reset
+from bspml.integrations.other_callbacks import check_beside_reset, check_beside_table
 from bspml.integrations.other_data import OtherData
 from bspml.integrations.training_loader import TrainingLoader
 from bspml.networks import embed_by_ranks
@@ -209,12 +209,14 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Update once where the curriculum starts so, and set the rows of the first epoch."""
-        others = (m for m in pl_module.modules() if isinstance(m, SampleWeights))
-        if any(table is not self.weights for table in others):
+        tables = [m for m in pl_module.modules() if isinstance(m, SampleWeights)]
+        if any(table is not self.weights for table in tables):
             raise InputError(
                 "the module's loss must look up the SampleWeights of the curriculum; it has "
                 "another table. Make both with the same SampleWeights object."
             )
+        if tables:
+            check_beside_table(trainer.callbacks)
         unseen = self.curriculum.starts_with_update or self.curriculum.may_reset
         if trainer.ckpt_path is not None and unseen and not self._goes_on and is_main():
             warnings.warn(_TRAINED_BEFORE, stacklevel=2)

@@ -1,4 +1,4 @@
-"""Callbacks of Lightning that count on one network from start to end, beside one that is reset."""
+"""Callbacks of Lightning that a network that is reset, or a table in the module, goes ill with."""
 
 from __future__ import annotations
 
@@ -44,3 +44,23 @@ def check_beside_reset(callbacks: Iterable[Any]) -> None:
             '"half A" nor "half B" in its `phase`.',
             stacklevel=3,
         )
+
+
+def check_beside_table(callbacks: Iterable[Any]) -> None:
+    """Refuse callbacks that overwrite a table of weights in the module.
+
+    Args:
+        callbacks: of the Trainer.
+
+    Raises:
+        InputError: one averages the module's buffers, weights and classes of the samples included,
+            and leaves the averages in their place.
+    """
+    for callback in callbacks:
+        if any(kind.__name__ == "WeightAveraging" for kind in type(callback).__mro__):
+            raise InputError(
+                f"{type(callback).__name__} would average the sample weights, and the classes, in "
+                "the module's loss, and leave that in their place. Keep the loss in a list, out of "
+                "its sight: self.losses = [bspml.Weighted(loss, weights)]; or leave the weights "
+                "out of the loss, which default ones of 0 and 1 do not need there."
+            )

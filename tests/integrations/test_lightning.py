@@ -883,6 +883,30 @@ def test_callbacks_that_a_fresh_network_breaks():
     fit(swa)  # nothing is thrown away
 
 
+def test_averages_of_the_network_leave_the_weights_alone():
+    from lightning.pytorch.callbacks import EMAWeightAveraging
+
+    class Listed(Plain):
+        def training_step(self, batch, batch_idx):
+            return self.loss[0](self(batch[0]), batch[1])
+
+    def fit(module):
+        callback = CurriculumCallback(plain_loader(), curriculum)
+        plain_fit(
+            *(callback.loader.loader, module, callback), keep=[EMAWeightAveraging()], max_epochs=2
+        )
+        return callback
+
+    weights = bspml.SampleWeights(LABELS)
+    curriculum = bspml.SelfPacedCurriculum(weights, rule="quadratic")
+    loss = bspml.Weighted(MultiSimilarityLoss(), weights)
+    with pytest.raises(InputError, match="EMAWeightAveraging would average the sample weights"):
+        fit(Plain(loss))
+    callback = fit(Listed([loss]))
+    assert weights.maw() == callback.record.maw < 1
+    assert weights.labels.tolist() == LABELS.tolist()
+
+
 @pytest.mark.parametrize("wrap", [bspml.Weighted, None])
 def test_a_validation_may_take_the_loss_whose_samples_all_weigh_1(wrap):
     class Validated(Module):

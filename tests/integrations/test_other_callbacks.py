@@ -5,7 +5,7 @@ import warnings
 import pytest
 
 from bspml.errors import InputError
-from bspml.integrations.other_callbacks import check_beside_reset
+from bspml.integrations.other_callbacks import check_beside_reset, check_beside_table
 
 
 class WeightAveraging:
@@ -53,3 +53,10 @@ def test_who_chooses_among_epochs_is_warned_once():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         check_beside_reset([ModelCheckpoint(None), object()])
+
+
+@pytest.mark.parametrize("kind", [WeightAveraging, EMAWeightAveraging])
+def test_what_averages_the_buffers_of_the_module_is_refused_beside_a_table_there(kind):
+    with pytest.raises(InputError, match=rf"{kind.__name__} would average the sample weights"):
+        check_beside_table([object(), kind()])
+    check_beside_table([object(), Mine()])  # of parameters alone
