@@ -52,7 +52,7 @@ def share_steps(trainer: Any, sampler: Any) -> None:
     for module in [*trainer.loss_funcs.values(), *trainer.mining_funcs.values()]:
         mark_joint(module)
     batch = _Gathering(trainer.data_and_label_getter)
-    trainer.data_and_label_getter = batch.labels
+    trainer.data_and_label_getter = batch
     trainer.models["embedder"].register_forward_hook(batch.embeddings)
     # The first of the clippers: they come between the backward pass and the optimisers.
     trainer.gradient_clippers = {
@@ -66,8 +66,9 @@ class _Gathering:
 
     def __init__(self, getter: Callable[[Any], tuple[Any, Any]]) -> None:
         self.getter, self.sizes = getter, [0]
+        self.weights = getattr(getter, "weights", None)  # for who clears them after the step
 
-    def labels(self, batch: Any) -> tuple[Any, Any]:
+    def __call__(self, batch: Any) -> tuple[Any, Any]:
         """Return the inputs of this rank and the labels of all: a `data_and_label_getter`."""
         inputs, *rest = batch
         self.sizes = gather_sizes(len(inputs))

@@ -7,6 +7,7 @@ that was killed goes on from its last checkpoint with the same numbers, bit for 
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
@@ -226,6 +227,9 @@ class AlternatingTrainer:
 
     def _before_first_round(self) -> None:
         assert self.curriculum is not None
+        saved, self._resume_generators = self._resume_generators, None
+        if saved is not None:  # of before the first step: what embeds may draw
+            restore_generators(saved)
         if (embeddings := self.initial_embeddings) is None:
             embeddings = self.embed()
         elif torch.device(self.trainer.data_device).type == "cuda":
@@ -382,13 +386,13 @@ class AlternatingTrainer:
         """Take what `state_dict` returned: the next `train` goes on exactly there.
 
         Raises:
-            CheckpointError: not the state of such a trainer, or its sampler drew other batches
-                (another seed, other labels, P or K); nothing is changed then.
+            CheckpointError: of another trainer, seed, P, K or labels; nothing is changed then.
         """
         with faults_named():
             self.sampler.check_drawn_from(state.get("drawn_from", {}))
-        rows = len(self.trainer.dataset)
-        check_trainer_state(state, self.trainer.optimizers, rows, self._full_round)
+        t = self.trainer
+        check_trainer_state(state, t.optimizers, len(t.dataset), self._full_round)
+        state = copy.deepcopy(state)  # an optimiser takes tensors over, and writes into them
         self.parts.load_state_dict(state)
         position = state["position"]
         self.round, self.step, self.steps = position["round"], position["step"], position["steps"]

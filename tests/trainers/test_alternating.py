@@ -843,3 +843,32 @@ def test_an_embed_that_returns_nothing_is_refused_in_words():
     trainer.embed = lambda: None if trainer.steps else embed_all()
     with pytest.raises(InputError, match="`embeddings` are needed where labels are judged"):
         trainer.train(1)
+
+
+def test_a_state_in_memory_is_left_as_it_is_by_a_training_that_goes_on_from_it():
+    watch = Watch(save_at=16)
+    make_trainer("auto", watch, embeddings="collected").train(3)
+    assert watch.saved["collected"] is not None
+    before, ends = copy.deepcopy(watch.saved), []
+    for _ in range(2):
+        trainer = make_trainer("auto", embeddings="collected")
+        trainer.load_state_dict(watch.saved)
+        trainer.train(4)
+        ends.append(trainer.trainer.models["trunk"].state_dict())
+    assert same(watch.saved, before)
+    assert same(*ends)
+
+
+def test_a_state_from_before_the_first_step_goes_on_though_embedding_draws():
+    ends = []
+    for resumed in (False, True):
+        trainer = make_trainer("features")
+        whole, state = trainer.embed, copy.deepcopy(trainer.state_dict())
+        trainer.embed = lambda whole=whole: whole() + 0.5 * torch.randn(144, 8)  # augmentation
+        if resumed:
+            torch.manual_seed(7)
+            trainer.load_state_dict(state)
+        records = trainer.train(2)
+        ends.append([trainer.curriculum.weights.weights, [record.loss for record in records]])
+    assert torch.equal(ends[0][0], ends[1][0])
+    assert ends[0][1] == ends[1][1]

@@ -390,7 +390,8 @@ class AutomaticUpdate:
             )
         self.phase, self.rounds_in_phase = state["phase"], rounds
         self.rows_were_read, self.in_half_a = state["rows_were_read"], state["in_half_a"]
-        self.p_values, self.rates, self.group = p_values, rates, group
+        self.rates, self.group = rates, group
+        self.p_values = None if p_values is None else p_values.clone()  # which is written into
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
         second = state.get("second", state.get("repair"))  # its name before
         if second is not None:
