@@ -230,6 +230,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         if self.curriculum.starts_with_update:
             self._update(trainer, pl_module)
         if self.epoch_ended:  # the checkpoint was taken before the epoch's own update
+            self._place()  # whose views are those of the epoch
             self.as_saved(lambda: self._end_epoch(trainer, pl_module))
         self._choose_rows()
         if trainer.train_dataloader is not None:  # for `estimated_stepping_batches`
@@ -292,8 +293,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         while self._hooks:
             self._hooks.pop().remove()
 
-    # The last where `fit` had nothing to train: no training ends then.
-    on_exception = teardown = on_train_end
+    on_exception = teardown = on_train_end  # the last where nothing was to train
 
     def _end_epoch(self, trainer: Any, pl_module: Any) -> None:
         self.epoch, self.step, self.epoch_ended = self.epoch + 1, 0, False

@@ -73,7 +73,7 @@ class KeepsDigits(nn.Module):
     """
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
-        buffers = {name: buffer.clone() for name, buffer in self.named_buffers(recurse=False)}
+        buffers = dict(self.named_buffers(recurse=False))
         super()._apply(fn, *args, **kwargs)
         for name, buffer in buffers.items():
             moved = getattr(self, name)

@@ -417,25 +417,30 @@ def test_a_plain_fit_resumed_is_one_that_was_not_stopped(tmp_path):
         assert torch.equal(again.weights.weights, callback.weights.weights)
 
 
-def test_items_drawn_at_random_are_judged_after_a_checkpoint_as_without_it(tmp_path):
+@pytest.mark.parametrize("by_epoch", [False, True])
+def test_items_drawn_at_random_are_judged_after_a_checkpoint_as_without_it(tmp_path, by_epoch):
     class Augmented(Dataset):
-        targets = LABELS
+        targets, epoch = LABELS, 0
 
         def __len__(self):
             return len(LABELS)
 
         def __getitem__(self, row):
-            return POINTS[row] + 0.3 * torch.randn(POINTS.shape[1]), LABELS[row]
+            own = torch.Generator().manual_seed(999 * self.epoch + row) if by_epoch else None
+            return POINTS[row] + 0.3 * torch.randn(POINTS.shape[1], generator=own), LABELS[row]
+
+        def set_epoch(self, epoch):
+            self.epoch = epoch
 
     def fit(keep=(), path=None):
         loader = plain_loader(dataset=Augmented())
         callback = CurriculumCallback(loader)
-        return plain_fit(loader, None, callback, keep=keep, ckpt_path=path, max_epochs=2)
+        return plain_fit(loader, None, callback, keep=keep, ckpt_path=path, max_epochs=3)
 
     keep = Keep(tmp_path)
     whole, callback = fit([keep])
     of_batches = [path for _, when, path in keep.paths if when == "batch"]
-    for path in of_batches[:3]:  # after the first batch of an epoch and the last, and of another
+    for path in of_batches[:4]:  # after the first batch of an epoch and the last, of two
         module, again = fit(path=path)
         assert same(module.net.state_dict(), whole.net.state_dict()), path
         assert torch.equal(again.weights.weights, callback.weights.weights)
