@@ -8,8 +8,9 @@ import torch
 from pytorch_metric_learning import losses as pml_losses
 
 import bspml
+from bspml.data import indexed
 from bspml.data.indexed import sample_index_getter
-from bspml.distributed import computed_by_rows, ranks
+from bspml.distributed import computed_by_rows, pml_trainer, ranks
 from bspml.errors import InputError
 from bspml.networks import embed
 from bspml.trainers.alternating import AlternatingTrainer
@@ -167,3 +168,13 @@ def test_a_checkpoint_of_three_ranks_goes_on_with_one_and_one_of_two_with_two(ev
 def test_a_batch_too_small_for_its_ranks_is_refused(everyone):
     for found in everyone(__file__, 2):
         assert "a batch has 2 rows, fewer than the 3 processes" in found["refused"]
+
+
+def test_the_rows_of_a_shared_step_are_taken_back_after_it():
+    weights = bspml.SampleWeights([0, 0, 1])
+    shared = pml_trainer._Gathering(indexed.sample_index_getter(weights))
+    _, labels = shared((torch.zeros(2, 1), torch.tensor([0, 1]), torch.tensor([1, 2])))
+    assert labels.tolist() == [0, 1]
+    assert weights.batch_index.tolist() == [1, 2]
+    indexed.clear_batch(shared)
+    assert weights.batch_index is None
