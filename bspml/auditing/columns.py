@@ -19,7 +19,7 @@ ARRAYS = (
     "suggested_labels", "suggestion_probability", "other_labels", "outlier_score", "outlier_p",
     "testable", "own_neighbours", "other_neighbours",
 )  # fmt: skip
-DECIDED = ("decided", "given_labels")  # of an audit with earlier decisions
+SOMETIMES = ("decided", "given_labels", "picture_keys")  # of decisions made before, of photos
 _NUMBERS = (
     "p_values", "q_values", "weights", "margins", "wrong_probability", "suggestion_probability",
     "outlier_score", "outlier_p", "embedding_map",
@@ -137,7 +137,7 @@ def read_arrays(file: BufferedIOBase) -> tuple[str, dict[str, Any]]:
     if absent_names:
         raise ValueError(f"it lacks `{absent_names[0]}`")
     fields: dict[str, Any] = {name: arrays[name] for name in ARRAYS}
-    fields |= {name: arrays.get(name) for name in ("texts", *DECIDED, "embedding_map")}
+    fields |= {name: arrays.get(name) for name in ("texts", *SOMETIMES, "embedding_map")}
     _check_shapes(fields | {"index": arrays.get("index")})
     if "index" in arrays:
         fields["index"] = pd.Index(column(arrays["index"]))

@@ -81,6 +81,7 @@ def audit_decided(
         embedding_map=places,
         decided=carried.decided,
         given_labels=carried.given,
+        picture_keys=None if carried.pictures is None else np.array(carried.pictures),
     )
     return replace(merged, classes=flagged_by_class(merged, merged.weights))
 

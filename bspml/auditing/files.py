@@ -16,7 +16,7 @@ import pandas as pd
 
 from bspml.auditing.columns import (
     ARRAYS,
-    DECIDED,
+    SOMETIMES,
     column,
     index_arrays,
     read_arrays,
@@ -28,6 +28,7 @@ from bspml.auditing.folder import MARK, check_folder, check_identity, complete_m
 from bspml.auditing.page_data import page_data
 from bspml.auditing.photo_checks import photo_checks
 from bspml.auditing.pictures import PagePictures
+from bspml.data.picture_keys import keys_in
 from bspml.errors import MissingDependencyError, RunError
 from bspml.files.arrays import packed_texts
 from bspml.files.atomic import Content
@@ -82,6 +83,10 @@ def save_report(
     if isinstance(images, str | os.PathLike):
         photos = os.fspath(images)
         files = PagePictures(images, report.names, folder).files()
+        # Of what the page shows now: the photos that the decisions will be about.
+        keys = np.zeros(len(report), "<U32")
+        keys[[*files]] = keys_in(Path(images), report.names.tolist(), [*files])
+        report = replace(report, picture_keys=keys)
         with contextlib.suppress(MissingDependencyError):  # the page says what is missing
             report = replace(report, photo_checks=photo_checks(files))
     data = page_data(report, folder, images, texts, title)
@@ -99,8 +104,8 @@ def save_report(
         arrays |= table_arrays("photo_checks", report.photo_checks)
     if texts is not None:
         arrays |= packed_texts("texts", texts)
-    decided = {name: getattr(report, name) for name in DECIDED}
-    arrays |= {name: values for name, values in decided.items() if values is not None}
+    sometimes = {name: getattr(report, name) for name in SOMETIMES}
+    arrays |= {name: values for name, values in sometimes.items() if values is not None}
     fields = data.model_dump()
     identity = _identity(arrays, {"scalars": scalars, "page": fields})
     table = report.table().reset_index(drop=True)  # files have the column, not the index

@@ -69,6 +69,7 @@ def page_data(
         own=report.own_neighbours,
         other=report.other_neighbours,
         texts=texts,
+        key=lambda i: "" if report.picture_keys is None else str(report.picture_keys[i]),
         picture=pictures,
     )
     photos, photo_notes = _photo_checks(report, samples, pictures.folder is not None)

@@ -94,6 +94,7 @@ class AuditReport:
         photo_checks: a row per photo and problem: index, problem, score; None where photos were not
             checked.
         pictures: {sample: data URI or path} of the page the report was loaded with.
+        picture_keys: (N,) text, a digest of each sample's photo, '' for none; None for no photos.
         images: the folder of the photos as it was given when the report was saved, or None.
         index: the pandas index of the data given, or None; files keep whole numbers and text.
 
@@ -143,6 +144,7 @@ class AuditReport:
     map_method: str = field(default="pca", repr=False)
     photo_checks: pd.DataFrame | None = field(default=None, repr=False)
     pictures: Mapping[int, str] = field(default_factory=dict, repr=False)
+    picture_keys: np.ndarray | None = field(default=None, repr=False)
     images: str | None = field(default=None, repr=False)
     index: pd.Index | None = field(default=None, repr=False)
 

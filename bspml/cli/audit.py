@@ -24,6 +24,7 @@ from bspml.cli.audit_results import (
     corrected_labels,
     corrected_line,
     placed,
+    samples_of,
     save_corrected,
     write_results,
 )
@@ -87,18 +88,20 @@ def _run(options: AuditOptions) -> AuditReport:
         source = read_source(options)
         caution, images = source.caution, source.images
         if options.decisions is not None:
-            carried = carry_over(options.decisions, source.labels, source.names)
+            here = samples_of(source.labels, source.names, images)
+            carried = carry_over(options.decisions, source.labels, source.names, here.pictures)
             source = replace(source, labels=carried.labels)
         usual = f"{Path(options.what).resolve().stem}-audit"
         folder = named_folder(usual if options.output is None else options.output)
         _refuse_before_the_work(source, folder, decisions, options)
         report, files = _audit(source, carried, folder, options)
     corrected = None
-    if decisions is not None or report.decided is not None:
-        decisions, sentences = placed(decisions or [], report.labels, report.names)
+    if decisions is not None or carried is not None or options.copy_to is not None:
+        samples = samples_of(report.labels, report.names, images, report.picture_keys)
+        decisions, sentences = placed(decisions or [], samples)
         for sentence in sentences:
             note(f"note: {sentence}")
-        corrected = corrected_labels(report, decisions)
+        corrected = corrected_labels(report, decisions, samples)
         for sentence in note_on_new_classes(report.labels, corrected):
             note(f"bspml: warning: {_safe_line(sentence, None)}")
     is_new = options.apply is not None or carried is not None
@@ -169,10 +172,11 @@ def _again(
         )
     report = _flagged_as_asked(AuditReport.load(options.what), options)
     # Refuse before anything is written.
-    if decisions is not None:
-        apply_decisions(report.labels, placed(decisions, report.labels, report.names)[0])
-    is_decided = decisions is not None or report.decided is not None
     images = _photos(options, report)
+    if decisions is not None or options.copy_to is not None:
+        samples = samples_of(report.labels, report.names, images, report.picture_keys)
+        corrected_labels(report, placed(decisions or [], samples)[0], samples)
+    is_decided = decisions is not None or report.decided is not None
     check_results(options, report.names, report.texts, images, is_decided)
     is_new = (options.output, options.images, options.flag, options.flag_precision)
     if all(value is None for value in is_new):
@@ -195,8 +199,8 @@ def _refuse_before_the_work(
     source: AuditSource, folder: Path, decisions: list[Decision] | None, options: AuditOptions
 ) -> None:
     if decisions is not None:
-        names = source.names or ()
-        apply_decisions(source.labels, placed(decisions, source.labels, names)[0])
+        samples = samples_of(source.labels, source.names, source.images)
+        apply_decisions(source.labels, placed(decisions, samples)[0])
     is_decided = decisions is not None or options.decisions is not None
     check_folder(folder, source.labels, replacing=is_decided)
     check_pictures(source.images, source.names, len(source.labels))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ from bspml.data.labels.decisions import (
     read_corrected,
     write_corrected,
 )
-from bspml.data.labels.own_labels import located
+from bspml.data.labels.own_labels import at_rows, located, refuse_other_pictures
 from bspml.data.labels.photo_tree import LISTED, CopiedPhotos, check_photos, copy_photos
+from bspml.data.picture_keys import keys_in
 from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
 from bspml.files.atomic import remove_leftovers
@@ -60,19 +62,36 @@ class Results:
         return {"copied": copied, "exported": exported}
 
 
-def placed(
-    decisions: list[Decision], labels: np.ndarray, names: Sequence[str] | np.ndarray
-) -> tuple[list[Decision], list[str]]:
+def samples_of(
+    labels: np.ndarray,
+    names: Sequence[str] | np.ndarray | None,
+    images: Any,
+    known: np.ndarray | None = None,
+) -> Origin:
+    """The samples of an audit, among which those decided on are looked for.
+
+    Args:
+        labels: (N,) of the audit.
+        names: N names, or None.
+        images: folder that the names are files in, or something else.
+        known: N digests of an earlier audit, where the photos are not at hand; or None.
+    """
+    own, photos = None if names is None else tuple(map(str, names)), photo_folder(images)
+    if photos is None and known is not None:
+        return Origin(labels.astype(str), own, lambda rows: known[list(rows)].tolist())
+    return Origin(labels.astype(str), own, partial(keys_in, photos, own))
+
+
+def placed(decisions: list[Decision], origin: Origin) -> tuple[list[Decision], list[str]]:
     """The decisions at the samples they name, and notes; by their index where they name none.
 
     Args:
         decisions: of a file.
-        labels: (N,) of the audit.
-        names: N names, or none.
+        origin: the samples of the audit.
     """
-    if not any(made.name for made in decisions) or len(names) == 0:
-        return decisions, []
-    found, notes = located(decisions, Origin(labels.astype(str), tuple(map(str, names))))
+    if not any(made.name for made in decisions) or not origin.names:
+        return at_rows(decisions, np.array([d.index for d in decisions], object), origin), []
+    found, notes = located(decisions, origin)
     said = {made.where: made.index for made in decisions}
     moved = [made for made in found if made.index != said[made.where]]
     if moved:
@@ -83,19 +102,34 @@ def placed(
     return found, notes
 
 
-def corrected_labels(report: AuditReport, decisions: list[Decision]) -> CorrectedLabels:
+def corrected_labels(
+    report: AuditReport, decisions: list[Decision], origin: Origin
+) -> CorrectedLabels:
     """The labels of an audit after decisions, of which the report may hold earlier ones.
 
     Args:
         report: the audit.
         decisions: new ones, at the samples of the report.
+        origin: these samples, with what their photos show.
+
+    Raises:
+        DataError: see `apply_decisions`; or a photo of an earlier decision is another one now.
     """
     corrected = apply_decisions(report.labels, decisions, report.weights, report.names)
-    if report.decided is None:
-        return corrected
-    is_open = corrected.decisions == ""
-    decisions_made = np.where(is_open, report.decided, corrected.decisions)
-    return replace(corrected, decisions=decisions_made, given=report.given_labels)
+    pictures = np.array(corrected.pictures or [""] * len(report), dtype="<U32")
+    if report.decided is not None:
+        is_open = corrected.decisions == ""
+        decisions_made = np.where(is_open, report.decided, corrected.decisions)
+        corrected = replace(corrected, decisions=decisions_made, given=report.given_labels)
+        if report.picture_keys is not None:
+            pictures[is_open] = report.picture_keys[is_open]
+            pictures[decisions_made == ""] = ""
+            every = np.arange(len(report))
+            refuse_other_pictures(pictures.tolist(), every, origin, ["the audit"] * len(report))
+    rows = np.flatnonzero((corrected.decisions != "") & (pictures == ""))
+    assert origin.pictures is not None
+    pictures[rows] = origin.pictures(rows.tolist())
+    return replace(corrected, pictures=tuple(pictures.tolist()) if (pictures != "").any() else None)
 
 
 def save_corrected(folder: Path, corrected: CorrectedLabels) -> Path:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from bspml.data.retrieval import RetrievalSplit
 from bspml.files.opening import open_regular
+
+if TYPE_CHECKING:
+    from bspml.data.retrieval import RetrievalSplit
 
 _CHUNK = 2**24  # bytes that are hashed at a time
 _THREADS = 8  # waiting for a disk goes on beside hashing
@@ -37,6 +41,7 @@ def picture_keys(
 
     Example:
         >>> import torch
+        >>> from bspml.data.retrieval import RetrievalSplit
         >>> pixels = torch.zeros(3, 1, 8, 8)
         >>> pixels[1] = 1
         >>> split = RetrievalSplit("train", np.array(["a", "b", "b"]), pixels=pixels)
@@ -52,10 +57,7 @@ def picture_keys(
     assert root is not None
 
     def key(row: int) -> bytes:
-        digest = _digest()
-        with open_regular(root / paths[row], "an image", missing="is missing.") as file:
-            while chunk := file.read(_CHUNK):
-                digest.update(chunk)
+        digest = _file_digest(root / paths[row])
         if boxes is not None:
             digest.update(b"box" + np.asarray(boxes[row], dtype="<f8").tobytes())
         return digest.hexdigest().encode()
@@ -63,6 +65,33 @@ def picture_keys(
     paths = split.paths
     with ThreadPoolExecutor(_THREADS) as pool:
         return list(pool.map(key, range(len(paths)) if rows is None else rows))
+
+
+def keys_in(root: Path | None, names: Sequence[str] | None, rows: Sequence[int]) -> list[str]:
+    """Return a digest of the file of each sample, '' where there is none.
+
+    Args:
+        root: the folder that names are files in, or None for no files.
+        names: N paths in it, or None.
+        rows: of the samples to look at.
+
+    Raises:
+        DataError: a file cannot be read; names it.
+    """
+    files = [os.path.join(root or "", names[row] if names else "") for row in rows]  # noqa: PTH118
+    # Not Path.is_file, which raises on odd names.
+    is_there = [root is not None and os.path.isfile(file) for file in files]  # noqa: PTH113
+    return [
+        str(_file_digest(f).hexdigest()) if x else "" for f, x in zip(files, is_there, strict=True)
+    ]
+
+
+def _file_digest(path: Any) -> Any:
+    digest = _digest()
+    with open_regular(path, "an image", missing="is missing.") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest
 
 
 def _pixels_key(pixels: np.ndarray) -> bytes:

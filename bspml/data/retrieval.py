@@ -6,8 +6,9 @@ a data set is searched in a gallery (In-shop), `test` holds its queries.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bspml.data.picture_keys import keys_in
 from bspml.data.split_images import FileImages, MemoryImages, SplitImages
 from bspml.data.transforms import CONTENTS, View, Whole, standard_view
 from bspml.errors import DataError, InputError
@@ -37,10 +39,12 @@ class Origin:
     Attributes:
         labels: (M,) class names, text, as they were read.
         names: M names, such as paths, or None.
+        pictures: rows -> a digest of the photo of each, '' for none; None where none are known.
     """
 
     labels: np.ndarray
     names: tuple[str, ...] | None = None
+    pictures: Callable[[Sequence[int]], Sequence[str]] | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:
@@ -98,7 +102,8 @@ class RetrievalSplit:
         if not parts.keys() & set(contents):
             raise InputError("A split needs `paths`, `pixels` or `features`.")
         if self.whole is None:  # frozen
-            object.__setattr__(self, "whole", Origin(self.labels, self.names))
+            pictures = partial(keys_in, self.root, self.paths)
+            object.__setattr__(self, "whole", Origin(self.labels, self.names, pictures))
             object.__setattr__(self, "whole_rows", np.arange(len(self.labels)))
         parts["whole_rows"] = self.rows
         for name, part in parts.items():

@@ -21,7 +21,7 @@ from bspml.data.labels.decisions import (
 )
 from bspml.data.labels.noise_lists import read_noise_list
 from bspml.data.labels.own_labels import OwnLabels, as_read, located, own_labels, placed
-from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
+from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.sets.cifar import CIFAR10_CONFUSIONS
 from bspml.errors import ConfigError, DataError
 from bspml.experiment.config import ClassificationConfig, Config
@@ -231,7 +231,8 @@ def _decisions(
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:
         decisions, passed = located(
-            read_decisions(settings.decisions_file), Origin(labels, split.names)
+            read_decisions(settings.decisions_file),
+            replace(split, labels=labels, whole=None, whole_rows=None).origin,
         )
         return apply_decisions(labels, decisions), passed
     # What is to be noted of the file was, where its labels were read.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bspml.auditing.neighbours import nearest_in_class
+from bspml.data.picture_keys import keys_in
 from bspml.errors import MissingDependencyError, RunError
 from bspml.evaluation.selection import SelectedEpoch, metric_of, select_epochs, selection_columns
 from bspml.experiment.config import Config
@@ -223,12 +225,14 @@ def _write_suspects(
             "own": nearest_in_class(rows, gallery, np.where(is_low, codes, -1), _NEIGHBOURS),
             "other": nearest_in_class(rows, gallery, np.where(is_low, others, -1), _NEIGHBOURS),
         }
+    files = (None, None) if data.split is None else (data.split.root, data.split.paths)
     samples = Samples(
         data.labels,
         # What the user decided is no suspect any more.
         np.where(_decided(data), 1.0, weights.numpy()),
         names=data.names,
         p_values=quality.tested,
+        key=cache(lambda row: keys_in(*files, [row])[0]),
         **extra,
     )
     write_suspects(folder, run_suspects(samples, quality.noise_rate, data.pictures()))

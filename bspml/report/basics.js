@@ -48,6 +48,7 @@ function say(text) {
 const indexAt = (id) => samples[id][0];
 const labelAt = (id) => samples[id][1];
 const nameAt = (id) => samples[id][4];
+const pictureAt = (id) => samples[id][6];
 const describe = (id) => `#${indexAt(id)}, labelled ${shown[labelAt(id)]}${nameAt(id) && `, ${show(nameAt(id))}`}`;
 const clean = (text) => text.replace(UNSEEN, (c) => (c === "\n" || c === "\t" ? c : "·"));
 

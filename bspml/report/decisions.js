@@ -112,17 +112,18 @@ function onDecision(event) {
 
 // -- the decisions as CSV --------------------------------------------------------------------
 
-const HEAD = ["index", "label", "decision", "new_label", "name"]; // name: where there are any
+const HEAD = ["index", "label", "decision", "new_label", "name", "picture"]; // the last two: where there are any
+const pictured = new Map(); // index -> digest of a loaded file, of a sample that has none here
 const protect = (text) => (data.integers ? text : csv.protect(text));
 
 function toCsv() {
   const rows = [...decisions].map(([index, { decision, label }]) => {
-    const id = bySample.get(index), name = nameAt(id);
-    return [index, protect(labels[labelAt(id)]), decision, label < 0 ? "" : protect(labels[label]), name && csv.protect(name)];
+    const id = bySample.get(index), name = nameAt(id), picture = pictureAt(id) || pictured.get(index) || "";
+    return [index, protect(labels[labelAt(id)]), decision, label < 0 ? "" : protect(labels[label]), name && csv.protect(name), picture && csv.protect(picture)];
   });
   rows.push(...elsewhere.values());
   rows.sort((a, b) => Number(a[0]) - Number(b[0]));
-  const width = rows.some((row) => row[4]) ? 5 : 4;
+  const width = rows.some((row) => row[5]) ? 6 : rows.some((row) => row[4]) ? 5 : 4;
   // The flags are part of the story only where a person can choose them.
   const flag = (index) => (canFlag ? [isFlagged(Number(index)) ? "yes" : "no"] : []);
   const cells = rows.map((row) => [...row.slice(0, width), ...flag(row[0])]);
@@ -144,8 +145,8 @@ function rowsOf(text) {
   const column = HEAD.map((name) => names.indexOf(name));
   if (column[0] < 0 || column[2] < 0) throw new Error(`expected the columns ${HEAD.join(", ")}; got ${head.slice(0, 8).join(", ") || "nothing"}`);
   return rows.map((cells) => {
-    const [index, label, decision, newLabel, name] = column.map((place) => cells[place] ?? "");
-    return [index.trim(), label, decision.trim().toLowerCase(), newLabel, name];
+    const [index, label, decision, newLabel, name, picture] = column.map((place) => cells[place] ?? "");
+    return [index.trim(), label, decision.trim().toLowerCase(), newLabel, name, picture];
   });
 }
 
@@ -153,12 +154,13 @@ const fits = (said, own) => said === own || (!byLabelText.has(said) && said.trim
 
 // Why these must be decisions about other data, or "".
 function contradiction(rows) {
-  for (const [index, label, , , name] of rows) {
+  for (const [index, label, , , name, picture] of rows) {
     if (!/^\d+$/.test(index)) continue;
     const id = bySample.get(Number(index)), said = csv.bare(label);
     if (total && Number(index) >= total) return `there is no sample ${index} here`;
     const called = id === undefined ? "" : nameAt(id);
     if (name !== "" && called && csv.bare(name) !== called) return `sample ${index} is ${show(called)} here, ${show(csv.bare(name))} in the file`;
+    if (picture !== "" && id !== undefined && pictureAt(id) && csv.bare(picture).trim() !== pictureAt(id)) return `sample ${index} is another picture here`;
     if (said === "") continue;
     if (id !== undefined && !fits(said, labels[labelAt(id)])) return `sample ${index} is labelled ${shown[labelAt(id)]} here, ${show(said)} in the file`;
     if (total && classOf(said) === undefined) return `there is no class ${show(said)} here, which sample ${index} has in the file`;
@@ -170,16 +172,20 @@ function fromCsv(text) {
   const rows = rowsOf(text), other = contradiction(rows);
   if (other) throw new Error(`${other}; are these decisions about other data?`);
   const report = { loaded: 0, elsewhere: 0, refused: 0 };
-  for (const [index, label, decision, newLabel, name] of rows) {
+  for (const [index, label, decision, newLabel, name, picture] of rows) {
     if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) { report.refused++; continue; }
     const sample = bySample.get(Number(index));
     // A label that is right or unsure may be repeated as the new one.
     const id = newLabel === "" || decision !== "wrong" ? -1 : classOf(csv.bare(newLabel));
     if (sample === undefined) {
-      elsewhere.set(Number(index), [index, label, decision, newLabel, name]);
+      elsewhere.set(Number(index), [index, label, decision, newLabel, name, picture]);
       report.elsewhere++;
     } else if (id === undefined || id === labelAt(sample)) report.refused++;
-    else { decide(Number(index), decision, id, false); report.loaded++; }
+    else {
+      if (picture) pictured.set(Number(index), csv.bare(picture).trim());
+      decide(Number(index), decision, id, false);
+      report.loaded++;
+    }
   }
   if (report.elsewhere) changed();
   offerToForget();

@@ -35,6 +35,7 @@ from bspml.files.folders import is_image_name
 from bspml.files.run import EpochRecord, read_json, write_json
 
 _BINS = 40  # of the p-value histogram
+_OF_BOTH = ("name", "label", "image", "text", "picture")  # what a pair says of each
 # Pydantic's error type -> what was expected; its own words speak of tuples and dictionaries.
 _EXPECTED = {
     "string_type": "text",
@@ -87,6 +88,7 @@ class Neighbour(_Record):
         label: as given, possibly wrong.
         image: a path relative to the page, or a data URI; others are left out of the page.
         text: to read instead of a picture.
+        picture: digest of its photo, '' or None for none.
     """
 
     index: Whole
@@ -94,6 +96,7 @@ class Neighbour(_Record):
     label: StrictStr
     image: StrictStr | None = None
     text: StrictStr | None = None
+    picture: StrictStr | None = ""
 
     def samples(self) -> tuple[Neighbour, ...]:
         """Return all samples that are shown with this one, itself the first."""
@@ -209,7 +212,7 @@ class SampleMap(_Record):
 
 class Duplicate(_Record):
     """A pair of copies: sample indices, labels, similarity in [-1, 1]; and of both, where there
-    are any, the pictures, names and texts.
+    are any, the pictures, names, texts and digests.
     """
 
     a: Whole
@@ -223,15 +226,14 @@ class Duplicate(_Record):
     name_b: StrictStr | None = ""
     text_a: StrictStr | None = None
     text_b: StrictStr | None = None
+    picture_a: StrictStr | None = ""
+    picture_b: StrictStr | None = ""
 
     def samples(self) -> tuple[Neighbour, ...]:
         """Return both samples."""
         return tuple(
-            Neighbour(index=index, name=name, label=label, image=image, text=text)
-            for index, name, label, image, text in (
-                (self.a, self.name_a, self.label_a, self.image_a, self.text_a),
-                (self.b, self.name_b, self.label_b, self.image_b, self.text_b),
-            )
+            Neighbour(index=index, **{k: getattr(self, f"{k}_{side}") for k in _OF_BOTH})
+            for index, side in ((self.a, "a"), (self.b, "b"))
         )
 
 

@@ -21,7 +21,7 @@ def payload(data: PageData) -> dict[str, Any]:
     """Return the page's data; labels, images and samples that repeat are stored once.
 
     A sample is a list: index, place of its label, place of its picture, text or null, name, place
-    of the file of its picture; -1 for no picture.
+    of the file of its picture, digest of its photo; -1 for no picture.
 
     Example:
         >>> content = payload(PageData(title="t", sentence="s"))
@@ -30,7 +30,7 @@ def payload(data: PageData) -> dict[str, Any]:
     """
     labels: dict[str, int] = {}
     images: dict[str, int] = {}
-    samples: dict[tuple[int, int, int, str | None, str, int], int] = {}
+    samples: dict[tuple[int, int, int, str | None, str, int, str], int] = {}
 
     def label(text: str | None) -> int:
         return _place_of(text, labels) if text else -1
@@ -51,6 +51,7 @@ def payload(data: PageData) -> dict[str, Any]:
             shown.text,
             name,
             image(whole),
+            shown.picture or "",
         )
         return _place_of(row, samples)
 

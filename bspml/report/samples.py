@@ -29,6 +29,7 @@ class Samples:
         own: (N, k) nearest samples under the label, -1 for none.
         other: (N, k) nearest samples under the suggested label, -1 for none.
         texts: N texts to read.
+        key: sample index -> digest of its photo, '' for none.
         picture: sample index -> data URI, path relative to the page, or None.
 
     Raises:
@@ -53,10 +54,11 @@ class Samples:
     own: np.ndarray | None = None
     other: np.ndarray | None = None
     texts: Sequence[str] | np.ndarray | None = None
+    key: Callable[[int], str] = lambda _: ""
     picture: Callable[[int], str | None] = lambda _: None
 
     def __post_init__(self) -> None:
-        for column in fields(self)[:-1]:
+        for column in fields(self)[:-2]:
             self.check_length(column.name, getattr(self, column.name))
 
     def check_length(self, name: str, column: object) -> None:
@@ -81,6 +83,7 @@ class Samples:
             label=str(self.labels[i]),
             image=self.picture(i),
             text=None if self.texts is None else str(self.texts[i]),
+            picture=self.key(i),
         )
 
     def card(self, i: int) -> Suspect:

@@ -1,6 +1,7 @@
 """`bspml audit` with --decisions, --copy-to and --export, from files to files."""
 
 import csv
+import hashlib
 import json
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -123,6 +124,58 @@ def test_earlier_decisions_do_not_go_with_an_earlier_audit(names, capsys):
     run(capsys, "data.npz", "-o", "found", "-q")
     code, _, err = run(capsys, "found", "--decisions", "d.csv")
     assert (code, "does not go with --decisions" in err) == (2, True)
+
+
+@pytest.fixture
+def decided(names, capsys):
+    """An audit of photos, and decisions on three of its suspects as the page saves them."""
+    assert run(capsys, "data.npz", "-o", "found", "-q", "--images", "photos")[0] == 0
+    cards = json.loads(Path("found/page.json").read_text("utf-8"))["suspects"][:3]
+    with Path("d.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("index", "decision", "label", "name", "picture"))
+        for card, verdict in zip(cards, ("right", "wrong", "unsure"), strict=True):
+            row = (card["index"], verdict, card["label"], card["name"], card["picture"])
+            writer.writerow(map(str, row))
+    return [card["name"] for card in cards]
+
+
+def test_decisions_know_their_photos(case, names, decided, capsys, tmp_path):
+    keys = {
+        name: hashlib.blake2b(Path("photos", name).read_bytes(), digest_size=16).hexdigest()
+        for name in names
+    }
+    for images in ((), ("--images", "photos")):
+        assert run(capsys, "found", "--apply", "d.csv", *images)[0] == 0
+        known = {name: row["picture"].lstrip("'") for name, row in corrected().items()}
+        assert known == {name: keys[name] if name in decided else "" for name in names}
+    # An older file says nothing of the photos: those of the audit are what was decided on.
+    decide(names, (3, "right", ""), path="old.csv")
+    Path("photos").rename("elsewhere")
+    assert run(capsys, "found", "--apply", "old.csv")[0] == 0
+    assert corrected()[names[3]]["picture"].lstrip("'") == keys[names[3]]
+    # A later audit without the photos keeps what is known of them.
+    assert run(capsys, "found", "--apply", "d.csv")[0] == 0
+    assert run(capsys, "data.npz", "-o", "found", "--decisions", CORRECTED)[0] == 0
+    first, second, _ = decided
+    assert corrected()[first]["picture"].lstrip("'") == keys[first]
+    # Other photos under the same names: new ones, and then those of an earlier audit.
+    Path("elsewhere").rename("photos")
+    Path("photos", first).write_bytes(Path("photos", second).read_bytes())
+    assert run(capsys, "found", "--apply", "d.csv")[0] == 0  # nobody names their folder
+    for more in (["--images", "photos"], ["--copy-to", "clean", "--images", "photos"]):
+        before = CORRECTED.read_bytes()
+        code, out, err = run(capsys, "found", "--apply", "d.csv", *more)
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert f"d.csv: line 2: {first!r} is another picture here than was decided on" in err
+        assert (CORRECTED.read_bytes(), Path("clean").exists()) == (before, False)
+    code, _, err = run(capsys, "found", "--copy-to", "clean", "--images", "photos")
+    assert (code, f"the audit: {first!r} is another picture here" in err) == (2, True)
+    code, out, _ = run(
+        capsys, "data.npz", "-o", "found", "--decisions", CORRECTED, "--images", "photos"
+    )
+    assert (code, "1 picture is not what was decided on" in out) == (0, True)
+    assert (corrected()[first]["decision"], corrected()[second]["decision"]) == ("", "wrong")
 
 
 # --- copies and exports ---------------------------------------------------------------------------

@@ -10,10 +10,10 @@ from bspml.files.run import EpochRecord, write_json
 from bspml.report.models import Histogram, PageData, RunSuspects, check_record, load_page, save_page
 from bspml.report.page import render_page
 
-NEAR = {"index": 1, "name": "", "label": "b", "image": None, "text": None}
+NEAR = {"index": 1, "name": "", "label": "b", "image": None, "text": None, "picture": ""}
 SUSPECT = {
-    "index": 0, "name": "", "label": "a", "image": None, "text": None, "suggested": "b",
-    "margin": 0.1, "p": 0.5, "q": None, "weight": 0.0, "wrong_probability": 0.75,
+    "index": 0, "name": "", "label": "a", "image": None, "text": None, "picture": "0a",
+    "suggested": "b", "margin": 0.1, "p": 0.5, "q": None, "weight": 0.0, "wrong_probability": 0.75,
     "fits_no_class": False, "own": [],
     "other": [NEAR],
 }  # fmt: skip
@@ -24,6 +24,7 @@ CLASS = {
 PAIR = {
     "a": 1, "b": 2, "label_a": "cat", "label_b": "dog", "similarity": 0.99, "image_a": "a.png",
     "image_b": None, "name_a": "a.png", "name_b": "", "text_a": None, "text_b": "words",
+    "picture_a": "1b", "picture_b": "",
 }  # fmt: skip
 CONFUSION = {
     "label": "a", "suggested": "b", "count": 2, "share": 0.5, "low": 0.1, "high": 0.9,

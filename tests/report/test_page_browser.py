@@ -350,6 +350,25 @@ def test_whole_numbers_are_saved_bare(visit):
     assert saved(tab)[0].endswith(b"0,7,wrong,-1\r\n")
 
 
+def test_decisions_know_the_photos_that_were_on_the_page(visit, tmp_path):
+    keys = ["1234e5678", "ab" * 16, "", "cd" * 16]  # the first looks like a number
+    cards = [suspect(i, "a", "b") | {"picture": key} for i, key in enumerate(keys[:3])]
+    tab = visit(PageData(title="t", sentence="s", suspects=cards))
+    file = tmp_path / "d.csv"
+    # What the page does not know of photos, or of samples, is kept.
+    head = "index,label,decision,new_label,name,picture\n"
+    file.write_text(f"{head}1,a,right,,,{keys[1]}\n2,a,wrong,,,{keys[3]}\n9,a,right,,,{keys[3]}\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('2 decisions loaded')")
+    tab.keyboard.press("j")
+    tab.keyboard.press("w")
+    rows = [(row["index"], row["picture"]) for row in saved(tab)[1]]
+    assert rows == [("0", f"'{keys[0]}"), ("1", keys[1]), ("2", keys[3]), ("9", keys[3])]
+    file.write_text(f"{head}1,a,wrong,,,{keys[3]}\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('sample 1 is another picture here')")
+
+
 def test_a_loaded_file_keeps_what_is_not_on_the_page_and_names_what_does_not_fit(visit, tmp_path):
     tab = visit(animals())
     file = tmp_path / "earlier.csv"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,10 +22,12 @@ from bspml.data.labels.decisions import (
     read_decisions,
     says_label,
 )
-from bspml.data.labels.own_labels import rows_by_name
+from bspml.data.labels.own_labels import are_other_pictures, rows_by_name
 from bspml.data.retrieval import Origin
 from bspml.errors import DataError
 from bspml.words import counted
+
+_ANOTHER = "not what was decided on (only saved again, or turned? Delete the column `picture`)"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class CarriedDecisions:
         is_dropped: (N,) bool, the label is wrong and no better one is known.
         sentence: how many were carried over, and why not all.
         given: (N,) as given, or None: `labels` are.
+        pictures: N digests of the photos decided on, '' where there is none; or None.
     """
 
     labels: np.ndarray
@@ -45,10 +48,14 @@ class CarriedDecisions:
     is_dropped: np.ndarray
     sentence: str
     given: np.ndarray | None = None
+    pictures: tuple[str, ...] | None = None
 
 
 def carry_over(
-    path: str | os.PathLike[str], labels: np.ndarray, names: Sequence[str] | None
+    path: str | os.PathLike[str],
+    labels: np.ndarray,
+    names: Sequence[str] | None,
+    pictures: Callable[[Sequence[int]], Sequence[str]] | None = None,
 ) -> CarriedDecisions:
     """Find the samples of earlier decisions and put their labels in place.
 
@@ -56,13 +63,15 @@ def carry_over(
         path: decisions of a page, or corrected labels, which hold the decisions of all rounds.
         labels: (N,) as given now.
         names: N names, or None.
+        pictures: see `Origin`.
 
     Raises:
         DataError: a file that cannot be read, without names, of other data, or with two decisions
             on one sample that differ; or data without names that tell the samples apart.
     """
     decisions = _read(path)
-    origin = Origin(labels.astype(str), None if names is None else tuple(map(str, names)))
+    own_names = None if names is None else tuple(map(str, names))
+    origin = Origin(labels.astype(str), own_names, pictures)
     rows = rows_by_name([made.name for made in decisions], origin)
     if rows is None:
         raise DataError(
@@ -74,11 +83,13 @@ def carry_over(
             f"{path}: there is no sample {decisions[0].name!r} in these data, nor any other that "
             "is decided on. Are these decisions about other data?"
         )
+    others = are_other_pictures([made.picture for made in decisions], rows, origin)
     classes = set(origin.labels.tolist())
     standing: dict[int, Decision] = {}
     passed: Counter[str] = Counter()
-    for made, row in zip(decisions, rows.tolist(), strict=True):
+    for made, row, is_other in zip(decisions, rows.tolist(), others.tolist(), strict=True):
         why = "absent" if row < 0 else _why_open(made, str(origin.labels[row]), classes)
+        why = "another" if is_other else why
         if why:
             passed[why] += 1
             continue
@@ -96,6 +107,7 @@ def carry_over(
     ]
     for why, one, several in (
         ("absent", "name is not in these data", "names are not in these data"),
+        ("another", f"picture is {_ANOTHER}", f"pictures are {_ANOTHER}"),
         ("changed", "label is not the one decided on", "labels are not those decided on"),
         ("unknown", "label decided on is not in the file", "labels decided on are not in the file"),
         ("unsure", "was unsure", "were unsure"),
@@ -108,6 +120,7 @@ def carry_over(
         (corrected.decisions == "wrong") & (corrected.weights == 0),
         "; ".join(parts) + ".",
         corrected.given,
+        corrected.pictures,
     )
 
 
@@ -133,7 +146,8 @@ def _read(path: str | os.PathLike[str]) -> list[Decision]:
             label = ""
         new_label = label if verdict == "wrong" else ""
         where = f"{path}: sample {i}"
-        decisions.append(Decision(i, verdict, new_label, about, where, names[i]))
+        picture = corrected.pictures[i] if corrected.pictures else ""
+        decisions.append(Decision(i, verdict, new_label, about, where, names[i], picture))
     return decisions
 
 

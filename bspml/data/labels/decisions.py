@@ -1,11 +1,12 @@
 """What the user decided about single labels, and the corrected label file made from it.
 
 Decisions are a CSV file with the columns index, decision (right, wrong or unsure) and, if wanted,
-label (the label decided on, as a safeguard), new_label (for a wrong one) and name (of the sample,
-which finds it in data where its index is another).  The corrected file has index, label, weight,
-decision and, where they are known, name and given_label, what the data said before: a right label
-has weight 1 for good, a wrong one weight 0, or weight 1 for good under its new label; every other
-sample keeps the weight it had.
+label (the label decided on, as a safeguard), new_label (for a wrong one), name (of the sample,
+which finds it in data where its index is another) and picture (a digest of its photo, by which
+another photo of that name is refused).  The corrected file has index, label, weight, decision and,
+where they are known, name, given_label, what the data said before, and picture, of the decided
+ones: a right label has weight 1 for good, a wrong one weight 0, or weight 1 for good under its new
+label; every other sample keeps the weight it had.
 
 Cells follow the spreadsheets' convention, see `bspml.files.cells`.  A label in them is taken as it
 stands where it is a class of the data, and without the spaces around it only where it is none and
@@ -56,6 +57,7 @@ class Decision:
         label: the label decided on, '' if the file does not say; likewise.
         where: file and line, for messages.
         name: of the sample, '' if the file does not say.
+        picture: digest of its photo, likewise.
     """
 
     index: int
@@ -64,6 +66,7 @@ class Decision:
     label: str
     where: str
     name: str = ""
+    picture: str = ""
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class CorrectedLabels:
         decisions: (N,) text: "right", "wrong", "unsure", or '' where nobody decided.
         names: N names of the samples, or None.
         given: (N,) labels of the data before any decision, or None where they are not known.
+        pictures: N digests of the photos decided on, '' where there is none; or None.
         fixed: (N,) bool, the weight is the user's word and must not be learned.
     """
 
@@ -84,6 +88,7 @@ class CorrectedLabels:
     decisions: np.ndarray
     names: tuple[str, ...] | None = None
     given: np.ndarray | None = None
+    pictures: tuple[str, ...] | None = None
 
     @property
     def fixed(self) -> np.ndarray:
@@ -102,7 +107,7 @@ def read_decisions(path: str | os.PathLike[str]) -> list[Decision]:
             not wrong, or two lines that contradict each other; names file and line.
     """
     decisions: dict[int, Decision] = {}
-    for row in read_table(path, _NEEDED, ("label", "new_label", "name"), _KIND):
+    for row in read_table(path, _NEEDED, ("label", "new_label", "name", "picture"), _KIND):
         decision = _parse_row(row)
         where = decision.where
         previous = decisions.setdefault(decision.index, decision)
@@ -134,7 +139,9 @@ def _parse_row(line: TableRow) -> Decision:
         raise DataError(
             f"{where}: `decision` must be one of {', '.join(DECISIONS)}; got {verdict!r}."
         )
-    label, new_label, name = (bare_cell(row.get(key, "")) for key in ("label", "new_label", "name"))
+    label, new_label, name, picture = (
+        bare_cell(row.get(key, "")) for key in ("label", "new_label", "name", "picture")
+    )
     if "\0" in label + new_label:
         raise DataError(f"{where}: a label holds the character NUL, which no label can hold.")
     if len(new_label) > LONGEST_LABEL:
@@ -149,7 +156,8 @@ def _parse_row(line: TableRow) -> Decision:
             f"{where}: sample {index} has the new label {new_label!r}, but its label is "
             f"{verdict}. Say wrong, or empty `new_label`."
         )
-    return Decision(number, verdict, new_label if verdict == "wrong" else "", label, where, name)
+    new_label = new_label if verdict == "wrong" else ""
+    return Decision(number, verdict, new_label, label, where, name, picture.strip())
 
 
 def _verdict_words(decision: Decision) -> str:
@@ -205,7 +213,9 @@ def apply_decisions(
             values[decision.index] = new_label
     kept_names = tuple(map(str, names)) if names is not None and any(names) else None
     corrected_labels = _label_array(values, decisions, as_text)
-    return CorrectedLabels(corrected_labels, weights, verdicts, kept_names, old_labels)
+    said = {decision.index: decision.picture for decision in decisions}
+    pictures = tuple(said.get(i, "") for i in range(n)) if any(said.values()) else None
+    return CorrectedLabels(corrected_labels, weights, verdicts, kept_names, old_labels, pictures)
 
 
 def _check_sample(decision: Decision, labels: Sequence[Any], classes: set[str]) -> None:
@@ -270,7 +280,7 @@ def _label_array(labels: list[Any], decisions: list[Decision], as_text: bool) ->
 
 
 def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) -> Path:
-    """Write index, label, weight, decision and, where known, name and given_label, atomically.
+    """Write index, label, weight, decision and, where known, name, given_label and picture.
 
     Args:
         path: the file.
@@ -292,6 +302,8 @@ def write_corrected(path: str | os.PathLike[str], corrected: CorrectedLabels) ->
         columns["name"] = [protected_cell(name) if name else "" for name in corrected.names]
     if corrected.given is not None:
         columns["given_label"] = label_cells(corrected.given)
+    if corrected.pictures is not None:
+        columns["picture"] = [protected_cell(key) if key else "" for key in corrected.pictures]
     return write_table(path, columns)
 
 
@@ -310,7 +322,7 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
     Raises:
         DataError: missing, damaged, or an index lost or doubled; names the file.
     """
-    rows = read_table(path, _CORRECTED, ("name", "given_label"), _KIND)
+    rows = read_table(path, _CORRECTED, ("name", "given_label", "picture"), _KIND)
     if not rows:
         raise DataError(f"{path}: holds no labels.")
     weights = [_weight(row) for row in rows]
@@ -323,12 +335,14 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
     except DataError as err:
         raise DataError(f"{path}: {err}") from err
     names = [bare_cell(row.get("name", "")) for row in cells]
+    pictures = [bare_cell(row.get("picture", "")).strip() for row in cells]
     return CorrectedLabels(
         labels[order],
         np.array(weights, np.float64)[order],
         np.array([row["decision"] for row in cells], dtype="<U6")[order],
         tuple(names[row] for row in order) if any(names) else None,
         given,
+        tuple(pictures[row] for row in order) if any(pictures) else None,
     )
 
 

@@ -71,7 +71,7 @@ def own_labels(
         notes += note_on_new_classes(origin.labels, result)
     if decisions_file is not None:
         # The labels that the decisions are about, where `labels_file` gave other ones.
-        about = Origin(result.labels, origin.names)
+        about = replace(origin, labels=result.labels)
         decisions, passed_notes = located(read_decisions(decisions_file), about, data.train.rows)
         notes += passed_notes
         result = apply_decisions(result.labels, decisions, result.weights)
@@ -144,6 +144,7 @@ def placed(
             f"{counted(m, 'sample')}, of which {len(train)} train. Give one label for each of "
             "either, in the order of their paths, or add a column `name`."
         )
+    refuse_other_pictures(corrected.pictures or (), rows, origin, [file] * n)
     labels = origin.labels.astype(object)  # no fixed width, which would cut longer names off
     weights, decisions = np.ones(m), np.full(m, "", dtype="<U6")
     known_rows = rows >= 0
@@ -176,7 +177,8 @@ def located(
         The decisions with their rows in `origin` as index; and notes on those passed over.
 
     Raises:
-        DataError: they are about other data, or their rows can be read in two ways.
+        DataError: they are about other data or other pictures, or their rows can be read in two
+            ways.
     """
     train_rows = np.arange(len(origin.labels)) if rows is None else rows
     if not decisions:
@@ -186,7 +188,7 @@ def located(
     if places is None:
         by_index = _rows_by_index(decisions, origin, train_rows)
         _refuse_other_names(names, by_index, origin, [decision.where for decision in decisions])
-        return _at_rows(decisions, by_index), []
+        return at_rows(decisions, by_index, origin), []
     if (places < 0).all():
         assert origin.names is not None
         raise DataError(
@@ -203,10 +205,22 @@ def located(
             f"that are not in these data, the first is {names[first]!r}"
         )
     placed = [d for d, row in zip(decisions, places, strict=True) if row >= 0]
-    return _at_rows(placed, places[places >= 0]), notes
+    return at_rows(placed, places[places >= 0], origin), notes
 
 
-def _at_rows(decisions: Sequence[Decision], rows: np.ndarray) -> list[Decision]:
+def at_rows(decisions: Sequence[Decision], rows: np.ndarray, origin: Origin) -> list[Decision]:
+    """Return the decisions with other indices.
+
+    Args:
+        decisions: D of them.
+        rows: (D,) rows in `origin`.
+        origin: the samples.
+
+    Raises:
+        DataError: the photo of a row is another one than that decided on; names it.
+    """
+    pictures, places = [made.picture for made in decisions], [made.where for made in decisions]
+    refuse_other_pictures(pictures, rows, origin, places)
     return [replace(d, index=row) for d, row in zip(decisions, rows.tolist(), strict=True)]
 
 
@@ -245,6 +259,48 @@ def _refuse_other_names(
                 f"{place}: names {name!r}, but row {row} of these data is {own!r}; where a line or "
                 "a sample has no name of its own, all go by their rows. Give each its name."
             )
+
+
+def are_other_pictures(pictures: Sequence[str], rows: np.ndarray, origin: Origin) -> np.ndarray:
+    """Return where the photo of a row is not the one decided on, (P,) bool; others are not read.
+
+    Args:
+        pictures: P digests of the photos decided on, '' where it is not known.
+        rows: (P,) rows of the samples in `origin`; others are none.
+        origin: the samples, with the photos at hand or without.
+
+    Raises:
+        DataError: a photo cannot be read; names it.
+    """
+    is_other, n = np.zeros(len(pictures), dtype=bool), len(origin.labels)
+    asked = [i for i, said in enumerate(pictures) if said and 0 <= rows[i] < n]
+    found = [""] * n if origin.pictures is None else origin.pictures(rows[asked].tolist())
+    is_other[asked] = [key not in ("", pictures[i]) for i, key in zip(asked, found, strict=False)]
+    return is_other
+
+
+def refuse_other_pictures(
+    pictures: Sequence[str], rows: np.ndarray, origin: Origin, places: Sequence[str]
+) -> None:
+    """Refuse decisions on other photos than those that stand there now.
+
+    Args:
+        pictures, rows, origin: see `are_other_pictures`.
+        places: P places in files, for the message.
+
+    Raises:
+        DataError: there is such a decision; names the first.
+    """
+    others = np.flatnonzero(are_other_pictures(pictures, rows, origin)).tolist()
+    if others:
+        row, more = int(rows[others[0]]), f", and {len(others) - 1} more" * (len(others) > 1)
+        name = origin.names[row] if origin.names else f"sample {row}"
+        raise DataError(
+            f"{places[others[0]]}: {name!r} is another picture here than was decided on{more}: "
+            "another photo of that name, or the same one saved again or turned since. Take such "
+            "lines out and decide anew; or, if all show what they showed, delete the column "
+            "`picture`: then names alone count."
+        )
 
 
 def _as_paths(names: Sequence[str]) -> list[str]:

@@ -134,3 +134,21 @@ def test_no_decisions_are_no_fault(write):
     carried = carry_over(write("index,decision,name\n"), LABELS, NAMES)
     assert carried.sentence.startswith("0 of 0 earlier decisions carried over")
     assert set(carried.decided) == {""}
+
+
+def test_a_photo_that_took_the_name_of_a_decided_one_is_asked_about(write):
+    there = [f"{row:032x}" for row in range(6)]
+    text = (
+        "index,label,decision,new_label,name,picture\n"
+        f"0,a,wrong,b,a/0.jpg,{there[0]}\n1,a,right,,a/1.jpg,{there[5]}\n2,a,right,,a/2.jpg,\n"
+    )
+    carried = carry_over(write(text), LABELS, NAMES, lambda rows: [there[row] for row in rows])
+    assert carried.decided.tolist() == ["wrong", "", "right", "", "", ""]
+    assert carried.sentence == (
+        "2 of 3 earlier decisions carried over (1 label kept as right, 1 relabelled, 0 dropped); "
+        "1 picture is not what was decided on (only saved again, or turned? Delete the column "
+        "`picture`)."
+    )
+    assert carried.pictures == (there[0], "", "", "", "", "")
+    # Where the photos are not at hand, names count, and what is known of the photos is kept.
+    assert carry_over(write(text), LABELS, NAMES).pictures[:2] == (there[0], there[5])

@@ -1,11 +1,19 @@
 """A person's corrections find their samples, whatever part of the data trains."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
-from bspml.data.labels.decisions import apply_decisions, read_decisions, write_corrected
+from bspml.data.labels.decisions import (
+    apply_decisions,
+    read_corrected,
+    read_decisions,
+    write_corrected,
+)
 from bspml.data.labels.own_labels import located, own_labels, rows_by_name
+from bspml.data.picture_keys import picture_keys
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit, half_of_classes
 from bspml.errors import DataError
 
@@ -247,3 +255,64 @@ def test_names_that_differ_only_in_how_a_path_is_written_are_found_as_written():
 
 def test_no_decision_is_about_nothing():
     assert located([], Origin(LABELS)) == ([], [])
+
+
+# --- the photos decided on ------------------------------------------------------------------------
+
+HEAD = "index,label,decision,new_label,name,picture\n"
+
+
+@pytest.fixture
+def photos(tmp_path):
+    """Files in a folder per class, in halves of the classes, and a digest of each."""
+    for number, name in enumerate(NAMES):
+        (tmp_path / "photos" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "photos" / name).write_bytes(bytes([number]))
+    whole = RetrievalSplit("train", LABELS, root=tmp_path / "photos", paths=NAMES)
+    trains = half_of_classes(LABELS)
+    data = RetrievalData("folder", whole.part("train", trains), whole.part("test", ~trains))
+    return data, [key.decode() for key in picture_keys(whole)]
+
+
+@pytest.mark.parametrize("door", ["decisions", "labels"])
+def test_a_decision_holds_for_its_photo_and_no_other_of_that_name(photos, write, tmp_path, door):
+    data, keys = photos
+    rows = f"3,b,wrong,,b/3.jpg,{keys[3]}\n5,b,right,,b/5.jpg,\n6,c,wrong,,c/6.jpg,{keys[6]}\n"
+    file = write(HEAD + rows)
+    if door == "labels":
+        write_corrected(file, apply_decisions(LABELS, read_decisions(file), names=NAMES))
+        assert read_corrected(file).pictures == tuple(
+            keys[i] if i in (3, 6) else "" for i in range(8)
+        )
+    files = (file, None) if door == "labels" else (None, file)
+    assert own_labels(data, *files).decided.decisions.tolist() == ["", "", "wrong", "right"]
+    # One without a digest is found by name, as ever; and another photo takes the place of one.
+    (tmp_path / "photos/b/5.jpg").write_bytes(b"another")
+    assert own_labels(data, *files).decided.decisions.tolist() == ["", "", "wrong", "right"]
+    (tmp_path / "photos/b/3.jpg").write_bytes(b"another")
+    with pytest.raises(
+        DataError, match=r"csv: (line 2: )?.*'b/3.jpg' is another picture here than"
+    ):
+        own_labels(data, *files)
+    (tmp_path / "photos/c/6.jpg").write_bytes(b"another")  # held out: it matters there, too
+    with pytest.raises(DataError, match=r"was decided on, and 1 more: another photo of that name"):
+        own_labels(data, *files)
+    (tmp_path / "photos/b/3.jpg").unlink()  # no photo at hand: names alone count
+    (tmp_path / "photos/c/6.jpg").unlink()
+    assert own_labels(data, *files).decided.decisions.tolist() == ["", "", "wrong", "right"]
+
+
+def test_without_names_the_photo_of_the_row_is_looked_at(photos, write):
+    data, keys = photos
+    file = write(f"index,decision,label,picture\n5,right,b,{keys[5]}\n4,wrong,d,{keys[3]}\n")
+    with pytest.raises(DataError, match=r"csv: line 3: 'd/4.jpg' is another picture here"):
+        own_labels(data, None, file)
+
+
+def test_decisions_on_a_split_of_its_own_are_none_on_training_photos_of_that_name(photos, write):
+    data, keys = photos
+    tested = replace(data.test, whole=None, whole_rows=None)  # in folders of their own
+    trained = replace(data.train, whole=None, whole_rows=None)
+    file = write(HEAD + f"0,b,wrong,,b/3.jpg,{keys[4]}\n")
+    with pytest.raises(DataError, match=r"'b/3\.jpg' is another picture here"):
+        own_labels(RetrievalData("folder", trained, tested), None, file)
