@@ -81,7 +81,7 @@ def test_hostile_text_adds_no_element_and_reaches_the_page_unchanged():
     assert not [a for _, attributes in hostile.tags for a in attributes if a.startswith("on")]
     data = json.loads(hostile.scripts["data"])
     assert set(HOSTILE) <= set(data["labels"])
-    assert {name for *_, name, _ in data["samples"]} == set(HOSTILE)
+    assert {name for *_, name, _, _ in data["samples"]} == set(HOSTILE)
     assert HOSTILE[1] in hostile.text
     hostile.scripts["data"].encode("ascii")
 

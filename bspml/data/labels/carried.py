@@ -85,7 +85,7 @@ def carry_over(
         )
     others = are_other_pictures([made.picture for made in decisions], rows, origin)
     classes = set(origin.labels.tolist())
-    standing: dict[int, Decision] = {}
+    standing: list[Decision] = []
     passed: Counter[str] = Counter()
     for made, row, is_other in zip(decisions, rows.tolist(), others.tolist(), strict=True):
         why = "absent" if row < 0 else _why_open(made, str(origin.labels[row]), classes)
@@ -93,14 +93,8 @@ def carry_over(
         if why:
             passed[why] += 1
             continue
-        found = _as_it_stands(replace(made, index=row), str(origin.labels[row]), classes)
-        before = standing.setdefault(row, found)
-        if (before.verdict, before.new_label) != (found.verdict, found.new_label):
-            raise DataError(
-                f"{found.where}: decides on {found.name!r} otherwise than {before.where}. Keep one "
-                "of the two lines."
-            )
-    corrected = apply_decisions(labels, list(standing.values()))
+        standing.append(_as_it_stands(replace(made, index=row), str(origin.labels[row]), classes))
+    corrected = apply_decisions(labels, standing)
     parts = [
         f"{len(decisions) - passed.total()} of {counted(len(decisions), 'earlier decision')} "
         f"carried over ({counts_of_decisions(corrected)})"

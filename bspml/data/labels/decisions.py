@@ -181,8 +181,8 @@ def apply_decisions(
     Raises:
         InputError: not one weight per label.
         DataError: an index that is not in the data, a decision about another label than the
-            sample has, or a new label that is the old one, of another kind, or a number that
-            does not fit beside the others; names file and line.
+            sample has, two on one sample that differ, or a new label that is the old one, of
+            another kind, or a number that does not fit beside the others; names file and line.
     """
     check_in_order(labels, "labels")
     check_in_order(weights, "weights")
@@ -196,8 +196,17 @@ def apply_decisions(
     classes = {str(label) for label in np.unique(old_labels)}
     # Python's own values: an array of fixed width would cut a longer label or number off.
     values = old_labels.astype(str).tolist() if as_text else old_labels.tolist()
+    standing: dict[int, Decision] = {}
     for decision in decisions:
-        _check_sample(decision, values, classes)
+        _check_sample(decision, old_labels, classes)
+        before = standing.setdefault(decision.index, decision)
+        if (before.verdict, before.new_label) != (decision.verdict, decision.new_label):
+            raise DataError(
+                f"{decision.where}: decides on {decision.name!r} otherwise than {before.where}. "
+                "Keep one of the two lines."
+            )
+        if before is not decision:
+            continue
         new_label = _resolved(decision, classes, as_text)
         if new_label == values[decision.index]:
             raise DataError(
@@ -213,12 +222,12 @@ def apply_decisions(
             values[decision.index] = new_label
     kept_names = tuple(map(str, names)) if names is not None and any(names) else None
     corrected_labels = _label_array(values, decisions, as_text)
-    said = {decision.index: decision.picture for decision in decisions}
-    pictures = tuple(said.get(i, "") for i in range(n)) if any(said.values()) else None
+    said = {decision.index: decision.picture for decision in decisions if decision.picture}
+    pictures = tuple(said.get(i, "") for i in range(n)) if said else None
     return CorrectedLabels(corrected_labels, weights, verdicts, kept_names, old_labels, pictures)
 
 
-def _check_sample(decision: Decision, labels: Sequence[Any], classes: set[str]) -> None:
+def _check_sample(decision: Decision, labels: np.ndarray, classes: set[str]) -> None:
     if not 0 <= decision.index < len(labels):
         raise DataError(
             f"{decision.where}: there is no sample {decision.index}; the data has {len(labels)}, 0 "

@@ -320,14 +320,14 @@ def _rows_by_index(
     decisions: Sequence[Decision], origin: Origin, train_rows: np.ndarray
 ) -> np.ndarray:
     """Rows of the whole, or of the training samples: whichever range and labels allow."""
-    index = np.array([decision.index for decision in decisions], dtype=np.int64)
     labels, n = origin.labels, len(train_rows)
-    last = decisions[int(index.argmax())]
+    last = max(decisions, key=lambda decision: decision.index)
     if last.index >= len(labels):
         raise DataError(
             f"{last.where}: there is no sample {last.index}; the data have {len(labels)} "
             f"samples, of which {n} train. Are these decisions about other data?"
         )
+    index = np.array([decision.index for decision in decisions], dtype=np.int64)
     readings = [index]
     if last.index < n and not np.array_equal(train_rows[index], index):
         readings.append(train_rows[index])

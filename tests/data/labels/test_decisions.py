@@ -14,6 +14,8 @@ from bspml.data.labels.decisions import (
     read_decisions,
     write_corrected,
 )
+from bspml.data.labels.own_labels import located
+from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
 from bspml.files.cells import label_cells, plain_labels, protected_cell
 from bspml.files.tables import read_labels
@@ -257,3 +259,20 @@ def test_numbers_become_as_wide_as_they_must_or_are_refused(write):
         made = read_decisions(write(f"index,decision,new_label\n0,wrong,{new}\n"))
         with pytest.raises(DataError, match=r"line 2: the new label .* do not fit into 64 bits"):
             apply_decisions(np.array(labels), made)
+
+
+def test_lines_on_one_sample_that_differ_are_refused_whatever_their_index(write):
+    """Two rounds put together: the names find one sample under two indices."""
+    labels, names = np.array(list("aabb")), ("a/0", "a/1", "b/2", "b/3")
+    head = "index,label,decision,new_label,name\n1,a,wrong,b,a/1\n"
+    for other in ("7,a,right,,a/1", "7,a,wrong,,./a/1", "7,a,wrong,c,a/1", "7,a,unsure,,a/1"):
+        found, _ = located(read_decisions(write(f"{head}{other}\n")), Origin(labels, names))
+        with pytest.raises(DataError, match=r"line 3: decides on '.*a/1' otherwise than .* line 2"):
+            apply_decisions(labels, found)
+    found, _ = located(read_decisions(write(f"{head}7,a,wrong,b,a/1\n")), Origin(labels, names))
+    assert apply_decisions(labels, found).labels.tolist() == list("abbb")
+
+
+def test_an_index_beyond_all_integers_is_none_of_the_data(write):
+    with pytest.raises(DataError, match="line 2: there is no sample 1000"):
+        located(read_decisions(write(f"index,decision\n{10**30},right\n")), Origin(np.array(["a"])))
