@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import in_order_of, labels_of, last_part
+from bspml.cli.labels import agreeing, in_order_of, labels_of
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
@@ -138,11 +138,14 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
                 f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
             )
     inside = _names_beside(options, n)[0]
-    for row, (ours, theirs) in enumerate(zip(names or (), inside or (), strict=False)):
-        if last_part(ours) != last_part(theirs):
+    if names and inside:
+        agree = agreeing(inside, names)
+        if not agree.all():
+            row = int(np.argmin(agree))
             raise DataError(
-                f"{path}: calls sample {row} {shown(ours)}, which is {shown(theirs)} beside the "
-                "data. Give the names of these samples, in their order, or leave --names out."
+                f"{path}: calls sample {row} {shown(names[row])}, which is {shown(inside[row])} "
+                "beside the data. Give the names of these samples, in their order, or leave "
+                "--names out."
             )
     return names, texts
 

@@ -78,14 +78,16 @@ def in_order_of(
     theirs = fitting_names(labels, len(found))
     if names is None or theirs is None or len(names) != len(found):
         return found
-    for part in (str, last_part):  # a path in one file may be the name of a photo in the other
+    agree = agreeing(names, theirs)
+    if agree.all():
+        return found
+    depth = _telling_depth(names)
+    for part in (str, lambda name: "/".join(_parts(name)[-depth:])):
         ours, others = tuple(map(part, names)), tuple(map(part, theirs))
-        if ours == others:
-            return found
         rows = rows_by_name(others, Origin(found, ours))
         if rows is not None and np.array_equal(np.sort(rows), np.arange(len(found))):
             return found[np.argsort(rows)]
-    row = next(i for i, (a, b) in enumerate(zip(ours, others, strict=True)) if a != b)
+    row = int(np.argmin(agree))
     raise DataError(
         f"{labels}: names other samples than {what}: sample {row} is {shown(theirs[row])} there "
         f"and {shown(names[row])} here, and they cannot be matched by name. Give the labels of "
@@ -93,6 +95,33 @@ def in_order_of(
     )
 
 
-def last_part(name: str) -> str:
-    """Return the name of the file that a path ends in."""
-    return name.replace("\\", "/").rpartition("/")[2]
+def agreeing(names: Sequence[str], theirs: Sequence[str]) -> np.ndarray:
+    """Return (N,) bool, where two names may be those of one sample: a path in one list may start
+    in another folder than in the other.
+
+    They end alike, by as many parts as tell `names` apart, or by all of the shorter one.
+
+    Args:
+        names: N of them.
+        theirs: N others.
+
+    Example:
+        >>> agreeing(["ant/0.png", "bee/0.png"], ["photos/ant/0.png", "photos/cat/0.png"]).tolist()
+        [True, False]
+    """
+    depth = _telling_depth(names)
+    pairs = [(_parts(a)[-depth:], _parts(b)[-depth:]) for a, b in zip(names, theirs, strict=True)]
+    return np.array([a[-len(b) :] == b[-len(a) :] for a, b in pairs], dtype=bool)
+
+
+def _telling_depth(names: Sequence[str]) -> int:
+    """How many of the last parts of paths tell them apart; all, where nothing does."""
+    paths = [_parts(name) for name in names]
+    deepest = max(map(len, paths), default=1)
+    return next(
+        (d for d in range(1, deepest) if len({(*p[-d:],) for p in paths}) == len(paths)), deepest
+    )
+
+
+def _parts(name: str) -> list[str]:
+    return name.replace("\\", "/").removeprefix("./").split("/")

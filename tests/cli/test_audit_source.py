@@ -154,6 +154,14 @@ def test_texts_come_with_the_names(case, tmp_path):
     frame[::-1].to_csv("turned.csv", index=False)
     with pytest.raises(DataError, match=r"calls sample 0 '59\.png', which is 'photos/0\.png' b"):
         read_source(AuditOptions("named.npz", names="turned.csv"))
+    # Photos that are called alike in every class are told by its folder.
+    inside = [f"photos/{'ab'[i // 30]}/{i % 30}.png" for i in range(60)]
+    np.savez("alike.npz", embeddings=x, labels=labels, names=inside)
+    frame.assign(path=[name[7:] for name in inside]).to_csv("names.csv", index=False)
+    assert read_source(AuditOptions("alike.npz", names="names.csv")).names[30] == "b/0.png"
+    frame.assign(path=[name[7:] for name in inside[30:] + inside[:30]]).to_csv("other.csv")
+    with pytest.raises(DataError, match=r"calls sample 0 'b/0\.png', which is 'photos/a/0\.png' b"):
+        read_source(AuditOptions("alike.npz", names="other.csv"))
     np.save("x.npy", x)
     frame.assign(label=labels).to_csv("labelled.csv", index=False)
     source = read_source(AuditOptions("x.npy", labels="labelled.csv"))

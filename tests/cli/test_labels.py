@@ -59,3 +59,30 @@ def test_noise_does_not_write_over_what_it_read(capsys, named):
     assert (folder / "l.csv").read_bytes() == before
     code, _, err = run(capsys, "noise", file, "-o", folder / "l.xyz")
     assert (code, "must end in .csv or .npz; got l.xyz" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "labels"),
+    [
+        # Every class has its 0.png: the folders tell, wherever the paths start.
+        (("P/ant/0.png", "P/Bee/0.png"), ("Bee/0.png", "ant/0.png"), ["ant", "Bee"]),
+        (("/x/ant/0.png", "/x/bee/0.png"), ("/y/bee/0.png", "/y/ant/0.png"), ["ant", "bee"]),
+        (("ant/0.png", "bee/0.png"), ("P/ant/0.png", "P/bee/0.png"), ["ant", "bee"]),
+        (("ant/0.png", "bee/0.png"), ("0.png", "0.png"), ["bee", "ant"]),  # as they stand
+        (("ant/0.png", "bee/0.png"), ("P/cat/0.png", "P/bee/0.png"), None),
+    ],
+)
+def test_photos_of_one_name_in_several_folders_are_told_apart(tmp_path, ours, theirs, labels):
+    file = tmp_path / "labels.csv"
+    said = ["bee", "ant"]
+    if "/" in theirs[0]:
+        said = [name.split("/")[-2] for name in theirs]
+    rows = zip(theirs, said, strict=True)
+    file.write_text("path,label\n" + "".join(f"{name},{label}\n" for name, label in rows))
+    if labels is None:
+        with pytest.raises(
+            DataError, match=r"sample 0 is 'P/cat/0\.png' there and 'ant/0\.png' here"
+        ):
+            in_order_of(ours, np.array(said), str(file), "x.npz")
+    else:
+        assert in_order_of(ours, np.array(said), str(file), "x.npz").tolist() == labels
