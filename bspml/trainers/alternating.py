@@ -162,16 +162,15 @@ class AlternatingTrainer:
         check_choice(embeddings, "embeddings", ["fresh", "collected"])
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
         assert embed is not None  # or refused above
-        self.embed, self.evaluate = embed, evaluate
+        self.embed, self.evaluate, self.averaged = embed, evaluate, averaged
         self.evaluate_every = check_whole(evaluate_every, "evaluate_every")
-        self.embeddings, self.observer = embeddings, observer
+        self.embeddings, self.observer, self.patience = embeddings, observer, patience
         self.embed_rows, self.initial_embeddings = embed_rows, initial_embeddings
         self.round, self.step, self.steps, self.discarded_steps = 0, 0, 0, 0
         self.loss_reader, self.collected = LossReader(), CollectedEmbeddings()
         self.seconds_train, self._step_ended = 0.0, True
         self.notes: tuple[str, ...] = ()
         self.lr: float | None = None
-        self.averaged, self.patience = averaged, patience
         share_steps(trainer, sampler)
         self.scheduling = None if schedule is None else Scheduling(trainer, schedule)
         self.parts = TrainingParts(trainer, curriculum, averaged, patience)
@@ -191,8 +190,7 @@ class AlternatingTrainer:
         as many.  Those of a warm-up whose networks are thrown away are not among them.
 
         Raises:
-            InputError: a schedule that stretches over other `epochs`, or whose warm-up takes more
-                than half of them.
+            InputError: a schedule stretches over other `epochs`, or warms up in over half of them.
         """
         target = self.total_steps(epochs)
         if self.scheduling is not None:
@@ -315,7 +313,7 @@ class AlternatingTrainer:
                 "there two samples of each class, and pairs that the loss or its miner takes?",
             )
         self.loss_reader.restart()
-        update, seconds_embed, temporary = None, 0.0, False
+        update, seconds_embed, temporary = None, 0.0, self._rounds_to_reset is not None
         if self.curriculum is not None:
             start, embeddings = time.perf_counter(), None
             if self.curriculum.needs_embeddings:
@@ -323,7 +321,6 @@ class AlternatingTrainer:
                 if getattr(embeddings, "is_cuda", False):  # the clock stops when they are there
                     torch.cuda.synchronize(embeddings.device)
             seconds_embed = time.perf_counter() - start
-            temporary = self._rounds_to_reset is not None
             update = self.curriculum.update(embeddings)
             self.parts.restart_due = update.reset_model
             if update.reset_model:
@@ -370,15 +367,15 @@ class AlternatingTrainer:
         Plain tensors, numbers, strings, lists and dicts only, so that it loads with
         `weights_only=True`.
         """
-        loss_sum = self.loss_reader.total()  # first: it refuses the state of a diverged network
+        # First: it refuses the state of a diverged network.
+        loss_sum, gone = self.loss_reader.total(), self.discarded_steps
         where = {"round": self.round, "step": self.step, "steps": self.steps, "lr": self.lr}
         more = {"full_round": self._full_round, "step_ended": self._step_ended}
-        more["discarded_steps"] = self.discarded_steps
         return {
             **self.parts.state_dict(),
             "collected": self.collected.rows,
             "drawn_from": self.sampler.drawn_from(),
-            "position": {**where, **more, "loss_sum": loss_sum},
+            "position": {**where, **more, "loss_sum": loss_sum, "discarded_steps": gone},
             "generators": generator_states(),
         }
 
