@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import agreeing, in_order_of, labels_of
+from bspml.cli.labels import first_other, in_order_of, labels_of, rows_in
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
@@ -24,7 +24,7 @@ from bspml.files.arrays import Archive
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.folders import file_in
 from bspml.files.opening import FAULTS, open_regular
-from bspml.files.tables import read_embeddings, read_labels, read_texts
+from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
 from bspml.tensors.checks import check_device
@@ -138,15 +138,14 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
                 f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
             )
     inside = _names_beside(options, n)[0]
-    if names and inside:
-        agree = agreeing(inside, names)
-        if not agree.all():
-            row = int(np.argmin(agree))
-            raise DataError(
-                f"{path}: calls sample {row} {shown(names[row])}, which is {shown(inside[row])} "
-                "beside the data. Give the names of these samples, in their order, or leave "
-                "--names out."
-            )
+    order = rows_in(names, inside) if names and inside else np.arange(n)
+    if names and inside and (order is None or (order != np.arange(n)).any()):
+        row = first_other(inside, names)
+        raise DataError(
+            f"{path}: calls sample {row} {shown(names[row])}, which is {shown(inside[row])} "
+            "beside the data. Give the names of these samples, in their order, or leave "
+            "--names out."
+        )
     return names, texts
 
 
@@ -166,6 +165,9 @@ def _names_beside(
     labels = options.labels
     if labels is not None and Path(labels).suffix.lower() != ".txt":  # whose lines are the labels
         columns = read_texts(labels, (*NAME_COLUMNS, *TEXT_COLUMNS))
+        # In the order that the labels beside them are taken in.
+        order = in_order_of(fitting_names(options.what, n), np.arange(n), labels, options.what)
+        columns = {key: [c[row] for row in order] for key, c in columns.items() if len(c) == n}
     columns |= read_texts(options.what, (*NAME_COLUMNS, *TEXT_COLUMNS))
     return _named_and_read({name: c for name, c in columns.items() if len(c) == n})
 

@@ -7,8 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from bspml.data.labels.own_labels import rows_by_name
-from bspml.data.retrieval import Origin
 from bspml.errors import DataError, InputError
 from bspml.files.tables import fitting_names, read_labels, read_texts
 from bspml.words import shown
@@ -78,16 +76,10 @@ def in_order_of(
     theirs = fitting_names(labels, len(found))
     if names is None or theirs is None or len(names) != len(found):
         return found
-    agree = agreeing(names, theirs)
-    if agree.all():
-        return found
-    depth = _telling_depth(names)
-    for part in (str, lambda name: "/".join(_parts(name)[-depth:])):
-        ours, others = tuple(map(part, names)), tuple(map(part, theirs))
-        rows = rows_by_name(others, Origin(found, ours))
-        if rows is not None and np.array_equal(np.sort(rows), np.arange(len(found))):
-            return found[np.argsort(rows)]
-    row = int(np.argmin(agree))
+    rows = rows_in(theirs, names)
+    if rows is not None:
+        return found[rows]
+    row = first_other(names, theirs)
     raise DataError(
         f"{labels}: names other samples than {what}: sample {row} is {shown(theirs[row])} there "
         f"and {shown(names[row])} here, and they cannot be matched by name. Give the labels of "
@@ -95,33 +87,74 @@ def in_order_of(
     )
 
 
-def agreeing(names: Sequence[str], theirs: Sequence[str]) -> np.ndarray:
-    """Return (N,) bool, where two names may be those of one sample: a path in one list may start
-    in another folder than in the other.
+def rows_in(theirs: Sequence[str], names: Sequence[str]) -> np.ndarray | None:
+    """Find the samples of one list in another, whose paths may start in another folder.
 
-    They end alike, by as many parts as tell `names` apart, or by all of the shorter one.
+    Names are compared as they are; as paths below the folder that all of a list lie in; by as many
+    of their last parts as tell the samples of both lists apart.  The first of these that finds each
+    sample once counts.  Names of files that tell no samples apart fit only as they stand.
+
+    Args:
+        theirs: N names of a file.
+        names: N names of the samples.
+
+    Returns:
+        (N,) the row in `theirs` of each sample; None where they are not these samples.
+
+    Example:
+        >>> rows_in(["photos/bee/0.png", "photos/ant/0.png"], ["ant/0.png", "bee/0.png"]).tolist()
+        [1, 0]
+        >>> rows_in(["photos/cat/0.png", "photos/ant/0.png"], ["ant/0.png", "bee/0.png"]) is None
+        True
+    """
+    paths = [_paths(names), _paths(theirs)]
+    depth = max(map(_telling_depth, paths))
+    readings: list[Sequence[Sequence[object]]] = [
+        [names, theirs],
+        [_below_common(some) for some in paths],
+        [[path[-depth:] for path in some] for some in paths],
+    ]
+    if any(all(len(path) == 1 for path in some) for some in paths):
+        files = [[path[-1] for path in some] for some in paths]
+        readings += [files] * (files[0] == files[1])
+    for ours, others in readings:
+        if list(ours) == list(others):
+            return np.arange(len(names))
+        place = {name: row for row, name in enumerate(others)}
+        if len(place) == len(names) and place.keys() == {*ours}:
+            return np.array([place[name] for name in ours])
+    return None
+
+
+def first_other(names: Sequence[str], theirs: Sequence[str]) -> int:
+    """Return the first row where two lists of names differ, wherever their paths start.
 
     Args:
         names: N of them.
         theirs: N others.
-
-    Example:
-        >>> agreeing(["ant/0.png", "bee/0.png"], ["photos/ant/0.png", "photos/cat/0.png"]).tolist()
-        [True, False]
     """
-    depth = _telling_depth(names)
-    pairs = [(_parts(a)[-depth:], _parts(b)[-depth:]) for a, b in zip(names, theirs, strict=True)]
-    return np.array([a[-len(b) :] == b[-len(a) :] for a, b in pairs], dtype=bool)
+    ours, others = _below_common(_paths(names)), _below_common(_paths(theirs))
+    return next((row for row, name in enumerate(ours) if name != others[row]), 0)
 
 
-def _telling_depth(names: Sequence[str]) -> int:
+_Path = tuple[str, ...]
+
+
+def _paths(names: Sequence[str]) -> list[_Path]:
+    return [(*name.replace("\\", "/").removeprefix("./").split("/"),) for name in names]
+
+
+def _telling_depth(paths: Sequence[_Path]) -> int:
     """How many of the last parts of paths tell them apart; all, where nothing does."""
-    paths = [_parts(name) for name in names]
     deepest = max(map(len, paths), default=1)
     return next(
-        (d for d in range(1, deepest) if len({(*p[-d:],) for p in paths}) == len(paths)), deepest
+        (d for d in range(1, deepest) if len({p[-d:] for p in paths}) == len(paths)), deepest
     )
 
 
-def _parts(name: str) -> list[str]:
-    return name.replace("\\", "/").removeprefix("./").split("/")
+def _below_common(paths: Sequence[_Path]) -> list[_Path]:
+    """The paths without the folders that all of them start with."""
+    first, last = min(paths, default=()), max(paths, default=())
+    pairs = enumerate(zip(first[:-1], last[:-1], strict=False))
+    common = next((i for i, (a, b) in pairs if a != b), min(len(first), len(last)) - 1)
+    return [path[common:] for path in paths]

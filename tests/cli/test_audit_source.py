@@ -166,6 +166,11 @@ def test_texts_come_with_the_names(case, tmp_path):
     frame.assign(label=labels).to_csv("labelled.csv", index=False)
     source = read_source(AuditOptions("x.npy", labels="labelled.csv"))
     assert (source.names[3], source.texts[3]) == ("3.png", "hello")
+    # They are those of the row that the label is taken from.
+    beside = pd.DataFrame({"name": inside, "label": labels, "text": [f"t{i}" for i in range(60)]})
+    beside[::-1].to_csv("mixed.csv", index=False)
+    source = read_source(AuditOptions("alike.npz", labels="mixed.csv"))
+    assert (source.labels.tolist(), source.texts[3]) == (labels.tolist(), "t3")
     Path("labels.txt").write_text("\n".join(map(str, labels)))
     assert read_source(AuditOptions("x.npy", labels="labels.txt")).names is None
     with pytest.raises(InputError, match="is a folder of images: say what shall embed"):

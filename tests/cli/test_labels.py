@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bspml.cli.labels import in_order_of, labels_of
+from bspml.cli.labels import in_order_of, labels_of, rows_in
 from bspml.errors import DataError
 from helpers.commands import run
 
@@ -86,3 +86,23 @@ def test_photos_of_one_name_in_several_folders_are_told_apart(tmp_path, ours, th
             in_order_of(ours, np.array(said), str(file), "x.npz")
     else:
         assert in_order_of(ours, np.array(said), str(file), "x.npz").tolist() == labels
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "rows"),
+    [
+        # One ends the other: whole names count first, as they are or below the common folder.
+        (("a/0.png", "b/a/0.png"), ("b/a/0.png", "a/0.png"), [1, 0]),
+        (("a/0.png", "b/a/0.png"), ("P/b/a/0.png", "P/a/0.png"), [1, 0]),
+        (("ant/0.png", "bee/0.png"), ("x/bee/0.png", "y/ant/0.png"), [1, 0]),
+        (("ant/0.png", "bee/1.png"), ("1.png", "0.png"), [1, 0]),
+        (("ant/0.png", "ant/0.png"), ("ant/0.png", "ant/0.png"), [0, 1]),
+        (("a\\b", "a/b"), ("a/b", "a\\b"), [1, 0]),
+        (("a/0.png", "x/a/0.png"), ("p/a/0.png", "q/x/a/0.png"), None),
+        (("ant/0.png", "bee/0.png", "c.png"), ("0.png", "c.png", "0.png"), None),
+        (("a", "b"), ("a", "a"), None),
+    ],
+)
+def test_names_are_compared_whole_before_by_their_ends(ours, theirs, rows):
+    found = rows_in(theirs, ours)
+    assert (None if found is None else found.tolist()) == rows
