@@ -4,6 +4,7 @@ Accepted under the name `features`:
 
 - one .npz with arrays `embeddings` (or features), `labels`, `splits` (or split) and, if you like,
   `names`;
+- one .npy beside `NAME_labels.csv` (.npy, .txt), whose column `split` counts, too;
 - one .parquet or .csv with columns `label`, `split` and the numbers, as `read_embeddings` reads it;
 - a folder with a file per split, train and test or train, query and gallery, each an .npz,
   .parquet or .csv as above without splits (what `bspml embed` writes), or `train.npy` beside
@@ -45,7 +46,8 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
     if is_saved(path):
         return read_saved_features(path)
     if not path.is_dir():
-        return by_split("features", _read_split(path, "train"), _splits(path), path)
+        splits = read_texts(_label_file(path), ("split",)).get("split")
+        return by_split("features", _read_split(path, "train"), splits, path)
     there = [file for file in sorted(path.glob("[!.]*")) if file.suffix.lower() in _KINDS]
     files = {name: file for name in NAMES if (file := _split_file(there, name)) is not None}
     if list(files) not in COMBINATIONS:
@@ -84,7 +86,3 @@ def _label_file(path: Path) -> Path:
         if beside.is_file():
             return beside
     raise DataError(f"{path}: has no labels beside it; expected {path.stem}_labels.npy.")
-
-
-def _splits(path: Path) -> list[str] | None:
-    return read_texts(path, ("split",)).get("split")

@@ -65,6 +65,16 @@ def test_arrays_with_labels_beside_them(tmp_path):
         read_features(tmp_path)
 
 
+def test_one_array_with_labels_and_splits_beside_it(tmp_path):
+    np.save(tmp_path / "f.npy", X[[2, 0, 3, 1]])
+    beside = pd.DataFrame({"label": Y, "split": SPLITS}).iloc[[2, 0, 3, 1]]
+    beside.to_csv(tmp_path / "f_labels.csv", index=False)
+    check(read_features(tmp_path / "f.npy"))
+    (tmp_path / "f_labels.csv").unlink()
+    (tmp_path / "f_labels.txt").write_text("\n".join(Y[[2, 0, 3, 1]]) + "\n")
+    assert read_features(tmp_path / "f.npy").train.classes.tolist() == ["a"]
+
+
 def test_query_and_gallery(tmp_path):
     for name in ("train", "query", "gallery"):
         np.savez(tmp_path / f"{name}.npz", embeddings=X, labels=Y)
