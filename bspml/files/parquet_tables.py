@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import DataError
+from bspml.files.cells import protected_cell
 from bspml.files.columns import (
     EMBEDDING_NAMES,
     INDEX,
@@ -133,10 +135,26 @@ def parquet_texts(file: BufferedIOBase, wanted: Sequence[str]) -> dict[str, list
     return columns
 
 
+def parquet_beside(file: BufferedIOBase) -> dict[str, list[str]]:
+    """Return the cells of all columns but the labels, the index and those that hold lists.
+
+    Args:
+        file: open for reading bytes.
+    """
+    frame, names = _frame(file)
+    label, columns = label_place(names), dict[str, list[str]]()
+    for place, name in enumerate(names):
+        if place != label and name not in ("", INDEX):
+            with contextlib.suppress(DataError):  # lists, which no cell holds
+                values = frame.iloc[:, place]
+                cells, is_text = _cells(values, name), _holds_text(values)
+                columns[name] = [c and protected_cell(c) for c in cells] if is_text else cells
+    return columns
+
+
 def _cells(values: Any, name: str) -> list[str]:
     """A column as `DataFrame.to_csv` writes it; text needs none of its quotes."""
-    kind = getattr(values.dtype, "categories", values).dtype.kind
-    if kind not in "OTU":
+    if not _holds_text(values):
         text = io.StringIO(values.to_csv(index=False, header=False), newline="")
         return [row[0] for row in csv.reader(text)]
     absent = values.isna().tolist()
@@ -144,6 +162,10 @@ def _cells(values: Any, name: str) -> list[str]:
         "" if missing else _text(value, name)
         for value, missing in zip(values.tolist(), absent, strict=True)
     ]
+
+
+def _holds_text(values: Any) -> bool:
+    return getattr(values.dtype, "categories", values).dtype.kind in "OTU"
 
 
 def _text(value: Any, name: str) -> str:

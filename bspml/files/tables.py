@@ -50,7 +50,12 @@ from bspml.files.csv_tables import (
     text_labels,
 )
 from bspml.files.opening import FAULTS, open_regular
-from bspml.files.parquet_tables import parquet_embeddings, parquet_labels, parquet_texts
+from bspml.files.parquet_tables import (
+    parquet_beside,
+    parquet_embeddings,
+    parquet_labels,
+    parquet_texts,
+)
 from bspml.tensors.checks import check_embeddings, encode_labels
 
 Reader = Callable[[BufferedIOBase], Any]
@@ -178,7 +183,8 @@ def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     """Read what stands beside the labels in a file of them, as cells for `write_table`.
 
     Returns:
-        {column: N cells}: every column of a .csv or .tsv file, names and texts of other files.
+        {column: N cells}: every column of a .csv, .tsv or .parquet file, of which lists are left
+        out; names, texts and splits of an .npz file.
 
     Raises:
         DataError: as `read_texts`.
@@ -188,7 +194,9 @@ def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:
         mark = "\t" if path.suffix.lower() == ".tsv" else ","
         read: Reader = lambda file: columns_beside(csv_rows(file, mark))  # noqa: E731
         return _read_by_suffix(path, {path.suffix.lower(): read}, "labels")
-    wanted = () if path.suffix.lower() == ".txt" else (*NAME_COLUMNS, *TEXT_COLUMNS)
+    if path.suffix.lower() == ".parquet":
+        return _read_by_suffix(path, {".parquet": parquet_beside}, "labels")
+    wanted = () if path.suffix.lower() == ".txt" else (*NAME_COLUMNS, *TEXT_COLUMNS, "split")
     columns = read_texts(path, wanted) if wanted else {}
     return {k: [*map(protected_cell, v)] for k, v in columns.items() if k in wanted}
 

@@ -380,6 +380,16 @@ def test_what_stands_beside_labels_is_read_as_it_can_be_written(tmp_path):
     assert read_beside(tmp_path / "y.txt") == read_beside(tmp_path / "single.csv") == {}
     np.savez(tmp_path / "y.npz", labels=["a", "b"], names=["7", "x"], embeddings=np.eye(2))
     assert read_beside(tmp_path / "y.npz") == {"name": ["'7", "x"]}
+    np.savez(tmp_path / "y.npz", labels=["a", "b"], splits=["train", "test"])
+    assert read_beside(tmp_path / "y.npz") == {"split": ["train", "test"]}
+    # A .parquet file says what the .csv of its frame does; lists have no cell there.
+    frame = pd.DataFrame({"index": [1, 0], "name": ["'007", "a"], "label": ["wren", "owl"]})
+    frame = frame.assign(x1=[-2.5, 3.0], note=["=x", None], split=["test", "train"])
+    frame.assign(embedding=[[1.0], [2.0]]).to_parquet(tmp_path / "y.parquet")
+    assert read_beside(tmp_path / "y.parquet") == {
+        **{"name": ["a", "''007"], "x1": ["3.0", "-2.5"]},
+        **{"note": ["", "'=x"], "split": ["train", "test"]},
+    }
 
 
 @pytest.mark.parametrize("encoding", ["latin-1", "utf-16"])
