@@ -45,7 +45,7 @@ def test_every_optimiser_follows_from_its_own_rate():
     assert rates(trainer) == [0, 0]
 
 
-def test_the_stretch_ends_at_the_reset_or_at_the_end():
+def test_the_stretch_ends_at_the_reset_however_few_steps_the_next_network_has():
     scheduling, trainer = make()
     scheduling.begin_round(left=10, to_reset=4)
     step(trainer, 2)
@@ -56,7 +56,7 @@ def test_the_stretch_ends_at_the_reset_or_at_the_end():
     other, there = make()
     other.begin_round(left=2, to_reset=4)
     step(there, 1)
-    assert rates(there)[0] == 0.25
+    assert rates(there)[0] == 0.375
 
 
 def test_a_first_step_has_the_rate_of_its_own_stretch():
