@@ -11,6 +11,7 @@ from bspml.data.noise.noisy_labels import NoisyLabels
 from bspml.data.noise.task import NoiseTask
 from bspml.errors import InputError
 from bspml.tensors.checks import check_whole, normalize_rows
+from bspml.tensors.row_index import check_same_rows
 
 
 def small_cluster(
@@ -34,7 +35,8 @@ def small_cluster(
         cluster_size: samples per cluster, on average.
 
     Raises:
-        InputError: rate 1 (one class must stay), or so small that no whole class fits.
+        InputError: rate 1 (one class must stay), or so small that no whole class fits; or pandas
+            objects of other indices.
 
     Example:
         >>> noisy = small_cluster(["a"] * 4 + ["b"] * 4 + ["c"] * 4, rate=1 / 3)
@@ -42,6 +44,7 @@ def small_cluster(
         (2, 4)
     """
     size = check_whole(cluster_size, "cluster_size")
+    check_same_rows(labels=labels, embeddings=embeddings)
     task = NoiseTask.of(labels, rate, seed)
     rows = None
     if embeddings is not None:

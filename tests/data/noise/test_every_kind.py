@@ -3,6 +3,7 @@
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
@@ -218,6 +219,13 @@ def test_a_single_class_is_refused(make):
 def test_wrong_input_is_refused(call, message):
     with pytest.raises(InputError, match=message):
         call(balanced(4, 10))
+
+
+@pytest.mark.parametrize("kind", [noise.small_cluster, noise.instance_dependent])
+def test_embeddings_of_another_index_are_refused(kind):
+    labels = pd.Series(balanced(4, 10), index=range(40))
+    with pytest.raises(InputError, match="`labels` and `embeddings` must have the same pandas ind"):
+        kind(labels, 0.25, embeddings=pd.DataFrame(np.eye(40)[::-1], index=range(40)[::-1]))
 
 
 def test_it_is_reached_from_the_package():
