@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import first_other, in_order_of, labels_of, rows_in
+from bspml.cli.labels import first_other, in_order_of, labels_of, name_columns, rows_in
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
@@ -21,10 +21,10 @@ from bspml.data.sets.folder import read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
-from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
+from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS, telling_names
 from bspml.files.folders import file_in
 from bspml.files.opening import FAULTS, open_regular
-from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
+from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
 from bspml.tensors.checks import check_device
@@ -146,15 +146,14 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
             "beside the data. Give the names of these samples, in their order, or leave "
             "--names out."
         )
-    return names, texts
+    return names or inside, texts
 
 
 def _named_and_read(
     columns: Mapping[str, Sequence[str]],
 ) -> tuple[Sequence[str] | None, Sequence[str] | None]:
     """The column of names and the one of texts, None where there is none."""
-    names = next((columns[c] for c in NAME_COLUMNS if c in columns), None)
-    return names, next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
+    return telling_names(columns), next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
 
 
 def _names_beside(
@@ -166,7 +165,7 @@ def _names_beside(
     if labels is not None and Path(labels).suffix.lower() != ".txt":  # whose lines are the labels
         columns = read_texts(labels, (*NAME_COLUMNS, *TEXT_COLUMNS))
         # In the order that the labels beside them are taken in.
-        order = in_order_of(fitting_names(options.what, n), np.arange(n), labels, options.what)
+        order = in_order_of(name_columns(options.what, n), np.arange(n), labels, options.what)
         columns = {key: [c[row] for row in order] for key, c in columns.items() if len(c) == n}
     columns |= read_texts(options.what, (*NAME_COLUMNS, *TEXT_COLUMNS))
     return _named_and_read({name: c for name, c in columns.items() if len(c) == n})
@@ -212,7 +211,7 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         labels = _folder_labels(folder, what)
     else:
         found = read_labels(options.labels)
-        labels = in_order_of(folder.paths, found, options.labels, what)
+        labels = in_order_of([folder.paths or ()], found, options.labels, what)
     if len(labels) != len(folder):
         raise DataError(
             f"{options.labels}: has {counted(len(labels), 'label')}; {what} has "

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from bspml.errors import DataError, InputError
-from bspml.files.tables import fitting_names, read_labels, read_texts
+from bspml.files.columns import NAME_COLUMNS, has_twins
+from bspml.files.tables import read_labels, read_texts
 from bspml.words import shown
 
 
@@ -27,7 +28,7 @@ def labels_of(what: str, labels: str | None, option: str) -> np.ndarray:
     """
     if labels is not None:
         found = read_labels(labels)
-        return in_order_of(fitting_names(what, len(found)), found, labels, what)
+        return in_order_of(name_columns(what, len(found)), found, labels, what)
     if Path(what).suffix.lower() == ".npy":
         raise InputError(
             f"{option} is missing: {what} holds embeddings only. Name a file of labels, or give a "
@@ -56,16 +57,36 @@ def splits_of(what: str, labels: str | None, n: int) -> list[str] | None:
     splits = read_texts(labels, ("split",)).get("split")
     if not splits:
         return None
-    return list(in_order_of(fitting_names(what, n), np.array(splits), labels, what))
+    return list(in_order_of(name_columns(what, n), np.array(splits), labels, what))
+
+
+def name_columns(path: str, n: int) -> list[Sequence[str]]:
+    """Return all columns of names of a file, those first that tell its samples apart.
+
+    Args:
+        path: the file.
+        n: number of its samples.
+
+    Raises:
+        DataError: as `read_texts`.
+    """
+    if Path(path).suffix.lower() == ".txt":  # whose lines are the labels
+        return []
+    columns = read_texts(path, NAME_COLUMNS)
+    found = [columns[name] for name in NAME_COLUMNS if len(columns.get(name, ())) == n]
+    return sorted(found, key=has_twins)
 
 
 def in_order_of(
-    names: Sequence[str] | None, found: np.ndarray, labels: str, what: str
+    names: Sequence[Sequence[str]], found: np.ndarray, labels: str, what: str
 ) -> np.ndarray:
     """Return labels in the order of the samples, where both name them; else as they stand.
 
+    Any column of names of the one side may be matched by any of the other.  Those that tell no
+    samples apart, such as a column of products, count where a side has no better one.
+
     Args:
-        names: of the samples, in their order; None where they have none.
+        names: of the samples, in their order, as `name_columns` returns them; empty for none.
         found: (N,) labels as read.
         labels: the file they were read from, whose names are read here.
         what: what the samples were read from, for the message.
@@ -73,16 +94,19 @@ def in_order_of(
     Raises:
         DataError: the same number of names, but others, or one twice in another order.
     """
-    theirs = fitting_names(labels, len(found))
-    if names is None or theirs is None or len(names) != len(found):
+    pairs = [(a, b) for a in names for b in name_columns(labels, len(found)) if len(a) == len(b)]
+    telling = [pair for pair in pairs if not any(map(has_twins, pair))]
+    for ours, theirs in telling or pairs:
+        rows = rows_in(theirs, ours)
+        if rows is not None:
+            return found[rows]
+    if not pairs:
         return found
-    rows = rows_in(theirs, names)
-    if rows is not None:
-        return found[rows]
-    row = first_other(names, theirs)
+    ours, theirs = pairs[0]
+    row = first_other(ours, theirs)
     raise DataError(
         f"{labels}: names other samples than {what}: sample {row} is {shown(theirs[row])} there "
-        f"and {shown(names[row])} here, and they cannot be matched by name. Give the labels of "
+        f"and {shown(ours[row])} here, and they cannot be matched by name. Give the labels of "
         "these samples, each name once."
     )
 

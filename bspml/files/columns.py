@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from unicodedata import category, normalize
 
@@ -58,6 +58,25 @@ def find_column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
     if names.count(name) > 1:
         raise DataError(f"has {names.count(name)} columns `{name}`; keep one.")
     return names.index(name)
+
+
+def telling_names(columns: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:
+    """Return the first column of names that tells all samples apart, or else the first of names.
+
+    Args:
+        columns: {column: N texts}; None is returned where none is of names.
+    """
+    found = [(*columns[name],) for name in NAME_COLUMNS if name in columns]
+    return min(found, key=has_twins, default=None)
+
+
+def has_twins(names: Sequence[str]) -> bool:
+    """Return whether two samples share a name.
+
+    Args:
+        names: of all samples.
+    """
+    return len({*names}) < len(names)
 
 
 def check_spelling(names: Sequence[str], known: Sequence[str]) -> None:

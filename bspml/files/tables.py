@@ -37,6 +37,7 @@ from bspml.files.columns import (
     NoColumnError,
     check_texts,
     check_uncontested,
+    telling_names,
     warn_of_rivals,
     warn_of_twins,
 )
@@ -170,13 +171,13 @@ def read_texts(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str,
 
 
 def read_names(path: str | os.PathLike[str]) -> list[str] | None:
-    """Read the N names in the first column of names of such a file; None without one.
+    """Read the N names of the samples in such a file, see `telling_names`; None without them.
 
     Raises:
         DataError: as `read_texts`.
     """
-    columns = read_texts(path, NAME_COLUMNS)
-    return next((columns[name] for name in NAME_COLUMNS if name in columns), None)
+    names = telling_names(read_texts(path, NAME_COLUMNS))
+    return None if names is None else [*names]
 
 
 def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:

@@ -151,6 +151,9 @@ def test_texts_come_with_the_names(case, tmp_path):
     inside = [f"photos/{i}.png" for i in range(60)]
     np.savez("named.npz", embeddings=x, labels=labels, names=inside)
     assert read_source(AuditOptions("named.npz", names="names.csv")).names[3] == "3.png"
+    frame[["text"]].to_csv("texts.csv", index=False)  # the names stay those beside the data
+    source = read_source(AuditOptions("named.npz", names="texts.csv"))
+    assert (source.names[3], source.texts[3]) == ("photos/3.png", "hello")
     frame[::-1].to_csv("turned.csv", index=False)
     with pytest.raises(DataError, match=r"calls sample 0 '59\.png', which is 'photos/0\.png' b"):
         read_source(AuditOptions("named.npz", names="turned.csv"))

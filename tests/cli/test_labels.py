@@ -6,6 +6,7 @@ import pytest
 
 from bspml.cli.labels import in_order_of, labels_of, rows_in
 from bspml.errors import DataError
+from bspml.files.tables import read_names
 from helpers.commands import run
 
 
@@ -45,7 +46,7 @@ def test_without_names_on_both_sides_the_order_stays(named):
     folder, names = named
     labels = np.array(list("aabbcc"))
     file = write(folder, names[::-1], labels)
-    assert in_order_of(None, labels, file, "x").tolist() == labels.tolist()
+    assert in_order_of([], labels, file, "x").tolist() == labels.tolist()
     np.save(folder / "e.npy", np.eye(6))
     assert labels_of(str(folder / "e.npy"), file, "LABELS").tolist() == labels.tolist()
 
@@ -83,9 +84,9 @@ def test_photos_of_one_name_in_several_folders_are_told_apart(tmp_path, ours, th
         with pytest.raises(
             DataError, match=r"sample 0 is 'P/cat/0\.png' there and 'ant/0\.png' here"
         ):
-            in_order_of(ours, np.array(said), str(file), "x.npz")
+            in_order_of([ours], np.array(said), str(file), "x.npz")
     else:
-        assert in_order_of(ours, np.array(said), str(file), "x.npz").tolist() == labels
+        assert in_order_of([ours], np.array(said), str(file), "x.npz").tolist() == labels
 
 
 @pytest.mark.parametrize(
@@ -106,3 +107,24 @@ def test_photos_of_one_name_in_several_folders_are_told_apart(tmp_path, ours, th
 def test_names_are_compared_whole_before_by_their_ends(ours, theirs, rows):
     found = rows_in(theirs, ours)
     assert (None if found is None else found.tolist()) == rows
+
+
+def test_the_column_that_tells_samples_apart_matches_them(named):
+    folder, names = named
+    labels = [f"class{i}" for i in range(6)]
+    order = [3, 0, 5, 1, 2, 4]
+    file = str(folder / "l.csv")
+    # A column that says the same of all, one of numbers of their own, and none.
+    for ours, theirs in ((["cup"] * 6, ["cup"] * 6), ([*"uvwxyz"], [*"ghijkl"]), ([*"uvwxyz"], 0)):
+        np.savez(folder / "e.npz", embeddings=np.eye(6), name=np.array(ours), path=names)
+        frame = pd.DataFrame({"path": names, "label": labels}).iloc[order]
+        (frame if theirs == 0 else frame.assign(name=theirs)).to_csv(file, index=False)
+        assert labels_of(str(folder / "e.npz"), file, "LABELS").tolist() == labels
+        assert read_names(folder / "e.npz")[:1] == (names[:1] if ours[0] == "cup" else ["u"])
+    frame = frame.assign(name="cup", path=[*names[1:], "photos/9.jpg"])
+    frame.to_csv(file, index=False)  # of other samples, though one column agrees
+    np.savez(folder / "e.npz", embeddings=np.eye(6), name=["cup"] * 6, path=names)
+    with pytest.raises(DataError, match="names other samples"):
+        labels_of(str(folder / "e.npz"), file, "LABELS")
+    frame[["name", "label"]].to_csv(file, index=False)  # nothing better: as they stand
+    assert labels_of(str(folder / "e.npz"), file, "LABELS").tolist() == frame.label.tolist()

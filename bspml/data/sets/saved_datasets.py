@@ -5,7 +5,8 @@
 - the column of labels (label, labels, class_name, class, target, y), by names where it has some:
   splits may number them differently;
 - of images: the one column of pictures, encoded, as `datasets.Image` or a parquet table holds them;
-- of features: a column of lists (embeddings, embedding, features, x);
+- of features: a column of lists (embeddings, embedding, features, x), and one of names (name,
+  path, file, filename), if there is one;
 - splits called train and test, or train, query and gallery, or a column `split`; else the first
   half of the classes trains.
 
@@ -35,7 +36,9 @@ from bspml.errors import DataError, InputError, RunError, import_optional
 from bspml.files.columns import (
     EMBEDDING_NAMES,
     LABEL_COLUMNS,
+    NAME_COLUMNS,
     check_texts,
+    telling_names,
     warn_of_rivals,
     warn_of_twins,
 )
@@ -111,7 +114,9 @@ def read_saved_features(path: Path) -> RetrievalData:
             f"{path}: `{column}` must hold one list of finite numbers per row, (N, F); got "
             f"{tuple(features.shape)}, with {int((~features.isfinite()).sum())} not finite."
         )
-    everything = RetrievalSplit("train", _labels(saved, None), features=features)
+    named = {c: [*map(str, saved.column(c))] for c in NAME_COLUMNS if c in saved.columns}
+    labels, names = _labels(saved, None), telling_names(named)
+    everything = RetrievalSplit("train", labels, features=features, given_names=names)
     return _split_up("features", saved, everything)
 
 

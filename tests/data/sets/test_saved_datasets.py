@@ -13,6 +13,7 @@ from torchvision import models
 
 from bspml.cli import main
 from bspml.data.catalogue import load_retrieval
+from bspml.data.labels.own_labels import own_labels
 from bspml.errors import DataError, MissingDependencyError
 
 needs_datasets = pytest.mark.integrations
@@ -250,6 +251,15 @@ def test_saved_features_train_a_head(library, tmp_path):
     data = load_retrieval("features", tmp_path / "saved")
     assert np.allclose(data.train.features.numpy(), x[[1, 2, 5, 6]])
     assert data.test.labels.tolist() == ["2", "3", "2", "3"]
+    assert data.train.names is None
+    named = {**rows, "file": [f"{i}.jpg" for i in range(8)], "name": ["cup"] * 8}
+    library.Dataset.from_dict(named).save_to_disk(tmp_path / "named")
+    labels = "".join(f"{i}.jpg,{CODES[i]}\n" for i in (4, 0, 7, 2, 1, 6, 3, 5))
+    (tmp_path / "labels.csv").write_text("name,label\n" + labels)
+    data = load_retrieval("features", tmp_path / "named")
+    assert data.train.names == ("1.jpg", "2.jpg", "5.jpg", "6.jpg")
+    found = own_labels(data, str(tmp_path / "labels.csv")).data
+    assert np.array_equal(found.train.labels, data.train.labels)
     ragged = {"embeddings": [[1.0], [1.0, 2.0]], "label": [0, 1]}
     library.Dataset.from_dict(ragged).save_to_disk(tmp_path / "ragged")
     with pytest.raises(DataError, match="`embeddings`"):
