@@ -79,6 +79,15 @@ def has_twins(names: Sequence[str]) -> bool:
     return len({*names}) < len(names)
 
 
+def are_names(cells: Sequence[str]) -> bool:
+    """Return whether a column without a name holds a name for each sample, and not numbers.
+
+    Args:
+        cells: (N,) of it.
+    """
+    return not has_twins(cells) and all(cell and not is_number(cell) for cell in cells)
+
+
 def check_spelling(names: Sequence[str], known: Sequence[str]) -> None:
     """Refuse a column that nothing reads where a known one, spelt almost like it, is missing.
 

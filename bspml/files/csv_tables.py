@@ -14,6 +14,7 @@ from bspml.files.columns import (
     INDEX,
     LABEL_COLUMNS,
     PASSED_OVER,
+    are_names,
     as_floats,
     check_dimensions,
     column_names,
@@ -121,6 +122,8 @@ def label_column(rows: Rows, where: str | os.PathLike[str] | None = None) -> np.
 def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     """Return {name of a column: its N cells}, no cells where it is not wanted.
 
+    A nameless first column that holds a text of its own for each row is the column `name`.
+
     Args:
         rows: of a table, the header first.
         wanted: names of columns.
@@ -132,6 +135,9 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
         return {}
     names, cells = column_names(rows[0]), rows[1:]
     cells = [cells[i] for i in _order(names, cells)]
+    # The nameless first column is the index that pandas writes: numbers of rows, or names.
+    if not names[0] and "name" not in names and are_names([row[0] for row in cells]):
+        names[0] = "name"
     columns: dict[str, list[str]] = {name: [] for name in names}
     for name in wanted:
         place = find_column(names, (name,))

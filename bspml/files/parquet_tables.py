@@ -18,6 +18,7 @@ from bspml.files.columns import (
     EMBEDDING_NAMES,
     INDEX,
     PASSED_OVER,
+    are_names,
     as_floats,
     check_dimensions,
     column_names,
@@ -58,6 +59,9 @@ def _frame(file: BufferedIOBase) -> tuple[Any, list[str]]:
 
     check_declared(file)
     frame = pd.read_parquet(file)
+    is_nameless = frame.index.names == [None] and "name" not in column_names(frame.columns)
+    if is_nameless and _holds_text(frame.index) and are_names([*map(str, frame.index)]):
+        frame.index.name = "name"
     if any(name is not None for name in frame.index.names):
         index = column_names(name for name in frame.index.names if name is not None)
         twice = sorted(set(index) & set(column_names(frame.columns)))

@@ -6,7 +6,7 @@ import pytest
 
 from bspml.cli.labels import in_order_of, labels_of, rows_in
 from bspml.errors import DataError
-from bspml.files.tables import read_names
+from bspml.files.tables import read_embeddings, read_names
 from helpers.commands import run
 
 
@@ -128,3 +128,21 @@ def test_the_column_that_tells_samples_apart_matches_them(named):
         labels_of(str(folder / "e.npz"), file, "LABELS")
     frame[["name", "label"]].to_csv(file, index=False)  # nothing better: as they stand
     assert labels_of(str(folder / "e.npz"), file, "LABELS").tolist() == frame.label.tolist()
+
+
+@pytest.mark.parametrize("ours", ["csv", "parquet"])
+@pytest.mark.parametrize("theirs", ["csv", "parquet"])
+def test_the_nameless_index_of_a_frame_is_its_names_if_it_holds_some(tmp_path, ours, theirs):
+    def labels_read(index):
+        points = pd.DataFrame(np.eye(6), columns=[f"d{i}" for i in range(6)], index=index)
+        labels = pd.DataFrame({"label": [f"class{i}" for i in range(6)]}, index=index)
+        files = [str(tmp_path / f"e.{ours}"), str(tmp_path / f"l.{theirs}")]
+        for frame, file in zip((points, labels.iloc[[3, 0, 5, 1, 2, 4]]), files, strict=True):
+            getattr(frame, f"to_{file.rsplit('.')[-1]}")(file)
+        assert read_embeddings(files[0]).shape == (6, 6)
+        return labels_of(*files, "LABELS").tolist()
+
+    assert labels_read([f"{i}.jpg" for i in range(6)]) == [f"class{i}" for i in range(6)]
+    # Numbers of rows, or a text that several have, name no samples.
+    for index in (range(6), list("aabbcc")):
+        assert labels_read(index)[0] == "class3"
