@@ -102,6 +102,14 @@ def _order(names: Sequence[str], rows: Rows) -> np.ndarray:
     return row_order(None if column is None else [row[column] for row in rows], len(rows))
 
 
+def _header(rows: Rows) -> list[str]:
+    """Names of columns; the nameless index that pandas writes first is `name` if it holds names."""
+    names = column_names(rows[0])
+    if not names[0] and "name" not in names and are_names([row[0] for row in rows[1:]]):
+        names[0] = "name"
+    return names
+
+
 def label_column(rows: Rows, where: str | os.PathLike[str] | None = None) -> np.ndarray:
     """Return (N,) labels of the column of labels, or of the only column.
 
@@ -133,11 +141,8 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     """
     if not rows:
         return {}
-    names, cells = column_names(rows[0]), rows[1:]
-    cells = [cells[i] for i in _order(names, cells)]
-    # The nameless first column is the index that pandas writes: numbers of rows, or names.
-    if not names[0] and "name" not in names and are_names([row[0] for row in cells]):
-        names[0] = "name"
+    names, cells = _header(rows), rows[1:]
+    cells = [cells[i] for i in _order(column_names(rows[0]), cells)]
     columns: dict[str, list[str]] = {name: [] for name in names}
     for name in wanted:
         place = find_column(names, (name,))
@@ -152,14 +157,13 @@ def columns_beside(rows: Rows) -> dict[str, list[str]]:
     Args:
         rows: of a table of labels, the header first.
     """
-    names = column_names(rows[0]) if rows else []
+    names = _header(rows) if rows else []
     if len(names) < 2:
         return {}
     label, cells = label_place(names), rows[1:]
-    cells = [cells[i] for i in _order(names, cells)]
-    # The nameless first column is the index that pandas writes.
+    cells = [cells[i] for i in _order(column_names(rows[0]), cells)]
     kept = [i for i, name in enumerate(names) if i != label and name not in ("", INDEX)]
-    return {rows[0][i].strip(): [row[i] for row in cells] for i in kept}
+    return {rows[0][i].strip() or names[i]: [row[i] for row in cells] for i in kept}
 
 
 def numeric_columns(rows: Rows) -> np.ndarray:

@@ -6,7 +6,7 @@ import pytest
 
 from bspml.cli.labels import in_order_of, labels_of, rows_in
 from bspml.errors import DataError
-from bspml.files.tables import read_embeddings, read_names
+from bspml.files.tables import read_beside, read_embeddings, read_names
 from helpers.commands import run
 
 
@@ -140,6 +140,7 @@ def test_the_nameless_index_of_a_frame_is_its_names_if_it_holds_some(tmp_path, o
         for frame, file in zip((points, labels.iloc[[3, 0, 5, 1, 2, 4]]), files, strict=True):
             getattr(frame, f"to_{file.rsplit('.')[-1]}")(file)
         assert read_embeddings(files[0]).shape == (6, 6)
+        assert ("name" in read_beside(files[1])) == (index[0] == "0.jpg")
         return labels_of(*files, "LABELS").tolist()
 
     assert labels_read([f"{i}.jpg" for i in range(6)]) == [f"class{i}" for i in range(6)]
