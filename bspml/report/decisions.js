@@ -168,9 +168,23 @@ function contradiction(rows) {
   return "";
 }
 
+// The sample about which two rows say different things, or undefined.
+function decidedTwice(rows) {
+  const verdicts = new Map();
+  for (const [index, , decision, newLabel] of rows) {
+    if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) continue;
+    const verdict = JSON.stringify([decision, decision === "wrong" ? csv.bare(newLabel) : ""]);
+    if ((verdicts.get(Number(index)) ?? verdict) !== verdict) return index;
+    verdicts.set(Number(index), verdict);
+  }
+  return undefined;
+}
+
 function fromCsv(text) {
-  const rows = rowsOf(text), other = contradiction(rows);
+  const rows = rowsOf(text), other = contradiction(rows), twice = decidedTwice(rows);
   if (other) throw new Error(`${other}; are these decisions about other data?`);
+  if (twice !== undefined) throw new Error(`two lines decide differently on sample ${twice}; keep one of them`);
+  undoable.length = 0; // a step back from before the file would take away what it decided
   const report = { loaded: 0, elsewhere: 0, refused: 0 };
   for (const [index, label, decision, newLabel, name, picture] of rows) {
     if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) { report.refused++; continue; }
@@ -189,6 +203,7 @@ function fromCsv(text) {
   }
   if (report.elsewhere) changed();
   offerToForget();
+  tally();
   return report;
 }
 

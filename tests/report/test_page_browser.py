@@ -409,6 +409,37 @@ def test_decisions_about_other_data_are_refused_as_a_whole(visit, tmp_path, row,
     assert tab.locator("#forget").is_hidden()
 
 
+@pytest.mark.parametrize("index", [10, 3])  # on the page; elsewhere
+def test_two_lines_that_decide_differently_are_refused(visit, tmp_path, index):
+    tab = visit(animals())
+    file = tmp_path / "two.csv"
+    line = f"{index},cat,wrong,cow\n"
+    for more in (f"{index},cat,right,\n", f"{index},cat,wrong,ant\n"):
+        file.write_text(f"index,label,decision,new_label\n11,dog,right,\n{line}{more}")
+        tab.set_input_files("#file", file)
+        why = f"two lines decide differently on sample {index}; keep one of them"
+        tab.wait_for_selector(f"#status:has-text('{why}')")
+        assert saved(tab)[1] == []
+    file.write_text(f"index,label,decision,new_label\n{line}{line}")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('2 decisions loaded'), #status:has-text('; 2 about')")
+    assert [row["index"] for row in saved(tab)[1]] == [str(index)]
+
+
+def test_a_step_back_takes_nothing_away_that_a_file_decided(visit, tmp_path):
+    tab = visit(animals())
+    tab.keyboard.press("j")
+    tab.keyboard.press("w")
+    index = saved(tab)[1][0]["index"]
+    file = tmp_path / "later.csv"
+    file.write_text(f"index,decision\n{index},right\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('1 decision loaded')")
+    assert tab.locator("#undo").is_disabled()
+    tab.keyboard.press("z")
+    assert [row["decision"] for row in saved(tab)[1]] == ["right"]
+
+
 def test_decisions_about_samples_elsewhere_can_be_forgotten_for_good(visit, tmp_path):
     tab = visit(animals())
     file = tmp_path / "other.csv"
