@@ -182,7 +182,7 @@ def sampled_contrastive_statistics(
     chance = (1 - confidence) / 2
     means = sampled_soft_means(
         SampleLists.of(E, lists, seed),
-        weights,
+        _scaled(weights, torch.zeros_like(codes)),
         judged,
         task.a,
         error,
@@ -236,6 +236,16 @@ def _evenly_over_classes(codes: Tensor, judged: Tensor, count: int, seed: int) -
     return rows.sort().values
 
 
+def _scaled(weights: Tensor, codes: Tensor) -> Tensor:
+    """Return (N,) weights times a power of two for each class, whose largest is then about 1.
+
+    No soft mean over a class depends on it, and float32 holds the products of tiny weights.
+    """
+    largest = torch.zeros(int(codes.max()) + 1, dtype=weights.dtype)
+    exponent = largest.scatter_reduce_(0, codes, weights, "amax").frexp().exponent
+    return torch.from_numpy(np.ldexp(weights.numpy(), -exponent[codes].numpy()))
+
+
 def _bins(difficulty: Tensor, bins: int) -> Tensor:
     return ((difficulty.nan_to_num() + 2) / 4 * bins).floor().long().clamp(0, bins - 1)
 
@@ -243,7 +253,7 @@ def _bins(difficulty: Tensor, bins: int) -> Tensor:
 def _own_soft_means(E: Tensor, task: JudgingTask) -> Tensor:
     """Compute s_i(y_i), (N,), NaN where not judged or without another reference."""
     sums, totals = (torch.zeros(len(E), dtype=torch.float64, device=E.device) for _ in range(2))
-    w = task.weights.to(E.device)
+    w = _scaled(task.weights, task.labels.codes).to(E.device)
     for rows, columns, S, pair in class_blocks(E, task.labels.codes.to(E.device)):
         terms = S.sub_(1).mul_(task.a).exp_().masked_fill_(~pair, 0)  # (b, k)
         sums[rows] += torch.mv(terms, w[columns].to(E))
@@ -278,9 +288,10 @@ def _sampled_null(
         return null
     i, c = _draw_pairs(samples, classes, codes, count, generator)
     values = torch.empty(count, dtype=torch.float64)
-    rows, w = E[i.to(E.device)], task.weights[references].to(E)
+    weights = _scaled(task.weights, codes)[references]
+    rows, w = E[i.to(E.device)], weights.to(E)
     totals = torch.zeros(len(support), dtype=torch.float64)
-    totals.index_add_(0, codes[references], task.weights[references])
+    totals.index_add_(0, codes[references], weights)
     # Small classes share a product, as `class_pairs` has them; the pairs are sorted by class.
     together = (ends[c] - 1) // _TOGETHER
     sizes = together.unique_consecutive(return_counts=True)[1].tolist()

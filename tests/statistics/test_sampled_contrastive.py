@@ -168,6 +168,25 @@ def test_one_weight_beside_which_the_others_vanish_leaves_the_error_proved():
     assert bool((off <= found.everyone_error + 1e-12).all()), (off, found.everyone_error)
 
 
+@pytest.mark.parametrize("scale", [-100, -140, -900])
+def test_no_scale_of_weights_moves_a_soft_mean(scale):
+    E, labels = clusters(300)
+    weights = torch.rand(300, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    options = {"a": 40.0, "error": 0.2, "null_values": 500, "exact_rows": 0}
+    stats, tiny = (
+        sampled_contrastive_statistics(E.float(), labels, w, **options)
+        for w in (weights, weights * 2.0**scale)
+    )
+    for name in ("own", "everyone", "everyone_error", "null_by_support"):
+        np.testing.assert_array_equal(getattr(tiny, name), getattr(stats, name), name)
+    # Those of one class alone: s_i is of this class, and so are a part of the null's values.
+    one = sampled_contrastive_statistics(
+        E.float(), labels, torch.where(labels == 3, weights * 2.0**scale, weights), **options
+    )
+    np.testing.assert_array_equal(one.own, stats.own)
+    assert torch.isfinite(torch.stack(one.p_value_bounds())[:, one.testable]).all()
+
+
 def test_the_rate_comes_from_rows_judged_exactly_and_the_interval_knows_how_few_they_are():
     truths, widths, covered = [], [], 0
     E, labels = clusters(2500, dim=16, count=10, seed=3)
