@@ -200,11 +200,13 @@ class TrainerCurriculum(transformers.TrainerCallback):
         )
 
     def _train_loader(self) -> Any:
-        args = self.trainer.args
+        args, stay = self.trainer.args, self.trainer.args.dataloader_persistent_workers
         loader = self._loader(
             batch_sampler=self.sampler,
             pin_memory=args.dataloader_pin_memory,
-            persistent_workers=args.dataloader_persistent_workers,
+            persistent_workers=stay,
+            # Such a loader draws a seed in its first epoch only, a resumed one in a later one.
+            generator=torch.Generator().manual_seed(args.seed) if stay else None,
         )
         return self.trainer.accelerator.prepare(loader)
 

@@ -112,6 +112,21 @@ def test_a_killed_training_goes_on_bit_for_bit(tmp_path, step, saving, of_ours):
         others.train(resume_from_checkpoint=str(tmp_path / "killed" / f"checkpoint-{step}"))
 
 
+@pytest.mark.parametrize("step", [3, 5])
+def test_a_resumed_training_of_workers_that_stay_goes_on_bit_for_bit(tmp_path, step):
+    def trained(folder, resumed=None):
+        trainer = trainer_of(
+            tmp_path / folder, save_strategy="steps", save_steps=step,
+            dataloader_num_workers=1, dataloader_persistent_workers=True,
+        )  # fmt: skip
+        trainer.add_callback(CurriculumCallback(trainer, of_list()))
+        trainer.train(resume_from_checkpoint=resumed)
+        return trainer.model
+
+    whole = trained("whole")
+    assert same_states(whole, trained("other", str(tmp_path / "whole" / f"checkpoint-{step}")))
+
+
 def batch_loss(trainer, callback, rows):
     """The trainer's loss of these rows, as in a step, in eval mode."""
     trainer.model.eval()
