@@ -16,7 +16,7 @@ from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 
 # Plain gradient steps: Adam turns the last bits of a gradient near zero into whole steps, after
 # which two runs that both are right part.
-SMALL = ["data.subset=16", "training.epochs=2", "training.methods=[bspml]", "device=cpu"]
+SMALL = ["data.subset=16", "training.epochs=1", "training.methods=[bspml]", "device=cpu"]
 SMALL += ["curriculum.warmup_epochs=1", "sampler.classes_per_batch=6", "evaluation.ks=[1]"]
 SMALL += ["optimizer.name=sgd", "optimizer.lr=0.01", "training.checkpoint_every=1"]
 SMALL += ["evaluation.clustering=false"]
