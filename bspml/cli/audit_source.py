@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from bspml.cli.labels import first_other, in_order_of, labels_of, name_columns, rows_in
+from bspml.cli.labels import Labelled, columns_of, in_order_of, labelled
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
@@ -21,8 +21,9 @@ from bspml.data.sets.folder import read_folder
 from bspml.data.sets.saved_datasets import is_saved, read_saved_photos
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive
-from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS, telling_names
+from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.folders import file_in
+from bspml.files.matching import first_other, rows_in
 from bspml.files.opening import FAULTS, open_regular
 from bspml.files.tables import read_embeddings, read_labels, read_texts
 from bspml.networks.feature_cache import cached_features
@@ -90,15 +91,17 @@ def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
     what = options.what
     _refuse_options(options, "a file of embeddings", "backbone", "workers")
     embeddings = torch.from_numpy(read_embeddings(what)).to(device)
-    labels = labels_of(what, options.labels, "LABELS")
-    if len(labels) != len(embeddings):
+    found = labelled(what, options.labels, "LABELS")
+    if len(found.labels) != len(embeddings):
         raise DataError(
-            f"{options.labels or what}: has {counted(len(labels), 'label')}, but {what} has "
+            f"{options.labels or what}: has {counted(len(found.labels), 'label')}, but {what} has "
             f"{counted(len(embeddings), 'embedding')}; they must be in the same order, one each."
         )
-    names, texts = _read_names(options, len(labels))
+    names, texts = found.names, found.texts
+    if options.names is not None:
+        names, texts = _read_names(options.names, names, len(embeddings))
     caution = _caution_inside(Path(what))
-    return AuditSource(embeddings, labels, names, texts, options.images, caution)
+    return AuditSource(embeddings, found.labels, names, texts, options.images, caution)
 
 
 def _refuse_options(options: AuditOptions, kind: str, *refused: str) -> None:
@@ -121,23 +124,23 @@ def _caution_inside(path: Path) -> str:
 # --- names ----------------------------------------------------------------------------------------
 
 
-def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Names and texts in a file; (None, None) if it has none and none were asked for."""
-    if options.names is None:
-        return _names_beside(options, n)
-    path = options.names
-    names, texts = _named_and_read(read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS)))
-    if names is None and texts is None:
+def _read_names(
+    path: str, inside: Sequence[str] | None, n: int
+) -> tuple[Sequence[str] | None, Sequence[str] | None]:
+    """Names and texts of a file of them; `inside` are the names beside the data."""
+    columns = read_texts(path, (*NAME_COLUMNS, *TEXT_COLUMNS))
+    for values in columns.values():
+        if len(values) not in (0, n):
+            raise DataError(
+                f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
+            )
+    said = Labelled(np.empty(0), {name: cells for name, cells in columns.items() if cells})
+    names = said.names
+    if names is None and said.texts is None:
         raise DataError(
             f"{path}: has no names: expected a .txt file with one a line, or a .csv or .npz file "
             f"with {', '.join(NAME_COLUMNS)} or {', '.join(TEXT_COLUMNS)}."
         )
-    for values in (names, texts):
-        if values is not None and len(values) != n:
-            raise DataError(
-                f"{path}: has {counted(len(values), 'name')}; the data has {counted(n, 'sample')}."
-            )
-    inside = _names_beside(options, n)[0]
     order = rows_in(names, inside) if names and inside else np.arange(n)
     if names and inside and (order is None or (order != np.arange(n)).any()):
         row = first_other(inside, names)
@@ -146,29 +149,7 @@ def _read_names(options: AuditOptions, n: int) -> tuple[Sequence[str] | None, Se
             "beside the data. Give the names of these samples, in their order, or leave "
             "--names out."
         )
-    return names or inside, texts
-
-
-def _named_and_read(
-    columns: Mapping[str, Sequence[str]],
-) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """The column of names and the one of texts, None where there is none."""
-    return telling_names(columns), next((columns[c] for c in TEXT_COLUMNS if c in columns), None)
-
-
-def _names_beside(
-    options: AuditOptions, n: int
-) -> tuple[Sequence[str] | None, Sequence[str] | None]:
-    """Names and texts beside the embeddings, or else beside the labels."""
-    columns: dict[str, list[str]] = {}
-    labels = options.labels
-    if labels is not None and Path(labels).suffix.lower() != ".txt":  # whose lines are the labels
-        columns = read_texts(labels, (*NAME_COLUMNS, *TEXT_COLUMNS))
-        # In the order that the labels beside them are taken in.
-        order = in_order_of(name_columns(options.what, n), np.arange(n), labels, options.what)
-        columns = {key: [c[row] for row in order] for key, c in columns.items() if len(c) == n}
-    columns |= read_texts(options.what, (*NAME_COLUMNS, *TEXT_COLUMNS))
-    return _named_and_read({name: c for name, c in columns.items() if len(c) == n})
+    return names or inside, said.texts
 
 
 # --- a run ----------------------------------------------------------------------------------------
@@ -211,7 +192,9 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
         labels = _folder_labels(folder, what)
     else:
         found = read_labels(options.labels)
-        labels = in_order_of([folder.paths or ()], found, options.labels, what)
+        beside = Labelled(found, columns_of(options.labels, len(found)))
+        own = {"path": [*folder.paths]} if folder.paths else {}
+        labels = in_order_of(own, beside, options.labels, what).labels
     if len(labels) != len(folder):
         raise DataError(
             f"{options.labels}: has {counted(len(labels), 'label')}; {what} has "

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.cli.labels import labels_of, splits_of
+from bspml.cli.labels import labelled
 from bspml.cli.options import EvaluateOptions, flags_of
 from bspml.data.sets.path_table import rows_of_splits
 from bspml.errors import DataError, InputError
@@ -95,9 +95,9 @@ def _of_files(
 def _read(what: str, labels: str | None, option: str) -> tuple[str, np.ndarray, np.ndarray, Any]:
     """The file's name, its embeddings, their labels, and the rows of each split; None without."""
     # Embeddings first: what is wrong with their file is said of it, not of its labels.
-    embeddings, found = read_embeddings(what), labels_of(what, labels, option)
-    splits = splits_of(what, labels, len(found)) if len(found) == len(embeddings) else None
-    return what, embeddings, found, None if splits is None else rows_of_splits(splits, Path(what))
+    embeddings, found = read_embeddings(what), labelled(what, labels, option)
+    splits = found.columns.get("split") if len(found.labels) == len(embeddings) else None
+    return what, embeddings, found.labels, splits and rows_of_splits(splits, Path(what))
 
 
 def _of_split(

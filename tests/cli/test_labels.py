@@ -1,11 +1,14 @@
 """Labels beside embeddings: matched by name where both files have names."""
 
+from functools import partial
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from bspml.cli.labels import in_order_of, labels_of, rows_in
+from bspml.cli.labels import Labelled, columns_of, in_order_of, labelled
 from bspml.errors import DataError
+from bspml.files.matching import rows_in
 from bspml.files.tables import read_beside, read_embeddings, read_names
 from helpers.commands import run
 
@@ -29,7 +32,7 @@ def test_labels_are_matched_by_name(named, short):
     order = [3, 0, 5, 1, 2, 4]
     theirs = [names[i].removeprefix("photos/" if short else "") for i in order]
     file = write(folder, theirs, [f"class{i}" for i in order])
-    found = labels_of(str(folder / "e.npz"), file, "LABELS")
+    found = labelled(str(folder / "e.npz"), file, "LABELS").labels
     assert found.tolist() == [f"class{i}" for i in range(6)]
 
 
@@ -39,16 +42,16 @@ def test_names_of_other_samples_are_refused(named, wrong):
     file = write(folder, [wrong, *names[1:]], list("aabbcc"))
     words = rf"sample 0 is '{wrong}' there and 'photos/0.jpg' here"
     with pytest.raises(DataError, match=words):
-        labels_of(str(folder / "e.npz"), file, "LABELS")
+        labelled(str(folder / "e.npz"), file, "LABELS")
 
 
 def test_without_names_on_both_sides_the_order_stays(named):
     folder, names = named
     labels = np.array(list("aabbcc"))
     file = write(folder, names[::-1], labels)
-    assert in_order_of([], labels, file, "x").tolist() == labels.tolist()
+    assert in_order_of({}, Labelled(labels), file, "x").labels.tolist() == labels.tolist()
     np.save(folder / "e.npy", np.eye(6))
-    assert labels_of(str(folder / "e.npy"), file, "LABELS").tolist() == labels.tolist()
+    assert labelled(str(folder / "e.npy"), file, "LABELS").labels.tolist() == labels.tolist()
 
 
 def test_noise_does_not_write_over_what_it_read(capsys, named):
@@ -80,13 +83,15 @@ def test_photos_of_one_name_in_several_folders_are_told_apart(tmp_path, ours, th
         said = [name.split("/")[-2] for name in theirs]
     rows = zip(theirs, said, strict=True)
     file.write_text("path,label\n" + "".join(f"{name},{label}\n" for name, label in rows))
+    beside = Labelled(np.array(said), columns_of(str(file), 2))
+    order = partial(in_order_of, {"path": [*ours]}, beside, str(file), "x.npz")
     if labels is None:
         with pytest.raises(
             DataError, match=r"sample 0 is 'P/cat/0\.png' there and 'ant/0\.png' here"
         ):
-            in_order_of([ours], np.array(said), str(file), "x.npz")
+            order()
     else:
-        assert in_order_of([ours], np.array(said), str(file), "x.npz").tolist() == labels
+        assert order().labels.tolist() == labels
 
 
 @pytest.mark.parametrize(
@@ -119,15 +124,15 @@ def test_the_column_that_tells_samples_apart_matches_them(named):
         np.savez(folder / "e.npz", embeddings=np.eye(6), name=np.array(ours), path=names)
         frame = pd.DataFrame({"path": names, "label": labels}).iloc[order]
         (frame if theirs == 0 else frame.assign(name=theirs)).to_csv(file, index=False)
-        assert labels_of(str(folder / "e.npz"), file, "LABELS").tolist() == labels
+        assert labelled(str(folder / "e.npz"), file, "LABELS").labels.tolist() == labels
         assert read_names(folder / "e.npz")[:1] == (names[:1] if ours[0] == "cup" else ["u"])
     frame = frame.assign(name="cup", path=[*names[1:], "photos/9.jpg"])
     frame.to_csv(file, index=False)  # of other samples, though one column agrees
     np.savez(folder / "e.npz", embeddings=np.eye(6), name=["cup"] * 6, path=names)
     with pytest.raises(DataError, match="names other samples"):
-        labels_of(str(folder / "e.npz"), file, "LABELS")
+        labelled(str(folder / "e.npz"), file, "LABELS")
     frame[["name", "label"]].to_csv(file, index=False)  # nothing better: as they stand
-    assert labels_of(str(folder / "e.npz"), file, "LABELS").tolist() == frame.label.tolist()
+    assert labelled(str(folder / "e.npz"), file, "LABELS").labels.tolist() == frame.label.tolist()
 
 
 @pytest.mark.parametrize("ours", ["csv", "parquet"])
@@ -141,7 +146,7 @@ def test_the_nameless_index_of_a_frame_is_its_names_if_it_holds_some(tmp_path, o
             getattr(frame, f"to_{file.rsplit('.')[-1]}")(file)
         assert read_embeddings(files[0]).shape == (6, 6)
         assert ("name" in read_beside(files[1])) == (index[0] == "0.jpg")
-        return labels_of(*files, "LABELS").tolist()
+        return labelled(*files, "LABELS").labels.tolist()
 
     assert labels_read([f"{i}.jpg" for i in range(6)]) == [f"class{i}" for i in range(6)]
     # Numbers of rows, or a text that several have, name no samples.

@@ -29,6 +29,7 @@ from bspml.data.labels.decisions import (
 )
 from bspml.data.retrieval import Origin, RetrievalData, RetrievalSplit
 from bspml.errors import DataError
+from bspml.files.matching import as_paths
 from bspml.files.tables import fitting_names, read_labels
 from bspml.words import counted
 
@@ -237,7 +238,7 @@ def rows_by_name(names: Sequence[str] | None, origin: Origin) -> np.ndarray | No
     own_names = origin.numbers if origin.names is None else origin.names
     if names is None or not all(names) or len(set(own_names)) < len(own_names):
         return None
-    paths = _as_paths(own_names)
+    paths = as_paths(own_names)
     # Names that are one path in two spellings are told apart by these alone.
     is_path = len(set(paths)) == len(paths)
     place = {name: row for row, name in enumerate(paths if is_path else own_names)}
@@ -254,7 +255,7 @@ def _refuse_other_names(
     """Refuse names, perhaps of some lines alone, that samples taken by their rows do not have."""
     for name, row, place in zip(names, rows.tolist(), places, strict=False):
         own = origin.names[row] if origin.names else ""
-        if name and own and all(_as_paths([own]) != spelt for spelt in _spellings([name])):
+        if name and own and all(as_paths([own]) != spelt for spelt in _spellings([name])):
             raise DataError(
                 f"{place}: names {name!r}, but row {row} of these data is {own!r}; where a line or "
                 "a sample has no name of its own, all go by their rows. Give each its name."
@@ -303,14 +304,9 @@ def refuse_other_pictures(
         )
 
 
-def _as_paths(names: Sequence[str]) -> list[str]:
-    """Return the names as paths are written: `.\\a\\b.jpg` and `./a/b.jpg` are `a/b.jpg`."""
-    return [name.replace("\\", "/").removeprefix("./") for name in names]
-
-
 def _spellings(names: Sequence[str]) -> Iterator[Sequence[str]]:
     """Yield the names as written, then with and without the training split's folder `train/`."""
-    paths = _as_paths(names)
+    paths = as_paths(names)
     yield paths
     yield [f"train/{name}" for name in paths]
     yield [name.removeprefix("train/") for name in paths]
