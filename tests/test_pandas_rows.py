@@ -5,6 +5,7 @@ import pandas as pd
 import pytest
 
 import bspml
+from bspml.data.labels.decisions import apply_decisions
 from bspml.errors import InputError
 from bspml.statistics.confusions import plausible_confusions
 
@@ -38,6 +39,8 @@ CALLS = {
     ),
     "rows to sample": lambda _, numbers: bspml.PKSampler(Y, 2, 2).set_rows(numbers > 0),
     "weights": lambda _, numbers: bspml.SampleWeights(Y).update(numbers),
+    "decisions": lambda _, numbers: apply_decisions(Y, [], numbers),
+    "names of decided": lambda _, numbers: apply_decisions(Y, [], names=numbers.astype(str)),
 }
 
 

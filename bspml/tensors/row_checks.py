@@ -115,13 +115,16 @@ def check_class_ids(labels: Any, rows: int, name: str = "labels", of: str = "emb
     return codes.long()
 
 
-def check_reference_weights(sample_weights: Any, n: int, name: str = "sample_weights") -> Tensor:
+def check_reference_weights(
+    sample_weights: Any, n: int, name: str = "sample_weights", of: str = "embeddings"
+) -> Tensor:
     """Return sample weights as a float64 copy on the CPU; None weighs all 1.
 
     Args:
         sample_weights: (n,) numbers in [0, 1], or None.
         n: how many there must be.
         name: the caller's argument, for messages.
+        of: the argument that has as many rows.
 
     Raises:
         InputError: another shape, or a weight outside, naming the rows.
@@ -134,7 +137,7 @@ def check_reference_weights(sample_weights: Any, n: int, name: str = "sample_wei
     weights = weights.detach().cpu().double().clone()
     if weights.shape != (n,):
         raise InputError(
-            f"`{name}` must be (N,) = ({n},) like the embeddings; got {tuple(weights.shape)}."
+            f"`{name}` must be (N,) = ({n},) like the {of}; got {tuple(weights.shape)}."
         )
     off = ~((weights >= 0) & (weights <= 1))
     if off.any():

@@ -36,7 +36,8 @@ from bspml.files.cells import (
 from bspml.files.columns import column_names, is_number, labels_in, row_order
 from bspml.files.delimited import TableRow, read_rows, read_table, write_table
 from bspml.files.opening import FAULTS, open_regular
-from bspml.tensors.row_index import check_in_order
+from bspml.tensors.row_checks import check_reference_weights
+from bspml.tensors.row_index import check_in_order, check_same_rows
 from bspml.words import LONGEST_LABEL
 
 DECISIONS = ("right", "wrong", "unsure")
@@ -165,10 +166,7 @@ def _verdict_words(decision: Decision) -> str:
 
 
 def apply_decisions(
-    labels: Any,
-    decisions: list[Decision],
-    weights: Any = None,
-    names: Sequence[str] | np.ndarray | None = None,
+    labels: Any, decisions: list[Decision], weights: Any = None, names: Any = None
 ) -> CorrectedLabels:
     """Put decisions into labels and weights.
 
@@ -179,18 +177,21 @@ def apply_decisions(
         names: N names of the samples, if they have any, to go with the labels.
 
     Raises:
-        InputError: not one weight per label.
+        InputError: not one weight in [0, 1] or name per label, or pandas objects of different
+            indices.
         DataError: an index that is not in the data, a decision about another label than the
             sample has, two on one sample that differ, or a new label that is the old one, of
             another kind, or a number that does not fit beside the others; names file and line.
     """
-    check_in_order(labels, "labels")
-    check_in_order(weights, "weights")
+    rows = {"labels": labels, "weights": weights, "names": names}
+    for name, value in rows.items():
+        check_in_order(value, name)
+    check_same_rows(**rows)
     old_labels = plain_labels(np.asarray(labels))
     n = len(old_labels)
-    weights = np.ones(n) if weights is None else np.asarray(weights, np.float64).copy()
-    if weights.shape != (n,):
-        raise InputError(f"`weights` must be one per label, ({n},); got {weights.shape}.")
+    weights = check_reference_weights(weights, n, "weights", "labels").numpy()
+    if names is not None and len(names) != n:
+        raise InputError(f"`names` must be one per label, ({n},); got {len(names)}.")
     verdicts = np.full(n, "", dtype="<U6")
     as_text = old_labels.dtype.kind not in "iu"
     classes = {str(label) for label in np.unique(old_labels)}

@@ -116,8 +116,12 @@ def test_decisions_about_other_data_are_refused(write, row, message):
 
 
 def test_weights_must_be_one_per_label():
-    with pytest.raises(InputError, match=r"one per label, \(2,\); got \(3,\)"):
+    with pytest.raises(InputError, match=r"\(2,\) like the labels; got \(3,\)"):
         apply_decisions([1, 2], [], [1, 1, 1])
+    with pytest.raises(InputError, match=r"`weights` must be in \[0, 1\]; rows 1 are not"):
+        apply_decisions([1, 2], [], [1, np.nan])
+    with pytest.raises(InputError, match=r"`names` must be one per label, \(2,\); got 3"):
+        apply_decisions([1, 2], [], names=["a", "b", "c"])
 
 
 def test_missing_and_foreign_files_are_named(tmp_path, write):
