@@ -43,6 +43,8 @@ from bspml.tensors.row_index import check_same_rows
 # exp(a), exp(-a) and their ratio must stay in float32; and a soft mean is a logarithm over a, of
 # which a smaller a would leave the rounding only.
 SMALLEST_A, LARGEST_A = 1e-3, 40.0
+# Below these only float64 holds such a logarithm, and a weight times exp(-a).
+_FLOAT32_A, _FLOAT32_WEIGHT = 1.0, 2.0**-64
 NULL_BINS = 1 << 18
 _TABLE_VALUES = 1 << 24  # of each table kept for further judges
 _PACKED_VALUES = 1 << 27  # beyond, of soft means alone, packed
@@ -115,7 +117,7 @@ class JudgingTask(NamedTuple):
     """The checked arguments of contrastive statistics, exact or sampled.
 
     Attributes:
-        embeddings: (N, D) as given.
+        embeddings: (N, D) as given, in float64 for a small a.
         labels: their labels as codes.
         weights: (N,) float64 on the CPU, w_j; 0 for rows of norm 0.
         judged: (N,) bool on the CPU; False for rows of norm 0.
@@ -163,6 +165,8 @@ class JudgingTask(NamedTuple):
         judged = torch.zeros(n, dtype=torch.bool)
         judged[slice(None) if rows is None else check_rows(rows, n)] = True
         weights[zeros], judged[zeros] = 0, False
+        if a < _FLOAT32_A:
+            embeddings = embeddings.double()
         return cls(embeddings, encoded, weights, judged, zeros, a, null_bins)
 
 
@@ -180,9 +184,9 @@ def contrastive_statistics(
 
     Memory beside the embeddings: one normalised copy, O(block^2 + C x block), the histograms, and
     on a CPU up to 160 MiB of class sums.  Similarities and exponentials are computed in the
-    precision of the embeddings (half precisions in float32), sums of a block in float64, of blocks
-    as precise as the embeddings.  Deterministic;
-    a different `block_size` may move a similarity by a rounding of that precision.
+    precision of the embeddings (half precisions in float32; all in float64 where a is below 1 or a
+    weight below 2^-64), sums of a block in float64, of blocks as precise as the embeddings.
+    Deterministic; a different `block_size` may move a similarity by a rounding of that precision.
 
     Args:
         embeddings: (N, D); rows are normalised here, rows of norm 0 are left out.
@@ -266,6 +270,8 @@ def _one_pass(
     candidates: int = 0,
 ) -> ContrastivePass:
     embeddings, judged = task.embeddings, np.flatnonzero(task.judged.numpy())
+    if ((task.weights > 0) & (task.weights < _FLOAT32_WEIGHT)).any():
+        embeddings = embeddings.double()
     reference = References.of(embeddings, task.labels, task.weights.numpy())
     block = None if block is None else check_whole(block, "block_size")
     on_host = reference.embeddings.device.type == "cpu"

@@ -250,6 +250,19 @@ def test_own_weight_does_not_cancel_away_a_tiny_classmate():
     np.testing.assert_allclose(stats.own, s[np.arange(20), labels], atol=EXACT)
 
 
+@pytest.mark.parametrize(
+    ("a", "smallest"), [(1e-3, 1.0), (0.1, 1.0), (10.0, 1e-42), (40.0, 1e-30), (10.0, 1e-300)]
+)
+def test_float32_rows_keep_the_digits_of_small_logarithms_and_small_weights(a, smallest):
+    embeddings, labels = _random(30, 3, dtype=np.float32)
+    drawn = np.random.default_rng(1).uniform(0.1, 1, 30)
+    for scale in (smallest, np.where(labels == 0, smallest, 1.0)):  # of all, and of one class
+        s, t = _dense(embeddings, labels, drawn * scale, a)
+        stats = contrastive_statistics(embeddings, labels, drawn * scale, a)
+        np.testing.assert_allclose(stats.own, s[np.arange(30), labels], atol=1e-9)
+        np.testing.assert_allclose(stats.everyone, t, atol=1e-9)
+
+
 def test_rows_of_norm_zero_are_neither_judged_nor_references():
     embeddings, labels = _random(30, 3)
     embeddings[[2, 9]] = 0

@@ -168,6 +168,14 @@ def test_one_weight_beside_which_the_others_vanish_leaves_the_error_proved():
     assert bool((off <= found.everyone_error + 1e-12).all()), (off, found.everyone_error)
 
 
+def test_soft_means_of_float32_rows_are_as_near_as_they_say_for_the_smallest_a():
+    E, labels = clusters(300)
+    exact = contrastive_statistics(E.float().double(), labels, a=1e-3)
+    found = sampled_contrastive_statistics(E.float(), labels, a=1e-3, error=1e-12, exact_rows=0)
+    assert ((found.everyone - exact.everyone).abs() <= found.everyone_error + 1e-9).all()
+    np.testing.assert_allclose(found.own, exact.own, atol=1e-9)
+
+
 @pytest.mark.parametrize("scale", [-100, -140, -900])
 def test_no_scale_of_weights_moves_a_soft_mean(scale):
     E, labels = clusters(300)
