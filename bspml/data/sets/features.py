@@ -40,7 +40,8 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
         `RetrievalData` whose splits have `features` (N, F), and no images.
 
     Raises:
-        DataError: files missing or damaged, lengths that differ, NaN or infinity, an unknown split.
+        DataError: files missing, damaged, or two that could each be meant; lengths that differ, NaN
+            or infinity, an unknown split.
     """
     path = Path(root)
     if is_saved(path):
@@ -65,7 +66,14 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
 
 def _split_file(there: list[Path], name: str) -> Path | None:
     """The file of a split, whose name is in whatever case, as in a column of splits."""
-    return next((f for kind in _KINDS for f in there if f.name.lower() == f"{name}{kind}"), None)
+    return _only([f for kind in _KINDS for f in there if f.name.lower() == f"{name}{kind}"])
+
+
+def _only(files: list[Path]) -> Path | None:
+    """The file, or None; of several nobody knows which one is meant."""
+    if len(files) > 1:
+        raise DataError(f"{files[0]}: beside it lies {files[1].name}. Keep one of the two here.")
+    return files[0] if files else None
 
 
 def _read_split(path: Path, name: str) -> RetrievalSplit:
@@ -81,8 +89,7 @@ def _label_file(path: Path) -> Path:
     """`path` itself, or, of an .npy file, the labels beside it."""
     if path.suffix.lower() != ".npy":
         return path
-    for kind in _LABELS:
-        beside = path.with_name(f"{path.stem}_labels{kind}")
-        if beside.is_file():
-            return beside
-    raise DataError(f"{path}: has no labels beside it; expected {path.stem}_labels.npy.")
+    places = [path.with_name(f"{path.stem}_labels{kind}") for kind in _LABELS]
+    if (beside := _only([place for place in places if place.is_file()])) is None:
+        raise DataError(f"{path}: has no labels beside it; expected {path.stem}_labels.npy.")
+    return beside

@@ -75,6 +75,19 @@ def test_one_array_with_labels_and_splits_beside_it(tmp_path):
     assert read_features(tmp_path / "f.npy").train.classes.tolist() == ["a"]
 
 
+def test_of_two_files_that_could_each_be_meant_none_is_taken(tmp_path):
+    np.save(tmp_path / "f.npy", X)
+    np.save(tmp_path / "f_labels.npy", Y)
+    (tmp_path / "f_labels.csv").write_text("label\n" + "\n".join(Y[::-1]) + "\n")
+    with pytest.raises(DataError, match=r"f_labels\.npy: beside it lies f_labels\.csv\. Keep one"):
+        read_features(tmp_path / "f.npy")
+    for name in ("train.npz", "test.npz", "Train.npz.csv"):
+        np.savez(tmp_path / name, embeddings=X, labels=Y)
+    pd.DataFrame(X).assign(label=Y).to_csv(tmp_path / "Train.csv", index=False)
+    with pytest.raises(DataError, match=r"train\.npz: beside it lies Train\.csv\. Keep one"):
+        read_features(tmp_path)
+
+
 def test_query_and_gallery(tmp_path):
     for name in ("train", "query", "gallery"):
         np.savez(tmp_path / f"{name}.npz", embeddings=X, labels=Y)
