@@ -269,7 +269,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         """Take the announcement back; the loss has looked it up, or did not need to."""
         refuse_ignored(self.weights, [pl_module])
         self.weights.clear_batch()
-        self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
+        if not getattr(trainer.fit_loop, "_skip_backward", False):  # as in the last epoch of SWA
+            self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Embed, update, and set the rows of the next epoch."""
@@ -316,9 +317,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
             batches = self.loader.in_order(size, model.prepared, self.weights)
         workers, key = self.loader.loader.num_workers, self.loader.keys[0]
         with model.evaluating():
-            return embed_by_ranks(
-                model, self.data, size, pl_module.device, workers, key=key, batches=batches
-            )
+            of = model, self.data, size, pl_module.device, workers
+            return embed_by_ranks(*of, key=key, batches=batches)
 
     def _choose_rows(self) -> None:
         for note in choose_rows(self.sampler, self.curriculum):

@@ -888,6 +888,19 @@ def test_callbacks_that_a_fresh_network_breaks():
     fit(swa)  # nothing is thrown away
 
 
+@pytest.mark.parametrize("ours_first", [True, False])
+def test_the_epoch_in_which_an_averaged_network_only_counts_is_no_round(ours_first):
+    swa = pl.callbacks.StochasticWeightAveraging(0.01, swa_epoch_start=1)
+    loader, module = plain_loader(), Plain(MultiSimilarityLoss())
+    callback = CurriculumCallback(loader)
+    both = [callback, swa] if ours_first else [swa, callback]
+    trainer = pl.Trainer(callbacks=both, max_epochs=3, **QUIET)
+    trainer.fit(module, loader)
+    assert trainer.current_epoch == 4  # Lightning's own, for the batch normalisation
+    assert len(callback.records) == 1 + 3
+    assert callback.epoch == 3
+
+
 def test_averages_of_the_network_leave_the_weights_alone():
     from lightning.pytorch.callbacks import EMAWeightAveraging
 
