@@ -34,11 +34,16 @@ def share_steps(trainer: Any, sampler: Any) -> None:
         sampler: its `PKSampler`; every rank has one of the same seed.
 
     Raises:
-        InputError: a batch has fewer samples than there are ranks, or the trainer has a
-            `subset_batch_miner`.
+        InputError: a batch has fewer samples than there are ranks, the trainer has a
+            `subset_batch_miner`, or was handed here before.
     """
     if ranks() == 1:
         return
+    if isinstance(trainer.data_and_label_getter, _Gathering):
+        raise InputError(
+            "on several processes a trainer serves one AlternatingTrainer, and `trainer` was "
+            "handed to another before. Go on with that one, or make a new trainer."
+        )
     if "subset_batch_miner" in trainer.mining_funcs:
         raise InputError(
             "a `subset_batch_miner` chooses rows before they are gathered, so it cannot be used "
@@ -55,10 +60,7 @@ def share_steps(trainer: Any, sampler: Any) -> None:
     trainer.data_and_label_getter = batch
     trainer.models["embedder"].register_forward_hook(batch.embeddings)
     # The first of the clippers: they come between the backward pass and the optimisers.
-    trainer.gradient_clippers = {
-        "ranks": _Gradients(trainer),
-        **(trainer.gradient_clippers or {}),
-    }
+    trainer.gradient_clippers = {"ranks": _Gradients(trainer), **(trainer.gradient_clippers or {})}
 
 
 class _Gathering:

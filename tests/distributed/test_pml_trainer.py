@@ -122,6 +122,11 @@ def on_a_rank():
         sampler.share(0, 3)
     except InputError as err:
         found["refused"] = str(err)
+    once = make("auto")
+    try:
+        AlternatingTrainer(once.trainer, once.sampler, once.curriculum, once.embed)
+    except InputError as err:
+        found["twice"] = str(err)
     return found
 
 
@@ -168,6 +173,7 @@ def test_a_checkpoint_of_three_ranks_goes_on_with_one_and_one_of_two_with_two(ev
 def test_a_batch_too_small_for_its_ranks_is_refused(everyone):
     for found in everyone(__file__, 2):
         assert "a batch has 2 rows, fewer than the 3 processes" in found["refused"]
+        assert "a trainer serves one AlternatingTrainer" in found["twice"]
 
 
 def test_the_rows_of_a_shared_step_are_taken_back_after_it():
