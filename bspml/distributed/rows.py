@@ -16,11 +16,7 @@ from bspml.errors import InputError
 from bspml.tensors.checks import check_whole
 
 # Backends differ in whether they take these kinds of numbers.
-_TRAVELS_AS = {
-    torch.bool: torch.uint8,
-    torch.bfloat16: torch.float32,
-    torch.float16: torch.float32,
-}
+_TRAVELS_AS = {torch.bool: torch.uint8, torch.bfloat16: torch.float32, torch.float16: torch.float32}
 
 
 def share_of(n: int, block: int = 1, *, of_rank: int | None = None) -> slice:
@@ -104,10 +100,7 @@ def gather_sizes(n: int) -> list[int]:
 
 
 def computed_by_rows(
-    n: int,
-    compute: Callable[[slice], Tensor],
-    block: int = 1,
-    device: torch.device | str = "cpu",
+    n: int, compute: Callable[[slice], Tensor], block: int = 1, device: torch.device | str = "cpu"
 ) -> Tensor:
     """Return `compute(slice(0, n))`, each rank computing its share of the rows.
 

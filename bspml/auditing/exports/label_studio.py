@@ -44,10 +44,7 @@ def label_studio_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> d
     shown = [kind for kind in ("image", "text") if any(kind in _content(s) for s in suspects)]
     shown = shown or ["text"]
     tasks = [_task(suspect, shown[0]) for suspect in suspects if shown[0] in _content(suspect)]
-    return {
-        "tasks.json": json.dumps(tasks, indent=2),
-        "config.xml": _interface(shown, classes),
-    }
+    return {"tasks.json": json.dumps(tasks, indent=2), "config.xml": _interface(shown, classes)}
 
 
 def _content(suspect: Suspect) -> dict[str, str]:
@@ -71,11 +68,7 @@ def _task(suspect: Suspect, shown: str) -> dict[str, Any]:
         "type": "choices",
         "value": {"choices": [suspect.suggested]},
     }
-    prediction = {
-        "model_version": "bspml-audit",
-        "score": suspect.confidence,
-        "result": [choice],
-    }
+    prediction = {"model_version": "bspml-audit", "score": suspect.confidence, "result": [choice]}
     return {
         "data": {**_content(suspect), "name": plain_text(suspect.name), **known},
         "predictions": [prediction],

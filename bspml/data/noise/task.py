@@ -119,11 +119,7 @@ class NoiseTask:
         return self.draw.choice(members, round(as_decimal(rate) * len(members)), replace=False)
 
     def with_labels(
-        self,
-        rows: np.ndarray,
-        codes: np.ndarray,
-        outlier: bool = False,
-        rate: float | None = None,
+        self, rows: np.ndarray, codes: np.ndarray, outlier: bool = False, rate: float | None = None
     ) -> NoisyLabels:
         """Return the labels with some of them replaced.
 

@@ -80,12 +80,7 @@ def read_path_table(
     shown = paths if boxes is None else [f"{p} {b}" for p, b in zip(paths, boxes, strict=True)]
     refuse_repeats(shown, path, "Keep one row of each.")
     everything = RetrievalSplit(
-        "train",
-        labels,
-        root=path.parent,
-        paths=paths,
-        boxes=boxes,
-        content=content,
+        "train", labels, root=path.parent, paths=paths, boxes=boxes, content=content
     )
     splits = columns.get(split_column.lower())
     if splits is None and split_column != "split":

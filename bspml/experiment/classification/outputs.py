@@ -12,13 +12,7 @@ from bspml.experiment.classification.scoring import final_row
 from bspml.experiment.config import ClassificationConfig
 from bspml.files.cells import label_cells
 from bspml.files.delimited import write_table
-from bspml.files.run import (
-    SUSPECT_BELOW,
-    EpochRecord,
-    RunFolder,
-    WeightsTable,
-    write_weights,
-)
+from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder, WeightsTable, write_weights
 from bspml.report import tables
 from bspml.report.tables import Results
 from bspml.shapes import Tensor
