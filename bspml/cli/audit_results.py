@@ -13,7 +13,7 @@ import numpy as np
 
 from bspml.auditing import AuditReport
 from bspml.auditing.exports import check_export, write_export
-from bspml.auditing.exports.suspects import photo_folder
+from bspml.auditing.exports.suspects import photo_folder, shown_suspects
 from bspml.auditing.folder import CORRECTED
 from bspml.cli.options import AuditOptions
 from bspml.cli.terminal import note
@@ -243,6 +243,7 @@ def write_results(
         files = write_export(report, options.export, folder, images)
         line = (
             f"{files[0].parent}: {', '.join(path.name for path in files)}; "
+            f"{len(shown_suspects(report, options.export, images)):,} of "
             f"{counted(int(report.suspects.sum()), 'suspect')} for {options.export}"
         )
         results = replace(results, exported=files, lines=[*results.lines, line])

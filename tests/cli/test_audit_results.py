@@ -245,7 +245,7 @@ def test_suspects_are_exported_from_a_new_and_from_an_earlier_audit(names, capsy
     code, out, _ = run(capsys, *arguments, "--quiet")
     suspects = json.loads(Path("found/summary.json").read_text("utf-8"))["suspects"]
     assert f"found/to-{tool}: {files[0].name}, " in out
-    assert f"{suspects} suspects for {tool}" in out
+    assert f"; {suspects} of {suspects} suspects for {tool}" in out
 
 
 def test_texts_are_exported_and_an_earlier_audit_needs_no_photos_for_cvat(case, names, capsys):

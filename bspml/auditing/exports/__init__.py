@@ -15,7 +15,7 @@ import numpy as np
 from bspml.auditing.exports.cvat import cvat_files
 from bspml.auditing.exports.fiftyone import fiftyone_files
 from bspml.auditing.exports.label_studio import label_studio_files
-from bspml.auditing.exports.suspects import class_names, find_suspects, photo_folder
+from bspml.auditing.exports.suspects import class_names, photo_folder, shown_suspects
 from bspml.auditing.report import AuditReport
 from bspml.errors import InputError
 from bspml.files.folders import write_files
@@ -82,5 +82,5 @@ def write_export(
         ['annotations.xml', 'labels.json', 'suspects.csv']
     """
     check_export(tool, report.names, report.texts, images)
-    contents = TOOLS[tool](find_suspects(report, images), class_names(report))
+    contents = TOOLS[tool](shown_suspects(report, tool, images), class_names(report))
     return write_files(Path(folder) / f"to-{tool}", contents)

@@ -28,7 +28,7 @@ def cvat_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[str,
     """Write annotations to upload, the labels of their task, and the list of its images.
 
     Args:
-        suspects: those with a name are written; by it CVAT finds the image in the task.
+        suspects: with names, by which CVAT finds their images in the task.
         classes: to choose from.
 
     Returns:
@@ -40,7 +40,6 @@ def cvat_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[str,
         >>> root.find("image").get("name"), root.find("image/tag").get("label")
         ('cat/7.jpg', 'cat')
     """
-    suspects = [suspect for suspect in suspects if suspect.name]
     return {
         "annotations.xml": _annotations(suspects, classes),
         "labels.json": json.dumps([_raw_label(name) for name in classes], indent=2),

@@ -20,7 +20,7 @@ def fiftyone_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[
     """Write the photos, their given labels, and the suggested ones.
 
     Args:
-        suspects: those with a photo are written.
+        suspects: with photos.
         classes: to choose from.
 
     Returns:
@@ -34,7 +34,6 @@ def fiftyone_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> dict[
         >>> json.loads(files["suggestions.json"])["labels"]["7"]["confidence"]
         0.25
     """
-    suspects = [suspect for suspect in suspects if suspect.photo is not None]
     # Ids are indices: FiftyOne cuts off what looks like a suffix.
     given = {str(s.index): {"label": s.label} for s in suspects}
     suggested: dict[str, Any] = {

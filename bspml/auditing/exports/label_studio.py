@@ -28,7 +28,7 @@ def label_studio_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> d
     """Write tasks to import and the labelling interface that they fit.
 
     Args:
-        suspects: those with a photo, a text or a web address for a name are written.
+        suspects: all with a photo or a web address for a name, or all with a text.
         classes: to choose from.
 
     Returns:
@@ -41,9 +41,8 @@ def label_studio_files(suspects: Sequence[Suspect], classes: Sequence[str]) -> d
         >>> json.loads(files["tasks.json"])[0]["predictions"][0]["score"]
         0.25
     """
-    shown = [kind for kind in ("image", "text") if any(kind in _content(s) for s in suspects)]
-    shown = shown or ["text"]
-    tasks = [_task(suspect, shown[0]) for suspect in suspects if shown[0] in _content(suspect)]
+    shown = [k for k in ("image", "text") if any(k in _content(s) for s in suspects)] or ["text"]
+    tasks = [_task(suspect, shown[0]) for suspect in suspects]
     return {"tasks.json": json.dumps(tasks, indent=2), "config.xml": _interface(shown, classes)}
 
 

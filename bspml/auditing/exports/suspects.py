@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import re
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from bspml.auditing.report import AuditReport
-from bspml.files.folders import is_inside, leads_out
+from bspml.files.folders import file_in
 
 # What XML 1.0 cannot hold, not even escaped; lone surrogates are among it.
 _NO_TEXT = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -68,22 +68,36 @@ def find_suspects(report: AuditReport, images: Any = None) -> list[Suspect]:
     return [_suspect(report, i, photo_folder(images)) for i in rows]
 
 
+def shown_suspects(report: AuditReport, tool: str, images: Any = None) -> list[Suspect]:
+    """Return the suspects that a tool can show, most suspicious first.
+
+    Args:
+        report: the audit.
+        tool: one of `TOOLS`: CVAT shows what has a name, FiftyOne photos, and Label Studio photos
+            and web addresses, or else texts.
+        images: see `find_suspects`.
+    """
+    suspects, linked = find_suspects(report, images), tool == "label-studio"
+    if tool == "cvat":
+        return [suspect for suspect in suspects if suspect.name]
+    seen = [s for s in suspects if s.photo is not None or (linked and "://" in s.name)]
+    return seen or [s for s in suspects if linked and s.text is not None]
+
+
 def _suspect(report: AuditReport, i: int, folder: Path | None) -> Suspect:
     name = str(report.names[i])
     probable = (report.wrong_probability, report.suggestion_probability)
     columns = (*probable, report.margins, report.p_values, report.q_values)
-    values = (float(column[i]) for column in columns)
-    is_shown = folder is not None and is_inside(name) and not leads_out(folder, name)
-    shown = folder if is_shown else None
+    photo = None if folder is None else file_in(folder, name)
     return Suspect(
         index=i,
         name=name,
         label=plain_text(report.labels[i]),
         suggested=plain_text(report.suggested_labels[i]),
-        scores={key: v for key, v in zip(SCORES, values, strict=True) if math.isfinite(v)},
+        scores={key: float(c[i]) for key, c in zip(SCORES, columns, strict=True) if isfinite(c[i])},
         text=None if report.texts is None else plain_text(report.texts[i]),
-        photo=None if shown is None else shown / name,
-        place=None if shown is None else f"{shown.name}/{name}",
+        photo=photo,
+        place=None if folder is None or photo is None else f"{folder.name}/{name}",
     )
 
 

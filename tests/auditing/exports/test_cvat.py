@@ -58,8 +58,7 @@ def test_the_list_names_every_suspect(report):
 def test_an_unreadable_photo_has_no_size_and_no_suspects_are_no_images(tmp_path):
     (tmp_path / "1.jpg").write_text("no image")
     broken = Suspect(1, "1.jpg", "7", "8", {}, photo=tmp_path / "1.jpg")
-    nameless = Suspect(2, "", "7", "8", {})
-    files = cvat_files([broken, nameless], ["7", "8"])
+    files = cvat_files([broken], ["7", "8"])
     (image,) = ET.fromstring(files["annotations.xml"]).findall("image")
     assert dict(image.attrib) == {"id": "0", "name": "1.jpg"}
     assert ET.fromstring(cvat_files([], ["7"])["annotations.xml"]).findall("image") == []

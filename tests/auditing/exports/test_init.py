@@ -21,13 +21,13 @@ def test_each_tool_has_a_folder_whose_files_are_replaced(report, photos, tmp_pat
     assert sorted(first) == sorted((tmp_path / f"to-{tool}").iterdir())
 
 
-def test_labels_that_are_numbers_are_texts_there(case, tmp_path):
+def test_labels_that_are_numbers_are_texts_there(case, photos, tmp_path):
     import bspml
 
     x, labels, names = case
     numbers = np.unique(labels, return_inverse=True)[1]
     numbered = bspml.audit(x, numbers, names)
-    write_export(numbered, "label-studio", tmp_path, tmp_path)
+    write_export(numbered, "label-studio", tmp_path, photos)
     tasks = json.loads((tmp_path / "to-label-studio/tasks.json").read_text("utf-8"))
     assert len(tasks) >= 3
     assert {type(task["data"]["label"]) for task in tasks} == {str}

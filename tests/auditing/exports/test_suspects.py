@@ -7,7 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bspml.auditing.exports.suspects import class_names, find_suspects, photo_folder, plain_text
+from bspml.auditing.exports.suspects import (
+    class_names,
+    find_suspects,
+    photo_folder,
+    plain_text,
+    shown_suspects,
+)
 
 
 def test_suspects_are_those_of_the_report_in_its_order(report, photos):
@@ -32,10 +38,28 @@ def test_scores_that_are_not_known_are_left_out(report):
     assert find_suspects(blank)[0].confidence == 0
 
 
-@pytest.mark.parametrize("name", ["/etc/passwd", "../x.jpg", ""])
-def test_a_name_outside_the_folder_is_no_photo(report, photos, name):
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x.jpg", "", "gone.jpg", 'k "l"'])
+def test_a_name_that_is_no_file_in_the_folder_is_no_photo(report, photos, name):
     found = find_suspects(replace(report, names=np.full(36, name)), photos)
     assert {suspect.photo for suspect in found} == {None}
+
+
+def test_a_tool_gets_the_suspects_that_it_can_show(report, photos):
+    names, texts = np.array(report.names), np.full(36, "words")
+    names[0], names[13] = "gone.jpg", ""
+    some = replace(report, names=names, texts=texts)
+
+    def shown(tool, audited=some, images=photos):
+        return {suspect.index for suspect in shown_suspects(audited, tool, images)}
+
+    every = set(np.flatnonzero(report.suspects).tolist())
+    assert shown("cvat") == every - {13}
+    assert shown("fiftyone") == shown("label-studio") == every - {0, 13}
+    names[0] = "https://a.org/1.jpg"
+    assert shown("fiftyone") == every - {0, 13}
+    assert shown("label-studio") == every - {13}
+    assert shown("label-studio", replace(report, texts=texts), None) == every
+    assert shown("fiftyone", replace(report, texts=texts), None) == set()
 
 
 def test_every_character_becomes_text_that_xml_gives_back():
