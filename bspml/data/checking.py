@@ -2,7 +2,8 @@
 
 `load_retrieval` stops at the first fault.  This goes through all files and lists every one.  Each
 image is opened, its header read and its end looked at: JPEG and PNG files say where they end, so a
-truncated one shows without decoding.  `decode_all` decodes every image, which finds the rest.
+truncated one shows without decoding; those of other kinds are decoded.  `decode_all` decodes every
+image, which finds the rest.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
     except DataError as err:
         return Finding(name, "unreadable", str(err).removeprefix(f"{path}: ")[:_LONGEST])
     # Pillow may blame the end of a file for what is wrong in its middle, or the other way round.
-    fault = "unreadable" if whole else "truncated"
+    fault = "truncated" if whole is False else "unreadable"
     try:
         with open_image(path) as image:
             mode, size = image.mode, image.size
@@ -82,14 +82,14 @@ def _look(split: RetrievalSplit, row: int, decode: bool) -> Finding:
     return Finding(name, grey=mode in _COLOURLESS, box_leaves=leaves, box_empty=empty)
 
 
-def _says_its_end(file: BufferedIOBase) -> bool:
-    """Whether the file ends as it should by its beginning; True for kinds that do not say."""
+def _says_its_end(file: BufferedIOBase) -> bool | None:
+    """Whether the file ends as it should by its beginning; None for kinds that do not say."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     head = file.read(_TAIL)
     mark = next((end for start, end in _ENDS.items() if head.startswith(start)), None)
     if mark is None:
-        return True
+        return None
     file.seek(max(0, size - _TAIL))
     return mark in file.read()
 

@@ -77,6 +77,19 @@ def test_a_file_with_something_behind_its_end_is_no_problem(birds):
     assert check_dataset("cub", base, subset=True).ok
 
 
+@pytest.mark.parametrize("kind", ["gif", "bmp", "tiff"])
+def test_files_that_do_not_say_where_they_end_are_decoded(tmp_path, kind):
+    noise = np.random.default_rng(0).integers(0, 255, (40, 40, 3), dtype=np.uint8)
+    for name in (f"a.{kind}", f"b.{kind}"):
+        Image.fromarray(noise).save(tmp_path / name)
+    rows = [f"a.{kind},a,train", f"b.{kind},b,test"]
+    write_lines(tmp_path / "labels.csv", ["path,label,split", *rows])
+    assert check_dataset("table", tmp_path).ok
+    truncate(tmp_path / f"a.{kind}", 0.8)
+    (problem,) = check_dataset("table", tmp_path).problems
+    assert (problem.kind, problem.files) == ("unreadable", (f"a.{kind}",))
+
+
 def test_damage_inside_shows_when_everything_is_decoded(tmp_path):
     path = image_at(tmp_path / "a.png", size=(40, 40))
     image_at(tmp_path / "b.png")
