@@ -121,7 +121,7 @@ def run_page(folder: RunFolder) -> PageData:
         title=f"Run {folder.path.resolve().name}",
         sentence=_sentence(_of_weights(records, summary)),
         warnings=tuple(_warnings(records)),
-        facts=tuple(_run_facts(records, summary, table)),
+        facts=tuple(_run_facts(records, summary, table, len(page_suspects.suspects))),
         histogram=page_suspects.histogram,
         curves=tuple(records),
         classes=() if table is None else _class_rows(table),
@@ -159,8 +159,8 @@ def _read_suspects(path: Path, table: WeightsTable | None) -> RunSuspects:
     cards = ()
     if table is not None:
         samples = Samples(table.labels, table.trust, table.names)
-        doubtful = [i for i in lowest_weights(table, len(table)) if table.trust[i] < SUSPECT_BELOW]
-        cards = tuple(samples.card(int(i)) for i in doubtful if "decided" not in table.flags[i])
+        is_low = _suspicious(table)
+        cards = tuple(samples.card(int(i)) for i in lowest_weights(table, len(table)) if is_low[i])
     return RunSuspects(histogram=None, suspects=cards, pictures={})
 
 
@@ -192,19 +192,18 @@ def _warnings(records: Sequence[EpochRecord]) -> Iterator[str]:
 
 
 def _run_facts(
-    records: Sequence[EpochRecord], summary: dict[str, Any], table: WeightsTable | None
+    records: Sequence[EpochRecord], summary: dict[str, Any], table: WeightsTable | None, cards: int
 ) -> list[tuple[str, str]]:
     facts = [("Experiment", str(summary["name"]))] if summary else [("State", "not finished")]
     tables = summary.get("weights")
     if isinstance(tables, dict) and tables:
         facts.append(("Weights of", str(next(iter(tables)))))
     if table is not None:
-        decided = np.array(["decided" in flags for flags in table.flags], dtype=bool)
-        low = int(((table.trust < SUSPECT_BELOW) & ~decided).sum())
+        decided, low = _decided(table), int(_suspicious(table).sum())
         facts += [
             ("Samples", f"{len(table):,}"),
             ("Classes", f"{len(np.unique(table.labels)):,}"),
-            ("Suspects", f"{low:,}"),
+            ("Suspects", f"{low:,}{f', {cards:,} of them shown' if cards < low else ''}"),
         ]
         if decided.any():
             facts.append(("Decided by a person", f"{int(decided.sum()):,}"))
@@ -281,10 +280,18 @@ def _chosen_epochs(summary: dict[str, Any], method: str) -> list[tuple[str, str]
         return []  # of an older version, or edited; the curves are there
 
 
+def _decided(table: WeightsTable) -> np.ndarray:
+    return np.array(["decided" in flags for flags in table.flags], dtype=bool)
+
+
+def _suspicious(table: WeightsTable) -> np.ndarray:
+    """Return (N,) bool, the labels to look at: of low weight, and not decided by a person."""
+    return (table.trust < SUSPECT_BELOW) & ~_decided(table)
+
+
 def _class_rows(table: WeightsTable) -> tuple[ClassRow, ...]:
     classes, codes, counts = np.unique(table.labels, return_inverse=True, return_counts=True)
-    means = np.bincount(codes, table.trust) / counts
-    shares = np.bincount(codes, table.trust < SUSPECT_BELOW) / counts
+    means, shares = (np.bincount(codes, x) / counts for x in (table.trust, _suspicious(table)))
     columns = zip(classes, counts.tolist(), means.tolist(), shares.tolist(), strict=True)
     return tuple(
         ClassRow(

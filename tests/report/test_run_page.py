@@ -117,9 +117,18 @@ def test_what_a_person_decided_is_counted_apart_and_names_are_shown(run):
     assert (facts["Suspects"], facts["Decided by a person"]) == ("1", "1")
     assert "about as many as are estimated to be wrong" in facts["What a suspect is"]
     assert [(s.index, s.name) for s in data.suspects] == [(3, "b/2.jpg")]
+    assert [(c.label, c.share_flagged) for c in data.classes] == [("a", 0.0), ("b", 0.5)]
     samples = Samples(np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25]), names)
     write_suspects(run, run_suspects(samples))
     assert [s.name for s in run_page(run).suspects] == ["a/2.jpg", "b/2.jpg"]
+
+
+def test_a_page_that_shows_the_first_suspects_alone_says_so(run):
+    samples = Samples(np.array(list("aabb")), np.array([1.0, 0.0, 1.0, 0.25]))
+    write_suspects(run, run_suspects(samples, limit=1))
+    data = run_page(run)
+    assert len(data.suspects) == 1
+    assert dict(data.facts)["Suspects"] == "2, 1 of them shown"
 
 
 def test_an_interrupted_run_has_a_page_too(run):
