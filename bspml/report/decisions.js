@@ -138,24 +138,33 @@ const classOf = (text) => byLabelText.get(text) ?? byTrimmed.get(text.trim());
 // With the table of classes, the page knows all labels and how many samples there are.
 const total = classes.reduce((sum, entry) => sum + entry.support, 0);
 
-// As `bspml audit --apply` reads them: index and decision are needed, label and new_label not.
+// As `bspml audit --apply` reads them: index and decision are needed, label and new_label not. What it
+// refuses is not loaded either.
 function rowsOf(text) {
   const [head = [], ...rows] = csv.parse(text.replace(/^\ufeff/, ""));
   const names = head.map((name) => name.trim().toLowerCase());
   const column = HEAD.map((name) => names.indexOf(name));
   if (column[0] < 0 || column[2] < 0) throw new Error(`expected the columns ${HEAD.join(", ")}; got ${head.slice(0, 8).join(", ") || "nothing"}`);
+  const twice = HEAD.find((name) => names.indexOf(name) !== names.lastIndexOf(name));
+  if (twice) throw new Error(`there are two columns ${twice}; keep one`);
+  const torn = rows.find((cells) => cells.length !== head.length);
+  if (torn) throw new Error(`a line of ${torn.length} cells, ${show(torn.join(",")).slice(0, 60)}, is among lines of ${head.length}; put a label with a comma in quotes`);
   return rows.map((cells) => {
     const [index, label, decision, newLabel, name, picture] = column.map((place) => cells[place] ?? "");
     return [index.trim(), label, decision.trim().toLowerCase(), newLabel, name, picture];
   });
 }
 
+const NUMBER = /^(0|[1-9]\d*)$/;
+// A label that is right or unsure may be repeated as the new one.
+const decides = ([index, label, decision, newLabel]) => NUMBER.test(index) && Object.hasOwn(WORDS, decision)
+  && (decision === "wrong" || ["", csv.bare(label).trim()].includes(csv.bare(newLabel).trim()));
 const fits = (said, own) => said === own || (!byLabelText.has(said) && said.trim() === own.trim());
 
 // Why these must be decisions about other data, or "".
 function contradiction(rows) {
   for (const [index, label, , , name, picture] of rows) {
-    if (!/^\d+$/.test(index)) continue;
+    if (!NUMBER.test(index)) continue;
     const id = bySample.get(Number(index)), said = csv.bare(label);
     if (total && Number(index) >= total) return `there is no sample ${index} here`;
     const called = id === undefined ? "" : nameAt(id);
@@ -171,8 +180,9 @@ function contradiction(rows) {
 // The sample about which two rows say different things, or undefined.
 function decidedTwice(rows) {
   const verdicts = new Map();
-  for (const [index, , decision, newLabel] of rows) {
-    if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) continue;
+  for (const row of rows) {
+    const [index, , decision, newLabel] = row;
+    if (!decides(row)) continue;
     const verdict = JSON.stringify([decision, decision === "wrong" ? csv.bare(newLabel) : ""]);
     if ((verdicts.get(Number(index)) ?? verdict) !== verdict) return index;
     verdicts.set(Number(index), verdict);
@@ -186,10 +196,10 @@ function fromCsv(text) {
   if (twice !== undefined) throw new Error(`two lines decide differently on sample ${twice}; keep one of them`);
   undoable.length = 0; // a step back from before the file would take away what it decided
   const report = { loaded: 0, elsewhere: 0, refused: 0 };
-  for (const [index, label, decision, newLabel, name, picture] of rows) {
-    if (!/^\d+$/.test(index) || !Object.hasOwn(WORDS, decision)) { report.refused++; continue; }
+  for (const row of rows) {
+    const [index, label, decision, newLabel, name, picture] = row;
+    if (!decides(row)) { report.refused++; continue; }
     const sample = bySample.get(Number(index));
-    // A label that is right or unsure may be repeated as the new one.
     const id = newLabel === "" || decision !== "wrong" ? -1 : classOf(csv.bare(newLabel));
     if (sample === undefined) {
       elsewhere.set(Number(index), [index, label, decision, newLabel, name, picture]);

@@ -409,6 +409,33 @@ def test_decisions_about_other_data_are_refused_as_a_whole(visit, tmp_path, row,
     assert tab.locator("#forget").is_hidden()
 
 
+@pytest.mark.parametrize(
+    ("head", "row", "why"),
+    [
+        ("index,label,decision,new_label", "11,do,g,wrong,cat", "a line of 5 cells, 11,do,g,wrong"),
+        ("index,label,decision,new_label", "11,dog,wrong", "a line of 3 cells, 11,dog,wrong, is"),
+        ("index,index,decision,new_label", "11,12,right,", "there are two columns index"),
+    ],
+)
+def test_a_file_that_the_command_refuses_is_not_loaded(visit, tmp_path, head, row, why):
+    tab = visit(animals())
+    file = tmp_path / "torn.csv"
+    file.write_text(f"{head}\n10,cat,right,\n{row}\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector(f"#status:has-text('torn.csv was not loaded: {why}')")
+    assert saved(tab)[1] == []
+
+
+def test_lines_that_the_command_refuses_are_left_out_and_told(visit, tmp_path):
+    tab = visit(animals())
+    file = tmp_path / "odd.csv"
+    rows = ["010,cat,right,", "11,dog,right,cat", "12,cow,unsure,cow", "03,cat,wrong,"]
+    file.write_text("\n".join(["index,label,decision,new_label", *rows]) + "\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('1 decision loaded; 3 left out')")
+    assert [row["index"] for row in saved(tab)[1]] == ["12"]
+
+
 @pytest.mark.parametrize("index", [10, 3])  # on the page; elsewhere
 def test_two_lines_that_decide_differently_are_refused(visit, tmp_path, index):
     tab = visit(animals())
