@@ -35,13 +35,15 @@ from data_folders import data_folder
 from pydantic import Field, model_validator
 
 from bspml import methods
+from bspml.data.images import SUFFIXES
 from bspml.data.labels.noise_lists import nominal_rate
-from bspml.errors import ConfigError, InputError
+from bspml.errors import ConfigError, InputError, UserError
 from bspml.experiment.build import CONFIGURED
 from bspml.experiment.config import Config
 from bspml.experiment.config.common import RunName, Seed, one_of
 from bspml.experiment.config.names import OWN_DATA, USERS_DATA
 from bspml.experiment.config.reading import config_from_mapping, read_tree, validated
+from bspml.experiment.splits import read_data
 from bspml.files.run import UNTRAINED
 from bspml.trainers.settings import Fraction, Section
 
@@ -174,28 +176,42 @@ class Cell:
 
 
 def files_digest(config: Config) -> str | None:
-    """Eight digits of the files that the settings name, whose paths alone are in `digest_of`.
+    """Sixteen digits of the files that the settings name, whose paths alone are in `digest_of`.
 
     None where there are none, or one is missing.
 
-    A known data set is the same everywhere if it is whole.  Of a file its content counts, of a
-    folder the names and sizes of what is in it; of a table, not the images that it lists.
+    A known data set is the same everywhere if it is whole.  Of a file its content counts, of
+    pictures in a folder or in a table's list the names and sizes.  The first eight digits are all
+    that cells had before the other files of a folder, and a table's pictures, counted.
     """
     data, noise = config.data, config.noise
     of_user = data.name in USERS_DATA or data.incomplete
     files = (data.features_weights, noise.labels_file, noise.list_file, noise.decisions_file)
     named = [data.root if of_user else None, config.network.weights, *files]
-    digest, paths = hashlib.sha256(), [Path(name) for name in named if name is not None]
+    digest, more = hashlib.sha256(), hashlib.sha256()
+    paths = [Path(name) for name in named if name is not None]
     if not paths or not all(path.exists() for path in paths):
         return None
     for path in paths:
         inside = sorted(path.rglob("*")) if path.is_dir() else [path]
         for file in (file for file in inside if file.is_file()):
-            known = file.stat()
-            content = "" if path.is_dir() else _content(file, known.st_size, known.st_mtime_ns)
-            words = [file.relative_to(path).as_posix(), known.st_size, content]
-            digest.update(json.dumps(words).encode())
-    return digest.hexdigest()[:8]
+            words, content = _named(file, file.relative_to(path)), ""
+            if path.is_file() or file.suffix.lower() not in SUFFIXES:
+                content = _content(file, words[1], file.stat().st_mtime_ns)
+            digest.update(json.dumps([*words, content if path.is_file() else ""]).encode())
+            more.update(content.encode())
+    if data.name == "table":
+        try:
+            for split in read_data(config).splits:
+                listed = [_named(split.root / name, Path(name)) for name in split.paths]
+                more.update(json.dumps(listed).encode())
+        except (UserError, OSError):
+            return None
+    return digest.hexdigest()[:8] + more.hexdigest()[:8]
+
+
+def _named(file: Path, name: Path) -> tuple[str, int]:
+    return name.as_posix(), file.stat().st_size
 
 
 @lru_cache

@@ -102,7 +102,7 @@ def outdated(cell: Cell, folder: RunFolder) -> str | None:
     if not cell.same_settings(load_config(folder.config, unread_may_stand=True)):
         return f"{folder.path} was run under other defaults; remove it to run it anew"
     then, now = taken(folder).get("files"), files_digest(cell.config)
-    if folder.finished and None not in (then, now) and then != now:
+    if folder.finished and None not in (then, now) and not now.startswith(str(then)):
         return f"{folder.path} was run on other files of these names; remove it to run it anew"
     return None
 

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from bspml.errors import ConfigError
 from bspml.experiment.config import load_config
@@ -700,6 +701,31 @@ def test_cells_of_edited_data_are_named_and_in_no_table(grid, tmp_path, capsys):
     ]  # fmt: skip
     root.unlink()  # who has the results alone can still make the tables
     assert run(grid, path, "--report") == 0
+
+
+def test_edits_inside_a_folder_and_pictures_of_a_table_are_other_files(grid, tmp_path):
+    """Labels of one length in a folder's file; a picture that a table lists."""
+    digest = grid.grid_file.files_digest
+    folder = tmp_path / "tiles"
+    folder.mkdir()
+    for name in "abcd":
+        Image.new("L", (4, 4)).save(folder / f"{name}.png")
+    table = folder / "labels.csv"
+    table.write_text("path,label\na.png,c1\nb.png,c1\nc.png,c2\nd.png,c2\n")
+    in_folder = load_config(None, ["data.name=table", f"data.root={folder}"])
+    of_table = load_config(None, ["data.name=table", f"data.root={table}"])
+    first = digest(in_folder), digest(of_table)
+    assert first == (digest(in_folder), digest(of_table))
+    Image.effect_noise((4, 4), 90).save(folder / "b.png")
+    second = digest(in_folder), digest(of_table)
+    assert second[0] != first[0]
+    assert second[1] != first[1]
+    assert second[1][:8] == first[1][:8]  # what cells of before have: the table alone
+    table.write_text(table.read_text().replace("b.png,c1", "b.png,c2"))
+    assert digest(in_folder) != second[0]
+    assert digest(of_table) != second[1]
+    (folder / "a.png").unlink()
+    assert digest(of_table) is None
 
 
 def test_a_cell_begun_under_other_defaults_does_not_go_on(grid, tmp_path, capsys):
