@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bspml.errors import CheckpointError, RunError
+from bspml.errors import CheckpointError, InputError, RunError
 from bspml.experiment.build import WEIGHTED, is_automatic, make_network
 from bspml.experiment.config import Config, load_config
 from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_method
@@ -42,7 +43,7 @@ class Run:
         folder: where everything lies.
         method: which of the run's networks `model` is.
         model: the trained network, eval mode, on the CPU.
-        sample_weights: (N,) float32, all 1 for the plain method.
+        sample_weights: (N,) float32, all 1 where no curriculum weighs.
         records: one per round and method, oldest first.
         finished: whether the run came to its end.
     """
@@ -64,8 +65,16 @@ class Run:
             batch_size: images per forward pass.
 
         Returns:
-            (N, D).
+            (N, D) float32.
+
+        Raises:
+            InputError: integers, of which nobody knows whether they are pixels up to 255.
         """
+        if isinstance(images, Tensor | np.ndarray):
+            images = torch.as_tensor(images)
+            if not images.is_floating_point():
+                raise InputError(f"`images` must be floats; got {images.dtype}. Divide by 255.")
+            images = images.to(next(self.model.parameters()).dtype)  # float64 is numpy's own
         return embed(self.model, images, batch_size)
 
     def summary(self) -> Any:
@@ -125,15 +134,9 @@ def load(path: str | os.PathLike[str], method: str | None = None) -> Run:
             model = make_network(config, width, pretrained=False)
             model.load_state_dict(trunk)
             table = state["sample_weights"]
-            weights = torch.ones(0) if table is None else table["weights"]
+            count = state.get("drawn_from", {}).get("num_samples", 0)  # not kept once
+            weights = torch.ones(count) if table is None else table["weights"]
     except CheckpointError as err:
         raise CheckpointError(f"{file}: {err}") from None
-    return Run(
-        config=config,
-        folder=folder,
-        method=method,
-        model=model.eval(),
-        sample_weights=weights,
-        records=RecordLog(folder.records).read(),
-        finished=folder.finished,
-    )
+    records = RecordLog(folder.records).read()
+    return Run(config, folder, method, model.eval(), weights, records, folder.finished)

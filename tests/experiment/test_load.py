@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import bspml
-from bspml.errors import RunError
+from bspml.errors import InputError, RunError
 from bspml.experiment.load import _meant
 
 FINISHED = Path(__file__).parent / "old_runs" / "finished"
@@ -19,6 +19,21 @@ def test_a_finished_run_opens_with_its_weights_and_records():
     assert run.sample_weights.shape == (len(table) - 1,)
     assert [r.method for r in run.records][-1] == "superloss:contrastive"
     assert run.embed(torch.rand(3, 1, 24, 24)).shape == (3, 8)
+
+
+def test_a_plain_method_weighs_every_sample_by_one():
+    """Its checkpoint has no weights."""
+    run = bspml.load(FINISHED, method="superloss:contrastive")
+    automatic = bspml.load(FINISHED, method="bspml")
+    assert torch.equal(run.sample_weights, torch.ones(len(automatic.sample_weights)))
+
+
+def test_numbers_of_another_width_are_embedded_and_integers_refused():
+    run, images = bspml.load(FINISHED), torch.rand(3, 1, 24, 24)
+    embedded = run.embed(images)
+    assert torch.equal(run.embed(images.double().numpy()), embedded)
+    with pytest.raises(InputError, match=r"must be floats; got torch.uint8. Divide by 255"):
+        run.embed((images * 255).byte())
 
 
 def test_where_no_method_is_named_the_automatic_one_is_meant():
