@@ -22,8 +22,8 @@ from bspml.data.sampler import PKSampler
 from bspml.distributed.pml_trainer import share_steps
 from bspml.errors import InputError
 from bspml.files.checkpoints import generator_states, restore_generators
-from bspml.tensors.checks import check_choice, check_number, check_whole
-from bspml.trainers.collected_embeddings import CollectedEmbeddings
+from bspml.tensors.checks import check_number, check_whole
+from bspml.trainers.collected_embeddings import CollectedEmbeddings, check_source
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
 from bspml.trainers.loss_reading import LossReader
@@ -159,7 +159,7 @@ class AlternatingTrainer:
             patience=patience,
         )
         check_together(trainer, sampler, curriculum, initial_embeddings, patience, evaluate)
-        check_choice(embeddings, "embeddings", ["fresh", "collected"])
+        check_source(embeddings, trainer)
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
         assert embed is not None  # or refused above
         self.embed, self.evaluate, self.averaged = embed, evaluate, averaged

@@ -9,8 +9,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bspml.tensors.checks import to_device
+from bspml.errors import InputError
+from bspml.tensors.checks import check_choice, to_device
 from bspml.weights.state import SampleWeights
+
+
+def check_source(embeddings: Any, trainer: Any) -> None:
+    """Refuse embeddings of another name, and collected ones of batches that lose rows.
+
+    Args:
+        embeddings: "fresh" or "collected".
+        trainer: a pml trainer.
+
+    Raises:
+        InputError: neither, or "collected" beside a `subset_batch_miner`.
+    """
+    check_choice(embeddings, "embeddings", ["fresh", "collected"])
+    if embeddings == "collected" and "subset_batch_miner" in trainer.mining_funcs:
+        raise InputError(
+            '`embeddings` is "collected", and the trainer\'s `subset_batch_miner` drops rows of '
+            'each batch, so that nobody knows whose an embedding is. Take embeddings="fresh".'
+        )
 
 
 class CollectedEmbeddings:
@@ -34,8 +53,7 @@ class CollectedEmbeddings:
         def keep(module: Any, inputs: Any, output: Tensor) -> None:
             if module.training and weights.batch_index is not None:
                 if self.rows is None:
-                    shape = (len(weights), output.shape[1])
-                    self.rows = torch.full(shape, float("nan"), device=output.device)
+                    self.rows = torch.full((len(weights), output.shape[1]), float("nan"))
                 # A checkpoint is read to the CPU, whatever the device.
                 self.rows = self.rows.to(output.device)
                 index = to_device(weights.batch_index, output.device)
@@ -59,9 +77,8 @@ class CollectedEmbeddings:
         if self.rows is None:
             return embed()
         collected, self.rows = self.rows, None
-        missing = collected.isnan().any(1)
-        if missing.any():
-            rows = missing.nonzero()[:, 0]
+        rows = collected.isnan().any(1).nonzero()[:, 0]
+        if len(rows):
             fresh = torch.as_tensor(embed())[rows] if embed_rows is None else embed_rows(rows)
-            collected[missing] = torch.as_tensor(fresh).to(collected)
+            collected[rows] = torch.as_tensor(fresh).to(collected)
         return collected

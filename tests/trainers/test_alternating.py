@@ -342,6 +342,15 @@ def test_only_rows_that_no_step_visited_are_embedded_again():
     assert not given[0].isnan().any()
 
 
+def test_collected_embeddings_are_refused_where_batches_lose_rows():
+    made = make_trainer()
+    made.trainer.mining_funcs["subset_batch_miner"] = lambda embeddings, labels: [0, 1]
+    parts = made.trainer, made.sampler, made.curriculum, made.embed
+    AlternatingTrainer(*parts)
+    with pytest.raises(InputError, match=r"`subset_batch_miner` drops rows.*embeddings=\"fresh\""):
+        AlternatingTrainer(*parts, embeddings="collected")
+
+
 def test_nothing_is_embedded_or_collected_in_a_round_whose_labels_are_not_judged(monkeypatch):
     monkeypatch.setattr("bspml.trainers.curriculum.pace.RESTING", 1.0)
     trainer, judged = make_trainer("at rest", embeddings="collected"), []
