@@ -181,8 +181,9 @@ def files_digest(config: Config) -> str | None:
     None where there are none, or one is missing.
 
     A known data set is the same everywhere if it is whole.  Of a file its content counts, of
-    pictures in a folder or in a table's list the names and sizes.  The first eight digits are all
-    that cells had before the other files of a folder, and a table's pictures, counted.
+    pictures in a folder or in a table's list the names and sizes, of those that a saved table names
+    beside it the content.  The first eight digits are all that cells had before the other files of
+    a folder, and a table's pictures, counted.
     """
     data, noise = config.data, config.noise
     of_user = data.name in USERS_DATA or data.incomplete
@@ -200,9 +201,11 @@ def files_digest(config: Config) -> str | None:
                 content = _content(file, words[1], file.stat().st_mtime_ns)
             digest.update(json.dumps([*words, content if path.is_file() else ""]).encode())
             more.update(content.encode())
-    if data.name == "table":
+    if data.name == "table" or (data.name == "huggingface" and Path(data.root or "").is_file()):
         try:
             for split in read_data(config).splits:
+                if data.name == "huggingface":  # unpacked: the folder is named by their content
+                    more.update(split.root.name.encode())
                 listed = [_named(split.root / name, Path(name)) for name in split.paths]
                 more.update(json.dumps(listed).encode())
         except (UserError, OSError):

@@ -49,6 +49,8 @@ def run_noise(options: NoiseOptions) -> None:
             raise InputError(f"{flag} goes with {' and '.join(_READ_BY[name])}; got --kind {kind}.")
         if on:
             settings[name] = value
+    if options.per_class and options.by_chance:
+        raise InputError("--per-class fixes the counts that --by-chance leaves open; give one.")
     true_labels = read_labels(options.labels)
     # Of an .npz, names come without their final s.
     known = [name for name in read_texts(options.labels, ()) if name in _TRUTH]

@@ -320,10 +320,13 @@ def _views(config: Config, split: RetrievalSplit, inputs: Inputs) -> Inputs:
     return split.images(size, channels, settings.crop_boxes, augment=True, seed=config.seed)
 
 
-def _fingerprint_source(split: RetrievalSplit, inputs: Inputs) -> Any:
+def _fingerprint_source(split: RetrievalSplit, inputs: Any) -> Any:
     """Return what the fingerprint is made of: the inputs in memory, or the files."""
-    if isinstance(inputs, Tensor):
-        return inputs
-    assert split.root is not None
-    assert split.paths is not None
-    return [split.root / path for path in split.paths]
+    in_memory = inputs if isinstance(inputs, Tensor) else split.pixels
+    if in_memory is not None:
+        return in_memory
+    files = [inputs.root / path for path in inputs.paths]
+    if inputs.boxes is None:
+        return files
+    sizes = [f"{file.name} {file.stat().st_size}" for file in files]
+    return [f"{size} {box}" for size, box in zip(sizes, inputs.boxes.tolist(), strict=True)]

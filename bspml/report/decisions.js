@@ -132,9 +132,9 @@ function toCsv() {
 
 // Labels as the file wrote them to their numbers here; undefined for an unknown one.
 const byLabelText = new Map(labels.map((label, id) => [label, id]));
-const byTrimmed = new Map(labels.map((label, id) => [label.trim(), id]));
+const trimmed = new Set(labels.map((label) => label.trim()));
 // As it stands; without spaces around it only where it is no class and that is one.
-const classOf = (text) => byLabelText.get(text) ?? byTrimmed.get(text.trim());
+const classOf = (text) => byLabelText.get(text) ?? byLabelText.get(text.trim());
 // With the table of classes, the page knows all labels and how many samples there are.
 const total = classes.reduce((sum, entry) => sum + entry.support, 0);
 
@@ -172,7 +172,7 @@ function contradiction(rows) {
     if (picture !== "" && id !== undefined && pictureAt(id) && csv.bare(picture).trim() !== pictureAt(id)) return `sample ${index} is another picture here`;
     if (said === "") continue;
     if (id !== undefined && !fits(said, labels[labelAt(id)])) return `sample ${index} is labelled ${shown[labelAt(id)]} here, ${show(said)} in the file`;
-    if (total && classOf(said) === undefined) return `there is no class ${show(said)} here, which sample ${index} has in the file`;
+    if (total && !byLabelText.has(said) && !trimmed.has(said.trim())) return `there is no class ${show(said)} here, which sample ${index} has in the file`;
   }
   return "";
 }

@@ -728,6 +728,22 @@ def test_edits_inside_a_folder_and_pictures_of_a_table_are_other_files(grid, tmp
     assert digest(of_table) is None
 
 
+def test_pictures_beside_a_saved_table_are_other_files(grid, tmp_path):
+    datasets = pytest.importorskip("datasets")
+    for name in "abcd":
+        Image.new("L", (4, 4)).save(tmp_path / f"{name}.png")
+    images = [{"path": f"{name}.png", "bytes": None} for name in "abcd"]
+    saved = datasets.Dataset.from_dict({"image": images, "label": list("ccdd")})
+    saved.to_parquet(tmp_path / "saved.parquet")
+    config = load_config(None, ["data.name=huggingface", f"data.root={tmp_path}/saved.parquet"])
+    before = grid.grid_file.files_digest(config)
+    assert grid.grid_file.files_digest(config) == before
+    Image.new("L", (4, 4), 9).save(tmp_path / "b.png")
+    after = grid.grid_file.files_digest(config)
+    assert after[:8] == before[:8]  # the table itself
+    assert after != before
+
+
 def test_a_cell_begun_under_other_defaults_does_not_go_on(grid, tmp_path, capsys):
     path, root = tmp_path / "own.yaml", tmp_path / "own.npz"
     path.write_text(OWN.replace("ROOT", str(root)))

@@ -200,6 +200,9 @@ def test_noise_takes_the_conventions_of_the_papers(capsys, points):
     code, _, err = run(capsys, "noise", file, "--kind", "open-set", "--by-chance")
     assert code == 2
     assert "--by-chance goes with symmetric and pair-flip; got --kind open-set" in err
+    code, _, err = run(capsys, "noise", file, "--per-class", "--by-chance")
+    assert code == 2
+    assert "--per-class fixes the counts that --by-chance leaves open; give one." in err
 
 
 def test_noise_by_the_names_of_classes(capsys, tmp_path):

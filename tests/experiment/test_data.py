@@ -79,6 +79,40 @@ def test_the_fingerprint_follows_files_and_labels(photos, tmp_path):
     assert load_data(folder_settings(copy)).fingerprint != before
 
 
+@pytest.mark.parametrize("in_memory", [0, 2**30])
+def test_the_fingerprint_follows_the_boxes_that_are_looked_at(
+    photos, tmp_path, monkeypatch, in_memory
+):
+    monkeypatch.setattr("bspml.experiment.data._IN_MEMORY", in_memory)
+    root = shutil.copytree(photos, tmp_path / "copy")
+    paths = [p.relative_to(root) for p in sorted(root.glob("*/*.jpg"))]
+    for k, width in enumerate((9, 8)):  # of one length: the table's size tells nothing
+        rows = [f"{p},{p.parent},1,2,{width if i == 40 else 9},11" for i, p in enumerate(paths)]
+        (root / f"{k}.csv").write_text("\n".join(["path,label,x1,y1,x2,y2", *rows]))
+    for crop, same in ((True, False), (False, True)):
+        first, second = (
+            load_data(folder_settings(
+                root / f"{k}.csv", "data.name=table", f"data.crop_boxes={crop}".lower()
+            ))
+            for k in range(2)
+        )  # fmt: skip
+        assert first.fingerprint == second.fingerprint
+        assert (first.measured == second.measured) is same  # row 40 is of the test
+
+
+def test_pixels_that_are_resized_as_they_are_asked_for_train(monkeypatch, tmp_path):
+    """Above 1 GiB at the size of the network, as CIFAR's at 48 pixels: there are no files."""
+    settings = ["data.name=glyphs", "data.subset=12", "data.channels=3", "data.image_size=24"]
+    config = load_config(None, [*QUICK, *settings, "training.methods=[multi-similarity]"])
+    known = run_experiment(config, RunFolder.create(tmp_path / "a")).results
+    monkeypatch.setattr("bspml.experiment.data._IN_MEMORY", 0)
+    assert not isinstance(load_data(config).images, torch.Tensor)
+    assert load_data(config).fingerprint == load_data(config).fingerprint
+    result = run_experiment(config, RunFolder.create(tmp_path / "b")).results
+    for key in ("Recall@1 %", "MAP@R"):
+        assert result["multi-similarity"][key] == known["multi-similarity"][key]
+
+
 def test_outliers_are_the_samples_whose_class_no_label_names(photos, tmp_path):
     data = load_data(folder_settings(photos, "noise.kind=open-set", "noise.rate=0.25"))
     assert data.is_outlier.sum() == 6  # one of four classes of six

@@ -436,6 +436,17 @@ def test_lines_that_the_command_refuses_are_left_out_and_told(visit, tmp_path):
     assert [row["index"] for row in saved(tab)[1]] == ["12"]
 
 
+def test_a_new_label_is_a_class_as_the_command_takes_it(visit, tmp_path):
+    """Less its spaces where it is no class and that is one; never a class by losing its own."""
+    cards = [suspect(i, "a", label) for i, label in enumerate(("\xa0q", "b", "b"))]
+    tab = visit(PageData(title="t", sentence="s", suspects=cards))
+    file = tmp_path / "spaces.csv"
+    file.write_text('index,decision,new_label\n0,wrong,"\tq "\n1,wrong,"\tb "\n2,wrong,b\n')
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('2 decisions loaded; 1 left out')")
+    assert [(row["index"], row["new_label"]) for row in saved(tab)[1]] == [("1", "b"), ("2", "b")]
+
+
 @pytest.mark.parametrize("index", [10, 3])  # on the page; elsewhere
 def test_two_lines_that_decide_differently_are_refused(visit, tmp_path, index):
     tab = visit(animals())
