@@ -136,10 +136,11 @@ def _whole_numbers(
     own: np.ndarray, draw: np.random.Generator, first: int, last: int, keep_original: bool
 ) -> np.ndarray:
     """One of first..last for each sample, except its own."""
+    kind: Any = np.int64 if last <= np.iinfo(np.int64).max else np.uint64
     if keep_original:
-        return draw.integers(first, last, len(own), endpoint=True)
+        return draw.integers(first, last, len(own), kind, endpoint=True)
     inside = (own >= first) & (own <= last)
-    values = draw.integers(first, last - inside.astype(np.int64), endpoint=True)
+    values = draw.integers(first, last - inside.astype(kind), dtype=kind, endpoint=True)
     return values + (inside & (values >= own))
 
 

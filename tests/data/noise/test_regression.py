@@ -135,6 +135,17 @@ def test_the_ends_of_the_range_belong_to_it_and_the_own_value_may_lie_outside():
     assert set(noise.targets(np.array([0, 1] * 20), 1.0).targets) == {0, 1}
 
 
+@pytest.mark.parametrize("keep_original", [False, True])
+def test_whole_numbers_may_be_beyond_those_of_int64(keep_original):
+    true = np.array([2**64 - 1, 0, 1, 2**63] * 25, np.uint64)
+    noisy = noise.targets(true, 1.0, keep_original=keep_original).targets
+    assert noisy.dtype == np.uint64
+    assert keep_original or (noisy != true).all()
+    high = np.uint64(2**64 - 2)
+    ends = noise.targets(true, 1.0, low=2**63, high=2**64 - 2048).targets
+    assert ((ends >= 2**63) & (ends <= high)).all()
+
+
 @pytest.mark.parametrize(
     ("values", "options", "message"),
     [
