@@ -100,14 +100,23 @@ def _dissolve(task: NoiseTask, split: Callable[[np.ndarray], np.ndarray]) -> Noi
 
 
 def _classes_nearest_to_rate(task: NoiseTask) -> np.ndarray:
-    sizes, target, num_moved = np.bincount(task.codes), task.count(), 0
-    leaving: list[int] = []
-    for c in task.draw.permutation(task.num_classes).tolist():
-        nearer = abs(target - num_moved - sizes[c]) < abs(target - num_moved)
-        if nearer and len(leaving) < task.num_classes - 1:
-            leaving.append(c)
-            num_moved += sizes[c]
-    return np.array(leaving, dtype=np.int64)
+    """Of classes in random order, the first that together have the number nearest to rate * N."""
+    sizes, target = np.bincount(task.codes), task.count()
+    order = task.draw.permutation(task.num_classes)
+    most = min(2 * target, len(task.codes) - 1)  # 0 is as near as twice the target; one class stays
+    last = np.full(most + 1, -1)  # place in the order of the class with which a number is reached
+    last[0] = 0
+    for place, size in enumerate(sizes[order].tolist()):
+        if last[min(target, most)] >= 0:
+            break
+        reached = np.flatnonzero(last[: max(most + 1 - size, 0)] >= 0) + size
+        last[reached[last[reached] < 0]] = place
+    numbers = np.flatnonzero(last >= 0)
+    left, places = int(numbers[np.abs(numbers - target).argmin()]), []
+    while left > 0:
+        places.append(last[left])
+        left -= int(sizes[order[last[left]]])
+    return order[places[::-1]]
 
 
 def _clusters(

@@ -1,10 +1,13 @@
 """Small clusters and open sets: whole classes go, and the flags know it."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import torch
 
 from bspml import noise
+from bspml.errors import InputError
 from helpers.draws import balanced
 
 
@@ -39,6 +42,31 @@ def test_cluster_size_sets_how_many_samples_move_together(cluster_size):
     # 12 / size groups, a few of which meet in one of 300 classes
     assert max(distinct) == max(1, 12 // cluster_size)
     assert np.mean(distinct) > 0.9 * max(1, 12 // cluster_size)
+
+
+@pytest.mark.parametrize("kind", [noise.open_set, noise.small_cluster])
+@pytest.mark.parametrize("case", range(12))
+def test_the_number_moved_is_the_nearest_that_whole_classes_allow(kind, case):
+    draw = np.random.default_rng(case)
+    sizes = [9, 5, 86] if case == 0 else draw.integers(1, 30, draw.integers(2, 9)).tolist()
+    labels, rate = np.repeat(np.arange(len(sizes)), sizes), 0.05 if case == 0 else 0.3
+    wanted = round(rate * len(labels))
+    some = (c for k in range(len(sizes)) for c in combinations(sizes, k))  # one class stays
+    nearest = min(abs(sum(c) - wanted) for c in some)
+    if nearest == wanted:
+        with pytest.raises(InputError, match="only whole classes can be dissolved"):
+            kind(labels, rate, seed=case)
+        return
+    for seed in range(4):
+        assert abs(int(kind(labels, rate, seed=seed).is_outlier.sum()) - wanted) == nearest
+
+
+def test_any_class_may_go_and_of_equal_ones_each_as_often():
+    gone = [set(range(9)) - set(noise.open_set(balanced(9, 4), 1 / 3, seed=s).labels.tolist())
+            for s in range(300)]  # fmt: skip
+    counts = np.bincount([c for some in gone for c in some], minlength=9)
+    assert counts.sum() == 900
+    assert (np.abs(counts - 100) < 40).all()
 
 
 def test_open_set_outliers_belong_to_classes_that_are_gone():
