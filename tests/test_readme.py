@@ -1,14 +1,19 @@
 """Every Python block of the README and of the site runs, in order, as a reader would paste them."""
 
 import importlib
+import inspect
 import logging
 import re
 from pathlib import Path
 
+import pandas as pd
 import pytest
 import torch
 
 import bspml
+from bspml.auditing.folder import FILES
+from bspml.auditing.photo_checks import PROBLEMS
+from bspml.auditing.report import AuditReport
 from bspml.data.images import SUFFIXES
 from bspml.weights import coordinate, doubly_stochastic
 from helpers.places import REPOSITORY
@@ -137,11 +142,17 @@ def test_every_test_file_that_a_page_names_is_there():
     assert not [name for name in named if not (REPOSITORY / name).is_file()]
 
 
-def test_every_figure_of_an_audit_is_explained():
+def test_every_file_figure_and_column_of_an_audit_is_explained(tmp_path):
     labels = torch.arange(3).repeat_interleave(4)
     report = bspml.audit(torch.eye(3)[labels] + 0.1 * torch.randn(12, 3), labels)
+    report.save(tmp_path / "found")
+    columns = [c for f in (tmp_path / "found").glob("*.csv") for c in pd.read_csv(f).columns]
+    files = [*FILES, "audit.json"]
     own = (DOCS / "your-own-data.md").read_text(encoding="utf-8")
-    assert not [key for key in report.summary() if f"`{key}`" not in own]
+    assert not [key for key in [*report.summary(), *columns, *files] if f"`{key}`" not in own]
+    words = re.findall(r'"([^"]+)",\n', inspect.getsource(AuditReport.verdicts))
+    assert len(words) > 8
+    assert not [word for word in [*words, *PROBLEMS.values()] if f"*{word}*" not in own]
 
 
 def test_every_type_of_image_and_status_of_the_solver_is_explained():
