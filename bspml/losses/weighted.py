@@ -50,7 +50,9 @@ class Weighted(pml_losses.BaseMetricLossFunction):
       divisor counts the active sides of triplets, every active triplet counts alike in it;
     - inside a logarithm of a sum over samples (MultiSimilarity, SupCon, NTXent, Circle, NCA,
       TupletMargin, Angular, the lifted structures) sample j's terms are multiplied by w_j, so
-      that a small weight is nearly absence there, too;
+      that a small weight is nearly absence there, too.  What has no value without positives
+      (SupCon, NCA; Circle, nor without negatives) counts as much as the best of them; only in
+      GeneralizedLiftedStructure an anchor without positives has a value, which none fades to;
     - a loss that has one number for the batch or a value per proxy (ProxyAnchor, PNP, Histogram,
       ...) takes weights 0 and 1 only.
 

@@ -4,6 +4,9 @@ Each function computes what the loss of that name computes, with sample j's term
 inside the sums:  log sum_j w_j e^{x_j} = log sum_j e^{x_j + log w_j}.  The weights outside, of the
 samples or pairs that a value belongs to, are the reducer's.  With all weights 1 the values are
 pytorch-metric-learning's.
+
+A value that would be none without its positives (or negatives) counts as much as the best of them,
+so that it fades as they do: `trust`, which the reducer multiplies by the anchor's weight.
 """
 
 from __future__ import annotations
@@ -60,15 +63,22 @@ def _multi_similarity(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> L
 
 
 def _sup_con(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
-    """Mean over the positives, by weight, of  log sum_j w_j e^{S_ij / T} - S_ip / T."""
+    """Mean over the positives p, by weight, of  log( e^{S_ip / T} + sum_j w_j e^{S_ij / T} )
+    - S_ip / T,  the sum over all others than p.
+
+    So no value is below 0, and a reducer of values above 0 takes what it takes without weights.
+    """
     positive, negative = _masks(matrix, pairs)
     if not (bool(positive.any()) and bool(negative.any())):
         return loss.zero_losses()
     scaled = _closeness(loss, matrix) / loss.temperature
-    gap = _log_sum(scaled + log_w, positive | negative)[:, None] - scaled
     shares = torch.where(positive, log_w.exp(), 0)
+    rest = (1 - log_w.exp()).clamp(min=0).log()  # of p's own term, which is whole
+    every = _log_sum(scaled + log_w, positive | negative)[:, None]
+    gap = torch.logaddexp(every, scaled + rest) - scaled
     total = shares.sum(1)
-    return _of_samples((shares * gap).sum(1) / torch.where(total > 0, total, 1))
+    values = (shares * gap).sum(1) / torch.where(total > 0, total, 1)
+    return _of_samples(values, trust=_best(log_w, positive))
 
 
 def _circle(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
@@ -78,7 +88,8 @@ def _circle(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
     push = loss.gamma * torch.relu(fixed - loss.on) * (matrix - loss.delta_n)
     both = _log_sum(pull + log_w, positive) + _log_sum(push + log_w, negative)
     has_both = positive.any(1) & negative.any(1)
-    return _of_samples(torch.where(has_both, softplus(both), 0))
+    trust = _best(log_w, positive) * _best(log_w, negative)
+    return _of_samples(torch.where(has_both, softplus(both), 0), trust=trust)
 
 
 def _generalized_lifted(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
@@ -105,9 +116,8 @@ def _nca(loss: Any, rows: Rows, log_w: Tensor) -> LossDict:
         others.fill_diagonal_(False)
     terms = loss.softmax_scale * matrix + log_w
     values = _log_sum(terms, others) - _log_sum(terms, same & others)
-    has_positive = (same & others).any(1)
-    where = has_positive.nonzero()[:, 0]
-    return _of_samples((values * counts)[where], where)
+    where = (same & others).any(1).nonzero()[:, 0]
+    return _of_samples((values * counts)[where], where, _best(log_w, same & others)[where])
 
 
 # --------------------------------------------------- values of positive pairs, sums over negatives
@@ -196,9 +206,17 @@ def _closeness(loss: Any, matrix: Tensor) -> Tensor:
     return matrix if loss.distance.is_inverted else -matrix
 
 
-def _of_samples(values: Tensor, where: Tensor | None = None) -> LossDict:
+def _best(log_w: Tensor, keep: Bool[Tensor, "B R"]) -> Float[Tensor, " B"]:
+    """The largest weight among the kept of each row, 1 at most; 0 for a row without any."""
+    return torch.where(keep, log_w.exp().clamp(max=1), 0).amax(1)
+
+
+def _of_samples(
+    values: Tensor, where: Tensor | None = None, trust: Tensor | None = None
+) -> LossDict:
     rows = torch.arange(len(values), device=values.device) if where is None else where
-    return {"loss": {"losses": values, "indices": rows, "reduction_type": "element"}}
+    info = {"losses": values, "indices": rows, "reduction_type": "element"}
+    return {"loss": info if trust is None else {**info, "trust": trust}}
 
 
 def _of_pairs(values: Tensor, anchors: Tensor, others: Tensor) -> LossDict:

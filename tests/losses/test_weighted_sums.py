@@ -4,6 +4,7 @@ import pytest
 import pytorch_metric_learning.losses as pml_losses
 import torch
 
+from bspml import SampleWeights, Weighted
 from bspml.losses.kept_rows import Rows
 from bspml.losses.reducers.catalogue import CATALOGUE
 from bspml.losses.weighted_sums import _VALUES, weighted_values
@@ -114,3 +115,79 @@ def test_a_batch_of_one_class_gives_what_the_loss_gives(name):
         assert ours["losses"] == 0
     else:
         torch.testing.assert_close(ours["losses"], theirs["losses"].flatten())
+
+
+# An anchor of GeneralizedLiftedStructureLoss without positives has another value, not none.
+@pytest.mark.parametrize("name", [n for n in NAMES if n != "GeneralizedLiftedStructureLoss"])
+@pytest.mark.parametrize("foreign", [False, True])
+def test_a_small_weight_is_nearly_absence(name, foreign):
+    """Two samples a class: what is left of the other one's class has no positive."""
+    labels = torch.arange(4).repeat_interleave(2)
+    embeddings = kit.batch(rows=8)[0]
+    refs = kit.batch(rows=8, seed=5)[0]
+    rows = torch.arange(8)
+
+    def outcome(weight):
+        table = SampleWeights(labels)
+        table.update(torch.tensor([weight] + [1.0] * 7))
+        x = embeddings.detach().clone().requires_grad_()
+        loss = Weighted(kit.make(name), table)
+        if foreign:
+            value = loss(x, labels, None, refs, labels, sample_index=rows, ref_sample_index=rows)
+        else:
+            value = loss(x, labels, sample_index=rows)
+        return value.detach(), torch.autograd.grad(value, x)[0]
+
+    absent, gradient = outcome(0.0)
+    for weight in (1e-30, 1e-36):
+        small, its = outcome(weight)
+        torch.testing.assert_close(small, absent, rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(its, gradient, rtol=1e-6, atol=1e-6)
+    # Nor does the way there jump: no gradient of the sample that fades is larger than at first.
+    sizes = [outcome(weight)[1].norm() for weight in (1.0, 0.1, 1e-3, 1e-6, 1e-9)]
+    assert all(size <= 2 * sizes[0] for size in sizes)
+
+
+def test_supcon_under_equal_weights_keeps_every_anchor_and_never_falls_below_0():
+    """By hand: log( e^s_p + sum over the others of w e^s ) - s_p, the mean over positives."""
+    embeddings, labels = kit.batch(rows=12)
+    loss = kit.make("SupConLoss")
+    for weight in (1.0, 0.5, 0.1, 0.01):
+        equal = torch.full((12,), weight, dtype=torch.float64)
+        found = values(loss, embeddings, labels, weights=equal)
+        unit = torch.nn.functional.normalize(embeddings)
+        s = (unit @ unit.T / loss.temperature).exp()
+        expected = torch.zeros(12, dtype=torch.float64)
+        for i in range(12):
+            positives = [p for p in range(12) if p != i and labels[p] == labels[i]]
+            for p in positives:
+                others = sum(weight * s[i, k] for k in range(12) if k not in (i, p))
+                expected[i] += ((s[i, p] + others) / s[i, p]).log() / len(positives)
+        torch.testing.assert_close(found["losses"], expected, rtol=1e-9, atol=1e-12)
+        assert (found["losses"] > 0).all()
+        torch.testing.assert_close(found["trust"], equal)
+        table = SampleWeights(labels)
+        table.update(torch.full((12,), weight))
+        whole = Weighted(loss, table)(embeddings, labels, sample_index=torch.arange(12))
+        torch.testing.assert_close(whole, expected.mean(), rtol=1e-6, atol=0)
+
+
+def test_an_anchor_counts_as_much_as_its_best_positive():
+    """Divided by hand: sum of w_i max_p w_p l_i over sum of w_i max_p w_p."""
+    embeddings, labels = kit.batch(rows=12)
+    weights = torch.linspace(0.05, 0.9, 12, dtype=torch.float64)
+    table = SampleWeights(labels)
+    table.update(weights)
+    held = table.weights.double()
+    same = (labels[:, None] == labels) & ~torch.eye(12, dtype=torch.bool)
+    best = torch.where(same, held, 0).amax(1)
+    worst = torch.where(labels[:, None] != labels, held, 0).amax(1)
+    for name in ("SupConLoss", "NCALoss", "CircleLoss"):
+        found = values(kit.make(name), embeddings, labels, weights=held)
+        counts = held * best * (worst if name == "CircleLoss" else 1)
+        each = torch.zeros(12, dtype=torch.float64)
+        each = each.index_copy(0, found["indices"], found["losses"])
+        where = (each > 0) | (name == "NCALoss")  # whose own reducer is the mean of all
+        expected = (counts * each)[where].sum() / counts[where].sum()
+        value = Weighted(kit.make(name), table)(embeddings, labels, sample_index=torch.arange(12))
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)

@@ -295,6 +295,8 @@ class TransformReducer(pml_reducers.MultipleReducers):
             self.installed.entry.active_only,
         )
         weights, keys = (None, None) if known is None else known.of(indices, call.ref_rows)
+        if "trust" in info:  # of values that fade with their positives
+            weights = info["trust"] if weights is None else weights * info["trust"]
         if self.installed.carries_weights and weights is not None:
             weights = weights.to(raw)
             raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
