@@ -30,7 +30,7 @@ from planted_noise import flip, similar_classes
 
 from bspml.errors import InputError
 from bspml.experiment.config import Config, load_config
-from bspml.experiment.data import load_data
+from bspml.experiment.data import load_data, load_splits
 from bspml.experiment.methods import check_method
 from bspml.experiment.run import run_experiment
 from bspml.files.atomic import atomic_write
@@ -122,17 +122,21 @@ def one_run(method: str, rate: float, seed: int, arguments: argparse.Namespace) 
 
 
 def similar_labels(config: Config, kind: str, rate: float, folder: Path) -> Path:
-    """A file of labels, wrong ones among the classes whose mean picture is nearest."""
+    """A file of labels, wrong ones among the classes whose mean picture is nearest.
+
+    It names those of the whole training split; held-out classes keep theirs.
+    """
     data = load_data(config)
     pictures = torch.stack([data.images[row] for row in range(len(data.codes))])
     pixels, codes = pictures.flatten(1).double().numpy(), data.codes.numpy()
     one_group = np.zeros(codes.max() + 1)
     same = DataSet(pixels, codes, one_group, {})
     labels = flip(same, kind, rate, config.seed, similar_classes(same))
-    names = np.unique(data.labels)[labels]
+    names, whole = np.unique(data.labels), load_splits(config).train.labels.copy()
+    whole[np.isin(whole, names)] = names[labels]
     file = folder / f"labels-{kind}-{rate:g}-{config.seed}.npy"
     folder.mkdir(parents=True, exist_ok=True)
-    return atomic_write(file, lambda out: np.save(out, names))
+    return atomic_write(file, lambda out: np.save(out, whole))
 
 
 def main() -> None:
