@@ -7,8 +7,8 @@ cross-fitted (`warmup="cross-fit"`):
 
     half A     train on a random half A; judge half B against A, estimate the noise rate
     half B     re-initialise the network, train on what B keeps; judge half A against that
-    weights    re-initialise, train on what is kept; update every round, the noise rate held at
-               the honest estimate, and from two passes on at a better one (`second_judgement`)
+    weights    re-initialise, train on what is kept; update every round, in the first two passes
+               by what this network finds (`second_judgement`), then with that share left out
 
 Why a sample gets weight 0 under rule="threshold" (`_keep_smallest`): of the samples judged in this
 step (all, or one half of a cross-fit) the share 1 - held rate whose labels fit best is kept, ties
@@ -24,19 +24,20 @@ by difficulty, and this one is not among them.  Two judges tell how well a label
     phase             errors mostly random: ranks, held      mostly confusions: ranks, held
     features          label model, its rate                  label model, its rate
     half A, half B    p-value, rate of the null              label model, its rate (`half_trained`)
-    weights           p-value, the same                      margin of the discriminant, the same
+    the first passes  label model, its rate                  margin of the discriminant, the same
     after two passes  label model, its rate                  label model, its rate
+    later             p-value, that share left out           margin, that share left out
 
 "Mostly confusions" is where the label model's rate held is above twice that of the null.  In later
 rounds the network has seen the labels it kept; the left-out discriminant still tells a similar
 class from the right one, where p-values do not (docs/benchmarks.md).  Rates are .95 at most.
 
 A sample that nothing can be compared with keeps the weight it has: a class that lost its last label
-stays out, and counts in the share.  What the user decided stays whatever speaks against it.  With
-statistics by neighbours, below ten labels, and where the label model's rate lies below the null's
-interval, the null alone judges.  Embeddings that do not tell the classes apart judge nobody
-(`blind`), and copies count once (`samples`); the rates that records show are of all labels.  Under
-rule="quadratic" see `bspml.weights.problem`.
+stays out and counts in the share, until a second judgement compares its labels with each other.
+What the user decided stays whatever speaks against it.  With statistics by neighbours, below ten
+labels, and where the label model's rate lies below the null's interval, the null alone judges.
+Embeddings that do not tell the classes apart judge nobody (`blind`), and copies count once
+(`samples`); the rates that records show are of all labels.  rule="quadratic": `weights.problem`.
 """
 
 from __future__ import annotations
@@ -63,7 +64,11 @@ from bspml.trainers.curriculum.quadratic import quadratic_weights
 from bspml.trainers.curriculum.rates import HeldRates
 from bspml.trainers.curriculum.samples import Samples, find_copies
 from bspml.trainers.curriculum.search import StatisticsSearch
-from bspml.trainers.curriculum.second_judgement import SecondJudgement
+from bspml.trainers.curriculum.second_judgement import (
+    SecondJudgement,
+    surely_right,
+    with_lost_classes,
+)
 from bspml.trainers.settings import AutoSettings
 from bspml.trainers.state import are_p_values, is_grouping
 from bspml.weights.state import SampleWeights
@@ -78,11 +83,7 @@ class AutomaticUpdate:
     """
 
     def __init__(
-        self,
-        weights: SampleWeights,
-        settings: AutoSettings,
-        seed: int,
-        group: Tensor | None = None,
+        self, weights: SampleWeights, settings: AutoSettings, seed: int, group: Tensor | None = None
     ) -> None:
         self.weights, self.settings, self.warmup = weights, settings, settings.warmup
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
@@ -129,10 +130,8 @@ class AutomaticUpdate:
         """Say whether the next update is to judge labels, or to let a round pass."""
         if self.phase != "weights":
             return not self._half_learns_on
-        if self.is_blind:
-            return False
-        coming = float(self._trained_rows().double().mean())
-        return self.second.is_due(coming) or self.pace.is_due
+        again = self.second.wanted and not self.second.is_done
+        return not self.is_blind and (again or self.pace.is_due)
 
     @property
     def is_blind(self) -> bool:
@@ -141,8 +140,9 @@ class AutomaticUpdate:
 
     @property
     def _is_second(self) -> bool:
-        """Whether this judgement is the second one."""
-        return self.phase == "weights" and self.second.is_due()
+        """Whether this judgement is of the second kind: by the label model, of all labels."""
+        early = self.second.is_due and not self.rates.mostly_confused
+        return self.phase == "weights" and (self.second.is_last or early)
 
     @property
     def _half_learns_on(self) -> bool:
@@ -161,9 +161,7 @@ class AutomaticUpdate:
             if phase == "weights":
                 moved = num_changed(before, self.weights.weights.cpu())
                 self.pace.judged(moved / len(before))
-        if not self.repairs:
-            return fields
-        return fields | {"num_repaired": int(self.weights.repaired.sum())}
+        return fields | ({"num_repaired": int(self.weights.repaired.sum())} if self.repairs else {})
 
     def _note_training(self) -> None:
         """Note which rows the network was trained on in this round."""
@@ -173,8 +171,7 @@ class AutomaticUpdate:
                 "train only on the rows of `curriculum.training_mask()` before each update."
             )
         self.second.trained(self._trained_rows(), under_weights=self.phase == "weights")
-        if self.phase == "weights":
-            self.rows_were_read = False
+        self.rows_were_read &= self.phase != "weights"
 
     def _pass(self) -> dict[str, Any]:
         """Let a round pass without a judgement."""
@@ -190,14 +187,15 @@ class AutomaticUpdate:
         """Judge and weigh all rows, or one half of them in the warm-up."""
         phase = self.phase
         if phase not in ("half A", "half B"):
-            again = "repair" if self._is_second and self.repairs else phase
+            again = "repair" if self.second.is_last and self.repairs else phase
             fields, everyone = {"phase": again}, torch.ones(len(self.weights), dtype=torch.bool)
-            fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
+            kept = self.weights.weights.cpu().double()
+            reference = with_lost_classes(kept, self.weights) if self._is_second else kept
+            fields |= self._judge(embeddings, reference, everyone)
             self._enter("weights")
             # The label model weighs its references itself; other rules see them weighed now.
             weighed = self.rates.total_rate is not None and self.settings.rule == "threshold"
-            weighed |= self.is_blind
-            if phase == "features" and not weighed:
+            if phase == "features" and not (weighed or self.is_blind):
                 fields |= self._judge(embeddings, self.weights.weights.cpu().double(), everyone)
             return fields
         self._check_rows_were_read()
@@ -269,6 +267,8 @@ class AutomaticUpdate:
         # A class that was left out as a whole stays out, and is not left out a second time.
         gone = int((judged & ~testable & samples.left_out(self.weights)).sum())
         share = min(share + share * gone / max(int(ranked.sum()), 1), 1.0)
+        if self._is_second and errors is not None and ranked.any():
+            share = surely_right(torch.from_numpy(errors.wrong_probability)[ranked], share)
         if self.settings.rule == "threshold" and ranked.any():
             new[ranked] = best_fitting(suspicion[ranked], stats.difficulty[ranked], share).double()
         elif ranked.any():
@@ -276,7 +276,7 @@ class AutomaticUpdate:
         check_left(samples.codes[judged & (new > 0)], self.held_rate)
         self._remember(samples.spread(p_values, math.nan), samples.spread(testable, 0.0))
         self._write(samples.spread(new), samples.spread(judged, 1.0))
-        if self._is_second:
+        if self.second.is_last:
             if self.repairs and errors is not None:
                 self.second.repair(self.weights, errors, samples)
             kept = samples.taken(self.weights.weights.cpu().double()) > 0
@@ -298,7 +298,9 @@ class AutomaticUpdate:
             return p_values, None
         weighs, second = self.phase == "weights", self._is_second
         # The label model looks at all classes.
-        if not self.search.is_exact(samples.embeddings) and not (second and self.repairs):
+        if not self.search.is_exact(samples.embeddings) and not (
+            self.second.is_last and self.repairs
+        ):
             blind = not weighs and not tell_apart(stats, testable & samples.telling)
             return None if blind else p_values, None
         if weighs and not second:
@@ -337,8 +339,8 @@ class AutomaticUpdate:
 
     @property
     def held_rate(self) -> float:
-        """The share of labels that is left out: what is left of the wrong ones after a repair."""
-        if self.repairs and self.second.is_done:
+        """The share of labels that is left out: what the second judgement left out, once done."""
+        if self.second.is_done and (self.repairs or self.settings.rule == "threshold"):
             return self.second.left_out
         return self.rates.held
 

@@ -35,11 +35,7 @@ class StatisticsSearch:
     error: float | None
 
     def pair_statistics(
-        self,
-        embeddings: Tensor,
-        codes: Tensor,
-        scales: Scales,
-        sample_weights: Tensor | None,
+        self, embeddings: Tensor, codes: Tensor, scales: Scales, sample_weights: Tensor | None
     ) -> PairStatistics:
         """Return the paper's statistics, as `bspml.pair_statistics` gives them.
 

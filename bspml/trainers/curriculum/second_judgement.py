@@ -2,14 +2,18 @@
 
 The networks of a cross-fit's halves are half trained: the rate that they read is right to a
 twentieth, and as many right labels are lost, or wrong ones kept.  The network after them is trained
-on what was kept alone, and after two passes it knows the classes better than either half.  So it
-judges every label once more, by the label model (`bspml.statistics.label_errors`), whose rate is
-held from then on.
+on what was kept alone, and soon knows the classes better than either half.  So in every judged
+round of its first two passes it judges every label once more, by the label model
+(`bspml.statistics.label_errors`); what the last of these leaves out is held from then on.  Where
+most errors are confusions only the last one counts: so early it takes hard samples for wrong ones.
 
 How honest is that?  A suspect weighed 0, so this network never saw its label.  One that was kept
 it has seen: its label looks better than it is, so what looks wrong nonetheless is left out rightly,
 and at worst a wrong one stays that was kept before.  Two passes are too few to learn wrong labels
-by heart (docs/methods.md has the figures); later rounds hold the rate.
+by heart (docs/methods.md has the figures); later rounds hold the share that was left out.
+
+Where most labels are wrong that is more than the rate (`surely_right`).  A class that lost every
+label in the warm-up is judged by all of them (`with_lost_classes`).
 
 repair="confident"   a suspect that stays one, and shows another class with high probability, is
                      trained under that class from now on.  Labels that the network was trained on
@@ -23,7 +27,7 @@ from typing import Any
 import torch
 
 from bspml.errors import CheckpointError
-from bspml.shapes import Bool, Tensor
+from bspml.shapes import Bool, Float, Tensor
 from bspml.statistics.label_errors import LabelErrors
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_number
@@ -31,7 +35,44 @@ from bspml.trainers.curriculum.samples import Samples
 from bspml.weights.state import SampleWeights
 
 CONFIDENT = 0.8  # probability from which another class is believed
+_DOUBTED = 0.1  # probability of being wrong from which a label is not surely right
+_MORE = 0.5  # of what the rate lies above a half may be left out beyond it
 _PASSES = 2.0  # over as many samples as there are, before labels are judged again
+
+
+def surely_right(wrong_probability: Float[Tensor, " M"], share: float) -> float:
+    """Return the share of the labels to keep, fewer than the rate keeps where most are wrong.
+
+    Where most labels are wrong the rate is read too low, and what is kept beyond the right ones
+    costs most, so labels in doubt go as well: at most half of what the rate lies above a half.
+    Elsewhere the right ones among them would be missed more (docs/methods.md).
+
+    Args:
+        wrong_probability: (M,) of each label, NaN where it is not known.
+        share: of the labels that the rate keeps.
+
+    Example:
+        >>> surely_right(torch.tensor([0.05, 0.1, 0.2, 0.4, 0.9]), 0.3)
+        0.2
+    """
+    sure = float((wrong_probability.nan_to_num(0.0) < _DOUBTED).double().mean())
+    return min(max(sure, share - _MORE * max(0.5 - share, 0.0), 0.0), share)
+
+
+def with_lost_classes(values: Float[Tensor, " N"], weights: SampleWeights) -> Float[Tensor, " N"]:
+    """Return the weights of those that judge, of a class that was lost those of all.
+
+    A warm-up that leaves out every label of a class leaves nothing to compare it with, and it would
+    stay out.  The network that stays tells the samples of a class that it never saw, too, so all of
+    them count once more, as at the first; what a person left out does not.
+
+    Args:
+        values: (N,) of the references.
+        weights: of all.
+    """
+    codes = weights.current_codes.cpu()
+    lost = torch.bincount(codes, values)[codes] == 0
+    return torch.where(lost & ~weights.fixed.cpu(), 1.0, values)
 
 
 class SecondJudgement:
@@ -44,7 +85,7 @@ class SecondJudgement:
     Attributes:
         trained_on: (N,) bool, the samples that the network was trained on since its last start.
         passes: of training under weights so far: samples of every round over all samples.
-        is_done: whether the labels were judged again.
+        is_done: whether the labels were judged again for the last time.
         left_out: share of the samples without weight, repaired ones counted as kept, once done;
             without labels that another one of the same picture outdoes.
     """
@@ -69,16 +110,18 @@ class SecondJudgement:
         """Note that the network has forgotten everything."""
         self.trained_on.zero_()
 
-    def is_due(self, coming: float = 0.0) -> bool:
-        """Say whether the labels are to be judged again.
+    @property
+    def is_due(self) -> bool:
+        """Say whether labels that are judged now can be judged again by the label model."""
+        return self.wanted and not self.is_done and self.passes > 0
 
-        Args:
-            coming: passes of the round before that, where it is still to be trained.
-        """
-        return self.wanted and not self.is_done and self.passes + coming >= _PASSES
+    @property
+    def is_last(self) -> bool:
+        """Say whether such a judgement is the last one, whose share is held."""
+        return self.is_due and self.passes >= _PASSES
 
     def done(self, kept: Bool[Tensor, " M"]) -> None:
-        """Note what the judgement left out.
+        """Note what the last judgement left out.
 
         Args:
             kept: (M,) which of the samples that are ranked keep weight; labels of a picture that

@@ -100,7 +100,7 @@ def test_features_see_labels_confused_with_a_similar_class():
 def test_halves_leave_out_half_of_the_confusions_and_few_right_labels():
     E, labels, is_noisy = similar_pairs(per_class=40)
     _weights, curriculum = cross_fitted(labels, warmup_rounds=1, is_noisy=is_noisy)
-    for _ in range(3):
+    for _ in range(2):
         curriculum.training_mask()
         record = curriculum.update(E)
         assert record.noise_rate < 0.1
@@ -135,11 +135,14 @@ def test_names_of_the_classes_change_no_weight(make, warmup):
 def test_halves_with_random_errors_are_judged_by_the_null_alone(rate):
     E, labels, _ = noisy_clusters(rate)
     _weights, curriculum = cross_fitted(labels, warmup_rounds=1)
-    for _ in range(3):
+    for _ in range(2):
         curriculum.training_mask()
         record = curriculum.update(E)
         assert record.total_rate is None
-    assert record.maw == pytest.approx(1 - record.noise_rate, abs=0.02)
+    curriculum.training_mask()
+    record = curriculum.update(E)  # of the network that stays
+    assert record.total_rate == pytest.approx(rate, abs=0.02)
+    assert record.maw == pytest.approx(1 - record.total_rate, abs=0.02)
 
 
 @pytest.mark.parametrize("options", [{}, {"warmup": "cross-fit", "warmup_rounds": 1}])
@@ -291,12 +294,14 @@ def test_a_class_that_lost_all_its_weight_stays_out_and_costs_no_other_label(opt
     labels[strays] = 10  # no two of one class, so that each is nothing like the others
     weights = bspml.SampleWeights(labels)
     curriculum = bspml.SelfPacedCurriculum(weights, judge_every=1, **options)
-    for number in range(5):
+    for number in range(6):
         curriculum.training_mask()
+        again = curriculum._update.second.wanted and not curriculum._update.second.is_done
         record = curriculum.update(E)
         if number > 2:
             assert not weights.weights[strays].any()
-            assert record.num_untestable == 4
+            # A second judgement compares them with each other.
+            assert record.num_untestable == (0 if again else 4)
             # They are four of the labels that are left out, not four beside these.
             assert int((weights.weights == 0).sum()) == round(record.held[0] * 204)
 

@@ -1,6 +1,7 @@
 """Labels judged a second time, and repaired, by a network that never saw the suspects' labels."""
 
 import copy
+from dataclasses import replace
 
 import pytest
 import torch
@@ -10,7 +11,11 @@ from bspml.errors import CheckpointError, InputError
 from bspml.statistics.label_errors import judge_labels
 from bspml.trainers.curriculum import SelfPacedCurriculum
 from bspml.trainers.curriculum.samples import Samples
-from bspml.trainers.curriculum.second_judgement import SecondJudgement
+from bspml.trainers.curriculum.second_judgement import (
+    SecondJudgement,
+    surely_right,
+    with_lost_classes,
+)
 from bspml.weights.state import SampleWeights
 from helpers.draws import around_centres
 
@@ -56,21 +61,22 @@ def warmed_up(given, embeddings, **options):
     return weights, curriculum
 
 
-def test_it_is_due_after_two_passes_over_as_many_samples():
+def test_it_is_due_from_the_first_round_on_until_two_passes_over_as_many_samples():
     second, half = SecondJudgement(4, wanted=True), torch.tensor([True, True, False, False])
     second.trained(~half, under_weights=False)  # in the warm-up
     second.restarted()
+    assert not second.is_due
     for _ in range(3):
         second.trained(half, under_weights=True)
-    assert (second.passes, second.is_due(), second.is_due(coming=0.5)) == (1.5, False, True)
+        assert (second.is_due, second.is_last) == (True, False)
     second.trained(half, under_weights=True)
-    assert second.is_due()
+    assert (second.passes, second.is_due, second.is_last) == (2.0, True, True)
     assert torch.equal(second.trained_on, half)
     second.done(torch.tensor([True, True, True, False]))
-    assert (second.is_due(), second.left_out) == (False, 0.25)
+    assert (second.is_due, second.is_last, second.left_out) == (False, False, 0.25)
     never = SecondJudgement(4, wanted=False)
     never.trained(half, under_weights=True)
-    assert not never.is_due(coming=5.0)
+    assert not never.is_due
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])
@@ -82,18 +88,18 @@ def test_after_a_blurred_warm_up_the_second_rate_and_weights_are_nearly_right(sh
         before.append(weights.weights.clone())
         assert curriculum.needs_embeddings or records[-1].phase != "half B"
         records += rounds(curriculum, embeddings, 1)
-    # Rounds of about 1 - share of a pass each: the one that fills two judges again.
+    # Rounds of about 1 - share of a pass each: the one that fills two judges for the last time.
     filled = torch.stack(before).double().mean(1).cumsum(0) >= 2
     place = int(filled.int().argmax())
-    first, second = records[place - 1], records[place]
-    assert first.total_rate != second.total_rate
+    second = records[place]
     assert {r.phase for r in records} == {"weights"}
     assert second.total_rate == pytest.approx(float(wrong.double().mean()), abs=0.04)
     errors = (weights.weights > 0) == wrong
     assert int(errors.sum()) <= min(0.05 * N, int(((before[0] > 0) == wrong).sum()))
     # The label model of an audit, fitted to all, referred to what was kept; later rounds hold it.
-    audit = judge_labels(embeddings, given, before[place].double(), rows=torch.ones(N).bool())
-    assert second.total_rate == pytest.approx(audit.rate, abs=0.01)
+    for record, reference in zip(records[: place + 1], before, strict=False):
+        audit = judge_labels(embeddings, given, reference.double(), rows=torch.ones(N).bool())
+        assert record.total_rate == pytest.approx(audit.rate, abs=0.01)
     assert {r.total_rate for r in records[place:]} == {second.total_rate}
 
 
@@ -112,6 +118,53 @@ def test_the_second_judgement_keeps_the_share_with_the_smallest_odds():
     assert int(kept.sum()) == round((1 - audit.rate) * N)
     assert odds[kept].max() <= odds[~kept].min()
     assert (record.total_rate, record.total_interval) == (audit.rate, audit.interval)
+
+
+@pytest.mark.parametrize(
+    ("doubts", "share", "kept"),
+    [
+        ([0.0, 0.05, 0.2, 0.4, 0.9], 0.6, 0.6),  # most are right: the rate alone
+        ([0.0, 0.9, 0.9, 0.9, 0.9], 0.5, 0.5),
+        ([0.0, 0.15, 0.2, 0.4, 0.9], 0.3, 0.2),  # a tenth more at most, half of .7 - .5
+        ([0.3, 0.15, 0.2, 0.4, 0.9], 0.3, 0.2),
+        ([0.0, 0.05, 0.2, 0.4, 0.9], 0.44, 0.41),
+        ([0.09, 0.09, 0.1, 0.4, 0.9], 0.42, 0.4),  # two that are surely right
+        ([0.0, float("nan"), 0.2, 0.4, 0.9], 0.42, 0.4),
+        ([0.0, 0.0, 0.0, 0.0, 0.9], 0.3, 0.3),  # never more than the rate keeps
+        ([0.9, 0.9, 0.9, 0.9, 0.9], 0.1, 0.0),
+    ],
+)
+def test_where_most_labels_are_wrong_those_in_doubt_are_left_out(doubts, share, kept):
+    assert surely_right(torch.tensor(doubts), share) == pytest.approx(kept, abs=1e-12)
+
+
+def test_a_rate_above_a_half_leaves_out_what_is_in_doubt_and_holds_that_share():
+    embeddings, _, given = noisy(0.65, seed=2)
+    weights, curriculum = cross_fitted(given)
+    rounds(curriculum, embeddings, 8)
+    update, left_out = curriculum._update, weights.weights == 0
+    rate, share = update.rates.held, float(left_out.double().mean())
+    assert update.second.is_done
+    assert 0.5 < rate < share <= rate + 0.5 * (rate - 0.5) + 0.5 / N
+    assert update.held_rate == pytest.approx(share)
+    rounds(curriculum, embeddings, 3)
+    assert int((weights.weights == 0).sum()) == int(left_out.sum())
+
+
+def test_a_class_that_lost_all_its_labels_is_judged_by_them():
+    embeddings, true, given = noisy(0.3)
+    weights, curriculum = warmed_up(given, embeddings)
+    lost, person = given == 3, torch.arange(N) == int((given == 3).nonzero()[0])
+    weights.update(torch.where(lost, 0.0, weights.weights.double()))
+    weights.fix(person.nonzero()[:, 0], torch.zeros(1))
+    expected = torch.where(lost & ~person, 1.0, weights.weights.double())
+    assert torch.equal(with_lost_classes(weights.weights.double(), weights), expected)
+    curriculum._update.second.passes = 2.0
+    rounds(curriculum, embeddings, 1)
+    kept, right = weights.weights > 0, given == true
+    assert (kept & lost & right).sum() >= 0.9 * (lost & right).sum()
+    assert (kept & lost & ~right).sum() <= 0.1 * (lost & ~right).sum()
+    assert not kept[person].any()
 
 
 def test_a_network_that_learned_its_labels_by_heart_lets_right_suspects_come_back():
@@ -138,7 +191,7 @@ def test_features_are_judged_once_and_a_blind_second_network_changes_nothing():
     curriculum = SelfPacedCurriculum(weights)
     curriculum.update(embeddings)
     curriculum._update.second.trained(torch.ones(N).bool(), under_weights=True)
-    assert not curriculum._update.second.is_due(coming=9.0)
+    assert not curriculum._update.second.is_due
     _, curriculum = warmed_up(given, embeddings, repair="confident")
     curriculum._update.second.passes = 2.0
     rates = curriculum._update.rates
@@ -186,6 +239,17 @@ def test_pictures_under_two_labels_move_no_rate_and_take_no_right_label_with_the
     assert int((~left_out & (weights.current_codes != true)).sum()) <= 2
 
 
+def test_where_most_errors_are_confusions_only_the_last_judgement_counts():
+    embeddings, _, given = noisy(0.3)
+    _, curriculum = warmed_up(given, embeddings)
+    update = curriculum._update
+    update.rates = replace(update.rates, noise_rate=0.05, total_rate=0.2, total_interval=(0.1, 0.3))
+    while not update.second.is_done:
+        before, waits = update.rates, update.second.passes < 1.0
+        rounds(curriculum, embeddings, 1)
+        assert (update.rates == before) == waits
+
+
 # --------------------------------------------------------------------------------------- repair
 
 
@@ -194,7 +258,7 @@ def known(share=0.4):
     embeddings, true, given = noisy(share)
     weights, second = SampleWeights(given), SecondJudgement(N, wanted=True)
     weights.update((given == true).double())
-    while not second.is_due():
+    while not second.is_last:
         second.trained(weights.weights > 0, under_weights=True)
     return second, weights, embeddings, true
 
