@@ -120,11 +120,7 @@ def noise_sentence(
     return f"{range_}{', maybe none' if maybe_none else ''}: the {estimate}, and {on_top}."
 
 
-def error_sentence(
-    rate: float,
-    interval: tuple[float, float],
-    bounds: tuple[float, float],
-) -> str:
+def error_sentence(rate: float, interval: tuple[float, float], bounds: tuple[float, float]) -> str:
     """Say in one sentence how many labels are wrong, and between what ends.
 
     It calls the estimate an estimate: the user must not read it as a count.

@@ -179,9 +179,7 @@ def _score(
     return (share - usual.mean(1)) / usual.std(1).clamp_min(1e-12)
 
 
-def _two_means(
-    gram: Float[Tensor, "S n n"],
-) -> tuple[Float[Tensor, " S"], Tensor]:
+def _two_means(gram: Float[Tensor, "S n n"]) -> tuple[Float[Tensor, " S"], Tensor]:
     """Best 2-means of S centred sets given by inner products: share of scatter between, halves.
 
     Lloyd's algorithm from the median splits along the first two principal directions.

@@ -9,11 +9,7 @@ import numpy as np
 import torch
 
 from bspml.statistics.confusions import plausible_confusions
-from bspml.statistics.contrastive import (
-    ContrastivePass,
-    ContrastiveStatistics,
-    contrastive_tables,
-)
+from bspml.statistics.contrastive import ContrastivePass, ContrastiveStatistics, contrastive_tables
 from bspml.statistics.copies.distinct import Distinct
 from bspml.statistics.label_errors import LabelErrors, judge_labels
 from bspml.statistics.label_shares import FEWEST_MATES, wrong_share_of_kept

@@ -19,13 +19,7 @@ from typing import Any
 import numpy as np
 
 from bspml.errors import InputError, RunError, UserError
-from bspml.files.atomic import (
-    Content,
-    atomic_write,
-    is_leftover,
-    refuse_link,
-    taken_over,
-)
+from bspml.files.atomic import Content, atomic_write, is_leftover, refuse_link, taken_over
 from bspml.files.folders import aside
 from bspml.files.opening import is_special, open_regular, reason
 from bspml.files.run import read_json, write_json

@@ -185,11 +185,7 @@ def audit(
         lower_bound=judged.lower_bound,
         upper_bound=judged.upper_bound,
         sentence=judged.sentence,
-        notes=(
-            *_notes_on_search(near, approximate),
-            *judged.notes,
-            *_notes_on_names(name_array),
-        ),
+        notes=(*_notes_on_search(near, approximate), *judged.notes, *_notes_on_names(name_array)),
         labels=classes[codes][place],
         names=name_array,
         p_values=judged.p_values[place],

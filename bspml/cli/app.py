@@ -13,13 +13,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from bspml import __version__
-from bspml.cli.exit_codes import (
-    INTERRUPTED,
-    complain,
-    exit_code,
-    interrupts_kept,
-    warning_printer,
-)
+from bspml.cli.exit_codes import INTERRUPTED, complain, exit_code, interrupts_kept, warning_printer
 from bspml.cli.options import (
     AuditOptions,
     EvaluateOptions,

@@ -304,12 +304,7 @@ def _as_json(
     )
 
 
-def _report_text(
-    report: AuditReport,
-    folder: Path,
-    files: list[Path],
-    quiet: bool,
-) -> str:
+def _report_text(report: AuditReport, folder: Path, files: list[Path], quiet: bool) -> str:
     lines = [report.sentence]
     if not quiet:
         summary = report.summary()

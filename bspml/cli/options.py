@@ -25,8 +25,7 @@ Workers = Annotated[int | None, typer.Option(help="Processes that load images.")
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, only the result.")]
 Output = Annotated[
-    str | None,
-    typer.Option("--output", "-o", callback=_not_empty, help="File to write."),
+    str | None, typer.Option("--output", "-o", callback=_not_empty, help="File to write.")
 ]
 Method = Annotated[
     str | None,
@@ -48,8 +47,7 @@ class TrainOptions:
         ),
     ] = None
     resume: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Go on with an interrupted run."),
+        str | None, typer.Option(metavar="RUN", help="Go on with an interrupted run.")
     ] = None
     output: Annotated[
         str | None,
@@ -138,8 +136,7 @@ class AuditOptions:
         typer.Argument(help="Labels (.npy, .npz, .csv, .parquet, .txt), if not in EMBEDDINGS."),
     ] = None
     output: Annotated[
-        str | None,
-        typer.Option("--output", "-o", help="Folder to write [default: NAME-audit]."),
+        str | None, typer.Option("--output", "-o", help="Folder to write [default: NAME-audit].")
     ] = None
     apply: Annotated[
         str | None,
@@ -177,8 +174,7 @@ class AuditOptions:
     flag_precision: Annotated[
         float | None,
         typer.Option(
-            metavar="P",
-            help="Flag as many as are wrong with this mean probability, such as 0.8.",
+            metavar="P", help="Flag as many as are wrong with this mean probability, such as 0.8."
         ),
     ] = None
     fail_above: Annotated[
@@ -204,7 +200,7 @@ class AuditOptions:
         str | None,
         typer.Option(
             help="exact; neighbours, nearly linear in time and approximate; or auto, exact below "
-            "200,000 samples.",
+            "200,000 samples."
         ),
     ] = None
     backbone: Annotated[

@@ -14,12 +14,7 @@ from bspml.cli.options import TrainOptions
 from bspml.cli.terminal import ClassifierTerminal, Terminal
 from bspml.distributed import from_main, is_main, joined
 from bspml.errors import ConfigError
-from bspml.experiment.config import (
-    ClassificationConfig,
-    Config,
-    load_experiment,
-    shipped_configs,
-)
+from bspml.experiment.config import ClassificationConfig, Config, load_experiment, shipped_configs
 from bspml.experiment.engine import train_experiment
 from bspml.experiment.run import experiment_of
 from bspml.files.run import RunFolder

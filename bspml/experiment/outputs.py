@@ -202,10 +202,7 @@ def _draw_weights(folder: RunFolder, data: ExperimentData, quality: LabelQuality
 
 
 def _write_suspects(
-    config: Config,
-    data: ExperimentData,
-    folder: RunFolder,
-    quality: LabelQuality,
+    config: Config, data: ExperimentData, folder: RunFolder, quality: LabelQuality
 ) -> None:
     """Write suggested labels and neighbours of the samples of low weight, for the page."""
     size, workers = config.evaluation.batch_size, config.workers

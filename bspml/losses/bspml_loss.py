@@ -174,12 +174,7 @@ class BSPMLLoss(BaseMetricLossFunction):
             return self.reducer(loss_dict, batch.embeddings, batch.labels)
 
     def compute_loss(
-        self,
-        embeddings: Tensor,
-        labels: Any,
-        indices_tuple: Any,
-        ref_emb: Tensor,
-        ref_labels: Any,
+        self, embeddings: Tensor, labels: Any, indices_tuple: Any, ref_emb: Tensor, ref_labels: Any
     ) -> dict[str, dict[str, Any]]:
         """Run as pytorch-metric-learning's inner method, with the announced batch: unreduced
         losses.

@@ -146,9 +146,7 @@ def _exponents(
     return torch.where(keep, torch.add(offset, similarity, alpha=scale), -math.inf)
 
 
-def log_one_plus_sum(
-    x: Float[Tensor, "B R"],
-) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
+def log_one_plus_sum(x: Float[Tensor, "B R"]) -> tuple[Float[Tensor, " B"], Float[Tensor, "B R"]]:
     """Return log(1 + sum_j e^{x_ij}) and each term's share; overwrites x.
 
     Returns:

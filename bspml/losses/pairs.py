@@ -213,9 +213,7 @@ def drop_self_pairs(
 
 
 def without_self_pairs(
-    pairs: tuple[Any, ...],
-    sample_index: Int[Tensor, " B"],
-    ref_sample_index: Int[Tensor, " R"],
+    pairs: tuple[Any, ...], sample_index: Int[Tensor, " B"], ref_sample_index: Int[Tensor, " R"]
 ) -> tuple[Tensor, ...]:
     """Return pairs or triplets without those whose positive is the anchor's own sample.
 
@@ -232,9 +230,7 @@ def without_self_pairs(
 
 
 def indices_to_masks(
-    indices_tuple: Any,
-    matrix: Float[Tensor, "B R"],
-    absent: Bool[Tensor, " R"] | None = None,
+    indices_tuple: Any, matrix: Float[Tensor, "B R"], absent: Bool[Tensor, " R"] | None = None
 ) -> tuple[Bool[Tensor, "B R"], Bool[Tensor, "B R"]]:
     """Return pairs `(a1, p, a2, n)` or triplets `(a, p, n)` as masks of the shape of `matrix`.
 

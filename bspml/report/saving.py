@@ -29,11 +29,7 @@ SERIES = ("#010101", "#020202", "#030303", "#040404")  # var(--c1) to var(--c4)
 _STAND_INS = {_INK: "currentColor", PAPER: "var(--surface)"} | {
     colour: f"var(--c{i})" for i, colour in enumerate(SERIES, 1)
 }
-PNG_STYLE: dict[Any, Any] = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-}
+PNG_STYLE: dict[Any, Any] = {"font.size": 9, "axes.spines.top": False, "axes.spines.right": False}
 PAGE_STYLE: dict[Any, Any] = PNG_STYLE | {
     "axes.titlesize": 9.5,
     "axes.titlelocation": "left",

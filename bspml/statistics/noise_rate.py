@@ -292,10 +292,7 @@ def notes_on_samples(stats: ContrastiveStatistics) -> tuple[str, ...]:
 
 
 def _notes(
-    stats: ContrastiveStatistics,
-    count: TailCount,
-    interval: tuple[float, float],
-    corrected: bool,
+    stats: ContrastiveStatistics, count: TailCount, interval: tuple[float, float], corrected: bool
 ) -> tuple[str, ...]:
     notes = [*notes_on_samples(stats)]
     if count.tested < int(stats.testable.sum()):

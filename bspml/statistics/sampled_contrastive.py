@@ -36,11 +36,7 @@ import torch
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.class_pairs import class_blocks
-from bspml.statistics.contrastive import (
-    ContrastiveStatistics,
-    JudgingTask,
-    contrastive_statistics,
-)
+from bspml.statistics.contrastive import ContrastiveStatistics, JudgingTask, contrastive_statistics
 from bspml.statistics.references import SUPPORT_EDGES, check_two_classes
 from bspml.statistics.sample_lists import SampleLists
 from bspml.statistics.sampled_means import sampled_soft_means

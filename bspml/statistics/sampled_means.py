@@ -140,13 +140,7 @@ class _Sampler:
     """Draws for each list's members, and the lists near them."""
 
     def __init__(
-        self,
-        shells: Shells,
-        judged: Tensor,
-        a: float,
-        error: float,
-        confidence: float,
-        seed: int,
+        self, shells: Shells, judged: Tensor, a: float, error: float, confidence: float, seed: int
     ) -> None:
         self.shells, self.a, self.error, self.seed = shells, a, error, seed
         self.weights, self.judged = shells.weights, judged.cpu()[shells.order.cpu()]

@@ -21,10 +21,7 @@ _JUDGED = ("own", "everyone", "difficulty", "testable", "other_class", "other", 
 
 
 def sharded_contrastive_statistics(
-    embeddings: Any,
-    labels: Any,
-    sample_weights: Any = None,
-    rows: Tensor | None = None,
+    embeddings: Any, labels: Any, sample_weights: Any = None, rows: Tensor | None = None
 ) -> ContrastiveStatistics:
     """Return `contrastive_statistics`, each rank judging its share of the rows against all
     references.

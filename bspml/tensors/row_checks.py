@@ -16,11 +16,7 @@ _ONLY_CONVERT = (torch.uint16, torch.uint32, torch.uint64)  # torch compares the
 
 
 def check_sample_index(
-    sample_index: Any,
-    n: int,
-    rows: int | None,
-    name: str,
-    device: torch.device | None = None,
+    sample_index: Any, n: int, rows: int | None, name: str, device: torch.device | None = None
 ) -> Tensor:
     """Return data-set rows as int64 (B,), or refuse them.
 

@@ -20,11 +20,7 @@ from bspml.weights.state import SampleWeights
 
 Curriculum = SelfPacedCurriculum | FixedCurriculum
 # Trainers of pytorch-metric-learning whose steps embed other things than a batch's inputs.
-_OTHER_STEPS = (
-    "TwoStreamMetricLoss",
-    "CascadedEmbeddings",
-    "DeepAdversarialMetricLearning",
-)
+_OTHER_STEPS = ("TwoStreamMetricLoss", "CascadedEmbeddings", "DeepAdversarialMetricLearning")
 _PROBED = 16  # items whose labels are held against those of the data set
 
 

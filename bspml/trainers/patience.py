@@ -84,12 +84,7 @@ class Patience:
 
     def state_dict(self) -> dict[str, Any]:
         """Return what has been seen, and the network that is kept."""
-        return {
-            "best": self.best,
-            "waited": self.waited,
-            "epoch": self.epoch,
-            "kept": self.kept,
-        }
+        return {"best": self.best, "waited": self.waited, "epoch": self.epoch, "kept": self.kept}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over what `state_dict` returned.

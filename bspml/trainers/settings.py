@@ -114,11 +114,7 @@ class Section(BaseModel):
     """
 
     model_config = ConfigDict(
-        frozen=True,
-        extra="forbid",
-        strict=True,
-        allow_inf_nan=False,
-        validate_default=True,
+        frozen=True, extra="forbid", strict=True, allow_inf_nan=False, validate_default=True
     )
 
     @model_validator(mode="after")

@@ -103,10 +103,7 @@ def faults_named() -> Iterator[None]:
 
 
 def check_position(
-    position: Mapping[str, Any],
-    full_round: int,
-    unit: str = "round",
-    longest: int | None = None,
+    position: Mapping[str, Any], full_round: int, unit: str = "round", longest: int | None = None
 ) -> None:
     """Check that a training can stand there.
 

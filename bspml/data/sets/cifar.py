@@ -101,10 +101,7 @@ CIFAR10_VERSIONS = (
     _Version(
         "cifar-10-batches-bin",
         "cifar-10-binary.tar.gz",
-        {
-            "train": {f"{name}.bin": 10_000 for name in _BATCHES},
-            "test": {"test_batch.bin": 10_000},
-        },
+        {"train": {f"{name}.bin": 10_000 for name in _BATCHES}, "test": {"test_batch.bin": 10_000}},
         columns=1,
     ),
     _Version(

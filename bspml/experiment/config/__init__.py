@@ -28,6 +28,4 @@ from bspml.experiment.config.schema import (
     SamplerConfig as SamplerConfig,
     TrainingConfig as TrainingConfig,
 )
-from bspml.experiment.config.shipped import (
-    shipped_configs as shipped_configs,
-)
+from bspml.experiment.config.shipped import shipped_configs as shipped_configs

@@ -71,9 +71,7 @@ def _each_once(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 Observers = Annotated[
-    tuple[Annotated[str, one_of(*NAMES)], ...],
-    Field(strict=False),
-    AfterValidator(_each_once),
+    tuple[Annotated[str, one_of(*NAMES)], ...], Field(strict=False), AfterValidator(_each_once)
 ]
 
 

@@ -8,13 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from bspml.experiment.config.common import AtLeast2, FilePath, PlantedNoise, Seed, one_of
-from bspml.experiment.config.names import (
-    DATASETS,
-    NOISE_KINDS,
-    OWN_DATA,
-    USERS_DATA,
-    check_network,
-)
+from bspml.experiment.config.names import DATASETS, NOISE_KINDS, OWN_DATA, USERS_DATA, check_network
 from bspml.trainers.settings import Fraction, ReadBy, Section, as_yaml
 
 Backbone = Annotated[str, AfterValidator(partial(check_network, names=("efficientnet-lite0",)))]

@@ -40,10 +40,7 @@ _TRUTH = {"yes": "true", "on": "true", "1": "true", "no": "false", "off": "false
 
 
 def describe(
-    error: ValidationError,
-    source: str,
-    origin: Mapping[str, str],
-    root: type[BaseModel] = Config,
+    error: ValidationError, source: str, origin: Mapping[str, str], root: type[BaseModel] = Config
 ) -> str:
     """Return the first finding as 'source: what is wrong', and how many more there are.
 

@@ -80,8 +80,5 @@ class ArcFace(Method):
             weight_init_func=SeededNormal(context.seed),
         )
         return MethodParts(
-            self.name,
-            loss,
-            loss_has_parameters=True,
-            loss_lr_factor=self.class_lr_factor,
+            self.name, loss, loss_has_parameters=True, loss_lr_factor=self.class_lr_factor
         )

@@ -106,7 +106,7 @@ CATALOGUE: dict[str, LossEntry] = {
     ),
     "TripletMarginLoss": _HINGE,  # softplus with smooth_loss=True: see `kind_of`
     "RankedListLoss": LossEntry(
-        refused_gr="its values can be negative, and exp(-l) is then no probability",
+        refused_gr="its values can be negative, and exp(-l) is then no probability"
     ),
     # no value per sample
     "DynamicSoftMarginLoss": _reduced("a mean weighted by the batch's histogram"),

@@ -160,9 +160,7 @@ def _plan(
     counted = None if keep is None else keep.to(raw)
     if kind is pml_reducers.DivisorReducer:
         return Plan(
-            keep,
-            lambda losses: _divide(_kept(losses, keep).sum(), info["divisor"]),
-            shares=counted,
+            keep, lambda losses: _divide(_kept(losses, keep).sum(), info["divisor"]), shares=counted
         )
     pml_kinds = (
         pml_reducers.DivisorReducer,  # and what is derived from it: a sum over a given number

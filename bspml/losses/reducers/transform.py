@@ -153,10 +153,7 @@ class TransformReducer(pml_reducers.MultipleReducers):
     peak = 1.0  # the confidence, and any above, that is full trust as a weight
 
     def __init__(
-        self,
-        inner: Any,
-        installed: Installed,
-        sample_weights: SampleWeights | None = None,
+        self, inner: Any, installed: Installed, sample_weights: SampleWeights | None = None
     ) -> None:
         super().__init__({})
         self.inner = inner

@@ -136,10 +136,7 @@ def GradientRescaling(  # noqa: N802 -- reads as the loss it makes
 
 
 def IMAE(  # noqa: N802 -- its name in the paper
-    loss: LossT,
-    T: float | int = 8.0,
-    *,
-    sample_weights: Any = None,
+    loss: LossT, T: float | int = 8.0, *, sample_weights: Any = None
 ) -> LossT:
     """IMAE [Wang IMAE 2019]: gradient rescaling with  w(p) = exp(T p (1 - p)).
 

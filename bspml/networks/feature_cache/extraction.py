@@ -161,11 +161,7 @@ def _warned(store: FeatureStore, err: OSError) -> bool:
 
 
 def _extracted(
-    net: nn.Module,
-    images: Subset,
-    backbone: str,
-    num_workers: int,
-    count: Callable[[int], object],
+    net: nn.Module, images: Subset, backbone: str, num_workers: int, count: Callable[[int], object]
 ) -> np.ndarray:
     """Features (n, F) of n images.
 

@@ -40,10 +40,7 @@ class Nearest:
 
 
 def nearest_rows(
-    rows: Float[Tensor, "N D"],
-    k: int,
-    backend: str = "auto",
-    queries: np.ndarray | None = None,
+    rows: Float[Tensor, "N D"], k: int, backend: str = "auto", queries: np.ndarray | None = None
 ) -> Nearest:
     """Search the k nearest of `rows` of each row, or of the rows `queries` alone.
 

@@ -57,15 +57,7 @@ def principal_branch(
 
 @triton.jit(do_not_specialize=["n"])
 @no_type_check
-def _fill(
-    x_ptr,
-    log_x_ptr,
-    w_ptr,
-    one_plus_w_ptr,
-    n,
-    lowest: tl.float64,
-    GIVEN: tl.constexpr,
-):
+def _fill(x_ptr, log_x_ptr, w_ptr, one_plus_w_ptr, n, lowest: tl.float64, GIVEN: tl.constexpr):
     """Write W(x) and 1 + W(x) of n numbers; `lowest` counts as -1/e.  GIVEN: log x is."""
     at = tl.program_id(0).to(tl.int64) * _SIZE + tl.arange(0, _SIZE)
     inside = at < n
