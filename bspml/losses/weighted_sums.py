@@ -6,7 +6,8 @@ samples or pairs that a value belongs to, are the reducer's.  With all weights 1
 pytorch-metric-learning's.
 
 A value that would be none without its positives (or negatives) counts as much as the best of them,
-so that it fades as they do: `trust`, which the reducer multiplies by the anchor's weight.
+so that it fades as they do: `trust`, which the reducer multiplies by the anchor's weight; or by the
+value, in a mean of all rows, where the row would stay with the value 0 (`stays`).
 """
 
 from __future__ import annotations
@@ -207,8 +208,9 @@ def _closeness(loss: Any, matrix: Tensor) -> Tensor:
 
 
 def _best(log_w: Tensor, keep: Bool[Tensor, "B R"]) -> Float[Tensor, " B"]:
-    """The largest weight among the kept of each row, 1 at most; 0 for a row without any."""
-    return torch.where(keep, log_w.exp().clamp(max=1), 0).amax(1)
+    """The largest weight among the kept of each row, 1 at most; 1 for a row without any."""
+    best = torch.where(keep, log_w.exp().clamp(max=1), 0).amax(1)
+    return torch.where(keep.any(1), best, 1)
 
 
 def _of_samples(
@@ -216,7 +218,7 @@ def _of_samples(
 ) -> LossDict:
     rows = torch.arange(len(values), device=values.device) if where is None else where
     info = {"losses": values, "indices": rows, "reduction_type": "element"}
-    return {"loss": info if trust is None else {**info, "trust": trust}}
+    return {"loss": info if trust is None else {**info, "trust": trust, "stays": where is None}}
 
 
 def _of_pairs(values: Tensor, anchors: Tensor, others: Tensor) -> LossDict:

@@ -3,6 +3,7 @@
 import pytest
 import pytorch_metric_learning.losses as pml_losses
 import torch
+from pytorch_metric_learning.reducers import MeanReducer, SumReducer
 
 from bspml import SampleWeights, Weighted
 from bspml.losses.kept_rows import Rows
@@ -120,7 +121,8 @@ def test_a_batch_of_one_class_gives_what_the_loss_gives(name):
 # An anchor of GeneralizedLiftedStructureLoss without positives has another value, not none.
 @pytest.mark.parametrize("name", [n for n in NAMES if n != "GeneralizedLiftedStructureLoss"])
 @pytest.mark.parametrize("foreign", [False, True])
-def test_a_small_weight_is_nearly_absence(name, foreign):
+@pytest.mark.parametrize("reducer", [None, MeanReducer, SumReducer])
+def test_a_small_weight_is_nearly_absence(name, foreign, reducer):
     """Two samples a class: what is left of the other one's class has no positive."""
     labels = torch.arange(4).repeat_interleave(2)
     embeddings = kit.batch(rows=8)[0]
@@ -132,6 +134,8 @@ def test_a_small_weight_is_nearly_absence(name, foreign):
         table.update(torch.tensor([weight] + [1.0] * 7))
         x = embeddings.detach().clone().requires_grad_()
         loss = Weighted(kit.make(name), table)
+        if reducer is not None:
+            loss.loss.reducer = reducer()
         if foreign:
             value = loss(x, labels, None, refs, labels, sample_index=rows, ref_sample_index=rows)
         else:
@@ -191,3 +195,16 @@ def test_an_anchor_counts_as_much_as_its_best_positive():
         expected = (counts * each)[where].sum() / counts[where].sum()
         value = Weighted(kit.make(name), table)(embeddings, labels, sample_index=torch.arange(12))
         torch.testing.assert_close(value, expected, rtol=1e-6, atol=0)
+
+
+def test_rows_without_positives_count_in_a_mean_as_they_do_under_weights_of_1():
+    embeddings, labels = kit.batch(rows=9)
+    labels = torch.tensor([0, 0, 0, 1, 1, 1, 2, 2, 3])  # the last one is alone
+    for name in ("SupConLoss", "CircleLoss", "NCALoss"):
+        loss = kit.make(name)
+        loss.reducer = MeanReducer()
+        table = SampleWeights(labels)
+        plain = loss(embeddings, labels)
+        table.update(torch.tensor([1.0] * 8 + [1 - 1e-7]))
+        nearly = Weighted(loss, table)(embeddings, labels, sample_index=torch.arange(9))
+        torch.testing.assert_close(nearly, plain, rtol=1e-5, atol=1e-6)

@@ -292,8 +292,11 @@ class TransformReducer(pml_reducers.MultipleReducers):
             self.installed.entry.active_only,
         )
         weights, keys = (None, None) if known is None else known.of(indices, call.ref_rows)
-        if "trust" in info:  # of values that fade with their positives
-            weights = info["trust"] if weights is None else weights * info["trust"]
+        trust = info.get("trust")  # of values that fade with their positives
+        if trust is not None and plan.keep is None and info["stays"]:
+            raw = raw * trust
+        elif trust is not None:
+            weights = trust if weights is None else weights * trust
         if self.installed.carries_weights and weights is not None:
             weights = weights.to(raw)
             raw = torch.where(weights > 0, raw, 0) / torch.where(weights > 0, weights, 1)
