@@ -37,7 +37,7 @@ from bspml.weights.state import SampleWeights
 CONFIDENT = 0.8  # probability from which another class is believed
 _DOUBTED = 0.1  # probability of being wrong from which a label is not surely right
 _MORE = 0.5  # of what the rate lies above a half may be left out beyond it
-_PASSES = 2.0  # over as many samples as there are, before labels are judged again
+_PASSES = 2.0  # over as many samples as there are, in which labels are judged again
 
 
 def surely_right(wrong_probability: Float[Tensor, " M"], share: float) -> float:
