@@ -18,10 +18,9 @@ from bspml.files.run import RecordLog, RunFolder, read_json, read_weights
 # which two runs that both are right part.
 SMALL = ["data.subset=16", "training.epochs=1", "training.methods=[bspml]", "device=cpu"]
 SMALL += ["curriculum.warmup_epochs=1", "sampler.classes_per_batch=6", "evaluation.ks=[1]"]
-SMALL += ["optimizer.name=sgd", "optimizer.lr=0.01", "training.checkpoint_every=1"]
+SMALL += ["optimizer.name=sgd", "optimizer.lr=0.001", "training.checkpoint_every=1"]
 SMALL += ["evaluation.clustering=false"]
-LOSS, RECALL, RATE = 1e-3, 0.03, 5e-3  # relative; of 1; of 1
-WEIGHT = 0.15  # share of samples: chance alone gives .4
+LOSS, RECALL, WEIGHT = 1e-3, 0.03, 0.02  # relative; of 1; share of samples
 
 # test_pml_trainer has the numbers and test_failure the death of a rank, without torchrun.
 pytestmark = pytest.mark.slow
@@ -46,18 +45,16 @@ def under_torchrun(path, *extra):
 
 
 def assert_alike(folder, expected):
-    """Alike until the network that stays has judged; from then on last bits decide on labels at
-    the line, and with one label more or less the sampler draws other batches."""
-    both = [RecordLog(f.records).read() for f in (folder, expected)]
-    ours, theirs = (r[: [x.phase for x in r].index("weights") + 1] for r in both)
+    ours, theirs = (RecordLog(f.records).read() for f in (folder, expected))
+    assert ours
     assert [(r.epoch, r.steps, r.phase) for r in ours] == [
         (r.epoch, r.steps, r.phase) for r in theirs
     ]
-    assert [r.loss is None for r in both[0]] == [r.steps == 0 for r in both[0]]
+    assert [r.loss is None for r in ours] == [r.steps == 0 for r in ours]
     for a, b in zip(ours, theirs, strict=True):
         assert a.loss == (b.loss and pytest.approx(b.loss, rel=LOSS))
         assert a.recall_at_k[1] == pytest.approx(b.recall_at_k[1], abs=RECALL)
-        near = RATE if a.phase == "weights" else 1e-6  # the halves' rate is a count of ranks
+        near = 1e-4 if a.phase == "weights" else 1e-6  # a fit to embeddings; a count of ranks
         assert a.noise_rate == (b.noise_rate and pytest.approx(b.noise_rate, abs=near))
     weights = [read_weights(f.weights).weights for f in (folder, expected)]
     assert (abs(weights[0] - weights[1]) > 1e-3).mean() <= WEIGHT
