@@ -101,18 +101,21 @@ def _dissolve(task: NoiseTask, split: Callable[[np.ndarray], np.ndarray]) -> Noi
 
 def _classes_nearest_to_rate(task: NoiseTask) -> np.ndarray:
     """Of classes in random order, the first that together have the number nearest to rate * N."""
-    sizes, target = np.bincount(task.codes), task.count()
+    sizes, target = np.bincount(task.codes), task.exact_rate * len(task.codes)
     order = task.draw.permutation(task.num_classes)
-    most = min(2 * target, len(task.codes) - 1)  # 0 is as near as twice the target; one class stays
+    # 0 is as near as twice the target; one class stays.
+    most = min(int(2 * target), len(task.codes) - 1)
     last = np.full(most + 1, -1)  # place in the order of the class with which a number is reached
     last[0] = 0
     for place, size in enumerate(sizes[order].tolist()):
-        if last[min(target, most)] >= 0:
+        if last[min(round(target), most)] >= 0:
             break
         reached = np.flatnonzero(last[: max(most + 1 - size, 0)] >= 0) + size
         last[reached[last[reached] < 0]] = place
     numbers = np.flatnonzero(last >= 0)
-    left, places = int(numbers[np.abs(numbers - target).argmin()]), []
+    above = numbers.searchsorted(int(target), side="right")  # the nearest is there or before
+    left = min(numbers[above - 1 : above + 1].tolist(), key=lambda number: abs(number - target))
+    places = []
     while left > 0:
         places.append(last[left])
         left -= int(sizes[order[last[left]]])

@@ -1,5 +1,6 @@
 """Small clusters and open sets: whole classes go, and the flags know it."""
 
+from fractions import Fraction
 from itertools import combinations
 
 import numpy as np
@@ -50,7 +51,7 @@ def test_the_number_moved_is_the_nearest_that_whole_classes_allow(kind, case):
     draw = np.random.default_rng(case)
     sizes = [9, 5, 86] if case == 0 else draw.integers(1, 30, draw.integers(2, 9)).tolist()
     labels, rate = np.repeat(np.arange(len(sizes)), sizes), 0.05 if case == 0 else 0.3
-    wanted = round(rate * len(labels))
+    wanted = Fraction(str(rate)) * len(labels)
     some = (c for k in range(len(sizes)) for c in combinations(sizes, k))  # one class stays
     nearest = min(abs(sum(c) - wanted) for c in some)
     if nearest == wanted:
@@ -59,6 +60,17 @@ def test_the_number_moved_is_the_nearest_that_whole_classes_allow(kind, case):
         return
     for seed in range(4):
         assert abs(int(kind(labels, rate, seed=seed).is_outlier.sum()) - wanted) == nearest
+
+
+@pytest.mark.parametrize("kind", [noise.open_set, noise.small_cluster])
+@pytest.mark.parametrize(
+    ("sizes", "rate", "moved"),
+    [([4, 2], "0.56", 4), ([5, 2, 2, 5], "0.08", 2), ([4, 5, 2, 5], "0.51", 9)],
+)
+def test_the_nearest_is_that_to_the_rate_itself_not_to_a_rounded_number(kind, sizes, rate, moved):
+    # 3.36 of 2 and 4; 1.12 of 0 and 2; 8.16 of 7 and 9: rounded first, both are as near.
+    noisy = kind(np.repeat(np.arange(len(sizes)), sizes), float(rate), seed=1)
+    assert noisy.is_outlier.sum() == moved
 
 
 def test_any_class_may_go_and_of_equal_ones_each_as_often():
