@@ -190,36 +190,35 @@ def metric_of(record: EpochRecord, metric: str) -> float | None:
 def _by_validation(
     measurements: list[tuple[EpochRecord, float]], metric: str, validation: Any
 ) -> SelectedEpoch | None:
-    held_out = _validation_values([record for record, _ in measurements], metric, validation)
-    if not held_out and validation is None:
-        return None
-    shared = [(r, v, held_out[r.epoch]) for r, v in measurements if r.epoch in held_out]
-    if not shared:
+    held_out = _held_out([record for record, _ in measurements], metric, validation)
+    untrained = held_out.get(0, {})
+    shared = [
+        (r, v, held_out[r.epoch])
+        for r, v in measurements
+        if math.isfinite(validation_value(held_out.get(r.epoch, {}), metric, {}))
+    ]
+    if not shared and validation is not None:
         raise InputError(
             f"`validation` holds `{metric}` at none of the epochs of `records`. Both must come "
             "from one run."
         )
-    given = {} if validation is not None else {r.epoch: r.extra["validation"] for r, _, _ in shared}
-    record, value, judged = max(
-        shared, key=lambda triple: tie_broken(triple[2], given.get(triple[0].epoch, {}))
-    )
-    return _selected("selected", record, value, judged)
+    judged = [(r, v, validation_value(m, metric, untrained), m) for r, v, m in shared]
+    judged = [entry for entry in judged if math.isfinite(entry[2])]
+    if not judged:
+        return None
+    record, value, by, _ = max(judged, key=lambda entry: tie_broken(entry[2], entry[3]))
+    return _selected("selected", record, value, by)
 
 
-def _validation_values(
+def _held_out(
     records: list[EpochRecord], metric: str, validation: Any
-) -> dict[float, float]:
-    """Return the validation as {epoch: value}, without epochs that were not measured."""
-    values: dict[float, float | None]
+) -> dict[float, Mapping[str, float | None]]:
+    """Return the validation as {epoch: {metric: value}}."""
     if validation is None:
-        held_out = {r.epoch: r.extra.get("validation") or {} for r in records}
-        first = held_out.get(0, {})
-        values = {e: validation_value(found, metric, first) for e, found in held_out.items()}
-    elif isinstance(validation, Mapping):
-        values = dict(validation)
-    else:
-        values = {record.epoch: metric_of(record, metric) for record in validation}
-    return {e: float(v) for e, v in values.items() if v is not None and math.isfinite(v)}
+        return {r.epoch: r.extra.get("validation") or {} for r in records}
+    if isinstance(validation, Mapping):
+        return {epoch: {metric: value} for epoch, value in validation.items()}
+    return {r.epoch: {"map_at_r": r.map_at_r, metric: metric_of(r, metric)} for r in validation}
 
 
 def _selected(

@@ -128,3 +128,27 @@ def test_validation_decides_between_equal_epochs_by_map_at_r():
     ]
     selected = select_epochs(records)["selected"]
     assert (selected.epoch, selected.validation) == (1, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("held_out", "selected"),
+    [
+        # (Recall@1, MAP@R): below the untrained MAP@R, then of two equal ones the larger MAP@R.
+        ([(0.5, 0.6), (0.8, 0.5), (0.7, 0.65)], 2),
+        ([(0.5, 0.2), (0.8, 0.5), (0.8, 0.65)], 2),
+        ([(0.5, 0.6), (0.8, 0.5), (0.7, 0.4)], 0),
+    ],
+)
+def test_validation_given_as_records_selects_as_what_stands_in_the_records(held_out, selected):
+    given = [
+        EpochRecord("v", e, recall_at_k={1: r}, map_at_r=m) for e, (r, m) in enumerate(held_out)
+    ]
+    inside = [
+        EpochRecord(
+            "m", v.epoch, recall_at_k={1: 0.5},
+            extra={"validation": {"recall_at_1": v.recall_at_k[1], "map_at_r": v.map_at_r}},
+        )
+        for v in given
+    ]  # fmt: skip
+    assert select_epochs(inside)["selected"].epoch == selected
+    assert select_epochs(inside, validation=given)["selected"].epoch == selected
