@@ -26,8 +26,9 @@ class PublishedUpdate:
 
     With `target_maw` the age is found by bisection instead, so that the mean average weight of
     the classes meets a wish; each solve then starts from w = 1, because the answer must not
-    depend on the search's path.  The search uses the coordinate solver; another `solver` then
-    solves once more, from w = 1, at the age found, and may end at a slightly other MAW.
+    depend on the search's path.  The search uses the coordinate solver without options; another
+    `solver`, or one with options, then solves once more, from w = 1, at the age found, and may end
+    at a slightly other MAW.
     """
 
     warmup, phase, rounds_to_reset, needs_embeddings = None, "weights", None, True
@@ -75,7 +76,8 @@ class PublishedUpdate:
         if settings.target_maw is not None:
             search = age_for_maw(*statistics, balance, settings.target_maw)
             age = search.age
-            solution = search.solution if settings.solver == "coordinate" else None
+            as_searched = settings.solver == "coordinate" and not settings.solver_options
+            solution = search.solution if as_searched else None
         else:
             assert self.age is not None
             assert self.schedule is not None

@@ -121,6 +121,18 @@ def test_algorithm_3_solves_at_the_age_that_meets_the_target():
     assert record.maw == pytest.approx(0.6, abs=0.2)
 
 
+def test_options_of_the_solver_are_read_beside_a_target_maw():
+    E, labels, _ = clusters()
+    records = [
+        bspml.SelfPacedCurriculum(
+            bspml.SampleWeights(labels), preset="paper", target_maw=0.6, solver_options=options
+        ).update(E)
+        for options in (None, {"max_sweeps": 1, "tol": 1e-15})
+    ]
+    assert records[0].age == records[1].age
+    assert [record.status for record in records] == ["local_minimum", "max_sweeps"]
+
+
 def test_without_noise_the_record_names_the_false_alarms():
     E, labels, _ = clusters(flips=0)
     weights = bspml.SampleWeights(labels)
