@@ -207,7 +207,7 @@ def _found(
         sentence="",
         notes=tuple(notes),
         p_values=estimate.p_values.numpy(),
-        q_values=wrong_share_of_kept(np.where(testable, wrong, np.nan)),
+        q_values=np.full(len(wrong), np.nan),  # of all labels, when they are told
         margins=stats.margin.numpy(),
         wrong=wrong,
         other=other,
@@ -324,6 +324,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     noise, noise_interval = share(found.noise_rate), ends(found.noise_interval)
     upper = share(found.upper_bound, around) if found.upper_bound < 1 else 1.0
     bounds = share(found.lower_bound, -around), upper
+    testable = every(found.testable, False)
     sentence = error_sentence(rate, interval, bounds)
     if found.sentence:  # nothing is known but what copies prove
         rate = noise = proven / len(once.place)
@@ -345,12 +346,12 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
         sentence=sentence,
         notes=tuple(notes),
         p_values=every(found.p_values, np.nan),
-        q_values=every(found.q_values, np.nan),
+        q_values=wrong_share_of_kept(np.where(testable, wrong[once.place], np.nan)),
         margins=every(found.margins, np.nan),
         wrong=wrong[once.place],
         other=every(found.other, -1),
         other_probability=every(found.other_probability, 0.0),
         outlier_score=every(found.outlier_score, np.nan),
         outlier_p=every(found.outlier_p, np.nan),
-        testable=every(found.testable, False),
+        testable=testable,
     )

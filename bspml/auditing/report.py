@@ -53,7 +53,8 @@ class AuditReport:
         total_rate: the best estimate of the share of wrong labels, confusions between similar
             classes included, in [0, 1].
         total_interval: its 95 % interval.
-        lower_bound: at least this share of the labels is wrong: the low end of `interval`.
+        lower_bound: at least this share of the labels is wrong: the low end of `interval`, or of
+            `total_interval` where that is lower.
         upper_bound: at most this share, counting every sample that could as well be of a similar
             class.
         sentence: all of that in one sentence.

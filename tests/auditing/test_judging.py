@@ -86,6 +86,20 @@ def test_the_numbers_are_those_of_the_parts(noisy_case):
         assert report.q_values[i] == pytest.approx(wrong[wrong <= wrong[i] + 1e-3].mean())
 
 
+def test_q_values_count_every_label_that_is_kept_copies_included():
+    rng = np.random.default_rng(35)
+    true = np.repeat(np.arange(5), 10)
+    x = rng.standard_normal((5, 6))[true] + 0.7 * rng.standard_normal((50, 6))
+    labels = np.where(rng.random(50) < 0.2, rng.integers(0, 5, 50), true)
+    middle = np.argsort(bspml.audit(x, labels).wrong_probability)[30]
+    copied = np.repeat(np.arange(50), np.where(np.arange(50) == middle, 30, 1))
+    report = bspml.audit(x[copied], labels[copied])
+    wrong = report.wrong_probability
+    beside = [wrong[wrong <= w + 1e-3].mean() for w in wrong]
+    assert np.allclose(report.q_values, beside)
+    assert wrong[copied == middle].min() > 0.002  # beyond what ranks beside 0
+
+
 def test_neighbours_have_the_labels_they_stand_for(noisy_case):
     _, _, given, _, report = noisy_case
     own, other = report.neighbours
