@@ -118,14 +118,13 @@ class AccuracyCalculator:
         if reference is not None and ref_includes_query:
             reference = _starting_with(query, query_labels, reference, reference_labels)
         asked = tuple(k for k in self._ks if f"recall_at_{k}" in self._current)
-        by_default = self._ks is KS and len(asked) == len(KS)
         sides = [encode_labels(y) for y in (query_labels, reference_labels) if y is not None]
         # One calculator is for many splits: what one of them does not have is no mistake.
         there = [v for v in several(self._ignore) if any(is_ignored(s, v).any() for s in sides)]
         self.latest = found = evaluate(
             query,
             query_labels,
-            ks=KS if by_default else (1, *asked),
+            ks=KS if self._ks is KS and asked else (1, *asked),  # known by identity there, too
             gallery=reference,
             gallery_labels=reference_labels,
             seed=self._seed,

@@ -76,7 +76,8 @@ class PRISMFilter(SavedNumbers, KeepsDigits):
         score: mean, of similarities, or vmf, which weighs how tight each class is.
 
     Attributes:
-        scores: (B,) float32 of the last batch; NaN: not judged.
+        scores: (B,) float32 of the last batch, also where none is judged by them yet; NaN: no row
+            of the class is remembered.
 
     Raises:
         InputError: an argument out of range, or no noise rate.

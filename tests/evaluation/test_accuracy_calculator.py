@@ -159,3 +159,12 @@ def test_a_tester_of_one_parent_at_a_time_means_over_the_parents():
     assert found["r_precision_level0"] == pytest.approx(
         (parts[0].r_precision + parts[1].r_precision) / 2, abs=TOLERANCE
     )
+
+
+@pytest.mark.parametrize("choice", [{"exclude": ("recall_at_1",)}, {"include": ("recall_at_32",)}])
+def test_of_the_default_ks_those_beyond_a_small_reference_are_nan_whichever_were_chosen(choice):
+    points, labels = torch.eye(3).repeat(2, 1), torch.arange(3).repeat(2)
+    with pytest.warns(UserWarning, match="8, 16, 32 are left out"):
+        found = AccuracyCalculator(**choice).get_accuracy(points, labels)
+    assert math.isnan(found["recall_at_32"])
+    assert found.get("recall_at_2", 1.0) == 1.0

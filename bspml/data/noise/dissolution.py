@@ -32,7 +32,7 @@ def small_cluster(
         seed: of the draw and of k-means.
         embeddings: (N, D); clusters are then found by k-means on the normalised rows of a class,
             N_c / cluster_size of them.  None: random groups.
-        cluster_size: samples per cluster, on average.
+        cluster_size: samples per cluster, on average, where it divides N_c; else a little more.
 
     Raises:
         InputError: rate 1 (one class must stay), or so small that no whole class fits; or pandas
