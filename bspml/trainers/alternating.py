@@ -58,7 +58,7 @@ class AlternatingTrainer:
         embed: returns the (N, D) embeddings of the training set in data-set order, eval mode; None,
             without `sampler`: those of trunk and embedder on `trainer.dataset`.
         evaluate: returns metrics for the record, told whether this round is the last; None: none.
-        evaluate_every: rounds between evaluations; the last round is always evaluated.
+        evaluate_every: rounds between evaluations; the round that ends `epochs` always has one.
         embeddings: "fresh" embeds the training set after each round; "collected" reuses the
             vectors the steps of this round computed and embeds afresh the rows it did not visit;
             a warm-up on halves is always embedded afresh.
