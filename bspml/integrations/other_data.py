@@ -78,13 +78,7 @@ class OtherData:
         """Let batches be the training's again."""
         self.weights.evaluating = False
 
-    def on_test_start(self, trainer: Any, pl_module: Any) -> None:
-        """Let the weights know that batches are of other data."""
-        self.weights.evaluating = True
-
-    def on_test_end(self, trainer: Any, pl_module: Any) -> None:
-        """Let batches be the training's again."""
-        self.weights.evaluating = False
+    on_test_start, on_test_end = on_validation_start, on_validation_end
 
 
 def _openers(trainer: Any) -> list[tuple[Any, str]]:

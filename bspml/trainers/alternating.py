@@ -27,7 +27,7 @@ from bspml.trainers.collected_embeddings import CollectedEmbeddings, check_sourc
 from bspml.trainers.curriculum import FixedCurriculum, SelfPacedCurriculum
 from bspml.trainers.ignored_weights import refuse_ignored
 from bspml.trainers.loss_reading import LossReader
-from bspml.trainers.made_parts import PartsOfTrainer
+from bspml.trainers.made_parts import PartsOfTrainer, counted_losses
 from bspml.trainers.part_checks import check_parts, check_together
 from bspml.trainers.parts import TrainingParts
 from bspml.trainers.patience import Patience
@@ -146,18 +146,9 @@ class AlternatingTrainer:
             raise InputError(
                 "`warmup` is for a curriculum made here, which is not beside `sampler`."
             )
-        check_parts(
-            trainer=trainer,
-            sampler=sampler,
-            curriculum=curriculum,
-            embed=embed,
-            embed_rows=embed_rows,
-            evaluate=evaluate,
-            observer=observer,
-            schedule=schedule,
-            averaged=averaged,
-            patience=patience,
-        )
+        check_parts(trainer=trainer, sampler=sampler, curriculum=curriculum, embed=embed)
+        check_parts(embed_rows=embed_rows, evaluate=evaluate, observer=observer)
+        check_parts(schedule=schedule, averaged=averaged, patience=patience)
         check_together(trainer, sampler, curriculum, initial_embeddings, patience, evaluate)
         check_source(embeddings, trainer)
         self.trainer, self.sampler, self.curriculum = trainer, sampler, curriculum
@@ -254,7 +245,7 @@ class AlternatingTrainer:
             for trainer.iteration in range(self.step, steps):
                 trainer.forward_and_backward()
                 if self.curriculum is not None:
-                    refuse_ignored(self.curriculum.weights, trainer.loss_funcs.values())
+                    refuse_ignored(self.curriculum.weights, counted_losses(trainer))
                 if self.averaged is not None:
                     self.averaged.update_parameters(trainer.models["trunk"])
                 total = trainer.losses["total_loss"]

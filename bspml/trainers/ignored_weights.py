@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from pytorch_metric_learning.losses import MultipleLosses
 from torch import nn
 
 from bspml.errors import InputError
@@ -33,18 +34,26 @@ def refuse_ignored(weights: SampleWeights, holders: Iterable[nn.Module]) -> None
 
     Args:
         weights: with the batch of the step announced, and its loss computed.
-        holders: modules; where one of them holds the table, a step may do without.
+        holders: modules; one that holds the table may do without looking it up.  Of several, and
+            of several losses of a sum, each must hold it: which of them looked it up is not known.
 
     Raises:
-        InputError: nobody looked the weights of the batch up.
+        InputError: nobody looked the weights of the batch up, or one of several losses did not.
     """
-    if weights.batch_index is None or weights.looked_up:
+    sums = (h.losses.children() if isinstance(h, MultipleLosses) else [h] for h in holders)
+    parts = [part for held in sums for part in held]
+    blind = [part for part in parts if all(module is not weights for module in part.modules())]
+    is_asked = (parts and not blind) or (weights.looked_up and len(parts) < 2)
+    if weights.batch_index is None or is_asked:
         return
     of_batch = weights.weights[weights.batch_index.to(weights.weights.device)]
-    if bool((of_batch == 1).all()) or any(m is weights for h in holders for m in h.modules()):
+    if bool((of_batch == 1).all()):
         return
-    refuse_between(of_batch, "wrap the loss: bspml.Weighted(loss, curriculum.weights)")
+    wrap = "wrap the loss: bspml.Weighted(loss, curriculum.weights)"
+    if len(parts) > 1:
+        wrap += f", each of several ({type(blind[0]).__name__} has no weights)"
+    refuse_between(of_batch, wrap)
     raise InputError(
-        "a batch has rows of weight 0, since the others fill none, and this loss would count them. "
-        "Wrap it: bspml.Weighted(loss, curriculum.weights)."
+        "a batch has rows of weight 0, since the others fill none, and this loss would count them; "
+        f"{wrap}."
     )

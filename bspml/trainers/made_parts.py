@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from pytorch_metric_learning.utils import common_functions as c_f
-from torch import Tensor
+from torch import Tensor, nn
 
 from bspml.data.dataset_labels import labels_of
 from bspml.data.drawn_rows import DrawnRows, check_order
@@ -99,6 +99,15 @@ def _check_steps(trainer: Any) -> None:
         )
 
 
+def counted_losses(trainer: Any) -> list[nn.Module]:
+    """Return the losses of a pytorch-metric-learning trainer that its steps compute.
+
+    Args:
+        trainer: with `loss_funcs` and `loss_weights`.
+    """
+    return [loss for name, loss in trainer.loss_funcs.items() if trainer.loss_weights.get(name)]
+
+
 class PartsOfTrainer:
     """Sampler, curriculum and embeddings of a pytorch-metric-learning trainer, made from itself.
 
@@ -156,7 +165,13 @@ class PartsOfTrainer:
 
     def _labels_at(self, rows: list[int]) -> Any:
         collate = self.trainer.collate_fn or torch.utils.data.default_collate
-        return self.getter(collate([self.trainer.dataset[row] for row in rows]))[1]
+        labels = self.getter(collate([self.trainer.dataset[row] for row in rows]))[1]
+        if len(labels) != len(rows) or getattr(labels, "ndim", 1) > 1:
+            raise InputError(
+                "a batch must have (B,) labels. Choose their level in `data_and_label_getter`: "
+                "(batch[0], batch[1][:, level]), beside dataset_labels=labels[:, level]."
+            )
+        return labels
 
     @torch.no_grad()
     def embed(self) -> Tensor:

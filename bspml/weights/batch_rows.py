@@ -297,10 +297,11 @@ class BatchRows(KeepsDigits):
         if not bool(changed.any()):
             return labels
         found = as_class_ids(labels).to(index.device)
-        kind, off = self._best_kind(found, index)
-        if bool(off.any()):
+        fits = found.shape == index.shape
+        kind, off = self._best_kind(found if fits else index, index)
+        if not fits or bool(off.any()):
             raise InputError(
-                "`labels` must be those that the weights were made of, or their positions in "
+                "`labels` must be (B,), those that the weights were made of, or their positions in "
                 "`weights.classes`, for repaired ones to take their place."
             )
         named = torch.where(changed, kind[codes[index]], found).to(found.dtype)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from pytorch_metric_learning.losses import ContrastiveLoss
+from pytorch_metric_learning.losses import ContrastiveLoss, MultipleLosses
 
 import bspml
 from bspml.errors import InputError
@@ -46,6 +46,21 @@ def test_nothing_is_asked_where_nothing_could_be_ignored():
     refuse_ignored(weights, [torch.nn.Sequential(bspml.Weighted(ContrastiveLoss(), weights))])
     weights.clear_batch()
     refuse_ignored(weights, [])
+
+
+@pytest.mark.parametrize("numbers", [[1, 0.5, 1, 1], [1, 0, 1, 1]])
+@pytest.mark.parametrize(
+    "several", [lambda *losses: losses, lambda *losses: [MultipleLosses([*losses])]]
+)
+def test_each_of_several_losses_must_hold_the_weights(several, numbers):
+    weights = announced(numbers)
+    weighted = bspml.Weighted(ContrastiveLoss(), weights)
+    weighted(POINTS, LABELS)
+    with pytest.raises(InputError, match=r"each of several \(CrossEntropyLoss has no weights\)"):
+        refuse_ignored(weights, several(weighted, torch.nn.CrossEntropyLoss()))
+    refuse_ignored(weights, several(weighted, bspml.Weighted(ContrastiveLoss(), weights)))
+    weights.update([1, 1, 1, 1])
+    refuse_ignored(weights, several(weighted, torch.nn.CrossEntropyLoss()))
 
 
 def test_weights_of_0_and_1_lie_not_between():

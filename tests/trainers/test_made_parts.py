@@ -7,7 +7,11 @@ import torch
 from pytorch_metric_learning.losses import ContrastiveLoss
 from pytorch_metric_learning.miners import TripletMarginMiner
 from pytorch_metric_learning.samplers import MPerClassSampler
-from pytorch_metric_learning.trainers import MetricLossOnly, TwoStreamMetricLoss
+from pytorch_metric_learning.trainers import (
+    MetricLossOnly,
+    TrainWithClassifier,
+    TwoStreamMetricLoss,
+)
 from torch.utils.data import SequentialSampler, SubsetRandomSampler, TensorDataset
 
 import bspml
@@ -210,3 +214,61 @@ def test_a_trainer_that_was_handed_over_before_is_handed_on():
     assert not isinstance(trainer.data_and_label_getter.getter, made_parts.PartsOfTrainer)
     with pytest.raises(InputError, match="handed to another AlternatingTrainer"):
         first.train(2)
+
+
+class WeightedCrossEntropy(torch.nn.Module):
+    """sum w l / sum w of the rows announced."""
+
+    def __init__(self, weights):
+        super().__init__()
+        self.weights = weights
+
+    def forward(self, logits, labels):
+        weights = self.weights.for_batch(len(logits))
+        losses = torch.nn.functional.cross_entropy(logits, labels, reduction="none")
+        return (weights * losses).sum() / weights.sum()
+
+
+def test_the_loss_of_a_classifier_does_not_count_in_full_what_the_metric_loss_weighs():
+    def training(classifier_loss, share=1):
+        curriculum = bspml.SelfPacedCurriculum(bspml.SampleWeights(LABELS), rule="quadratic")
+        losses = {
+            "metric_loss": bspml.Weighted(ContrastiveLoss(), curriculum.weights),
+            "classifier_loss": classifier_loss(curriculum.weights),
+        }
+        trainer = pml_trainer(
+            TrainWithClassifier,
+            loss_funcs=losses,
+            loss_weights={"metric_loss": 1, "classifier_loss": share},
+        )
+        trainer.models["classifier"] = torch.nn.Linear(4, 8)
+        return AlternatingTrainer(trainer, curriculum=curriculum)
+
+    with pytest.raises(InputError, match=r"weights 0 and 1 only.*CrossEntropyLoss has no weights"):
+        training(lambda weights: torch.nn.CrossEntropyLoss()).train(1)
+    training(lambda weights: torch.nn.CrossEntropyLoss(), share=0).train(1)  # is not computed
+    training(WeightedCrossEntropy).train(1)
+
+
+def test_labels_of_several_levels_are_refused_and_one_of_them_is_trained_on():
+    levels = torch.stack([LABELS, LABELS // 2], dim=1)
+    curriculum = FixedCurriculum(bspml.SampleWeights(levels.flip(0)[:, 1]))
+    for items in (TensorDataset(POINTS, levels), list(zip(POINTS, levels.tolist(), strict=True))):
+        trainer = pml_trainer(dataset=items, label_hierarchy_level=1)
+        with pytest.raises(InputError, match=r"labels. Choose their level in `data_and_label_gett"):
+            AlternatingTrainer(trainer, curriculum=curriculum)
+
+    def chosen(**options):
+        table = bspml.SampleWeights(levels[:, 1])
+        curriculum = bspml.SelfPacedCurriculum(table, repair="confident")
+        return trained(AlternatingTrainer(pml_trainer(**options), curriculum=curriculum))
+
+    of_levels = chosen(
+        dataset=TensorDataset(POINTS, levels),
+        data_and_label_getter=lambda batch: (batch[0], batch[1][:, 1]),
+        dataset_labels=levels[:, 1],
+    )
+    of_one = chosen(dataset=TensorDataset(POINTS, levels[:, 1]))
+    assert torch.equal(of_levels[0], of_one[0])
+    assert of_levels[1] == of_one[1]
+    assert torch.equal(of_levels[2], of_one[2])

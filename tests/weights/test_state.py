@@ -421,6 +421,8 @@ def test_a_batch_gets_the_repaired_labels_in_its_own_terms(classes, batch, expec
     assert weights.as_given(labels, rows) is labels
     with pytest.raises(InputError, match="those that the weights were made of"):
         weights.relabelled(labels + 20, rows)
+    with pytest.raises(InputError, match=r"must be \(B,\), those that"):
+        weights.relabelled(torch.stack([labels, labels], dim=1), rows)
 
 
 def test_a_batch_that_both_kinds_of_labels_fit_is_of_the_kind_of_those_before():
