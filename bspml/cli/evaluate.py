@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +56,8 @@ def _of_run(
     }
     # The K are those in the table of the training.
     ks = run.config.evaluation.ks if ks is None else ks
+    # So are the draws behind intervals and NMI.
+    options = replace(options, seed=run.config.seed if options.seed is None else options.seed)
     metrics = _evaluated(options, test.embeddings, test.labels, ks=ks, **gallery)
     conditions = dict(seen_and_used(run.config))
     if test.seen is not None:

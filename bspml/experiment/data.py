@@ -276,7 +276,7 @@ def _inputs(config: Config, split: RetrievalSplit | None) -> Any:
     pixels = split.pixels
     if pixels is not None and pixels.is_floating_point() and pixels.shape[1:] == (
         channels, size, size,
-    ):  # fmt: skip
+    ) and not settings.crop_boxes:  # fmt: skip
         return pixels
     if len(split) * channels * size**2 * 4 <= _IN_MEMORY:
         decoded = split.decoded(size, channels, settings.crop_boxes, view=network_view(config))

@@ -89,8 +89,7 @@ def curves(records: Sequence[EpochRecord], true_noise_rate: float | None = None)
                 label=f"{method}: {name}" if name else method,
             )
         if panel is _NOISE:
-            for i, (_, own) in enumerate(_by_method(records)):
-                _noise_interval(axes, own, _COLOURS[i % len(_COLOURS)])
+            _noise_intervals(axes, records, _COLOURS)
             if true_noise_rate is not None:
                 axes.axhline(true_noise_rate, color="black", linestyle=":", label="true rate")
         axes.set_title(panel.title)
@@ -133,7 +132,7 @@ def epoch_curves(records: Sequence[EpochRecord]) -> list[Figure]:
             )
             ends.append(f"{label} ends at {points[-1][1]:.3g}")
         if panel is _NOISE:
-            _noise_interval(axes, records, SERIES[1], "95 % interval")
+            _noise_intervals(axes, records, SERIES, "95 % interval")
         axes.set_title(panel.page_title)
         axes.set_xlabel("epochs")
         axes.set_ylim(bottom=0)
@@ -168,18 +167,21 @@ def _points(records: Sequence[EpochRecord], value: Value) -> list[tuple[float, f
     return [(x, y) for x, y in points if y is not None and math.isfinite(y)]
 
 
-def _noise_interval(
-    axes: Axes, records: Sequence[EpochRecord], colour: str, label: str | None = None
+def _noise_intervals(
+    axes: Axes, records: Sequence[EpochRecord], colours: Sequence[str], label: str | None = None
 ) -> None:
-    """The 95 % interval of the estimated noise rate as a band; nothing where there is none."""
-    band = [
-        (record.epoch, record.noise_rate_low, record.noise_rate_high)
-        for record in records
-        if record.noise_rate_low is not None and record.noise_rate_high is not None
-    ]
-    if band:
-        epochs, low, high = (list(column) for column in zip(*band, strict=True))
-        axes.fill_between(epochs, low, high, color=colour, alpha=0.2, linewidth=0, label=label)
+    """The 95 % interval of each method's estimated noise rate as a band, where there is one."""
+    for i, (_, own) in enumerate(_by_method(records)):
+        band = [
+            (record.epoch, record.noise_rate_low, record.noise_rate_high)
+            for record in own
+            if record.noise_rate_low is not None and record.noise_rate_high is not None
+        ]
+        if band:
+            epochs, low, high = (list(column) for column in zip(*band, strict=True))
+            look: dict[str, Any] = {"color": colours[i % len(colours)], "label": label}
+            axes.fill_between(epochs, low, high, alpha=0.2, linewidth=0, **look)
+            label = None  # one line of the legend for all
 
 
 @own_style(PNG_STYLE)

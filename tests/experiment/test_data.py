@@ -11,7 +11,7 @@ from PIL import Image
 import bspml
 from bspml.cli import main
 from bspml.data.labels.decisions import apply_decisions, read_decisions, write_corrected
-from bspml.errors import ConfigError
+from bspml.errors import ConfigError, InputError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.experiment.run import check_experiment, run_experiment
@@ -111,6 +111,12 @@ def test_pixels_that_are_resized_as_they_are_asked_for_train(monkeypatch, tmp_pa
     result = run_experiment(config, RunFolder.create(tmp_path / "b")).results
     for key in ("Recall@1 %", "MAP@R"):
         assert result["multi-similarity"][key] == known["multi-similarity"][key]
+
+
+def test_boxes_of_pictures_without_any_are_refused():
+    config = load_config(None, ["data.subset=12", "data.crop_boxes=true"])
+    with pytest.raises(InputError, match="the train split has no boxes"):
+        load_data(config)
 
 
 def test_outliers_are_the_samples_whose_class_no_label_names(photos, tmp_path):

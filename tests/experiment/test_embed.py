@@ -169,6 +169,23 @@ def test_the_queries_and_the_gallery_of_a_run_are_embedded_and_measured_as_by_it
     assert {key: found[0][key] for key in same} == {key: found[1][key] for key in same}
 
 
+def test_a_run_is_evaluated_with_its_own_draws(tmp_path, capsys):
+    rng = np.random.default_rng(4)
+    rows, labels = rng.standard_normal((64, 6)), np.repeat([f"c{c}" for c in range(16)], 4)
+    np.savez(tmp_path / "f.npz", embeddings=rows, labels=labels)
+    settings = ["data.name=features", f"data.root={tmp_path / 'f.npz'}", "network.name=mlp"]
+    run, _ = trained(tmp_path / "run", *settings, "seed=9", "evaluation.clustering=true")
+    printed = {key: getattr(run.records[-1], key) for key in ("recall_at_1_low", "map_at_r_high")}
+    printed |= {"nmi": run.records[-1].nmi}
+    found = []
+    for seed in ([], ["--seed", "0"]):
+        command = ["evaluate", str(tmp_path / "run"), "--method", "multi-similarity", "--json"]
+        assert main([*command, *seed]) == 0
+        found.append(json.loads(capsys.readouterr().out))
+    assert {key: found[0][key] for key in printed} == printed
+    assert found[1]["map_at_r_high"] != printed["map_at_r_high"]
+
+
 def test_who_only_embeds_looks_for_no_near_copies(on_features, monkeypatch):
     looked = []
     monkeypatch.setattr("bspml.experiment.data.near_copies", lambda *_: looked.append(1) or ())

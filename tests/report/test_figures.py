@@ -2,11 +2,18 @@ import re
 
 import numpy as np
 import pytest
+from matplotlib.colors import to_rgb
 
 from bspml.errors import InputError
 from bspml.files.run import EpochRecord, WeightsTable
 from bspml.report import figures
-from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
+from bspml.report.figures import (
+    captions,
+    contact_sheet,
+    curves,
+    epoch_curves,
+    weight_histogram,
+)
 from bspml.report.models import ClassRow, Histogram
 from bspml.report.samples import lowest_weights
 from bspml.report.saving import inline_svg, save_figure
@@ -65,6 +72,21 @@ def test_the_interval_of_the_noise_rate_is_a_band():
     record = EpochRecord("a", 1, noise_rate=0.3, noise_rate_low=0.2, noise_rate_high=0.4)
     *_, noise = curves([record]).axes
     assert len(noise.collections) == 1
+
+
+@pytest.mark.parametrize(("draw", "panel"), [(lambda r: [curves(r)], 3), (epoch_curves, 0)])
+def test_each_method_has_a_band_of_its_own(draw, panel):
+    ends = {"a": (0.2, 0.4), "b": (0.6, 0.9)}
+    given = [
+        EpochRecord(method, epoch, noise_rate=low, noise_rate_low=low, noise_rate_high=high)
+        for method, (low, high) in ends.items()
+        for epoch in (1, 2, 3)
+    ]
+    axes = draw(given)[0].axes[panel]
+    bands = [band.get_paths()[0].vertices[:, 1] for band in axes.collections]
+    assert [(band.min(), band.max()) for band in bands] == [*ends.values()]
+    colours = [band.get_facecolor()[0, :3].tolist() for band in axes.collections]
+    assert colours == [list(to_rgb(line.get_color())) for line in axes.lines[:2]]
 
 
 def test_the_histogram_counts_every_sample_and_splits_where_the_truth_is_known():
