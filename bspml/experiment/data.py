@@ -7,6 +7,7 @@ a frozen backbone, extracted once.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,11 +20,11 @@ from bspml.data.labels.decisions import CorrectedLabels
 from bspml.data.labels.own_labels import OwnLabels
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.data.split_copies import split_copies
-from bspml.errors import ConfigError
+from bspml.errors import ConfigError, UserError
 from bspml.experiment.config import Config
 from bspml.experiment.labels import GivenLabels, corrected_data, given_labels
 from bspml.experiment.seen import Seen, near_copies
-from bspml.experiment.splits import hold_out, load_splits
+from bspml.experiment.splits import hold_out, load_splits, read_data
 from bspml.files.checkpoints import fingerprint
 from bspml.networks.backbone import IMAGE_SIZE
 from bspml.networks.by_name import view_for
@@ -200,6 +201,29 @@ def load_data(config: Config, to_train: bool = True) -> ExperimentData:
         measured=" ".join(measured),
         is_outlier=labelling.is_outlier,
     )
+
+
+def is_trained_on(config: Config, split: RetrievalSplit) -> bool:
+    """Return whether the training has some of these samples: the same files or features, or copies.
+
+    Where its data set is gone nobody can tell: False.
+
+    Args:
+        config: of the training; what its data set holds now counts.
+        split: "test", of files or features.
+    """
+    with suppress(UserError):
+        train = read_data(config).train
+        with suppress(UserError):  # a file of labels is gone, say; then all that may have trained
+            splits = load_splits(config)
+            train = _training(config, splits, corrected_data(config, splits))[0]
+        if train.paths is not None:
+            train = replace(train, features=None)  # the files count
+        sizes = [None if x.features is None else x.features.shape[1] for x in (train, split)]
+        if (train.paths is None) == (split.paths is None) and sizes[0] == sizes[1]:
+            found = split_copies(RetrievalData(config.data.name, train, split))
+            return any((copies.split, copies.source) == ("test", "train") for copies in found)
+    return False
 
 
 # --- labels ---------------------------------------------------------------------------------------

@@ -20,13 +20,14 @@ from bspml.experiment.data import (
     Inputs,
     image_content,
     image_shape,
+    is_trained_on,
     load_data,
     network_view,
 )
 from bspml.experiment.load import Run
 from bspml.experiment.resuming import load_method
 from bspml.experiment.seen import Seen
-from bspml.experiment.splits import is_trained_on, split_features
+from bspml.experiment.splits import split_features
 from bspml.files.columns import NoColumnError
 from bspml.files.tables import read_embeddings, read_labels, read_names, read_texts
 
@@ -42,6 +43,7 @@ _OTHER_FEATURES = (
     "samples, labels or features of this run changed since its training: if the backbone of "
     "`data.features` has other weights by now, these embeddings mean nothing"
 )
+_UNBOXED = "a folder has no boxes (data.crop_boxes): these are embeddings of whole photographs"
 
 
 class Embedded(NamedTuple):
@@ -201,14 +203,8 @@ def _file_of_features(run: Run, file: str) -> Embedded:
     if names is None:
         names = [f"{Path(file).stem}/{i}" for i in range(len(features))]
     unlabelled = np.full(len(features), "")
-    found = _is_trained_on(run, RetrievalSplit("test", unlabelled, features=features))
+    found = is_trained_on(run.config, RetrievalSplit("test", unlabelled, features=features))
     return Embedded(run.embed(features), labels, names, found, splits=splits)
-
-
-def _is_trained_on(run: Run, split: RetrievalSplit) -> bool:
-    with suppress(UserError):  # the data set may be gone; then nobody can tell
-        return is_trained_on(run.config, split)
-    return False
 
 
 def _folder_of_images(run: Run, what: str) -> Embedded:
@@ -222,8 +218,9 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
     else:
         images = split.images(size, channels, view=network_view(run.config))
     assert split.paths is not None
-    told, found = "", _is_trained_on(run, split)
+    told, found = _UNBOXED if settings.crop_boxes else "", is_trained_on(run.config, split)
     if settings.features is not None:
         with suppress(UserError):  # which says so itself, or the data set is gone
-            told = changes(run, load_data(run.config, to_train=False)) and _OTHER_FEATURES
+            changed = changes(run, load_data(run.config, to_train=False))
+            told = _OTHER_FEATURES if changed else told
     return Embedded(run.embed(images), split.labels, list(split.paths), found, changes=told)

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from bspml.data.catalogue import load_retrieval
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.data.split_copies import split_copies
 from bspml.errors import ConfigError, DataError, InputError
 from bspml.experiment.config import Config
 
@@ -34,26 +33,6 @@ def read_data(config: Config) -> RetrievalData:
         )
     except InputError as err:
         raise ConfigError(f"`data`: {err}") from None
-
-
-def is_trained_on(config: Config, split: RetrievalSplit) -> bool:
-    """Return whether the training has some of these samples: the same files or features, or copies.
-
-    Args:
-        config: of the training; what its data set holds now counts.
-        split: "test", of files or features.
-
-    Raises:
-        UserError: the data set cannot be read any more.
-    """
-    train = read_data(config).train
-    ours, theirs = train.features, split.features
-    if (train.paths is None, ours is None) != (split.paths is None, theirs is None):
-        return False
-    if ours is not None and theirs is not None and ours.shape[1] != theirs.shape[1]:
-        return False  # the training's are others by now
-    found = split_copies(RetrievalData(config.data.name, train, split))
-    return any((copies.split, copies.source) == ("test", "train") for copies in found)
 
 
 def load_splits(config: Config) -> RetrievalData:

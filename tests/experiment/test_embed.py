@@ -95,6 +95,50 @@ def test_copies_of_what_was_trained_on_are_known(
     assert embed_named(on_features[0], str(tmp_path / "all.npz")).trained_on
 
 
+def test_what_a_training_left_out_it_was_not_trained_on(tmp_path):
+    rng = np.random.default_rng(5)
+    rows, labels = rng.standard_normal((48, 6)).astype(np.float32), np.arange(48) // 4
+    names = [f"{i}.jpg" for i in range(48)]
+    np.savez(tmp_path / "f.npz", embeddings=rows, labels=labels, names=names)
+    # By name as text 0, 1, 10, 11, 2 and 3 train; 0 to 3 are the first in the file.
+    decisions = tmp_path / "decisions.csv"
+    decisions.write_text("index,decision,new_label,name\n16,wrong,0,16.jpg\n")
+    own = ["data.name=features", f"data.root={tmp_path / 'f.npz'}", "network.name=mlp"]
+
+    def told(row, *settings, label=None):
+        run, _ = trained(tmp_path / f"run{len(list(tmp_path.iterdir()))}", *own, *settings)
+        if label is not None:
+            label.unlink()
+        np.savez(tmp_path / "new.npz", embeddings=rows[[row]])
+        return embed_named(run, str(tmp_path / "new.npz")).trained_on
+
+    assert told(0)
+    assert told(40)  # of class 10
+    assert not told(40, "data.subset=4")
+    assert not told(16)  # of the test
+    assert told(16, f"noise.decisions_file={decisions}")
+    held = load_data(load_config(None, [*QUICK, *own, "data.validation_classes=0.34"]))
+    row = int(np.flatnonzero((rows == held.validation_images[0].numpy()).all(1))[0])
+    assert not told(row, "data.validation_classes=0.34")
+    # Nobody knows any more what the decisions moved: the files' own split counts.
+    assert told(0, f"noise.decisions_file={decisions}", label=decisions)
+
+
+def test_a_folder_for_a_run_on_boxes_is_told_that_it_has_none(photos, tmp_path):
+    files = [f"c{c}/{i}.png" for c in range(4) for i in range(4)]
+    shutil.copytree(photos, tmp_path / "p")
+    lines = [f"{file},{file[:2]},1,1,9,9" for file in files]
+    (tmp_path / "p" / "labels.csv").write_text("\n".join(["path,label,x1,y1,x2,y2", *lines]))
+    settings = ["data.name=table", f"data.root={tmp_path / 'p'}", "data.image_size=16"]
+    for crop in (True, False):
+        given = [*settings, f"data.crop_boxes={str(crop).lower()}"]
+        run, _ = trained(tmp_path / f"run{crop}", *given)
+        found, own = embed_named(run, str(photos)), embed_named(run, "test")
+        rows = [found.names.index(name) for name in own.names]
+        assert torch.equal(found.embeddings[rows], own.embeddings) is not crop
+        assert ("embeddings of whole photographs" in found.changes) is crop
+
+
 def test_splits_are_no_labels_of_new_photographs(photos, on_photos, tmp_path):
     for split, c in (("Train", "c0"), ("test", "c1"), ("notes", "c2")):
         shutil.copytree(photos / c, tmp_path / split / c)
