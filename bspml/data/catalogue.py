@@ -103,6 +103,7 @@ def _cars98n(root: str | os.PathLike[str], layout: str = "auto") -> RetrievalDat
 _CIFAR_SOURCE = (
     "Get the binary or Python version from www.cs.toronto.edu/~kriz/cifar.html and unpack it."
 )
+_SUBSET = "subset=True (in `bspml train`: data.incomplete=true)"
 _OWN = "bspml draws it from matplotlib's fonts; there is nothing to get."
 
 CATALOGUE: dict[str, Entry] = {
@@ -178,7 +179,7 @@ def load_retrieval(
     entry = catalogue_entry(name)
     check_choice(classes, "classes", ("official", "half"))
     if classes == "half" and not subset:
-        raise InputError("`classes` 'half' is not the official split; it needs subset=True.")
+        raise InputError(f"`classes` 'half' is not the official split; it needs {_SUBSET}.")
     data = read_entry(entry, name, root, options)
     if subset:
         return _regroup(present(data).without(ignore), classes, entry)
@@ -186,7 +187,7 @@ def load_retrieval(
     if faults:
         raise DataError(
             f"{root}: is not the whole of {entry.title}: {'; '.join(faults)}. {entry.source} To "
-            "use what is there all the same, say subset=True."
+            f"use what is there all the same, say {_SUBSET}."
         )
     for split in data.splits:
         missing = missing_paths(split)
