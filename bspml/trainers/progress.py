@@ -36,29 +36,5 @@ class Narrator(Protocol):
         """Say how a round ended."""
 
 
-class Silent:
+class Silent(Narrator):
     """A narrator that says nothing."""
-
-    def begin(self, config: Any, folder: RunFolder) -> None:
-        """Do nothing.
-
-        Args:
-            config: of the experiment.
-            folder: of the run.
-        """
-
-    def say(self, line: str) -> None:
-        """Do nothing."""
-
-    def step(self, method: str, done: int, steps: int, loss: float) -> None:
-        """Do nothing.
-
-        Args:
-            method: in training.
-            done: steps of this round so far.
-            steps: of this round.
-            loss: the last value known.
-        """
-
-    def record(self, record: EpochRecord) -> None:
-        """Do nothing."""
