@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 from tqdm import tqdm
 
 from bspml.distributed import computed_by_rows
@@ -19,6 +19,7 @@ from bspml.tensors.arguments import check_kind
 from bspml.tensors.checks import as_device, check_whole
 from bspml.tensors.modes import in_eval_mode
 from bspml.tensors.row_checks import embedded_rows
+from bspml.tensors.row_index import index_of
 
 # Bytes of inputs that a CPU passes through the network at a time: two photographs of 224 pixels.
 # What a convolutional network makes of more exceeds what the C library keeps for the next batch
@@ -67,8 +68,12 @@ def embed(
     check_kind(model, "model", nn.Module, "a torch.nn.Module")
     told = "True, False or a function that is told the rows of each batch"
     check_kind(progress, "progress", (bool, Callable), told)
-    if not (hasattr(data, "__getitem__") or hasattr(data, "__iter__")):
-        raise InputError(f"`data` must be a tensor or a data set; got {type(data).__name__}.")
+    loads = hasattr(data, "__getitem__") or isinstance(data, InputBatches | IterableDataset)
+    if not loads or isinstance(data, Mapping) or index_of(data) is not None:  # frame[i]: a column
+        raise InputError(
+            f"`data` must be a tensor or a data set; got {type(data).__name__}. Give the rows of a "
+            "table as a tensor, and a loader as `InputBatches(loader)`."
+        )
     if device is None:
         first = next(model.parameters(), None)
         device = torch.device("cpu") if first is None else first.device
@@ -82,6 +87,7 @@ def embed(
         hidden = progress is not True or sys.stderr is None
         bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=hidden)
         for inputs in bar:
+            check_kind(inputs, "data", Tensor, "inputs, or tuples that start with one, as tensors")
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             for part in inputs.split(_rows_per_pass(inputs, device)):
@@ -121,10 +127,8 @@ def embed_by_ranks(
     home = device if device.type == "cuda" else torch.device("cpu")
 
     def compute(rows: slice) -> Tensor:
-        if batches is not None:
-            part: Any = batches(rows)
-        else:
-            part = data[rows] if isinstance(data, Tensor) else _InputsOf(data, rows, key)
+        part: Any = data[rows] if isinstance(data, Tensor) else _InputsOf(data, rows, key)
+        part = part if batches is None else batches(rows)
         return embed(model, part, batch_size, device, num_workers, output_device=home)
 
     return computed_by_rows(len(data), compute, batch_size, home)

@@ -1,9 +1,11 @@
 import copy
 
+import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import Dataset, TensorDataset
+from torch.utils.data import DataLoader, Dataset, TensorDataset
 
 from bspml.errors import DataError, InputError
 from bspml.networks import build_network, embed, embed_by_ranks
@@ -124,6 +126,16 @@ def test_embed_refuses_nothing_and_shapes_that_are_not_rows():
     ):
         with pytest.raises(InputError, match=message):
             embed(**{"model": net, "data": TensorDataset(torch.ones(3, 2)), **wrong})
+
+
+def test_embed_refuses_what_has_no_rows_of_inputs():
+    square = pd.DataFrame(np.eye(3, dtype=np.float32)[[1, 2, 0]])  # its [i] is a column
+    for data in (square, square[0], {0: torch.ones(2)}, DataLoader(torch.ones(3, 2)), iter("ab")):
+        with pytest.raises(InputError, match="`data` must be a tensor or a data set; got"):
+            embed(nn.Flatten(), data)
+    for items in ([{"x": torch.ones(2)}] * 3, [("a", 1)] * 3):
+        with pytest.raises(InputError, match="tuples that start with one, as tensors; got"):
+            embed(nn.Flatten(), items)
 
 
 def test_progress_can_be_a_function_that_counts(capsys):
