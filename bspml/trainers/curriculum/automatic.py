@@ -301,7 +301,7 @@ class AutomaticUpdate:
         if not self.search.is_exact(samples.embeddings) and not (
             self.second.is_last and self.repairs
         ):
-            blind = not weighs and not tell_apart(stats, testable & samples.telling)
+            blind = not weighs and not tell_apart(stats, testable & samples.telling, samples)
             return None if blind else p_values, None
         if weighs and not second:
             if self.settings.rule == "quadratic" or not self.rates.mostly_confused:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
+
 from bspml.errors import InputError
 from bspml.shapes import Bool, Int, Tensor
+from bspml.statistics import telling_apart as telling
 from bspml.statistics.contrastive import ContrastiveStatistics
-from bspml.statistics.telling_apart import finds_labels
+from bspml.trainers.curriculum.samples import Samples
 
 NOT_JUDGED = "not judged"
 
@@ -39,16 +42,26 @@ _NOW = {
 }
 
 
-def tell_apart(stats: ContrastiveStatistics, judged: Bool[Tensor, " N"]) -> bool:
+def tell_apart(stats: ContrastiveStatistics, judged: Bool[Tensor, " N"], samples: Samples) -> bool:
     """Say whether the best class of the judged samples is their label more often than by chance.
+
+    Where they judge each other and are few a class, as in an audit against permuted labels: of
+    thousands of random samples, two a class, the best class is the label too often.
 
     Args:
         stats: of all samples, exact or sampled.
         judged: (N,) those that count.
+        samples: all of them.
     """
+    classes = len(samples.codes[judged].unique())
+    fewest = max(telling.FEWEST_TESTED, telling.FEWEST_OF_CLASS * classes)
+    if judged.sum() < fewest and bool((samples.reference[judged] > 0).all()):
+        # The others become classes of one, which are not tested.
+        codes = torch.where(judged, samples.codes, ~torch.arange(len(judged)))
+        return telling.tells_apart_anew(samples.embeddings, codes.numpy())
     exact = stats.exact_part
     told = judged & ~exact.margin.isnan()
-    return finds_labels(exact.best_class[told].numpy(), exact.codes[told].numpy())
+    return telling.finds_labels(exact.best_class[told].numpy(), exact.codes[told].numpy())
 
 
 def not_judged(warmup: str, later: bool = False) -> dict[str, Any]:

@@ -2,11 +2,13 @@
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 
 import bspml
 from bspml.trainers.curriculum.blind import tell_apart
+from bspml.trainers.curriculum.samples import Samples
 from bspml.trainers.curriculum.search import StatisticsSearch
 from helpers.draws import around_centres
 
@@ -104,4 +106,20 @@ def test_the_best_class_of_samples_that_know_theirs_is_their_label(search):
         stats = StatisticsSearch(search, None).contrastive_statistics(
             embeddings, LABELS, torch.ones(300).double(), None, for_rate=True
         )
-        assert tell_apart(stats, stats.testable) is expected
+        samples = Samples(embeddings, LABELS, torch.ones(300).double(), stats.testable)
+        assert tell_apart(stats, stats.testable, samples) is expected
+
+
+@pytest.mark.parametrize(("classes", "size", "dims", "seed"), [(100, 4, 16, 1), (2000, 2, 64, 2)])
+def test_random_features_of_thin_classes_are_blind_by_neighbours_too(classes, size, dims, seed):
+    x = np.random.default_rng(seed).normal(size=(classes * size, dims))
+    labels = np.repeat(np.arange(classes), size)
+    weights = bspml.SampleWeights(labels)
+    curriculum = bspml.SelfPacedCurriculum(weights, search="neighbours")
+    with pytest.warns(UserWarning, match="do not tell the classes apart"):
+        assert nothing_known(curriculum.update(x))
+    assert weights.maw() == 1
+    # Of thin classes that lie apart the labels are judged.
+    x += 2 * np.random.default_rng(0).normal(size=(classes, dims))[labels]
+    seen = bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), search="neighbours").update(x)
+    assert seen.noise_rate is not None
