@@ -74,11 +74,8 @@ def embed(
             f"`data` must be a tensor or a data set; got {type(data).__name__}. Give the rows of a "
             "table as a tensor, and a loader as `InputBatches(loader)`."
         )
-    if device is None:
-        first = next(model.parameters(), None)
-        device = torch.device("cpu") if first is None else first.device
-    else:
-        device = as_device(device)
+    first = next(model.parameters(), torch.empty(0))
+    device = first.device if device is None else as_device(device)
     output_device = as_device(output_device, "output_device")
     pinned, num_workers = device.type == "cuda", check_whole(num_workers, "num_workers", low=0)
     batches = _batches(data, check_whole(batch_size, "batch_size"), num_workers, pinned)
