@@ -41,10 +41,8 @@ class NoiseDetection:
 
     def as_dict(self) -> dict[str, Any]:
         """Ready for JSON; NaN as None."""
-        return {
-            k: None if isinstance(v, float) and math.isnan(v) else v
-            for k, v in asdict(self).items()
-        }
+        found = asdict(self).items()
+        return {k: None if isinstance(v, float) and math.isnan(v) else v for k, v in found}
 
 
 def noise_detection(

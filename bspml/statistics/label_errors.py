@@ -184,15 +184,13 @@ def judge_labels(
         again = judges.reweighted(task, weights)
         before = judges.refit(best, few, half_trained)
         after = again.refit(best, few, half_trained)
-        if (
-            after.log_likelihood <= before.log_likelihood + _GAIN
-            and best.slopes.max() > _SURE_SLOPE
-        ):
+        least = before.log_likelihood + _GAIN
+        if after.log_likelihood <= least and best.slopes.max() > _SURE_SLOPE:
             after = again.refit(best, few, half_trained, how="afresh")
-        if after.log_likelihood <= before.log_likelihood + _GAIN:
+        if after.log_likelihood <= least:
             break
         after = again.refit(after, few, half_trained, again.confusions(no_doubt))
-        if after.log_likelihood <= before.log_likelihood + _GAIN:
+        if after.log_likelihood <= least:
             break
         model = again.refit(after, fitted, half_trained, how="counting")
         if model.log_likelihood <= best.log_likelihood + _GAIN:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 from bspml.files.run import EpochRecord, RunFolder
 
 
-@runtime_checkable
-class Narrator(Protocol):
-    """Shows the user what happens; the command line has one, a script is silent without one."""
+class Narrator:
+    """Shows the user what happens: the command line's does, this one itself says nothing."""
 
     def begin(self, config: Any, folder: RunFolder) -> None:
         """Say what is trained where: everything is checked, and training starts now.
@@ -34,7 +33,3 @@ class Narrator(Protocol):
 
     def record(self, record: EpochRecord) -> None:
         """Say how a round ended."""
-
-
-class Silent(Narrator):
-    """A narrator that says nothing."""

@@ -305,12 +305,8 @@ def _inside(loss: Any) -> list[Any]:
     """The losses inside containers, or the loss itself."""
     if isinstance(loss, pml_losses.MultipleLosses):
         return [one for part in held_by(loss) for one in _inside(part)]
-    containers = (
-        pml_losses.CrossBatchMemory,
-        pml_losses.SelfSupervisedLoss,
-        DistributedLossWrapper,
-    )
-    if isinstance(loss, containers) or "Weighted" in _names(loss):
+    holders = (pml_losses.CrossBatchMemory, pml_losses.SelfSupervisedLoss, DistributedLossWrapper)
+    if isinstance(loss, holders) or "Weighted" in _names(loss):
         return _inside(loss.loss)
     if not isinstance(loss, pml_losses.BaseMetricLossFunction):
         raise InputError(
