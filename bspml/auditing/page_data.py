@@ -65,6 +65,7 @@ def page_data(
         p_values=report.p_values,
         q_values=report.q_values,
         wrong_probability=report.wrong_probability,
+        suggestion_probability=report.suggestion_probability,
         fits_no_class=report.fits_nothing,
         own=report.own_neighbours,
         other=report.other_neighbours,

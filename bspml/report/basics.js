@@ -10,7 +10,7 @@ const shown = labels.map(show);
 const number = (value, digits = 3) =>
   value === null ? "–" : value !== 0 && Math.abs(value) < 0.5 * 10 ** -digits
     ? value.toExponential(0) : value.toFixed(digits);
-const percent = (value) => (value === null ? "–" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`);
+const percent = (value) => (value === null ? "–" : value >= 0.995 && value < 1 ? "over 99 %" : `${(100 * value).toFixed(value < 0.0995 ? 1 : 0)} %`);
 const many = (n, word) => `${n.toLocaleString("en")} ${word}${n === 1 ? "" : "s"}`;
 
 // Labels that look alike on the page must still be told apart where one is chosen by its name.

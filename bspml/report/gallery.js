@@ -78,9 +78,12 @@ function draw() {
   }
 }
 
+const doubted = new Set(suspects.map((suspect) => suspect.sample));
+
 function near(title, label, ids) {
   const list = h("ul", {}, ...ids.map((id) =>
-    h("li", { class: samples[id][2] < 0 && samples[id][3] !== null ? "text" : null }, shot(id, false))));
+    h("li", { class: samples[id][2] < 0 && samples[id][3] !== null ? "text" : null }, shot(id, false),
+      doubted.has(id) ? h("span", { class: "doubted", title: "its own label is a suspect, too" }, "suspect") : null)));
   return h("div", { class: "near" }, h("p", {}, title, label < 0 ? "" : isolated(shown[label])), ids.length ? list : null);
 }
 
@@ -104,14 +107,15 @@ function build(position) {
       h("dl", { class: "verdict" },
         h("dt", {}, "Label"), h("dd", { class: "given", title: shown[own] }, isolated(shown[own])),
         h("dt", {}, "Suggested"), h("dd", { class: "better", title: other < 0 ? null : shown[other] }, other >= 0 ? isolated(shown[other]) : suspect.stranger ? "none: it fits no class" : "–")),
-      suspect.chance === null ? null : h("p", { class: "chance" }, `${percent(suspect.chance)} likely wrong `, h("span", { class: "badge flag" }, "flagged")),
+      suspect.chance === null ? null : h("p", { class: "chance" }, `${percent(suspect.chance)} likely wrong${suspect.sure === null ? "" : `, ${percent(suspect.sure)} as suggested`} `, h("span", { class: "badge flag" }, "flagged")),
       h("p", { class: "measures" }, ...measures.filter(([, value]) => value !== null)
         .map(([name, value, digits]) => h("span", {}, `${name} ${number(value, digits)}`))),
-      suspect.q === null ? null : h("p", { class: "meaning" }, "q: share wrong of all that fit as well"),
+      suspect.q === null || suspect.chance !== null ? null : h("p", { class: "meaning" }, "q: share wrong of all that fit as well"),
       h("p", { class: "source", title: name ? show(name) : null }, `#${index} `, name ? isolated(show(name)) : "")),
     h("div", { class: "nears" },
       near("Nearest labelled ", own, suspect.own),
-      other < 0 ? near("", -1, []) : near("Nearest labelled ", other, suspect.other)),
+      other >= 0 ? near("Nearest labelled ", other, suspect.other)
+        : suspect.other.length ? near("Fits next best: ", labelAt(suspect.other[0]), suspect.other) : near("", -1, [])),
     h("div", { class: "decide", role: "group", "aria-label": "Decision" },
       button("wrong", "Wrong", "w"), button("right", "Right", "r"), button("unsure", "Unsure", "u"),
       other < 0 ? null : h("button", { type: "button", class: "take whole", "data-take": other, title: `wrong; take ${shown[other]} (s)` }, "Is ", isolated(shown[other])),

@@ -113,9 +113,10 @@ class Suspect(Neighbour):
         q: q-value of the given label.
         weight: of the sample, in [0, 1].
         wrong_probability: that the given label is wrong, in [0, 1].
+        suggestion_probability: that the suggested label is right, in [0, 1].
         fits_no_class: whether it is like the samples of no class, so that none is suggested.
         own: nearest samples under the given label.
-        other: nearest samples under the suggested one.
+        other: nearest samples under the suggested one, or the one that fits next best.
     """
 
     suggested: StrictStr | None = ""
@@ -124,6 +125,7 @@ class Suspect(Neighbour):
     q: Number = None
     weight: Number = None
     wrong_probability: Number = None
+    suggestion_probability: Number = None
     fits_no_class: StrictBool = False
     own: tuple[Neighbour, ...]
     other: tuple[Neighbour, ...]

@@ -61,6 +61,7 @@ def payload(data: PageData) -> dict[str, Any]:
             "suggested": label(s.suggested),
             **s.model_dump(include={"margin", "p", "q", "weight"}),
             "chance": s.wrong_probability,
+            "sure": s.suggestion_probability if s.suggested else None,
             "stranger": s.fits_no_class,
             "own": [sample(other) for other in s.own],
             "other": [sample(other) for other in s.other],

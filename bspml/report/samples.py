@@ -25,9 +25,11 @@ class Samples:
         p_values: (N,) NaN where the label was not judged.
         q_values: (N,) likewise.
         wrong_probability: (N,) that the label is wrong, in [0, 1]; NaN where unknown.
+        suggestion_probability: (N,) that the suggested label is right; NaN where unknown.
         fits_no_class: (N,) bool, like the samples of no class.
         own: (N, k) nearest samples under the label, -1 for none.
-        other: (N, k) nearest samples under the suggested label, -1 for none.
+        other: (N, k) nearest samples under the suggested label, or the one that fits next best, -1
+            for none.
         texts: N texts to read.
         key: sample index -> digest of its photo, '' for none.
         picture: sample index -> data URI, path relative to the page, or None.
@@ -50,6 +52,7 @@ class Samples:
     p_values: np.ndarray | None = None
     q_values: np.ndarray | None = None
     wrong_probability: np.ndarray | None = None
+    suggestion_probability: np.ndarray | None = None
     fits_no_class: np.ndarray | None = None
     own: np.ndarray | None = None
     other: np.ndarray | None = None
@@ -98,6 +101,7 @@ class Samples:
             q=_entry(self.q_values, i),
             weight=float(self.weights[i]),
             wrong_probability=_entry(self.wrong_probability, i),
+            suggestion_probability=_entry(self.suggestion_probability, i),
             fits_no_class=self.fits_no_class is not None and bool(self.fits_no_class[i]),
             own=self._row(self.own, i),
             other=self._row(self.other, i),

@@ -14,7 +14,7 @@ NEAR = {"index": 1, "name": "", "label": "b", "image": None, "text": None, "pict
 SUSPECT = {
     "index": 0, "name": "", "label": "a", "image": None, "text": None, "picture": "0a",
     "suggested": "b", "margin": 0.1, "p": 0.5, "q": None, "weight": 0.0, "wrong_probability": 0.75,
-    "fits_no_class": False, "own": [],
+    "suggestion_probability": 0.5, "fits_no_class": False, "own": [],
     "other": [NEAR],
 }  # fmt: skip
 CLASS = {
@@ -65,7 +65,8 @@ def test_keys_that_may_be_unknown_may_be_missing():
 
 def test_a_page_of_an_earlier_version_is_read(tmp_path):
     near = {"index": 1, "label": "b", "image": None, "text": None}
-    new = ("wrong_probability", "fits_no_class", "name_a", "name_b", "text_a", "text_b")
+    new = ("wrong_probability", "suggestion_probability", "fits_no_class", "name_a", "name_b")
+    new += ("text_a", "text_b")
     card = {k: v for k, v in SUSPECT.items() if k not in new} | {"other": [near]}
     pair = {k: v for k, v in PAIR.items() if k not in new}
     parts = ("confusions", "map", "photo_checks", "image_folder")

@@ -789,6 +789,35 @@ def test_a_card_of_what_fits_no_class_says_so(visit):
     assert said == ["none: it fits no class", "–"]
 
 
+def test_a_card_says_how_sure_its_suggestion_is_and_which_neighbours_are_suspects(visit):
+    def near(index, label):
+        return {"index": index, "name": f"n{index}", "label": label}
+
+    # The second suspect is a neighbour of the first; the third has no suggestion, but a rival.
+    cards = [
+        suspect(0, "cat", "dog", wrong_probability=0.9996, suggestion_probability=0.29,
+                own=[near(1, "cat"), near(7, "cat")], other=[near(8, "dog")]),
+        suspect(1, "cat", "dog", wrong_probability=1.0, suggestion_probability=0.9),
+        suspect(2, "cow", "", wrong_probability=0.4, suggestion_probability=0.3,
+                other=[near(9, "ant")]),
+    ]  # fmt: skip
+    cards[1] |= {"name": "n1"}
+    tab = visit(PageData(title="Sure", sentence="s", suspects=cards))
+    said = tab.eval_on_selector_all(".card .chance", "all => all.map(p => p.firstChild.data)")
+    assert [text.strip() for text in said] == [
+        "over 99 % likely wrong, 29 % as suggested",
+        "100 % likely wrong, 90 % as suggested",
+        "40 % likely wrong",
+    ]
+    marked = "all => all.map(li => li.querySelector('.doubted') !== null)"
+    assert tab.eval_on_selector_all(".card[data-index='0'] .near li", marked) == [
+        True,
+        False,
+        False,
+    ]
+    assert "Fits next best: ant" in tab.inner_text(".card[data-index='2'] .nears")
+
+
 def flagged_cards(tab):
     return tab.eval_on_selector_all(
         ".card[data-flagged=true]", "cards => cards.map(c => Number(c.dataset.index))"

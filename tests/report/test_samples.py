@@ -23,6 +23,7 @@ def test_a_card_holds_what_is_known_of_a_sample_and_its_neighbours():
         names=["a", "b", "c"],
         suggested=np.array([7, 3, 7]),
         margins=np.array([0.25, np.nan, 0.0]),
+        suggestion_probability=np.array([0.75, np.nan, 0.5]),
         own=np.array([[1, -1], [0, -1], [-1, -1]]),
         other=np.array([[2, -1], [2, -1], [0, 1]]),
         texts=["one", "two", "three"],
@@ -31,6 +32,7 @@ def test_a_card_holds_what_is_known_of_a_sample_and_its_neighbours():
     first, second = samples.card(0), samples.card(1)
     assert (first.index, first.label, first.name, first.suggested) == (0, "3", "a", "7")
     assert (first.margin, first.p, first.weight) == (0.25, None, 0.0)
+    assert (first.suggestion_probability, second.suggestion_probability) == (0.75, None)
     assert (first.image, first.text) == ("a.png", "one")
     assert [(n.index, n.label, n.text) for n in first.own] == [(1, "3", "two")]
     assert [(n.index, n.label, n.image) for n in first.other] == [(2, "7", None)]

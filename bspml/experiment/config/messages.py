@@ -174,12 +174,8 @@ def shown(value: Any) -> str:
 def _hint(kind: str, value: Any, location: Location) -> str:
     if kind == "string_type" and isinstance(value, int | float):
         return f"; put it in quotes: {location[-1]}: '{value}'"
-    if (
-        kind.startswith("int_")
-        and isinstance(value, float)
-        and value.is_integer()
-        and abs(value) < 1e9
-    ):
+    is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e9
+    if is_whole and kind.startswith("int_"):
         return f"; write {value:.0f}"
     if kind == "tuple_type" and isinstance(value, int):
         return f"; write [{value}]"
