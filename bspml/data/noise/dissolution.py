@@ -96,7 +96,7 @@ def _dissolve(task: NoiseTask, split: Callable[[np.ndarray], np.ndarray]) -> Noi
         group = split(members)
         rows.append(members)
         codes.append(task.draw.choice(staying, int(group.max()) + 1)[group])
-    return task.with_labels(np.concatenate(rows), np.concatenate(codes), outlier=True)
+    return task.with_labels(np.concatenate(rows), np.concatenate(codes))
 
 
 def _classes_nearest_to_rate(task: NoiseTask) -> np.ndarray:

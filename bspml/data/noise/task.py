@@ -119,14 +119,13 @@ class NoiseTask:
         return self.draw.choice(members, round(as_decimal(rate) * len(members)), replace=False)
 
     def with_labels(
-        self, rows: np.ndarray, codes: np.ndarray, outlier: bool = False, rate: float | None = None
+        self, rows: np.ndarray, codes: np.ndarray, rate: float | None = None
     ) -> NoisyLabels:
         """Return the labels with some of them replaced.
 
         Args:
             rows: samples whose labels become wrong, each once.
             codes: classes they get, never their own.
-            outlier: whether their own classes are gone.
             rate: the rate to report, in place of the task's.
         """
         assert (codes != self.codes[rows]).all()
@@ -136,7 +135,7 @@ class NoiseTask:
         source[rows] = example[codes]
         noisy: Any = np.zeros(len(self.codes), dtype=bool)
         noisy[rows] = True
-        outliers: Any = noisy & outlier
+        outliers: Any = ~np.isin(self.codes, self.codes[source])  # their own class has no label now
         labels = self.given
         if isinstance(labels, Tensor):
             source, noisy, outliers = (

@@ -53,12 +53,21 @@ def test_by_chance_the_count_varies_around_the_rate():
 @pytest.mark.parametrize("make", [np.array, lambda labels: torch.tensor(labels, dtype=torch.int16)])
 def test_replaced_labels_keep_their_kind_and_the_truth_is_a_copy(make):
     labels = make([7, 7, -3, -3])
-    noisy = NoiseTask.of(labels, 0.25, 0).with_labels(np.array([1]), np.array([0]), outlier=True)
+    noisy = NoiseTask.of(labels, 0.25, 0).with_labels(np.array([1]), np.array([0]))
     assert noisy.labels.tolist() == [7, -3, -3, -3]
     assert noisy.labels.dtype == labels.dtype
-    assert noisy.is_noisy.tolist() == noisy.is_outlier.tolist() == [False, True, False, False]
+    assert noisy.is_noisy.tolist() == [False, True, False, False]
     labels[0] = 1
     assert noisy.true_labels.tolist() == [7, 7, -3, -3]
+
+
+@pytest.mark.parametrize("make", [np.array, torch.tensor])
+def test_samples_of_a_class_that_no_label_names_any_more_are_outliers(make):
+    task = NoiseTask.of(make([7, 7, -3, -3, 2]), 0.6, 0)
+    # Both of class -3 go, and one of the two of class 7.
+    noisy = task.with_labels(np.array([1, 2, 3]), np.array([1, 1, 2]))
+    assert noisy.labels.tolist() == [7, 2, 2, 7, 2]
+    assert noisy.is_outlier.tolist() == [False, False, True, True, False]
 
 
 def test_what_no_task_can_be_made_of_is_refused():
