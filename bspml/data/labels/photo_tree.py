@@ -28,7 +28,8 @@ from bspml.words import counted
 
 LISTED = "copied.csv"
 _UNSAFE = re.compile(r'[\x00-\x1f\x7f<>:"/\\|?*\ud800-\udfff]')
-_RESERVED = re.compile(r"(con|prn|aux|nul|com\d|lpt\d)(\..*)?", re.IGNORECASE)  # by Windows
+_OURS = "|".join(map(re.escape, (*SPLITS, LISTED)))  # in whatever case, as it is read
+_RESERVED = re.compile(rf"(con|prn|aux|nul|com\d|lpt\d)(\..*)?|{_OURS}", re.IGNORECASE)  # Windows
 _LONGEST = 200  # bytes of a folder's name; file systems allow 255
 _BLOCK = 2**20  # bytes
 _SHOWN = 3  # changed names that a sentence lists
@@ -164,9 +165,8 @@ def _safe(label: str) -> str:
     name = _UNSAFE.sub("_", label).strip(" ").rstrip(". ")
     if len(os.fsencode(name)) > _LONGEST:
         name = os.fsencode(name)[:_LONGEST].decode("utf-8", "ignore").rstrip(". ")
-    if not name or name.startswith(".") or name in (*SPLITS, LISTED) or _RESERVED.fullmatch(name):
-        name = f"_{name}"
-    return name
+    is_taken = not name or name.startswith(".") or _RESERVED.fullmatch(name)
+    return f"_{name}" if is_taken else name
 
 
 def _below_class(name: str, classes: Container[str]) -> PurePosixPath:

@@ -102,7 +102,7 @@ def test_the_folder_is_one_that_training_and_torchvision_read(photos, tmp_path):
 def test_labels_that_cannot_be_folders_get_names_that_can(tmp_path):
     labels = [
         *("x/y", "x_y", "..", ".hidden", "test", "con", "what?", "end. ", "é" * 200),
-        *("copied.csv", "\ud800", "a\nb"),
+        *("copied.csv", "\ud800", "a\nb", "Train", "GALLERY"),
     ]
     names = [f"{i}.png" for i in range(len(labels))]
     lay(tmp_path / "photos", names)
@@ -110,10 +110,21 @@ def test_labels_that_cannot_be_folders_get_names_that_can(tmp_path):
                        tmp_path / "new")  # fmt: skip
     folders = sorted(path.name for path in (tmp_path / "new").iterdir() if path.is_dir())
     assert len(folders) == len(labels)
-    assert {"x_y", "x_y-2", "_test", "_con", "what_", "end", "a_b", "_copied.csv"} <= set(folders)
+    assert {
+        "x_y",
+        "x_y-2",
+        "_test",
+        "_con",
+        "what_",
+        "end",
+        "a_b",
+        "_copied.csv",
+        "_Train",
+        "_GALLERY",
+    } <= set(folders)
     assert not any(name.startswith(".") or name != name.strip() for name in folders)
     assert len(os.listdir(tmp_path)) == 2  # nothing outside  # noqa: PTH208
-    assert done.notes[0].startswith("11 labels cannot be names of folders: ")
+    assert done.notes[0].startswith("13 labels cannot be names of folders: ")
     assert "'x/y' is 'x_y-2'" in "".join(done.notes) or "..." in done.notes[0]
     assert len(TorchFolder(tmp_path / "new").classes) == len(labels)
 
