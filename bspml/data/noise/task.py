@@ -151,10 +151,10 @@ class NoiseTask:
         )
 
     def check_rows(self, embeddings: Any) -> Tensor:
-        """Return (N, D) embeddings of the same samples, detached."""
+        """Return (N, D) embeddings of the same samples, detached; half ones as float32."""
         rows = check_embeddings(embeddings)
         if len(rows) != len(self.codes):
             raise InputError(
                 f"`embeddings` must have one row per label, {len(self.codes)}; got {len(rows)}."
             )
-        return rows.detach()
+        return rows.detach().to(torch.promote_types(rows.dtype, torch.float32))

@@ -89,3 +89,13 @@ def test_open_set_outliers_belong_to_classes_that_are_gone():
     assert len(gone) == 2
     assert not gone & set(noisy.labels)
     assert not noise.symmetric(labels, 0.2).is_outlier.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_embeddings_are_clustered_as_float32(dtype):
+    x, labels = (
+        torch.randn(60, 8, generator=torch.Generator().manual_seed(0)).to(dtype),
+        balanced(6, 10),
+    )
+    half, whole = (noise.small_cluster(labels, 0.5, embeddings=e, seed=3) for e in (x, x.float()))
+    assert np.array_equal(half.labels, whole.labels)
