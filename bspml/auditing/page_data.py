@@ -123,9 +123,9 @@ def _relation(suspects: int, flagged: int) -> str:
     remark = f", the first {_SUSPECTS:,} of them shown" if suspects > _SUSPECTS else ""
     return (
         f"{suspects:,} to look at{remark}: the {flagged:,} flagged and the "
-        f"{suspects - flagged:,} others that are wrong with a chance of 1 in 5 or more. The "
-        "heading estimates how many labels are wrong, not which: some suspects are right, and a "
-        "wrong label may not be among them."
+        f"{suspects - flagged:,} others that are wrong with a chance of 1 in 5 or more, or of a "
+        "sample that fits no class. The heading estimates how many labels are wrong, not which: "
+        "some suspects are right, and a wrong label may not be among them."
     )
 
 

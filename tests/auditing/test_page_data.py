@@ -45,6 +45,7 @@ def test_the_counts_on_the_page_add_up(report, tmp_path):
     assert facts["fit their label (q < 0.05)"] == str(found["fit_their_label"])
     assert wrong + others == len(data.suspects) == report.summary()["suspects"]
     assert facts["suspects"].startswith(f"{wrong + others} to look at: the {wrong} flagged")
+    assert "or of a sample that fits no class" in facts["suspects"]
 
 
 def test_fields_are_those_of_the_page(report, tmp_path):
