@@ -50,7 +50,7 @@ def _of_run(
 
     run = load(options.what, options.method)
     test, searched = embed_test(run)
-    gallery = {
+    gallery: dict[str, Any] = {
         "gallery": None if searched is None else searched.embeddings,
         "gallery_labels": None if searched is None else searched.labels,
     }
@@ -61,8 +61,9 @@ def _of_run(
     metrics = _evaluated(options, test.embeddings, test.labels, ks=ks, **gallery)
     conditions = dict(seen_and_used(run.config))
     if test.seen is not None:
-        told = test.seen.without(metrics, test.embeddings, test.labels, **gallery)
-        conditions = {"trained_on": told, **conditions}
+        ignored = _parse_labels(options.ignore, test.labels, gallery["gallery_labels"])
+        told = test.seen.without(metrics, test.embeddings, test.labels, ignore=ignored, **gallery)
+        conditions = {**({"trained_on": told} if told else {}), **conditions}
     if test.changes:
         conditions = {"changes": test.changes, **conditions}
     return metrics, conditions

@@ -51,28 +51,35 @@ class Seen:
         return int(self.test.sum()) + (0 if self.gallery is None else int(self.gallery.sum()))
 
     def without(self, found: RetrievalMetrics, embeddings: Any, labels: Any, **given: Any) -> str:
-        """Say what the metrics are without the samples that training saw.
+        """Say what the metrics are without the samples that training saw; "" where it saw none.
 
         Args:
-            found: the metrics with them.
+            found: the metrics with them; of its Recall@K the smallest K is told.
             embeddings: (M, D).
             labels: (M,).
-            **given: of `bspml.evaluate`: gallery, gallery_labels and so on.
+            **given: of `bspml.evaluate`, as `found` was measured: gallery, gallery_labels, ignore.
         """
-        kept = torch.from_numpy(~self.test)
+        ignored = [*given.pop("ignore", ())]  # by then no row may have one of them
+        counting = ~np.isin(labels, ignored)
+        kept, count = torch.from_numpy(counting & ~self.test), int((counting & self.test).sum())
         if self.gallery is not None:
-            searched = torch.from_numpy(~self.gallery)
+            counting = ~np.isin(given["gallery_labels"], ignored)
+            count += int((counting & self.gallery).sum())
+            searched = torch.from_numpy(counting & ~self.gallery)
             given["gallery"] = given["gallery"][searched.to(given["gallery"].device)]
             given["gallery_labels"] = np.asarray(given["gallery_labels"])[searched.numpy()]
-        what = f"without the {counted(len(self), 'sample')} that training saw"
+        if not count:
+            return ""
+        k = min(found.recall_at_k)
+        what = f"without the {counted(count, 'sample')} that training saw"
         try:
             rows, names = embeddings[kept.to(embeddings.device)], np.asarray(labels)[kept.numpy()]
-            rest = evaluate(rows, names, ks=(1,), clustering=False, **given)
+            rest = evaluate(rows, names, ks=(k,), clustering=False, **given)
         except InputError:  # nobody is left to search for, or in
             return f"{what} nothing is left to evaluate"
-        recall = found.recall_at_k.get(1, float("nan"))
+        with_them = f"with them {100 * found.recall_at_k[k]:.2f} %"
         return (
-            f"{what}: Recall@1 {100 * rest.recall_at_k[1]:.2f} % (with them {100 * recall:.2f} %), "
+            f"{what}: Recall@{k} {100 * rest.recall_at_k[k]:.2f} % ({with_them}), "
             f"MAP@R {100 * rest.map_at_r:.2f} % ({100 * found.map_at_r:.2f} %)"
         )
 

@@ -107,9 +107,7 @@ def format_table(
     cells += [
         [method, *(_cell(column, row) for column in columns)] for method, row in results.items()
     ]
-    cells = [
-        ["".join(c if c.isprintable() else " " for c in cell) for cell in row] for row in cells
-    ]
+    cells = [["".join(c if c.isprintable() else " " for c in cell) for cell in r] for r in cells]
     if markdown:
         return _markdown(cells)
     if sum(_widths(cells)) + 2 * (len(columns)) > width:

@@ -290,11 +290,8 @@ def _separate(w, data, visit, z):
             bend = (xi_pos[i] + xi_pos[j]) * inv_p  # N_c dL(t) = slope t - bend t^2
             up, down = min(1 - w[i], w[j]), min(w[i], 1 - w[j])
             if bend >= 0:
-                t = (
-                    up
-                    if slope * up - bend * up * up <= -slope * down - bend * down * down
-                    else -down
-                )
+                rise = slope * up - bend * up * up
+                t = up if rise <= -slope * down - bend * down * down else -down
                 again = True
             else:
                 t = min(up, max(-down, slope / (2 * bend)))

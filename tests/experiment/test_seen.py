@@ -41,6 +41,22 @@ def test_queries_and_gallery_lose_what_was_seen():
     assert everyone.without(whole, x[:8], y[:8], **options).endswith("nothing is left to evaluate")
 
 
+def test_labels_that_are_ignored_count_on_neither_side_of_the_sentence():
+    x, y = randn(60, 4), np.arange(60) // 6
+    x[:10] = torch.nn.functional.one_hot(torch.arange(10) // 6, 4) + 0.01 * randn(10, 4, seed=1)
+    seen, ignore = Seen.of([copies("test", "train", range(10))], 60, None), [0, 9]
+    whole = evaluate(x, y, (2, 4), ignore=ignore, clustering=False)
+    kept = (np.arange(60) >= 10) & (y != 9)
+    rest = evaluate(x[kept], y[kept], (2,), clustering=False)
+    # Six of the ten are of label 0; the smallest K is that of the table.
+    assert seen.without(whole, x, y, ignore=ignore) == (
+        f"without the 4 samples that training saw: Recall@2 {100 * rest.recall_at_k[2]:.2f} % "
+        f"(with them {100 * whole.recall_at_k[2]:.2f} %), MAP@R {100 * rest.map_at_r:.2f} % "
+        f"({100 * whole.map_at_r:.2f} %)"
+    )
+    assert seen.without(whole, x, y, ignore=[0, 1]) == ""
+
+
 def test_near_copies_by_features_are_told_once_and_exact_ones_are_not_told_again():
     x, y = randn(90, 16), np.arange(90) // 6
     train = RetrievalSplit("train", y[:60].astype(str), features=x[:60])

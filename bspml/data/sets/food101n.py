@@ -58,10 +58,8 @@ def read_food101n(root: str | os.PathLike[str]) -> RetrievalData:
             )
     notes = _verdict_notes(noisy, set(train.paths or ()))
     if len(everything) != IMAGES:
-        notes = (
-            *notes,
-            f"{_LIST} lists {len(everything):,} images in place of the published {IMAGES:,}.",
-        )
+        told = f"{_LIST} lists {len(everything):,} images in place of the published {IMAGES:,}."
+        notes = (*notes, told)
     return RetrievalData("food101n", train, test, ks=KS, notes=notes)
 
 

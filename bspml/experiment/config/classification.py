@@ -229,9 +229,7 @@ def _check_regression(config: ClassificationConfig) -> None:
             "set it to false"
         )
     if config.noise.labels_file is not None:
-        raise ValueError(
-            "`noise.labels_file` holds classes, and `task` is regression; leave it out"
-        )
+        raise ValueError("`noise.labels_file` holds classes but `task` is regression; leave it out")
 
 
 def _check_names(

@@ -146,7 +146,7 @@ def test_lambda_has_a_default_for_each_loss():
             [CLASSES, "noise.labels_file=x.npy", "noise.kind=symmetric"],
             "already gives the labels; `noise.kind` symmetric would change them once more",
         ),
-        ([VALUES, "noise.labels_file=x.npy"], "holds classes, and `task` is regression"),
+        ([VALUES, "noise.labels_file=x.npy"], "holds classes but `task` is regression"),
         ([CLASSES, "network.name=resnet18"], "`network.name` must be one of mlp, .* did you mean"),
         ([CLASSES, "network.name=resnet20", "network.hidden=8"], "leave it at 256, or set `net"),
         ([CLASSES, "schedule.name=step"], "needs `schedule.milestones`, in iterations"),
