@@ -138,6 +138,7 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
 def several(ignore: Any) -> list[Any]:
     """Return labels as a list, of which one may have come alone."""
     check_in_order(ignore, "ignore")
+    ignore = ignore.tolist() if isinstance(ignore, torch.Tensor) else ignore  # Python's booleans
     if isinstance(ignore, bool | np.bool_):
         raise InputError(
             f"`ignore` must be labels that count nowhere, such as (-1,); got {ignore}."

@@ -95,8 +95,15 @@ def test_masked_ks_and_those_of_a_dict_are_refused():
     assert check_ks({2, 1}) == check_ks(k for k in (1, 2)) == check_ks(range(1, 3)) == (1, 2)
 
 
-@pytest.mark.parametrize("flag", [True, False, np.True_])
+@pytest.mark.parametrize("flag", [True, False, np.True_, torch.tensor(True)])
 def test_a_flag_names_no_label_to_ignore(flag):
-    with pytest.raises(InputError, match=f"`ignore` must be labels .* got {flag}"):
+    with pytest.raises(InputError, match=f"`ignore` must be labels .* got {bool(flag)}"):
         check_ignored(flag, encode_labels([0, 1]))
     assert is_ignored(encode_labels([False, True]), [bool(flag)]).sum() == 1
+
+
+@pytest.mark.parametrize("make", [list, np.array, torch.tensor])
+def test_a_mask_is_no_list_of_labels_to_ignore(make):
+    with pytest.raises(InputError, match="`ignore` must be labels"):
+        check_ignored(make([False, False, True]), encode_labels([0, 1, 5]))
+    assert is_ignored(encode_labels([0, 1, 5]), make([1, 5])).tolist() == [False, True, True]
