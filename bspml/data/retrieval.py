@@ -328,17 +328,15 @@ class RetrievalData:
             name: of the data set.
             splits: train and test, or train, query and gallery, in this order.
             ks: the K of Recall@K that papers print for it.
-            notes: what a reader of the results should know.
+            notes: what a reader of the results should know; one of shared classes is made anew.
         """
         train, test, *gallery = splits
-        tested = test.classes
+        tested, share = test.classes, "Train and test share"
         shared_classes = np.intersect1d(train.classes, tested)
+        notes = tuple(note for note in notes if not note.startswith(share))
         if len(shared_classes):
-            note = (
-                f"Train and test share {len(shared_classes)} of {len(tested)} classes, such as "
-                f"{shared_classes[0]}: the test is not one of unseen classes."
-            )
-            notes = (*notes, note)
+            told = f"{len(shared_classes)} of {len(tested)} classes, such as {shared_classes[0]}"
+            notes = (*notes, f"{share} {told}: the test is not one of unseen classes.")
         return cls(name, train, test, gallery[0] if gallery else None, ks, notes)
 
     @property
@@ -377,9 +375,7 @@ class RetrievalData:
                 )
         parts = [split.take(~mask) if mask.any() else split for split, mask in pairs]
         note = f"Left out: {sum(counts):,} samples of the labels {', '.join(names)}."
-        gallery = parts[2] if len(parts) > 2 else None
-        notes = (*self.notes, note)
-        return replace(self, train=parts[0], test=parts[1], gallery=gallery, notes=notes)
+        return RetrievalData.of(self.name, parts, self.ks, (*self.notes, note))
 
 
 def half_of_classes(labels: np.ndarray) -> np.ndarray:

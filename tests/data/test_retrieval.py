@@ -103,6 +103,18 @@ def test_classes_on_both_sides_are_noted():
     )
 
 
+def test_classes_that_are_left_out_are_on_neither_side():
+    train = RetrievalSplit("train", names(*"aaxxc"), features=torch.zeros(5, 1))
+    test = RetrievalSplit("test", names(*"bbxxc"), features=torch.zeros(5, 1))
+    data = RetrievalData.of("x", [train, test], notes=("Mine.",))
+    assert "share 2 of 3 classes, such as c" in data.notes[1]
+    left, none = data.without("x"), data.without(["x", "c"])
+    assert left.notes[:2] == ("Mine.", "Left out: 4 samples of the labels x.")
+    assert len(left.notes) == 3
+    assert "share 1 of 2 classes, such as c" in left.notes[2]
+    assert none.notes == ("Mine.", "Left out: 6 samples of the labels x, c.")
+
+
 def test_an_odd_class_tests():
     assert half_of_classes(names(*"cabed")).tolist() == [False, True, True, False, False]
 
