@@ -10,7 +10,6 @@ from typing import Any
 
 from bspml.cli.exit_codes import note as note
 from bspml.files.run import EpochRecord, RunFolder
-from bspml.trainers.progress import Narrator
 from bspml.words import interval_in_words
 
 
@@ -46,7 +45,7 @@ def labels_in_words(noise: Any, what: str) -> str:
     return f"{labels}, with the decisions of {decisions}" if decisions else labels
 
 
-class Terminal(Narrator):
+class Terminal:
     """A bar inside each round and a line after it, both on stderr."""
 
     files = "weights.csv, records.jsonl, figures/"  # what a person finds in the run folder

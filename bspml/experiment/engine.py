@@ -44,7 +44,7 @@ from bspml.observers.by_name import check_observers, make_observer
 from bspml.report.tables import Results
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import check_device
-from bspml.trainers.progress import Narrator
+from bspml.trainers.progress import Narrator, Silent
 
 
 class Workplace(NamedTuple):
@@ -308,7 +308,7 @@ def train_experiment(
     """
     check_flags(resume=resume, figures=figures)
     experiment.check(pretrained=not resume)
-    narrator = narrator if narrator is not None and is_main() else Narrator()
+    narrator = narrator if narrator is not None and is_main() else Silent()
     place = Workplace(folder, RecordLog(folder.records), narrator)
     folder_lock = run_folder(folder, experiment.config, experiment.methods, resume)
     with folder_lock if is_main() else nullcontext(), explained(), warnings.catch_warnings():

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from bspml.files.run import EpochRecord, RunFolder
 
 
-class Narrator:
-    """Shows the user what happens: the command line's does, this one itself says nothing."""
+@runtime_checkable
+class Narrator(Protocol):
+    """Shows the user what happens; the command line has one, a script is silent without one."""
 
     def begin(self, config: Any, folder: RunFolder) -> None:
         """Say what is trained where: everything is checked, and training starts now.
@@ -33,3 +34,12 @@ class Narrator:
 
     def record(self, record: EpochRecord) -> None:
         """Say how a round ended."""
+
+
+class Silent:
+    """A narrator that says nothing."""
+
+    def begin(self, *_: Any, **__: Any) -> None:
+        """Do nothing."""
+
+    say = step = record = begin

@@ -225,7 +225,7 @@ def test_an_interrupted_cell_goes_on_to_the_same_numbers(grid, tiny, tmp_path, m
     def stop(self, record):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("bspml.trainers.progress.Narrator.record", stop)
+    monkeypatch.setattr("bspml.trainers.progress.Silent.record", stop)
     with pytest.raises(KeyboardInterrupt):
         grid.grid_run.run_cell(cell, tmp_path / "cut")
     monkeypatch.undo()

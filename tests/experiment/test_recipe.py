@@ -16,7 +16,7 @@ from bspml.experiment.retrieval import Retrieval
 from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import RecordLog, RunFolder
-from bspml.trainers.progress import Narrator
+from bspml.trainers.progress import Silent
 from helpers.comparisons import same
 from helpers.photos import save_photos
 
@@ -45,7 +45,7 @@ RECIPE = [
 COPY_AT = {"proxy-anchor": 5, "bspml": 11}  # steps so far
 
 
-class Copier(Narrator):
+class Copier(Silent):
     """Copies the run's folder in the middle of each method, as a kill would leave it."""
 
     def __init__(self, folder):
@@ -165,7 +165,7 @@ def test_what_nothing_would_read_is_refused_before_training(settings, message):
 def test_a_checkpoint_of_another_recipe_is_refused(whole):
     """By its content, where the configuration does not say."""
     config = load_config(whole.config)
-    place = Workplace(whole, RecordLog(whole.records), Narrator())
+    place = Workplace(whole, RecordLog(whole.records), Silent())
     trainer = Retrieval(config, load_data(config)).start(place, ["bspml"])[1].trainer
     state = checkpoints.load(whole.checkpoint("bspml"))["trainer"]
     del state["network"]["averaged"]

@@ -15,7 +15,7 @@ from bspml.experiment.retrieval import Retrieval
 from bspml.files.run import EpochRecord, RecordLog, RunFolder
 from bspml.trainers.curriculum import CurriculumRecord
 from bspml.trainers.curriculum.rates import HeldRates
-from bspml.trainers.progress import Narrator
+from bspml.trainers.progress import Silent
 from bspml.trainers.round_record import RoundRecord
 
 SMALL = ["data.subset=12", "sampler.classes_per_batch=4", "evaluation.ks=[1, 2]"]
@@ -38,7 +38,7 @@ def experiment_of(*settings):
 
 
 def start(tmp_path, *settings):
-    place = Workplace(RunFolder(tmp_path), RecordLog(tmp_path / "records.jsonl"), Narrator())
+    place = Workplace(RunFolder(tmp_path), RecordLog(tmp_path / "records.jsonl"), Silent())
     return experiment_of(*settings).start(place, [])
 
 
