@@ -67,5 +67,6 @@ def _in_archive(content: bytes, rng: np.random.Generator) -> bytes:
                     continue
                 if action < 4:
                     inner = _once(inner, rng)
-                copy.writestr("renamed" if action == 4 else name, inner)
+                # Of a name alone it would write down what time it is.
+                copy.writestr(zipfile.ZipInfo("renamed" if action == 4 else name), inner)
     return out.getvalue()

@@ -2,6 +2,7 @@
 
 import faulthandler
 import importlib
+import itertools
 import os
 import time
 import zipfile
@@ -19,8 +20,10 @@ def faults(monkeypatch):
     return lambda name: importlib.import_module(f"faults.{name}")
 
 
-def test_damage_follows_from_the_generator_and_is_damage(faults, tmp_path):
+def test_damage_follows_from_the_generator_and_is_damage(faults, tmp_path, monkeypatch):
     np.savez(tmp_path / "x.npz", x=np.arange(50), y=np.arange(3))
+    clock = itertools.count(1e9, 10.0)  # archives hold the time to two seconds
+    monkeypatch.setattr("time.time", lambda: next(clock))
     mutated = faults("mutating").mutated
     contents = [b"a,b\n1,2\n3,4\n", (tmp_path / "x.npz").read_bytes()]
     changed = 0
