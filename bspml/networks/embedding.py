@@ -47,8 +47,7 @@ def embed(
         data: tensor (N, ...) of inputs, or a data set whose items are inputs or tuples that start
             with the input (labels and indices after it are ignored).  A tensor is sliced: faster
             for sets in memory, such as `Glyphs(...).images`.  Or `InputBatches` of a loader, whose
-            batches are taken as they come.  Floating inputs are taken in the type of the model's
-            first parameter.
+            batches are taken as they come.
         batch_size: rows per forward pass.
         device: where `model` lives; default: where its first parameter is.
         num_workers: of the loader, for a data set.
@@ -86,12 +85,10 @@ def embed(
         bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=hidden)
         for inputs in bar:
             check_kind(inputs, "data", Tensor, "inputs, or tuples that start with one, as tensors")
-            floats = first.is_floating_point() and inputs.is_floating_point()
-            kind = first.dtype if floats and first.numel() else inputs.dtype  # numpy's is float64
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             for part in inputs.split(_rows_per_pass(inputs, device)):
-                out = model(part.to(device, kind, non_blocking=True))
+                out = model(part.to(device, non_blocking=True))
                 parts.append(embedded_rows(out, len(part)).to(output_device))
             if callable(progress):
                 progress(len(inputs))

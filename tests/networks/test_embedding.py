@@ -95,16 +95,6 @@ def test_half_precision_outputs_come_back_as_float32():
     assert embed(net, pixels(4, 3).to(torch.bfloat16)).dtype == torch.float32
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.float32])
-def test_floating_inputs_are_taken_in_the_network_s_type(dtype):
-    net, x = torch.nn.Linear(3, 2), torch.randn(5, 3).to(dtype)
-    whole = [embed(net, x), embed(net, TensorDataset(x))]
-    assert all(torch.equal(rows, net(x.float()).detach()) for rows in whole)
-    assert torch.equal(embed(torch.nn.Identity(), x), x.float())  # which has none
-    rows = torch.nn.EmbeddingBag(7, 2)
-    assert embed(rows, torch.tensor([[0, 1], [2, 6]])).shape == (2, 2)  # whole numbers stay
-
-
 def test_a_model_without_parameters_runs_on_the_cpu():
     assert torch.equal(embed(nn.Flatten(), torch.ones(3, 2, 2)), torch.ones(3, 4))
 
