@@ -112,8 +112,7 @@ class Suspect(Neighbour):
         p: p-value of the given label, small where it fits.
         q: q-value of the given label.
         weight: of the sample, in [0, 1].
-        wrong_probability: that the given label is wrong, in [0, 1].
-        suggestion_probability: that the suggested label is right, in [0, 1].
+        wrong_probability, suggestion_probability: that the given label is wrong, the other right.
         fits_no_class: whether it is like the samples of no class, so that none is suggested.
         own: nearest samples under the given label.
         other: nearest samples under the suggested one, or the one that fits next best.

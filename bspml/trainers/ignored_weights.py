@@ -8,6 +8,7 @@ from pytorch_metric_learning.losses import MultipleLosses
 from torch import nn
 
 from bspml.errors import InputError
+from bspml.losses.reducers.wrapping import held_by
 from bspml.shapes import Float, Tensor
 from bspml.weights.state import SampleWeights
 
@@ -40,11 +41,11 @@ def refuse_ignored(weights: SampleWeights, holders: Iterable[nn.Module]) -> None
     Raises:
         InputError: nobody looked the weights of the batch up, or one of several losses did not.
     """
-    sums = (h.losses.children() if isinstance(h, MultipleLosses) else [h] for h in holders)
-    parts = [part for held in sums for part in held]
+    parts = [p for h in holders for p in (held_by(h) if isinstance(h, MultipleLosses) else [h])]
+    if weights.batch_index is None or (weights.looked_up and len(parts) < 2):
+        return
     blind = [part for part in parts if all(module is not weights for module in part.modules())]
-    is_asked = (parts and not blind) or (weights.looked_up and len(parts) < 2)
-    if weights.batch_index is None or is_asked:
+    if parts and not blind:
         return
     of_batch = weights.weights[weights.batch_index.to(weights.weights.device)]
     if bool((of_batch == 1).all()):
