@@ -89,14 +89,14 @@ class AutomaticUpdate:
         self.search = StatisticsSearch(settings.search, settings.statistics_error)
         self.phase = "half A" if self.warmup == "cross-fit" else "features"
         self.rounds_in_phase = 0
-        self.pace = Pace(settings.judge_every)
+        self.pace, self.rates = Pace(settings.judge_every), HeldRates()
         self.group, self.in_half_a = group, random_half(self.codes, seed, group)
-        self.rates = HeldRates()
         self.p_values: Tensor | None = None
         self.rows_were_read = False
         self.repairs = settings.repair == "confident"
-        again = self.repairs or self.warmup == "cross-fit"
-        self.second = SecondJudgement(len(weights), wanted=again)
+        untrained = self.warmup == "cross-fit"
+        wanted, waits = self.repairs or untrained, self.repairs and untrained
+        self.second = SecondJudgement(len(weights), wanted, waits)
 
     @property
     def codes(self) -> Tensor:

@@ -17,7 +17,9 @@ label in the warm-up is judged by all of them (`with_lost_classes`).
 
 repair="confident"   a suspect that stays one, and shows another class with high probability, is
                      trained under that class from now on.  Labels that the network was trained on
-                     since its last start are never repaired, nor what a person decided
+                     since its last start are never repaired, nor what a person decided.  A network
+                     that began untrained names the class better after six passes than after two;
+                     where few labels are right, two serve more (docs/methods.md)
 """
 
 from __future__ import annotations
@@ -38,6 +40,8 @@ CONFIDENT = 0.8  # probability from which another class is believed
 _DOUBTED = 0.1  # probability of being wrong from which a label is not surely right
 _MORE = 0.5  # of what the rate lies above a half may be left out beyond it
 _PASSES = 2.0  # over as many samples as there are, in which labels are judged again
+_MORE_PASSES = 6.0  # before a network that began untrained repairs, if it is trained on enough
+_ENOUGH = 0.4  # share of the samples; on fewer, waiting costs more than the better judgement brings
 
 
 def surely_right(wrong_probability: Float[Tensor, " M"], share: float) -> float:
@@ -81,6 +85,7 @@ class SecondJudgement:
     Args:
         n: samples.
         wanted: False: it is never due.
+        waits: the last one comes after six passes, as long as enough samples are trained on.
 
     Attributes:
         trained_on: (N,) bool, the samples that the network was trained on since its last start.
@@ -90,8 +95,8 @@ class SecondJudgement:
             without labels that another one of the same picture outdoes.
     """
 
-    def __init__(self, n: int, wanted: bool) -> None:
-        self.wanted = wanted
+    def __init__(self, n: int, wanted: bool, waits: bool = False) -> None:
+        self.wanted, self.waits, self.last_share = wanted, waits, 1.0
         self.trained_on = torch.zeros(n, dtype=torch.bool)
         self.passes, self.is_done, self.left_out = 0.0, False, 0.0
 
@@ -104,7 +109,8 @@ class SecondJudgement:
         """
         self.trained_on |= rows
         if under_weights:
-            self.passes += float(rows.double().mean())
+            self.last_share = float(rows.double().mean())
+            self.passes += self.last_share
 
     def restarted(self) -> None:
         """Note that the network has forgotten everything."""
@@ -118,7 +124,8 @@ class SecondJudgement:
     @property
     def is_last(self) -> bool:
         """Say whether such a judgement is the last one, whose share is held."""
-        return self.is_due and self.passes >= _PASSES
+        waits = self.waits and self.last_share >= _ENOUGH
+        return self.is_due and self.passes >= (_MORE_PASSES if waits else _PASSES)
 
     def done(self, kept: Bool[Tensor, " M"]) -> None:
         """Note what the last judgement left out.
@@ -151,6 +158,7 @@ class SecondJudgement:
         return {
             "trained_on": self.trained_on.clone(),
             "passes": self.passes,
+            "last_share": self.last_share,
             "is_done": self.is_done,
             "left_out": self.left_out,
         }
@@ -169,5 +177,7 @@ class SecondJudgement:
         check_flags(is_done=state["is_done"])
         passes = check_number(state["passes"], "passes", 0)
         left_out = check_number(state["left_out"], "left_out", 0, 1)
+        share = check_number(state.get("last_share", 1.0), "last_share", 0, 1)  # unknown before
         self.trained_on = trained_on.clone()
-        self.passes, self.is_done, self.left_out = passes, state["is_done"], left_out
+        self.passes, self.last_share = passes, share
+        self.is_done, self.left_out = state["is_done"], left_out

@@ -57,9 +57,9 @@ class SelfPacedCurriculum(OldNames):
         judge_every: auto: k, 3 by default; once two judgements in a row moved few weights (3 % at
             most), `needs_embeddings` after every k-th round only, until a judgement moves more.
             1: after every round.
-        repair: auto: "none" (the default), or "confident": after some rounds, suspects whose label
-            the network never saw are trained under the class it believes, if it is sure, and stay
-            out if not: `weights.current_labels`.
+        repair: auto: "none" (the default), or "confident": once, after two to six passes over the
+            samples, suspects whose label the network never saw are trained under the class it
+            believes, if it is sure, and stay out if not: `weights.current_labels`.
         search: "auto" (the default): exact statistics below 200,000 samples and on an accelerator,
             nearly linear ones beyond; "exact" or "neighbours" decide it.  By neighbours the
             statistics have an error that is proved, see `bspml.neighbour_statistics` and

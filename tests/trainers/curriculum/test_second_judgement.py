@@ -79,6 +79,22 @@ def test_it_is_due_from_the_first_round_on_until_two_passes_over_as_many_samples
     assert not never.is_due
 
 
+@pytest.mark.parametrize(
+    ("kept", "waits", "due"), [(2, True, 12), (1, True, 8), (4, True, 6), (2, False, 4)]
+)
+def test_a_repair_waits_for_six_passes_where_enough_samples_are_trained_on(kept, waits, due):
+    second, rows = SecondJudgement(4, wanted=True, waits=waits), torch.arange(4) < kept
+    for done in range(1, due + 1):
+        second.trained(rows, under_weights=True)
+        assert second.is_last == (done == due)
+    loaded = SecondJudgement(4, wanted=True, waits=waits)
+    loaded.load_state_dict(second.state_dict())
+    assert loaded.is_last
+    before = {k: v for k, v in second.state_dict().items() if k != "last_share"}
+    loaded.load_state_dict(before)  # of before it was kept
+    assert loaded.last_share == 1.0
+
+
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_after_a_blurred_warm_up_the_second_rate_and_weights_are_nearly_right(share):
     embeddings, true, given = noisy(share)
@@ -193,7 +209,7 @@ def test_features_are_judged_once_and_a_blind_second_network_changes_nothing():
     curriculum._update.second.trained(torch.ones(N).bool(), under_weights=True)
     assert not curriculum._update.second.is_due
     _, curriculum = warmed_up(given, embeddings, repair="confident")
-    curriculum._update.second.passes = 2.0
+    curriculum._update.second.passes = 6.0
     rates = curriculum._update.rates
     noise = torch.randn(embeddings.shape, generator=torch.Generator().manual_seed(5))
     (record,) = rounds(curriculum, noise, 1)
@@ -209,7 +225,7 @@ def test_with_copies_under_several_labels_one_label_of_a_picture_is_kept():
     labels = torch.cat([given, (true[twice] + 3) % CLASSES])
     groups = torch.cat([torch.arange(N), twice])
     weights, curriculum = warmed_up(labels, all_rows, groups=groups, repair="confident")
-    curriculum._update.second.passes = 2.0
+    curriculum._update.second.passes = 6.0
     rounds(curriculum, all_rows, 1)
     differ = given[twice] != labels[N:]
     both = (weights.weights[twice] > 0) & (weights.weights[N:] > 0) & differ
@@ -320,7 +336,7 @@ def test_the_curriculum_repairs_after_some_rounds(warmup):
     curriculum = SelfPacedCurriculum(
         weights, warmup=warmup, repair="confident", is_noisy=given != true
     )
-    records = rounds(curriculum, embeddings, 12)
+    records = rounds(curriculum, embeddings, 15)
     phases = [r.phase for r in records]
     place = phases.index("repair")
     assert phases.count("repair") == 1
@@ -341,21 +357,21 @@ def test_a_curriculum_without_repair_changes_no_label():
     assert {r.num_repaired for r in records} == {None}
 
 
-@pytest.mark.parametrize("options", [{}, {"repair": "confident"}])
-def test_a_curriculum_resumed_at_any_round_judges_the_same(options):
+@pytest.mark.parametrize(("options", "count"), [({}, 7), ({"repair": "confident"}, 14)])
+def test_a_curriculum_resumed_at_any_round_judges_the_same(options, count):
     embeddings, _, given = noisy()
     weights, whole = cross_fitted(given, seed=2, **options)
     saved = {}
-    for done in range(7):
+    for done in range(count):
         saved[done] = copy.deepcopy((weights.state_dict(), whole.state_dict()))
         rounds(whole, embeddings, 1)
     assert whole._update.second.is_done
-    for stop in (2, 5):
+    for stop in (2, 5, count - 3):
         again, resumed = cross_fitted(given, seed=2, **options)
         again.load_state_dict(saved[stop][0])
         resumed.load_state_dict(saved[stop][1])
-        assert not resumed._update.second.is_done
-        rounds(resumed, embeddings, 7 - stop)
+        assert stop > 5 or not resumed._update.second.is_done
+        rounds(resumed, embeddings, count - stop)
         assert torch.equal(again.current_codes, weights.current_codes)
         assert torch.equal(again.weights, weights.weights)
         assert resumed.state_dict()["update"]["total_rate"] == whole._update.rates.total_rate
