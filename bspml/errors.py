@@ -28,7 +28,9 @@ Example:
     True unknown key `loss.alhpa`; did you mean `alpha`?
 """
 
+import contextlib
 import importlib
+from collections.abc import Iterator
 from typing import Any
 
 
@@ -76,6 +78,26 @@ class BusyRunError(RunError):
 
 class MissingDependencyError(UserError, ImportError):
     """An optional package is needed; the message has the line that installs it."""
+
+
+@contextlib.contextmanager
+def about(
+    what: object,
+    kind: type[UserError] = DataError,
+    faults: type[Exception] | tuple[type[Exception], ...] = (),
+) -> Iterator[None]:
+    """Put `what` before the words of an error that leaves a block.
+
+    Args:
+        what: a file, a key or an argument.
+        kind: of the error that leaves it instead.
+        faults: which errors; default: those of that kind.
+    """
+    caught = faults or kind
+    try:
+        yield
+    except caught as err:
+        raise kind(f"{what}: {err}") from err
 
 
 def import_optional(module: str, otherwise: str) -> Any:

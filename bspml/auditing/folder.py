@@ -21,7 +21,7 @@ import numpy as np
 from bspml.errors import InputError, RunError, UserError
 from bspml.files.atomic import Content, atomic_write, is_leftover, refuse_link, taken_over
 from bspml.files.folders import aside
-from bspml.files.opening import is_special, open_regular, reason
+from bspml.files.opening import is_special, open_regular, refusals
 from bspml.files.run import read_json, write_json
 from bspml.files.run.plain import parse_json
 
@@ -249,7 +249,10 @@ def write_together(
     except OSError as err:
         raise _cannot_be_made(folder, err.strerror or err) from err
     try:
-        with aside(folder) as place:
+        with (
+            refusals(f"{folder}: the audit cannot be written", "; run it again."),
+            aside(folder) as place,
+        ):
             for name, content in contents.items():
                 atomic_write(place / name, content)
             where = {"state": "writing", "from": place.name, "files": list(contents)}
@@ -260,12 +263,6 @@ def write_together(
             except KeyboardInterrupt:  # a few renames, which nobody waits for
                 _move_in(folder, moving)
                 raise
-    except OSError as err:
-        if isinstance(err, RunError):
-            raise
-        raise RunError(
-            f"{folder}: the audit cannot be written ({reason(err)}); run it again."
-        ) from err
     finally:
         if is_new:
             with contextlib.suppress(OSError):  # what was written keeps it

@@ -36,7 +36,7 @@ from bspml.data.labels.carried import CarriedDecisions, carry_over
 from bspml.data.labels.decision_words import note_on_new_classes
 from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
 from bspml.distributed import from_main, is_main, joined
-from bspml.errors import InputError, MissingDependencyError
+from bspml.errors import InputError, MissingDependencyError, about
 from bspml.files.arrays import text_objects
 from bspml.files.folders import file_in
 from bspml.files.run.plain import to_json
@@ -80,7 +80,8 @@ def _run(options: AuditOptions) -> AuditReport:
     _check_options(options)
     decisions = None if options.apply is None else read_decisions(options.apply)
     carried, caution = None, ""
-    if _is_audit(options.what):
+    is_earlier = bool(options.what) and is_audit_folder(Path(options.what))
+    if is_earlier:
         from_main(lambda: None)  # nothing to share
         folder = named_folder(options.what if options.output is None else options.output)
         report, files, images = _again(options, folder, decisions)
@@ -107,7 +108,7 @@ def _run(options: AuditOptions) -> AuditReport:
     is_new = options.apply is not None or carried is not None
     if corrected is not None and is_new:
         files = [*files, save_corrected(folder, corrected)]
-    elif files and _flags_changed(options) and (folder / CORRECTED).exists():
+    elif files and (_flags_given(options) or not is_earlier) and (folder / CORRECTED).exists():
         note(
             f"note: {folder / CORRECTED} is of an earlier audit, or of other flags; --apply makes "
             "it anew"
@@ -126,9 +127,8 @@ def _run(options: AuditOptions) -> AuditReport:
     return report
 
 
-def _flags_changed(options: AuditOptions) -> bool:
-    flags = options.flag, options.flag_precision
-    return not _is_audit(options.what) or any(value is not None for value in flags)
+def _flags_given(options: AuditOptions) -> bool:
+    return options.flag is not None or options.flag_precision is not None
 
 
 def _check_options(options: AuditOptions) -> None:
@@ -146,13 +146,8 @@ def _check_options(options: AuditOptions) -> None:
 
 
 def _flagged_as_asked(report: AuditReport, options: AuditOptions) -> AuditReport:
-    if options.flag is None and options.flag_precision is None:
-        return report
-    return report.flagging(options.flag, options.flag_precision)
-
-
-def _is_audit(what: str) -> bool:
-    return bool(what) and is_audit_folder(Path(what))
+    given = _flags_given(options)
+    return report.flagging(options.flag, options.flag_precision) if given else report
 
 
 def _again(
@@ -214,17 +209,15 @@ def _audit(
     if not options.hushed:
         note(f"auditing {counted(len(source.labels), 'label')} of {_safe_line(what)}")
     pictures, notes = _hashes(source)
-    try:
-        settings: dict[str, Any] = {
-            "seed": options.seed or 0,
-            "map_method": options.map or "pca",
-            "search": options.search or "auto",
-            "across_ranks": True,
-        }
-        work = _Work(replace(source, images=None), carried, pictures, settings)
+    settings: dict[str, Any] = {
+        "seed": options.seed or 0,
+        "map_method": options.map or "pca",
+        "search": options.search or "auto",
+        "across_ranks": True,
+    }
+    work = _Work(replace(source, images=None), carried, pictures, settings)
+    with about(what, InputError):
         report = _judged(from_main(lambda: work))
-    except InputError as err:
-        raise InputError(f"{what}: {err}") from err
     report = _flagged_as_asked(report, options)
     report = replace(report, notes=(*report.notes, *notes))
     if source.caution:

@@ -240,8 +240,6 @@ def read_entry(entry: Entry, name: str, root: Any, options: Mapping[str, Any]) -
     try:
         return entry.read(root, **options)
     except OSError as err:
-        if isinstance(err, DataError):
-            raise
         # A name that is too long, a disk that went away.
         raise DataError(f"{root!s:.200}: cannot be read ({reason(err)}).") from err
 

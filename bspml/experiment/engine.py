@@ -28,7 +28,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from bspml.distributed import explained, from_main, is_main
 from bspml.distributed.group import check_rank_device
-from bspml.errors import CheckpointError
+from bspml.errors import CheckpointError, about
 from bspml.experiment.resuming import (
     check_ranks_agree,
     load_states,
@@ -225,10 +225,8 @@ class MethodRun(ABC):
         Raises:
             CheckpointError: it is no state of such a training; names the file.
         """
-        try:
+        with about(self.folder.checkpoint(self.method), CheckpointError):
             self.trainer.load_state_dict(state["trainer"])
-        except CheckpointError as err:
-            raise CheckpointError(f"{self.folder.checkpoint(self.method)}: {err}") from None
 
     def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:
         """Draw progress; save inside the round where the configuration asks for it.

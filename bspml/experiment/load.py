@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from bspml.errors import CheckpointError, InputError, RunError
+from bspml.errors import CheckpointError, InputError, RunError, about
 from bspml.experiment.build import WEIGHTED, is_automatic, make_network
 from bspml.experiment.config import Config, load_config
 from bspml.experiment.resuming import check_unchanged, has_checkpoint, load_method
@@ -126,17 +126,14 @@ def load(path: str | os.PathLike[str], method: str | None = None) -> Run:
     saved = load_method(folder, method)
     check_unchanged(saved["config"], config, folder.config)
     state = saved["trainer"]
-    try:
-        with faults_named():
-            trunk = _trunk(state)
-            # The first weights are (outputs, channels or features, ...).
-            width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
-            model = make_network(config, width, pretrained=False)
-            model.load_state_dict(trunk)
-            table = state["sample_weights"]
-            count = state.get("drawn_from", {}).get("num_samples", 0)  # not kept once
-            weights = torch.ones(count) if table is None else table["weights"]
-    except CheckpointError as err:
-        raise CheckpointError(f"{file}: {err}") from None
+    with about(file, CheckpointError), faults_named():
+        trunk = _trunk(state)
+        # The first weights are (outputs, channels or features, ...).
+        width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
+        model = make_network(config, width, pretrained=False)
+        model.load_state_dict(trunk)
+        table = state["sample_weights"]
+        count = state.get("drawn_from", {}).get("num_samples", 0)  # not kept once
+        weights = torch.ones(count) if table is None else table["weights"]
     records = RecordLog(folder.records).read()
     return Run(config, folder, method, model.eval(), weights, records, folder.finished)

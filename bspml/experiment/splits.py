@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bspml.data.catalogue import load_retrieval
 from bspml.data.retrieval import RetrievalData, RetrievalSplit
-from bspml.errors import ConfigError, DataError, InputError
+from bspml.errors import ConfigError, DataError, InputError, about
 from bspml.experiment.config import Config
 
 
@@ -25,14 +25,12 @@ def read_data(config: Config) -> RetrievalData:
     options = {key: getattr(settings, key) for key in keys if getattr(settings, key) is not None}
     if settings.name == "glyphs" and settings.image_size is not None:
         options["image_size"] = settings.image_size
-    try:
+    with about("`data`", ConfigError, InputError):
         return load_retrieval(
             *(settings.name, settings.root, settings.incomplete, settings.classes),
             ignore=settings.ignore,
             **options,
         )
-    except InputError as err:
-        raise ConfigError(f"`data`: {err}") from None
 
 
 def load_splits(config: Config) -> RetrievalData:

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bspml.errors import DataError, RunError, UserError
+from bspml.errors import DataError, RunError, UserError, about
 from bspml.files.atomic import atomic_write
 from bspml.files.columns import check_spelling, column_names, find_column
 from bspml.files.opening import FAULTS, open_regular
@@ -106,12 +106,10 @@ def read_table(
             f"{path}: has no column `{missing[0]}`; expected commas between "
             f"{', '.join(needed)}; got {', '.join(names) or 'an empty file'}."
         )
-    try:
+    with about(path, error, DataError):
         for name in (*needed, *optional):
             find_column(names, (name,))
         check_spelling(names, (*needed, *optional))
-    except DataError as err:
-        raise error(f"{path}: {err}") from err
     for row in rows:
         if len(row.fields) != len(names):
             cells = counted(len(row.fields), "cell")

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from bspml.errors import RunError
 from bspml.files.atomic import Content, atomic_write, out_of_sight, refuse_link, remove_leftovers
-from bspml.files.opening import reason
+from bspml.files.opening import refusals
 
 IMAGE_SUFFIXES = (
     *(".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"),
@@ -98,17 +98,13 @@ def write_files(folder: Path, contents: Mapping[str, Content]) -> list[Path]:
     """
     for path in (folder, *(folder / name for name in contents)):
         refuse_link(path)
-    try:
+    with refusals(f"{folder}: cannot be written to"):
         folder.mkdir(parents=True, exist_ok=True)
         with aside(folder) as place:
             for name, content in contents.items():
                 atomic_write(place / name, content)
             for name in contents:
                 (place / name).replace(folder / name)
-    except RunError:
-        raise
-    except OSError as err:
-        raise RunError(f"{folder}: cannot be written to ({reason(err)}).") from err
     return [folder / name for name in contents]
 
 
@@ -123,7 +119,8 @@ def check_new_folder(folder: Path, option: str) -> None:
         RunError: there is a file, a link, or a folder with something in it; or no folder to make
             it in.
     """
-    try:
+    faults = (OSError, ValueError)  # ValueError: a name with NUL in it
+    with refusals(f"{folder}: cannot be made", f"; name another {option}.", faults=faults):
         with contextlib.suppress(FileNotFoundError):
             folder.lstat()  # raises what is wrong with the name itself
         if os.path.lexists(folder) and (folder.is_symlink() or not folder.is_dir()):
@@ -136,10 +133,6 @@ def check_new_folder(folder: Path, option: str) -> None:
         parent = folder.absolute().parent
         if not parent.is_dir():
             raise RunError(f"{folder}: there is no folder {parent} to make it in; make that first.")
-    except RunError:
-        raise
-    except (OSError, ValueError) as err:  # ValueError: a name with NUL in it
-        raise RunError(f"{folder}: cannot be made ({reason(err)}); name another {option}.") from err
 
 
 @contextlib.contextmanager
@@ -157,21 +150,17 @@ def new_folder(folder: Path) -> Iterator[Path]:
     Raises:
         RunError: something cannot be written, or came into being at `folder` in the meantime.
     """
-    try:
-        with aside(folder.absolute().parent) as place:
-            yield place
-            if hasattr(os, "sync"):
-                os.sync()  # what a power cut must not empty, once and not for every file
-            with contextlib.suppress(FileNotFoundError):
-                folder.rmdir()
-            place.rename(folder)
-    except RunError:
-        raise
-    except OSError as err:
-        raise RunError(
-            f"{folder}: cannot be made ({reason(err)}); nothing is left of it. Free some space, or "
-            "name another folder."
-        ) from err
+    remedy = "; nothing is left of it. Free some space, or name another folder."
+    with (
+        refusals(f"{folder}: cannot be made", remedy),
+        aside(folder.absolute().parent) as place,
+    ):
+        yield place
+        if hasattr(os, "sync"):
+            os.sync()  # what a power cut must not empty, once and not for every file
+        with contextlib.suppress(FileNotFoundError):
+            folder.rmdir()
+        place.rename(folder)
 
 
 def cache_dir(root: str | os.PathLike[str] | None = None) -> Path:

@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from bspml.errors import DataError, UserError
+from bspml.errors import DataError, RunError, UserError
 
 # What the parsers raise on files that are damaged, encrypted, or of another make.
 FAULTS = (
@@ -92,6 +92,25 @@ def open_regular(
         except damage as err:
             remedy = "Save it as UTF-8." if isinstance(err, UnicodeDecodeError) else remedy
             raise error(f"{where}: cannot be read as {what} ({reason(err)}). {remedy}") from err
+
+
+@contextlib.contextmanager
+def refusals(
+    what: str, remedy: str = ".", faults: tuple[type[Exception], ...] = (OSError,)
+) -> Iterator[None]:
+    """Make a RunError of what the system refuses inside a block.
+
+    Args:
+        what: cannot be done; the system's reason follows in brackets.
+        remedy: the rest of the sentence, and what to do.
+        faults: errors that are the system's; a `UserError` among them has its sentence already.
+    """
+    try:
+        yield
+    except UserError:
+        raise
+    except faults as err:
+        raise RunError(f"{what} ({reason(err)}){remedy}") from err
 
 
 def is_special(path: str | os.PathLike[str]) -> bool:

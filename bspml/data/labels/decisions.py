@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.errors import DataError, InputError
+from bspml.errors import DataError, InputError, about
 from bspml.files.cells import (
     bare_cell,
     fitting_integers,
@@ -337,13 +337,11 @@ def read_corrected(path: str | os.PathLike[str]) -> CorrectedLabels:
         raise DataError(f"{path}: holds no labels.")
     weights = [_weight(row) for row in rows]
     cells = [row.cells for row in rows]
-    try:
+    with about(path):
         order = row_order([row["index"] for row in cells], len(rows))
         labels = labels_in([row["label"] for row in cells])
         has_given = "given_label" in cells[0]
         given = labels_in([row["given_label"] for row in cells])[order] if has_given else None
-    except DataError as err:
-        raise DataError(f"{path}: {err}") from err
     names = [bare_cell(row.get("name", "")) for row in cells]
     pictures = [bare_cell(row.get("picture", "")).strip() for row in cells]
     return CorrectedLabels(

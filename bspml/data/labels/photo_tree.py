@@ -23,7 +23,7 @@ from bspml.errors import DataError, InputError, RunError
 from bspml.files.cells import protected_cell
 from bspml.files.delimited import write_table
 from bspml.files.folders import check_new_folder, file_in, new_folder
-from bspml.files.opening import open_regular, reason
+from bspml.files.opening import open_regular, refusals
 from bspml.words import counted
 
 LISTED = "copied.csv"
@@ -188,12 +188,10 @@ def _free(path: Path, others: Container[Path] = ()) -> Path:
 
 def _copy(photo: Path, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    with open_regular(photo, "a photo", RunError, remedy="Remove or replace it.") as source:
-        try:
-            with path.open("xb") as target:
-                shutil.copyfileobj(source, target, _BLOCK)
-        except OSError as err:
-            raise RunError(
-                f"{photo}: cannot be copied ({reason(err)}); nothing is left of the copies. Free "
-                "some space, or name another folder."
-            ) from err
+    remedy = "; nothing is left of the copies. Free some space, or name another folder."
+    with (
+        open_regular(photo, "a photo", RunError, remedy="Remove or replace it.") as source,
+        refusals(f"{photo}: cannot be copied", remedy),
+        path.open("xb") as target,
+    ):
+        shutil.copyfileobj(source, target, _BLOCK)

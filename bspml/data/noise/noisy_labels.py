@@ -13,7 +13,7 @@ import torch
 from scipy.sparse import csr_array
 from torch import Tensor
 
-from bspml.errors import DataError, InputError
+from bspml.errors import DataError, InputError, about
 from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import FAULTS, open_regular
@@ -155,17 +155,13 @@ def load(path: str | os.PathLike[str]) -> NoisyLabels:
         >>> noisy = load("noisy.npz")  # doctest: +SKIP
     """
     missing = "no such file of noisy labels."
-    with open_regular(path, "noisy labels", missing=missing, faults=FAULTS) as file:
+    with open_regular(path, "noisy labels", missing=missing, faults=FAULTS) as file, about(path):
         try:
             archive = Archive(file)
             content = {n: archive.read(n) for n in archive.names if n != "transition_matrix"}
             return _checked_content(content)
-        except DataError as err:
-            raise DataError(f"{path}: {err}") from err
         except KeyError as err:
-            raise DataError(
-                f"{path}: is not a file of `NoisyLabels.save`: it lacks {err}."
-            ) from err
+            raise DataError(f"is not a file of `NoisyLabels.save`: it lacks {err}.") from err
 
 
 def _checked_content(content: Mapping[str, np.ndarray]) -> NoisyLabels:

@@ -23,7 +23,7 @@ import numpy as np
 
 from bspml.data.annotations import Row, holding, refuse_repeats, safe_paths
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit, half_of_classes
-from bspml.errors import DataError
+from bspml.errors import DataError, about
 from bspml.files.cells import empty_rows
 from bspml.files.columns import LABEL_COLUMNS, labels_in, numbers_in, warn_of_rivals, warn_of_twins
 from bspml.files.tables import read_texts
@@ -69,10 +69,8 @@ def read_path_table(
         raise DataError(f"{path}: row {pathless[0] + 1} has no path ({len(pathless)} such rows).")
     cells = _column(columns, candidates, path, "labels")
     warn_of_rivals(next(c for c in candidates if c in columns), list(columns), candidates, path)
-    try:
+    with about(path):
         labels = labels_in(cells, protected=False).astype(str)  # " 0" is "0", as in other files
-    except DataError as err:
-        raise DataError(f"{path}: {err}") from err
     warn_of_twins(labels.tolist(), path)
     paths = safe_paths([Row((text,), line) for line, text in enumerate(column, 2)], 0, path)
     boxes = _boxes(columns, path)

@@ -32,7 +32,7 @@ from bspml.data.image_checks import look_at
 from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
-from bspml.errors import DataError, InputError, RunError, import_optional
+from bspml.errors import DataError, InputError, RunError, about, import_optional
 from bspml.files.columns import (
     EMBEDDING_NAMES,
     LABEL_COLUMNS,
@@ -238,12 +238,10 @@ def _labels(saved: _Saved, column: str | None) -> np.ndarray:
         raise DataError(
             f"{saved.path}: `{name}` is empty in {count}, the first is {first}. Leave them out."
         )
-    try:
+    with about(saved.path, faults=(DataError, InputError)):
         labels = encode_labels(values, name=name)
         texts = labels.classes.astype(str)[labels.codes.numpy()]
         check_texts(texts.tolist())
-    except (DataError, InputError) as err:
-        raise DataError(f"{saved.path}: {err}") from err
     warn_of_twins(texts.tolist(), saved.path)
     return texts
 

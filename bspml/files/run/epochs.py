@@ -12,7 +12,8 @@ from typing import Any
 
 from bspml.errors import RunError
 from bspml.files.atomic import changed_in_place
-from bspml.files.opening import open_regular, reason
+from bspml.files.opening import open_regular, refusals
+from bspml.files.run.lock import NO_PERMISSION
 from bspml.files.run.plain import parse_json, to_json
 
 # In the place of a method: the features of a pretrained network as they are, or the network before
@@ -162,22 +163,18 @@ class RecordLog:
             RunError: the disk is full or the file not writable; the file is as it was before.
         """
         line = record.to_line().encode("utf-8", "surrogatepass") + b"\n"
-        try:
-            with changed_in_place(self.path, "a+b") as file:
-                end = self._drop_torn_line(file)
-                try:
-                    _write_all(file.fileno(), line)
-                    os.fsync(file.fileno())
-                except OSError:
-                    os.ftruncate(file.fileno(), end)
-                    raise
-        except RunError:
-            raise
-        except OSError as err:
-            raise RunError(
-                f"{self.path}: cannot be written ({reason(err)}); the records before "
-                f"epoch {record.epoch:g} are safe. Free some space and resume the run."
-            ) from err
+        safe = f"; the records before epoch {record.epoch:g} are safe. Free some space and resume"
+        with (
+            refusals(f"{self.path}: cannot be written", f"{safe} the run."),
+            changed_in_place(self.path, "a+b") as file,
+        ):
+            end = self._drop_torn_line(file)
+            try:
+                _write_all(file.fileno(), line)
+                os.fsync(file.fileno())
+            except OSError:
+                os.ftruncate(file.fileno(), end)
+                raise
 
     def read(self) -> list[EpochRecord]:
         """Return all whole records, oldest first; none if there is no file.
@@ -219,17 +216,12 @@ class RecordLog:
         self.first(keep)
         lines = self._whole_lines()
         if self.path.exists():
-            try:
-                with changed_in_place(self.path, "r+b") as file:
-                    file.truncate(sum(len(line) + 1 for line in lines[:keep]))
-                    os.fsync(file.fileno())
-            except RunError:
-                raise
-            except OSError as err:
-                raise RunError(
-                    f"{self.path}: cannot be written ({reason(err)}). Give yourself write "
-                    "permission to the run folder, or copy it to where you have it."
-                ) from err
+            with (
+                refusals(f"{self.path}: cannot be written", NO_PERMISSION),
+                changed_in_place(self.path, "r+b") as file,
+            ):
+                file.truncate(sum(len(line) + 1 for line in lines[:keep]))
+                os.fsync(file.fileno())
 
     def first(self, keep: int) -> list[EpochRecord]:
         """Return the first `keep` records.

@@ -17,7 +17,7 @@ from bspml.files.atomic import (
     refuse_link,
     remove_leftovers,
 )
-from bspml.files.opening import open_regular, reason
+from bspml.files.opening import open_regular, reason, refusals
 from bspml.files.run.lock import exclusive
 from bspml.files.run.plain import parse_json, to_json
 
@@ -71,10 +71,8 @@ class RunFolder:
             RunError: no such folder, not a run's, or not readable.
         """
         folder = cls(Path(path))
-        try:
+        with refusals(f"{path}: the run folder cannot be read", faults=(OSError, ValueError)):
             exists, is_run = folder.path.is_dir(), folder.config.is_file()
-        except (OSError, ValueError) as err:
-            raise RunError(f"{path}: the run folder cannot be read ({reason(err)}).") from err
         if not exists and os.path.lexists(folder.path):
             raise RunError(f"{path}: is a file; name the folder of a run.")
         if not exists:

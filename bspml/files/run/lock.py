@@ -8,15 +8,18 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from bspml.errors import BusyRunError, RunError
+from bspml.errors import BusyRunError
 from bspml.files.atomic import refuse_link
-from bspml.files.opening import reason
+from bspml.files.opening import refusals
 
 try:
     import fcntl
 except ImportError:  # Windows: no advisory locks, so two processes are not kept apart there
     fcntl = None  # type: ignore[assignment]
 
+NO_PERMISSION = (
+    ". Give yourself write permission to the run folder, or copy it to where you have it."
+)
 _held: set[int] = set()  # descriptors of this process's locks
 
 
@@ -47,13 +50,8 @@ def exclusive(path: Path) -> Iterator[None]:
 
 def _take(path: Path) -> int:
     refuse_link(path)
-    try:
+    with refusals(f"{path}: cannot be written", NO_PERMISSION):
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-    except OSError as err:
-        raise RunError(
-            f"{path}: cannot be written ({reason(err)}). Give yourself write permission "
-            "to the run folder, or copy it to where you have it."
-        ) from err
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         # The holder before us may have removed the file between our opening and locking it.

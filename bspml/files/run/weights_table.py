@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.errors import DataError, InputError, RunError
+from bspml.errors import DataError, InputError, RunError, about
 from bspml.files.cells import bare_cell, label_cells, parse_labels, protected_cell
 from bspml.files.columns import numbers_in, row_order
 from bspml.files.delimited import TableRow, read_table, write_table
@@ -118,10 +118,8 @@ def read_weights(path: str | os.PathLike[str]) -> WeightsTable:
     """
     lines = read_table(path, _COLUMNS, _OPTIONAL, "a table of weights (CSV in UTF-8)", RunError)
     rows = [_parse_row(line) for line in lines]
-    try:
+    with about(path, RunError, DataError):
         order = row_order([row["index"] for row in rows], len(rows))
-    except DataError as err:
-        raise RunError(f"{path}: {err}") from err
     rows = [rows[row] for row in order]
     columns = rows[0].keys() if rows else ()
     truths = {
