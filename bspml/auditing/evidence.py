@@ -12,7 +12,7 @@ from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import ContrastivePass, ContrastiveStatistics, contrastive_tables
 from bspml.statistics.copies.distinct import Distinct
 from bspml.statistics.label_errors import LabelErrors, judge_labels
-from bspml.statistics.label_shares import FEWEST_MATES, wrong_share_of_kept
+from bspml.statistics.label_shares import FEWEST_MATES
 from bspml.statistics.noise_rate import (
     ALIKE,
     NoiseEstimate,
@@ -40,6 +40,11 @@ _COPIES = (
 )
 _FEW = "too few labels have another sample of their class to compare with."
 _FEW_CLASSES = 3
+# What is known of a placeholder beside how probably it is wrong.
+_PLACEHOLDER: dict[str, Any] = {
+    **dict.fromkeys(("p_values", "margins", "outlier_score", "outlier_p"), np.nan),
+    **{"other": -1, "other_probability": 0.0, "testable": False},
+}
 _REFERENCES = 5_000  # of an approximate audit's soft means
 _UPPER_END = 5.0  # samples a class below which no upper end is claimed
 _WEAK = (
@@ -53,7 +58,7 @@ class Evidence:
     """Of N samples, copies included: see `bspml.auditing.report.AuditReport`."""
 
     noise_rate: float
-    noise_interval: tuple[float, float]
+    interval: tuple[float, float]
     total_rate: float
     total_interval: tuple[float, float]
     lower_bound: float
@@ -61,9 +66,8 @@ class Evidence:
     sentence: str
     notes: tuple[str, ...]
     p_values: np.ndarray
-    q_values: np.ndarray
     margins: np.ndarray
-    wrong: np.ndarray
+    wrong_probability: np.ndarray
     other: np.ndarray
     other_probability: np.ndarray
     outlier_score: np.ndarray
@@ -140,22 +144,17 @@ def _unknown(n: int, reason: str, stats: ContrastiveStatistics | None = None) ->
     unknown = nothing.p_values.numpy()
     return Evidence(
         noise_rate=nothing.noise_rate,
-        noise_interval=nothing.interval,
+        interval=nothing.interval,
         total_rate=nothing.noise_rate,
         total_interval=nothing.interval,
         lower_bound=0.0,
         upper_bound=1.0,
         sentence=f"No label could be judged: {reason}",
         notes=nothing.notes,
-        p_values=unknown,
-        q_values=unknown,
-        margins=unknown,
-        wrong=unknown,
         other=np.full(n, -1) if stats is None else stats.other_class.numpy(),
-        other_probability=unknown,
-        outlier_score=unknown,
-        outlier_p=unknown,
         testable=np.zeros(n, dtype=bool),
+        **{name: unknown for name, fill in _PLACEHOLDER.items() if isinstance(fill, float)},
+        wrong_probability=unknown,
     )
 
 
@@ -199,7 +198,7 @@ def _found(
     right = ~(wrong > 0.5) & ~np.isnan(errors.strangeness)
     return Evidence(
         noise_rate=estimate.noise_rate,
-        noise_interval=estimate.interval,
+        interval=estimate.interval,
         total_rate=rate,
         total_interval=(low, high),
         lower_bound=min(estimate.lower_bound, low),
@@ -207,9 +206,8 @@ def _found(
         sentence="",
         notes=tuple(notes),
         p_values=estimate.p_values.numpy(),
-        q_values=np.full(len(wrong), np.nan),  # of all labels, when they are told
         margins=stats.margin.numpy(),
-        wrong=wrong,
+        wrong_probability=wrong,
         other=other,
         other_probability=other_probability,
         outlier_score=outlier_scores(errors.strangeness, right),
@@ -283,7 +281,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     # copies disagree are counted by what is known of each, the others by the rate.
     times = np.bincount(once.place, minlength=n).astype(float)
     wrong = np.full(n, np.nan)
-    wrong[kept], wrong[aside] = found.wrong, once.wrong_share[aside]
+    wrong[kept], wrong[aside] = found.wrong_probability, once.wrong_share[aside]
     split = once.num_labels > 1
     added = float(np.nan_to_num(wrong[split]) @ times[split])
     agreed = float(times[~split].sum())
@@ -321,10 +319,9 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
             "are counted as wrong, but for each label's share, and judge no other."
         )
     rate, interval = share(found.total_rate), ends(found.total_interval)
-    noise, noise_interval = share(found.noise_rate), ends(found.noise_interval)
+    noise, noise_interval = share(found.noise_rate), ends(found.interval)
     upper = share(found.upper_bound, around) if found.upper_bound < 1 else 1.0
     bounds = share(found.lower_bound, -around), upper
-    testable = every(found.testable, False)
     sentence = error_sentence(rate, interval, bounds)
     if found.sentence:  # nothing is known but what copies prove
         rate = noise = proven / len(once.place)
@@ -338,20 +335,13 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     return replace(
         found,
         noise_rate=noise,
-        noise_interval=noise_interval,
+        interval=noise_interval,
         total_rate=rate,
         total_interval=interval,
         lower_bound=bounds[0],
         upper_bound=bounds[1],
         sentence=sentence,
         notes=tuple(notes),
-        p_values=every(found.p_values, np.nan),
-        q_values=wrong_share_of_kept(np.where(testable, wrong[once.place], np.nan)),
-        margins=every(found.margins, np.nan),
-        wrong=wrong[once.place],
-        other=every(found.other, -1),
-        other_probability=every(found.other_probability, 0.0),
-        outlier_score=every(found.outlier_score, np.nan),
-        outlier_p=every(found.outlier_p, np.nan),
-        testable=testable,
+        wrong_probability=wrong[once.place],
+        **{name: every(getattr(found, name), fill) for name, fill in _PLACEHOLDER.items()},
     )

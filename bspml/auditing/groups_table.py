@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from bspml.auditing.columns import column
+from bspml.files.arrays import text_objects
 from bspml.statistics.copies.copy_groups import list_copy_groups
 
 
@@ -26,15 +27,12 @@ def groups_table(duplicates: pd.DataFrame, codes: np.ndarray, classes: np.ndarra
     table = pd.DataFrame(
         {
             "group": np.arange(len(groups)),
-            "kind": column([group.kind for group in groups] or np.array([], dtype=str)),
+            "kind": column(text_objects(group.kind for group in groups)),
             "samples": np.array([len(group) for group in groups], np.int64),
             "labels": np.array([len(group.label_counts) for group in groups], np.int64),
             "most_frequent": column(classes[most_frequent]),
             "placeholder": np.array([group.placeholder for group in groups], bool),
-            "rows": column(
-                [" ".join(map(str, group.samples.tolist())) for group in groups]
-                or np.array([], dtype=str)
-            ),
+            "rows": column(text_objects(" ".join(map(str, g.samples.tolist())) for g in groups)),
         }
     )
     table = table.sort_values(["labels", "samples"], ascending=False, kind="stable")

@@ -37,6 +37,7 @@ from bspml.statistics.contrastive import contrastive_tables
 from bspml.statistics.copies.distinct import Distinct
 from bspml.statistics.copies.duplicates import OUTER, find_duplicates, renumbered
 from bspml.statistics.copies.nearest import LISTS, Nearest, nearest_of_all, nearest_of_candidates
+from bspml.statistics.label_shares import wrong_share_of_kept
 from bspml.tensors.arguments import check_flags, check_kind
 from bspml.tensors.checks import (
     Labels,
@@ -162,7 +163,7 @@ def audit(
     judged = judge_distinct(
         rows.to(embeddings.device), told, once, a, seen, approximate, across_ranks
     )
-    wrong, other = judged.wrong, judged.other
+    wrong, other = judged.wrong_probability, judged.other
     fits_better = judged.other_probability > 1 - wrong
     fits_better &= ~fits_nothing(wrong, judged.outlier_score)
     suggested = np.where(fits_better, other, codes)
@@ -177,30 +178,23 @@ def audit(
         return np.where(found < 0, -1, order[found])[place]
 
     duplicates = renumbered(copies, order)
+    as_judged: dict[str, Any] = {
+        name: value[place] if isinstance(value, np.ndarray) else value
+        for name, value in vars(judged).items()
+        if name not in ("notes", "other", "other_probability")
+    }
     return AuditReport(
-        noise_rate=judged.noise_rate,
-        interval=judged.noise_interval,
-        total_rate=judged.total_rate,
-        total_interval=judged.total_interval,
-        lower_bound=judged.lower_bound,
-        upper_bound=judged.upper_bound,
-        sentence=judged.sentence,
+        **as_judged,
         notes=(*_notes_on_search(near, approximate), *judged.notes, *_notes_on_names(name_array)),
         labels=classes[codes][place],
         names=name_array,
-        p_values=judged.p_values[place],
-        q_values=judged.q_values[place],
+        q_values=wrong_share_of_kept(np.where(judged.testable, wrong, np.nan))[place],
         weights=weights[place],
-        margins=judged.margins[place],
-        wrong_probability=wrong[place],
         suggested_labels=classes[suggested][place],
         suggestion_probability=np.where(suggested == codes, 1 - wrong, judged.other_probability)[
             place
         ],
         other_labels=classes[np.where(other >= 0, other, codes)][place],
-        outlier_score=judged.outlier_score[place],
-        outlier_p=judged.outlier_p[place],
-        testable=judged.testable[place],
         own_neighbours=nearest(codes),
         other_neighbours=nearest(other),
         classes=_class_table(classes, codes, weights, judged.testable, findings)
