@@ -61,8 +61,10 @@ class Terminal:
             config: the experiment.
             folder: of the run.
         """
-        labels = labels_in_words(config.noise, "label noise")
-        self.say(f"{config.name}: {config.data.name}, {labels}, seed {config.seed}; {folder.path}")
+        task = f"{config.task} of " if hasattr(config, "task") else ""  # of a classification
+        labels = labels_in_words(config.noise, "noise" if task else "label noise")
+        what = f"{task}{config.data.name}"
+        self.say(f"{config.name}: {what}, {labels}, seed {config.seed}; {folder.path}")
 
     def say(self, line: str) -> None:
         """Print a line that stays."""
@@ -132,19 +134,6 @@ class ClassifierTerminal(Terminal):
     """A bar inside each epoch and a line after it, both on stderr."""
 
     files = "weights.csv, predictions.csv, records.jsonl"
-
-    def begin(self, config: Any, folder: RunFolder) -> None:
-        """Print one line: what is trained on what, and where.
-
-        Args:
-            config: the experiment.
-            folder: of the run.
-        """
-        labels = labels_in_words(config.noise, "noise")
-        self.say(
-            f"{config.name}: {config.task} of {config.data.name}, {labels}, seed {config.seed}; "
-            f"{folder.path}"
-        )
 
     def record(self, record: EpochRecord) -> None:
         """Print the epoch's line: held-out samples, then clean and noisy ones of the training."""
