@@ -91,9 +91,11 @@ def _is_whole(cell: str) -> bool:
     return whole_number(cell) is not None
 
 
-def _order(names: Sequence[str], rows: Rows) -> np.ndarray:
+def _order(table: Rows) -> np.ndarray:
+    """The rows below the header, in the order of a column of indices."""
+    names, rows = column_names(table[0]), table[1:]
     heads = (i for i, row in enumerate(rows, 2) if row[0].strip().lower() == names[0])
-    again = next((i for i in heads if column_names(rows[i - 2]) == list(names)), None)
+    again = next((i for i in heads if column_names(rows[i - 2]) == names), None)
     if again is not None:
         raise DataError(
             f"row {again} says the names of the columns again: were two files joined? Take it out."
@@ -123,7 +125,7 @@ def label_column(rows: Rows, where: str | os.PathLike[str] | None = None) -> np.
     if len(names) == 1:
         return labels_in(_below_header([row[0] for row in rows]))
     column = label_place(names, where)
-    order = _order(names, rows[1:])
+    order = _order(rows)
     return labels_in([row[column] for row in rows[1:]])[order]
 
 
@@ -141,8 +143,7 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     """
     if not rows:
         return {}
-    names, cells = _header(rows), rows[1:]
-    cells = [cells[i] for i in _order(column_names(rows[0]), cells)]
+    names, cells = _header(rows), [rows[1 + i] for i in _order(rows)]
     columns: dict[str, list[str]] = {name: [] for name in names}
     for name in wanted:
         place = find_column(names, (name,))
@@ -160,8 +161,7 @@ def columns_beside(rows: Rows) -> dict[str, list[str]]:
     names = _header(rows) if rows else []
     if len(names) < 2:
         return {}
-    label, cells = label_place(names), rows[1:]
-    cells = [cells[i] for i in _order(column_names(rows[0]), cells)]
+    label, cells = label_place(names), [rows[1 + i] for i in _order(rows)]
     kept = [i for i, name in enumerate(names) if i != label and name not in ("", INDEX)]
     return {rows[0][i].strip() or names[i]: [row[i] for row in cells] for i in kept}
 
@@ -177,7 +177,7 @@ def numeric_columns(rows: Rows) -> np.ndarray:
         # The nameless first column is the index that pandas writes.
         keep = [i for i in keep if names[i] not in PASSED_OVER and (i or names[i])]
         check_dimensions([names[i] for i in keep])
-        order = _order(names, cells)
+        order = _order(rows)
     elif len(keep) > 1 and rows[0] == tuple(map(str, keep)) and not all(map(_is_whole, rows[-1])):
         raise DataError(
             f"its first row is {', '.join(rows[0][:4])}{', ...' * (len(keep) > 4)}: are these "

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from bspml.errors import DataError, InputError
+from bspml.errors import DataError, InputError, about
 from bspml.files.arrays import Archive, read_array, texts_of
 from bspml.files.cells import plain_labels, protected_cell
 from bspml.files.columns import (
@@ -42,6 +42,7 @@ from bspml.files.columns import (
     warn_of_twins,
 )
 from bspml.files.csv_tables import (
+    Rows,
     columns_beside,
     csv_rows,
     label_column,
@@ -77,8 +78,7 @@ def read_labels(path: str | os.PathLike[str]) -> np.ndarray:
         {
             ".npy": lambda file: _array_labels(read_array(file)),
             ".npz": lambda file: _array_labels(_npz_labels(Archive(file), path)),
-            ".csv": lambda file: label_column(csv_rows(file), path),
-            ".tsv": lambda file: label_column(csv_rows(file, "\t"), path),
+            **_delimited(lambda rows: label_column(rows, path)),
             ".txt": text_labels,
             ".parquet": lambda file: _array_labels(parquet_labels(file, path)),
         },
@@ -115,8 +115,7 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
         {
             ".npy": read_array,
             ".npz": lambda file: _npz_embeddings(Archive(file), path),
-            ".csv": lambda file: numeric_columns(csv_rows(file)),
-            ".tsv": lambda file: numeric_columns(csv_rows(file, "\t")),
+            **_delimited(numeric_columns),
             ".parquet": lambda file: parquet_embeddings(file, path),
         },
         "embeddings",
@@ -137,10 +136,8 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
         array = array.astype(np.float64)
     # The machine's byte order, and not parquet's read-only memory: torch takes neither well.
     array = np.require(array.astype(array.dtype.newbyteorder("="), copy=False), requirements="W")
-    try:
+    with about(path, faults=ValueError):
         check_embeddings(array)
-    except ValueError as err:
-        raise DataError(f"{path}: {err}") from err
     return array
 
 
@@ -162,8 +159,7 @@ def read_texts(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str,
     readers: dict[str, Reader] = {
         ".npy": lambda file: {},
         ".npz": lambda file: _npz_texts(Archive(file), wanted),
-        ".csv": lambda file: text_columns(csv_rows(file), wanted),
-        ".tsv": lambda file: text_columns(csv_rows(file, "\t"), wanted),
+        **_delimited(lambda rows: text_columns(rows, wanted)),
         ".txt": lambda file: {"name": lines(file)},
         ".parquet": lambda file: parquet_texts(file, wanted),
     }
@@ -190,14 +186,11 @@ def read_beside(path: str | os.PathLike[str]) -> dict[str, list[str]]:
     Raises:
         DataError: as `read_texts`.
     """
-    path = Path(path)
-    if path.suffix.lower() in (".csv", ".tsv"):
-        mark = "\t" if path.suffix.lower() == ".tsv" else ","
-        read: Reader = lambda file: columns_beside(csv_rows(file, mark))  # noqa: E731
-        return _read_by_suffix(path, {path.suffix.lower(): read}, "labels")
-    if path.suffix.lower() == ".parquet":
-        return _read_by_suffix(path, {".parquet": parquet_beside}, "labels")
-    wanted = () if path.suffix.lower() == ".txt" else (*NAME_COLUMNS, *TEXT_COLUMNS, "split")
+    suffix = Path(path).suffix.lower()
+    readers = {**_delimited(columns_beside), ".parquet": parquet_beside}
+    if suffix in readers:
+        return _read_by_suffix(path, {suffix: readers[suffix]}, "labels")
+    wanted = () if suffix == ".txt" else (*NAME_COLUMNS, *TEXT_COLUMNS, "split")
     columns = read_texts(path, wanted) if wanted else {}
     return {k: [*map(protected_cell, v)] for k, v in columns.items() if k in wanted}
 
@@ -218,6 +211,15 @@ def fitting_names(path: str | os.PathLike[str], n: int) -> tuple[str, ...] | Non
     # The lines of a .txt file are the labels.
     names = None if Path(path).suffix.lower() == ".txt" else read_names(path)
     return tuple(names) if names is not None and len(names) == n else None
+
+
+def _delimited(read: Callable[[Rows], Any]) -> dict[str, Reader]:
+    """Readers of the rows of delimited text."""
+
+    def of(mark: str) -> Reader:
+        return lambda file: read(csv_rows(file, mark))
+
+    return {".csv": of(","), ".tsv": of("\t")}
 
 
 def _read_by_suffix(path: str | os.PathLike[str], readers: Mapping[str, Reader], what: str) -> Any:
