@@ -24,12 +24,10 @@ from bspml.evaluation.sides import (
     is_ignored,
     own_gallery_rows,
     warn_of_copies,
-    warn_of_found_queries,
 )
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import (
-    Labels,
     check_device,
     check_embeddings,
     encode_labels,
@@ -149,7 +147,7 @@ class SearchTask:
         if gallery is None and gallery_labels is None:
             encoded = encode_labels(labels, len(values))
             check_ignored(ignore, encoded)
-            side = Side.of(values, encoded.codes, _ignored(encoded, ignore, "embeddings"), place)
+            side = Side.of(values, encoded.codes, is_ignored(encoded, ignore, "embeddings"), place)
             return cls(side, side, torch.arange(len(side.rows)))
         if gallery is None or gallery_labels is None:
             raise InputError("`gallery` and `gallery_labels` come together; got only one of them.")
@@ -159,8 +157,8 @@ class SearchTask:
         theirs = encode_labels(gallery_labels, len(others), "gallery_labels")
         check_ignored(ignore, ours, theirs)
         codes, gallery_codes = encode_jointly(ours, len(values), theirs, len(others))
-        queries = Side.of(values, codes, _ignored(ours, ignore, "embeddings"), place)
-        searched = Side.of(others, gallery_codes, _ignored(theirs, ignore, "gallery"), place)
+        queries = Side.of(values, codes, is_ignored(ours, ignore, "embeddings"), place)
+        searched = Side.of(others, gallery_codes, is_ignored(theirs, ignore, "gallery"), place)
         own = None
         if query_in_gallery:
             digests = _digests(queries, searched)
@@ -241,21 +239,12 @@ class SearchTask:
         return collapsed
 
     def warn_of_copies(self) -> int:
-        """Warn, for the caller of the caller, of copies that are searched; return how many.
-
-        Not where rows are no more than their class, as those of a perfect embedding.
-        """
+        """Warn, for the caller of the caller, of copies that are searched; return how many."""
         sides = [self.gallery] if self.own is not None else [self.gallery, self.queries]
         found = zip(sides, _digests(*sides), strict=True)
         told = [(digests[s.points], s.numbers[s.points]) for s, digests in found]
-        digests, numbers = told[0]
-        if len(np.unique(digests)) <= len(self.gallery.codes.unique()):
-            return 0
-        if self.own is not None:
-            name = "embeddings" if self.alone else "gallery"
-            return warn_of_copies(digests, numbers, name, "rows", stacklevel=4)
-        ours, our_numbers = told[1]
-        return warn_of_found_queries(ours, digests, (our_numbers, numbers), "rows", stacklevel=4)
+        name = "embeddings" if self.alone else "gallery"
+        return warn_of_copies(told, len(self.gallery.codes.unique()), name, "rows", stacklevel=4)
 
 
 def _checked_rows(values: Any, name: str, device: Any) -> tuple[Tensor, torch.device]:
@@ -266,10 +255,3 @@ def _checked_rows(values: Any, name: str, device: Any) -> tuple[Tensor, torch.de
     place = checked.device if device is None else check_device(device)
     # No float64 on mps.
     return checked, torch.device("cpu") if place.type == "mps" else place
-
-
-def _ignored(labels: Labels, ignore: Any, name: str) -> np.ndarray:
-    ignored = is_ignored(labels, ignore)
-    if ignored.all():
-        raise InputError(f"`ignore` names the labels of all rows of `{name}`; none would be left.")
-    return ignored

@@ -27,7 +27,6 @@ from bspml.evaluation.sides import (
     is_ignored,
     own_gallery_rows,
     warn_of_copies,
-    warn_of_found_queries,
 )
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.arguments import check_flags
@@ -205,16 +204,10 @@ def evaluate_sets(
     sides = [searched] if own is not None else [searched, queries]
     found = zip(sides, _digests(*sides), strict=True)
     told = [(digests[s.points], s.set_ids[s.points]) for s, digests in found]
-    (digests, ids), copies = told[0], 0
+    name, num_classes = "embeddings" if alone else "gallery", len(np.unique(searched.classes))
+    copies = warn_of_copies(told, num_classes, name, "sets")
     if own is not None:
         ignored[torch.arange(len(own)), own] = True
-    if len(np.unique(digests)) <= len(np.unique(searched.classes)):
-        pass  # sets that are no more than their class, as those of a perfect embedding
-    elif own is not None:
-        copies = warn_of_copies(digests, ids, "embeddings" if alone else "gallery", "sets")
-    else:
-        ours, our_ids = told[1]
-        copies = warn_of_found_queries(ours, digests, (our_ids, ids), "sets")
     metrics = _set_metrics(queries, searched, same_class, ignored, ks)
     frames, left_out = int(queries.sizes.sum()), queries.num_ignored
     if not alone:
@@ -273,10 +266,8 @@ def group_frames(
         for key, value in named.items()
         if key != "cameras" or value is not None
     }
-    ignored = is_ignored(known["labels"], ignore)
+    ignored = is_ignored(known["labels"], ignore, name)
     numbers = np.flatnonzero(~ignored)
-    if not len(numbers):
-        raise InputError(f"`ignore` names the labels of all rows of `{name}`; none would be left.")
     if len(numbers) < len(frames):
         frames = frames[torch.from_numpy(numbers).to(frames.device)]
         known = {key: _taken(encoded, numbers) for key, encoded in known.items()}

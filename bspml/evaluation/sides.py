@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -109,15 +109,16 @@ def check_reach(
     )
 
 
-def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
+def is_ignored(labels: Labels, ignore: Any, rows_of: str = "") -> np.ndarray:
     """Return which samples have a label that is to count nowhere, (N,) bool.
 
     Args:
         labels: of N samples.
         ignore: such labels, one or several, of the labels' kind.
+        rows_of: the argument whose rows these are, if some must be left.
 
     Raises:
-        InputError: text among numbers, or the other way round.
+        InputError: text among numbers, or the other way round; no row of `rows_of` would be left.
 
     Example:
         >>> is_ignored(encode_labels([-1, 5, -1]), ignore=(-1,)).tolist()
@@ -132,7 +133,12 @@ def is_ignored(labels: Labels, ignore: Any) -> np.ndarray:
             f"`ignore` must be of the labels' kind, {labels.classes.dtype}; got {unwanted.dtype}: "
             "no text equals a number. Convert it."
         )
-    return np.isin(labels.classes, unwanted)[labels.codes.numpy()]
+    ignored = np.isin(labels.classes, unwanted)[labels.codes.numpy()]
+    if rows_of and ignored.all():
+        raise InputError(
+            f"`ignore` names the labels of all rows of `{rows_of}`; none would be left."
+        )
+    return ignored
 
 
 def several(ignore: Any) -> list[Any]:
@@ -204,57 +210,49 @@ def own_gallery_rows(
 
 
 def warn_of_copies(
-    digests: np.ndarray, numbers: np.ndarray, name: str, of: str, stacklevel: int = 3
-) -> int:
-    """Warn of rows that are copies of earlier ones, and return how many there are.
-
-    Args:
-        digests: (N,), see `bspml.tensors.copies.row_digests`.
-        numbers: (N,) what the caller calls these rows.
-        name: of the caller's argument.
-        of: what it has, in the plural.
-        stacklevel: whose line the warning names, 2 that of the caller.
-    """
-    first = first_copies(digests)
-    copies = np.flatnonzero(first != np.arange(len(first)))
-    if len(copies):
-        pairs = [f"{numbers[row]} of {numbers[first[row]]}" for row in copies[:2]]
-        warnings.warn(
-            f"`{name}`: {len(copies)} of {len(first)} {of} are exact copies of others ({of} "
-            f"{' and '.join(pairs)}), and a copy finds its source. If a sampler repeated them, as "
-            "DistributedSampler does to fill its last batch, drop them.",
-            stacklevel=stacklevel,
-        )
-    return len(copies)
-
-
-def warn_of_found_queries(
-    queries: np.ndarray,
-    gallery: np.ndarray,
-    numbers: tuple[np.ndarray, np.ndarray],
+    sides: Sequence[tuple[np.ndarray, np.ndarray]],
+    num_classes: int,
+    name: str,
     of: str,
     stacklevel: int = 3,
 ) -> int:
-    """Warn of queries whose copies are searched, and return how many there are.
+    """Warn of copies that are searched, and return how many there are.
+
+    Not where rows are no more than their class, as those of a perfect embedding.
 
     Args:
-        queries: (N,) digests.
-        gallery: (R,) digests.
-        numbers: (N,) and (R,), what the caller calls these rows.
-        of: what both have, in the plural.
+        sides: (R,) digests of the gallery, see `bspml.tensors.copies.row_digests`, and what the
+            caller calls these rows; the same of the queries if these are not to be found in it.
+        num_classes: of the gallery.
+        name: of the caller's argument that is searched.
+        of: what it has, in the plural.
         stacklevel: whose line the warning names, 2 that of the caller.
     """
-    rows = own_rows(queries, gallery)
-    found = np.flatnonzero(rows >= 0)
-    if len(found):
-        pairs = [f"{numbers[0][row]} as {numbers[1][rows[row]]}" for row in found[:2]]
-        warnings.warn(
-            f"{len(found)} of {len(rows)} query {of} are in `gallery` too ({of} "
+    digests, numbers = sides[0]
+    if len(np.unique(digests)) <= num_classes:
+        return 0
+    if len(sides) > 1:
+        ours, our_numbers = sides[1]
+        rows = own_rows(ours, digests)
+        copies = np.flatnonzero(rows >= 0)
+        pairs = [f"{our_numbers[row]} as {numbers[rows[row]]}" for row in copies[:2]]
+        told = (
+            f"{len(copies)} of {len(rows)} query {of} are in `gallery` too ({of} "
             f"{' and '.join(pairs)}), where each finds itself. Leave every query's own one out "
-            "with `query_in_gallery=True`, or drop the copies.",
-            stacklevel=stacklevel,
+            "with `query_in_gallery=True`, or drop the copies."
         )
-    return len(found)
+    else:
+        rows = first_copies(digests)
+        copies = np.flatnonzero(rows != np.arange(len(rows)))
+        pairs = [f"{numbers[row]} of {numbers[rows[row]]}" for row in copies[:2]]
+        told = (
+            f"`{name}`: {len(copies)} of {len(rows)} {of} are exact copies of others ({of} "
+            f"{' and '.join(pairs)}), and a copy finds its source. If a sampler repeated them, as "
+            "DistributedSampler does to fill its last batch, drop them."
+        )
+    if len(copies):
+        warnings.warn(told, stacklevel=stacklevel)
+    return len(copies)
 
 
 def encode_jointly(
