@@ -130,23 +130,17 @@ def computed_by_rows(
 
 def add_over_ranks(values: Tensor) -> Tensor:
     """Return the sum over the ranks of a tensor of the same shape on each, in place."""
-    if ranks() == 1:
-        return values
-    if values.device.type == "cpu" and message_device().type != "cpu":
-        moved = values.to(message_device())
-        distributed.all_reduce(moved)
-        return values.copy_(moved)
-    distributed.all_reduce(values)
-    return values
+    return _in_place(values, distributed.all_reduce)
 
 
 def copy_of_main(values: Tensor) -> Tensor:
     """Return rank 0's tensor on every rank, in place; of the same shape on each."""
+    return _in_place(values, lambda sent: distributed.broadcast(sent, src=0))
+
+
+def _in_place(values: Tensor, exchange: Callable[[Tensor], object]) -> Tensor:
     if ranks() == 1:
         return values
-    if values.device.type == "cpu" and message_device().type != "cpu":
-        moved = values.to(message_device())
-        distributed.broadcast(moved, src=0)
-        return values.copy_(moved)
-    distributed.broadcast(values, src=0)
-    return values
+    sent = values.to(message_device()) if values.device.type == "cpu" else values
+    exchange(sent)
+    return values if sent is values else values.copy_(sent)

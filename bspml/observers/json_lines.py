@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from bspml.errors import RunError
 from bspml.files.atomic import atomic_write
-from bspml.files.opening import is_special
+from bspml.files.opening import is_special, refusals
 from bspml.files.run.plain import to_json
 from bspml.observers.base import RoundWriter, weight_counts
 from bspml.report.saving import save_figure
@@ -51,10 +51,8 @@ class JSONLines(RoundWriter):
             weights: (N,) or None.
         """
         if self._lines is None:
-            try:
+            with refusals(f"{self.path.parent}: cannot be made"):
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-            except OSError as err:
-                raise RunError(f"{self.path.parent}: cannot be made ({err.strerror}).") from err
             self._lines = self._earlier(step)
         line: dict[str, Any] = {"step": step, **scalars}
         if weights is not None:

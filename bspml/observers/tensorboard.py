@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from bspml.errors import RunError
+from bspml.files.opening import refusals
 from bspml.observers.base import RoundWriter, checked_weights, package_of, pixels_of
 
 
@@ -39,13 +39,8 @@ class TensorBoard(RoundWriter):
 
     def _at(self, step: int) -> Any:
         if self._writer is None:
-            try:
+            with refusals(f"{self.log_dir}: cannot be a folder of TensorBoard", ". Name another."):
                 self._writer = self._make(self.log_dir, purge_step=step)
-            except OSError as err:
-                raise RunError(
-                    f"{self.log_dir}: cannot be a folder of TensorBoard ({err.strerror}). Name "
-                    "another."
-                ) from err
         return self._writer
 
     def write(self, step: int, scalars: Mapping[str, float], weights: np.ndarray | None) -> None:
