@@ -13,18 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import nn
 
 from bspml.errors import InputError
 from bspml.losses.pairs import prepare_batch
-from bspml.losses.saved_numbers import SavedNumbers
+from bspml.losses.saved_numbers import RowMemory
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.checks import check_whole
-from bspml.tensors.precision import KeepsDigits
 from bspml.tensors.row_checks import check_sample_index
 
 
-class NeighbourVote(SavedNumbers, KeepsDigits):
+class NeighbourVote(RowMemory):
     """Keep the samples whose label wins the vote of their nearest neighbours.
 
     The neighbours of a sample are the `k` most similar (cosine) of the embeddings that the other
@@ -64,7 +62,6 @@ class NeighbourVote(SavedNumbers, KeepsDigits):
         tensor([ True,  True,  True, False])
     """
 
-    memory: Tensor
     memory_labels: Tensor
     saved_numbers = ("rows_shown",)
     needs_sample_index = True
@@ -110,24 +107,15 @@ class NeighbourVote(SavedNumbers, KeepsDigits):
         if batch.labels is None or index is None:
             missing = "labels" if batch.labels is None else "sample_index"
             raise InputError(f"`{missing}` must be given; got None. Neighbours vote by both.")
-        if batch.embeddings.shape[1] != self.memory.shape[1]:
-            raise InputError(
-                f"`embeddings` must have the memory's {self.memory.shape[1]} columns; got "
-                f"{batch.embeddings.shape[1]}. Make the filter with "
-                f"embedding_size={batch.embeddings.shape[1]}."
-            )
+        rows = self.comparable(batch.embeddings)
         if len(batch.labels) and batch.labels.min() < 0:
             raise InputError(
                 f"`labels` must be 0 at least; got {int(batch.labels.min())}. "
                 "`SampleWeights(labels).codes` numbers the classes."
             )
-        device = batch.embeddings.device
-        if self.memory.device != device:
-            self.to(device)
-        places = check_sample_index(
-            index, len(self.memory), len(batch.labels), "sample_index", device
-        )
-        return nn.functional.normalize(batch.embeddings.to(self.memory.dtype)), batch.labels, places
+        size, count = len(self.memory), len(batch.labels)
+        places = check_sample_index(index, size, count, "sample_index", rows.device)
+        return rows, batch.labels, places
 
     def wins_vote(
         self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"], index: Int[Tensor, " B"]

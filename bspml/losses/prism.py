@@ -20,16 +20,15 @@ from torch import nn
 from bspml.errors import InputError
 from bspml.functional.von_mises_fisher import concentration, log_density
 from bspml.losses.pairs import prepare_batch
-from bspml.losses.saved_numbers import SavedNumbers
+from bspml.losses.saved_numbers import RowMemory
 from bspml.shapes import Bool, Float, Int, Tensor
-from bspml.tensors.checks import check_number, check_whole
-from bspml.tensors.precision import KeepsDigits
+from bspml.tensors.checks import check_choice, check_number, check_whole
 
 Score = Literal["mean", "vmf"]
 _ROUNDING = 1e-6  # relative; a mean of equal numbers may end one rounding above them
 
 
-class PRISMFilter(SavedNumbers, KeepsDigits):
+class PRISMFilter(RowMemory):
     """Judge the labels of each batch by the rows remembered of earlier batches.
 
     With v the normalised rows in the memory and M_k those of class k, the score of sample i is
@@ -91,7 +90,6 @@ class PRISMFilter(SavedNumbers, KeepsDigits):
         tensor([ True, False,  True,  True])
     """
 
-    memory: Tensor
     memory_labels: Tensor
     quantiles: Tensor
     saved_numbers = ("rows_remembered", "batches_judged", "warm")
@@ -106,9 +104,7 @@ class PRISMFilter(SavedNumbers, KeepsDigits):
         score: str = "mean",
     ) -> None:
         super().__init__()
-        if score not in get_args(Score):
-            raise InputError(f"`score` must be one of {', '.join(get_args(Score))}; got {score!r}.")
-        self.by_density = score == "vmf"
+        self.by_density = check_choice(score, "score", get_args(Score)) == "vmf"
         self.num_classes = check_whole(num_classes, "num_classes")
         embedding_size = check_whole(embedding_size, "embedding_size", high=2**20)
         memory_size = check_whole(memory_size, "memory_size", high=2**28)
@@ -149,21 +145,14 @@ class PRISMFilter(SavedNumbers, KeepsDigits):
         batch = prepare_batch(embeddings, labels)
         if batch.labels is None:
             raise InputError("`labels` must be given; got None. The filter judges them.")
-        if batch.embeddings.shape[1] != self.memory.shape[1]:
-            raise InputError(
-                f"`embeddings` must have the memory's {self.memory.shape[1]} columns; got "
-                f"{batch.embeddings.shape[1]}. Make the filter with "
-                f"embedding_size={batch.embeddings.shape[1]}."
-            )
+        rows = self.comparable(batch.embeddings)
         low, high = batch.labels.aminmax() if len(batch.labels) else (0, 0)
         if low < 0 or high >= self.num_classes:
             raise InputError(
                 f"`labels` must be in [0, {self.num_classes}); got {int(low)} to {int(high)}. "
                 "`SampleWeights(labels).codes` numbers the classes."
             )
-        if self.memory.device != batch.embeddings.device:
-            self.to(batch.embeddings.device)
-        return nn.functional.normalize(batch.embeddings.to(self.memory.dtype)), batch.labels
+        return rows, batch.labels
 
     def score(self, rows: Float[Tensor, "B D"], codes: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
         """Compute P of normalised rows under their labels; NaN for a class without remembered rows.

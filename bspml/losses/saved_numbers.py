@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytorch_metric_learning.losses import CrossBatchMemory
-from torch import nn
+from torch import Tensor, nn
 
-from bspml.errors import CheckpointError
+from bspml.errors import CheckpointError, InputError
+from bspml.tensors.precision import KeepsDigits
 
 
 class SavedNumbers:
@@ -52,6 +53,35 @@ class SavedNumbers:
             name: of `saved_numbers`.
         """
         return 0, 2**62
+
+
+class RowMemory(SavedNumbers, KeepsDigits):
+    """A filter that remembers rows of earlier batches.
+
+    Attributes:
+        memory: (M, D) float32 buffer, normalised.
+    """
+
+    memory: Tensor
+
+    def comparable(self, embeddings: Tensor) -> Tensor:
+        """Return (B, D) rows as the memory holds them, which goes to their device.
+
+        Args:
+            embeddings: (B, D).
+
+        Raises:
+            InputError: rows of another length.
+        """
+        columns, size = embeddings.shape[1], self.memory.shape[1]
+        if columns != size:
+            raise InputError(
+                f"`embeddings` must have the memory's {size} columns; got {columns}. Make the "
+                f"filter with embedding_size={columns}."
+            )
+        if self.memory.device != embeddings.device:
+            self.to(embeddings.device)
+        return nn.functional.normalize(embeddings.to(self.memory.dtype))
 
 
 def places_in_queues(holder: nn.Module) -> dict[str, tuple[int, bool]]:

@@ -49,6 +49,8 @@ def weighted_values(loss: Any, rows: Rows, weights: Float[Tensor, " R"]) -> Loss
     if all(len(x) <= 1 for x in pairs):  # as in the parent's
         return loss.zero_losses()
     matrix = loss.distance(rows.embeddings, rows.ref_emb)  # (B, R)
+    if values in _OF_BOTH and not (len(pairs[0]) and len(pairs[2])):
+        return loss.zero_losses()
     return values(loss, matrix, pairs, log_w)
 
 
@@ -70,8 +72,6 @@ def _sup_con(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
     So no value is below 0, and a reducer of values above 0 takes what it takes without weights.
     """
     positive, negative = _masks(matrix, pairs)
-    if not (bool(positive.any()) and bool(negative.any())):
-        return loss.zero_losses()
     scaled = _closeness(loss, matrix) / loss.temperature
     shares = torch.where(positive, log_w.exp(), 0)
     rest = (1 - log_w.exp()).clamp(min=0).log()  # of p's own term, which is whole
@@ -127,8 +127,6 @@ def _nca(loss: Any, rows: Rows, log_w: Tensor) -> LossDict:
 def _nt_xent(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
     """-log( e^{S_ap / T} / (e^{S_ap / T} + sum_n w_n e^{S_an / T}) )."""
     a1, p, a2, n = pairs
-    if not (len(a1) and len(a2)):
-        return loss.zero_losses()
     scaled = _closeness(loss, matrix) / loss.temperature
     negatives = _log_sum((scaled[a2, n] + log_w[n])[None], a1[:, None] == a2)
     # Not softplus, which takes x for log(1 + e^x) above 20.
@@ -138,8 +136,6 @@ def _nt_xent(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
 
 def _lifted(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
     a1, p, a2, n = pairs
-    if not (len(a1) and len(a2)):
-        return loss.zero_losses()
     pull = loss.distance.margin(matrix[a1, p], loss.pos_margin)
     push = loss.distance.margin(loss.neg_margin, matrix[a2, n]) + log_w[n]
     of_either = (a1[:, None] == a2) | (p[:, None] == a2)
@@ -148,8 +144,6 @@ def _lifted(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
 
 def _tuplet_margin(loss: Any, matrix: Tensor, pairs: Any, log_w: Tensor) -> LossDict:
     a1, p, a2, n = pairs
-    if not (len(a1) and len(a2)):
-        return loss.zero_losses()
     pull = torch.cos(torch.acos(matrix[a1, p]) - loss.margin)
     push = loss.scale * (matrix[a2, n] - pull[:, None]) + log_w[n]
     return _of_pairs(_log_sum(push, a1[:, None] == a2, one=True), a1, p)
@@ -178,6 +172,12 @@ _VALUES: dict[type, Callable[..., LossDict]] = {
     pml_losses.TupletMarginLoss: _tuplet_margin,
     pml_losses.AngularLoss: _angular,
 }
+_OF_BOTH = (
+    _sup_con,
+    _nt_xent,
+    _lifted,
+    _tuplet_margin,
+)  # 0 without positives or negatives
 
 
 # ------------------------------------------------------------------------------------- the pieces
