@@ -28,8 +28,8 @@ import numpy as np
 import torch
 from scipy.linalg import eigh
 
-from bspml.auditing.neighbours import groups
 from bspml.shapes import Float, Tensor
+from bspml.tensors.class_ids import by_code
 from bspml.tensors.copies import row_keys as _row_keys
 
 TWO_SCORE = 0.5
@@ -92,7 +92,7 @@ def examine_classes(
         seed: of the simulated samples and exchanges.
     """
     kept = kept & (rows != 0).any(1).numpy()
-    members = groups(np.where(kept, codes, -1))
+    members = by_code(np.where(kept, codes, -1))
     keys = _row_keys(rows, seed)
     sample = {c: m[np.argsort(keys[m], kind="stable")][:_LARGEST] for c, m in members.items()}
     two_score = np.full(num_classes, np.nan)
@@ -142,7 +142,7 @@ class _Draws:
 
 def _alike(sample: dict[int, np.ndarray]) -> Iterator[list[int]]:
     """Classes of equally many samples, enough to split, some at a time."""
-    sizes = groups(np.array([len(sample.get(c, ())) for c in range(max(sample, default=-1) + 1)]))
+    sizes = by_code(np.array([len(sample.get(c, ())) for c in range(max(sample, default=-1) + 1)]))
     for size, classes in sizes.items():
         if size >= _FEWEST_TO_SPLIT:
             step = max(1, _SIMULATED_VALUES // (_SIMULATIONS * size * size))

@@ -11,18 +11,9 @@ import torch
 from bspml.evaluation.neighbours import choose_backend, ranked_neighbours
 from bspml.shapes import Float, Tensor
 from bspml.statistics.copies.nearest import Nearest
+from bspml.tensors.class_ids import by_code
 
 _FEW = 128  # samples of a class that are compared one by one
-
-
-def groups(codes: np.ndarray) -> dict[int, np.ndarray]:
-    """Return {code: its positions}, both ascending; negative codes are left out."""
-    order = np.argsort(codes, kind="stable")
-    if len(order) == 0:
-        return {}
-    distinct, starts = np.unique(codes[order], return_index=True)
-    parts = np.split(order, starts[1:])
-    return {int(c): rows for c, rows in zip(distinct, parts, strict=True) if c >= 0}
 
 
 def nearest_in_class(
@@ -61,7 +52,7 @@ def nearest_in_class(
     _search_few(rows.numpy(), wanted, *runs, neighbours)
     # All that an asker is shown was filled in at once.
     open_ = np.where(neighbours[:, 0] < 0, wanted, -1) if k else np.full(len(codes), -1)
-    for c, askers in groups(open_).items():
+    for c, askers in by_code(open_).items():
         gallery = members[starts[c] : starts[c] + sizes[c]]
         if most is not None and len(gallery) > most:
             gallery = gallery[np.linspace(0, len(gallery) - 1, most).astype(int)]

@@ -15,6 +15,7 @@ from bspml.data.turns import ClassTurns, RowQueue
 from bspml.distributed.rows import nth_share
 from bspml.errors import CheckpointError, InputError
 from bspml.tensors.checks import as_numbers, check_whole, encode_labels
+from bspml.tensors.class_ids import by_code
 from bspml.tensors.row_index import check_same_rows, index_of
 
 _ORDER = 2  # of the batches; another number where the same arguments gave others
@@ -269,15 +270,12 @@ class PKSampler(BatchSampler):
 
     def _usable_groups(self, mask: np.ndarray, codes: np.ndarray) -> list[np.ndarray]:
         """Rows under `mask`, class by class, of the classes that can be sampled."""
-        rows = np.flatnonzero(mask)
-        rows = rows[np.argsort(codes[rows], kind="stable")]
-        starts = np.flatnonzero(np.diff(codes[rows], prepend=-1))
-        groups = np.split(rows, starts[1:]) if len(rows) else []
+        groups = [*by_code(np.where(mask, codes, -1)).values()]
         paired = [g for g in groups if len(g) >= min(2, self.samples_per_class)]
         if len(groups) < self.classes_per_batch:
             raise InputError(
                 f"`classes_per_batch` must be at most the number of classes with rows to sample, "
-                f"{len(groups)} ({len(rows)} of {len(mask)} rows); got {self.classes_per_batch}. "
+                f"{len(groups)} ({mask.sum()} of {len(mask)} rows); got {self.classes_per_batch}. "
                 "Lower it, or allow more rows."
             )
         return paired if len(paired) >= self.classes_per_batch else groups

@@ -38,6 +38,7 @@ from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.references import References
 from bspml.statistics.tail_count import cluster_variance
 from bspml.tensors.checks import Labels, check_embeddings
+from bspml.tensors.class_ids import by_code
 from bspml.tensors.precision import full_precision
 from bspml.tensors.row_checks import check_reference_weights
 from bspml.tensors.row_index import check_same_rows
@@ -102,14 +103,13 @@ def plausible_confusions(
     weights[stats.zero_rows] = 0
     fits = _Fits(embeddings, stats, weights) if means is None else means
     margin = stats.margin.numpy()
-    tested = np.flatnonzero(~np.isnan(margin))
+    tested, judged = ~np.isnan(margin), ~np.isnan(stats.own.numpy())
     # The cloud of a class needs no best other class: of sampled statistics it is all its samples.
-    judged = np.flatnonzero(~np.isnan(stats.own.numpy()))
-    by_class = _groups(stats.codes.numpy()[judged], judged)
-    if len(tested) < len(judged):
+    by_class = by_code(np.where(judged, stats.codes.numpy(), -1))
+    if tested.sum() < judged.sum():
         by_class = {k: _some(members) for k, members in by_class.items()}
     p = np.full(len(margin), np.nan)
-    for k, rivals in _groups(stats.other_class.numpy()[tested], tested).items():
+    for k, rivals in by_code(np.where(tested, stats.other_class.numpy(), -1)).items():
         if k in by_class:
             _test_against(by_class[k], rivals, fits, stats, p)
     return _bounds(torch.from_numpy(p), stats.codes)
@@ -120,14 +120,6 @@ def _some(members: np.ndarray) -> np.ndarray:
     if len(members) <= _CLOUD:
         return members
     return members[np.linspace(0, len(members) - 1, _CLOUD).astype(int)]
-
-
-def _groups(keys: np.ndarray, values: np.ndarray) -> dict[int, np.ndarray]:
-    """Return {key: its values}, keys ascending."""
-    order = np.argsort(keys, kind="stable")
-    distinct, starts, counts = np.unique(keys[order], return_index=True, return_counts=True)
-    runs = zip(distinct.tolist(), starts.tolist(), counts.tolist(), strict=True)
-    return {k: values[order[start : start + count]] for k, start, count in runs}
 
 
 def _test_against(

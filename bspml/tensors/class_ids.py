@@ -44,3 +44,21 @@ def integral(values: np.ndarray | Tensor, name: str) -> np.ndarray:
         "that two classes may be one already. Make the ids integers or strings where they are "
         "first read."
     )
+
+
+def by_code(codes: np.ndarray) -> dict[int, np.ndarray]:
+    """Return {code: its positions}, both ascending; negative codes are left out.
+
+    Args:
+        codes: (N,) integers.
+
+    Example:
+        >>> by_code(np.array([2, -1, 0, 2]))
+        {0: array([2]), 2: array([0, 3])}
+    """
+    order = np.argsort(codes, kind="stable")
+    if len(order) == 0:
+        return {}
+    distinct, starts = np.unique(codes[order], return_index=True)
+    parts = np.split(order, starts[1:])
+    return {int(c): rows for c, rows in zip(distinct, parts, strict=True) if c >= 0}

@@ -106,10 +106,20 @@ def near_digests(sides: Sequence[Float[Tensor, "_ D"]], tolerance: float) -> lis
     other = near[near < len(points)]
     close = _distances(sides, first[one], first[other]) <= tolerance
     one, other = one[close], other[close]
-    pairs = coo_array((np.ones(len(one)), (one, other)), shape=(len(points), len(points)))
-    group = connected_components(pairs, directed=False)[1]
+    group = linked(one, other, len(points))
     leader = np.unique(group, return_index=True)[1][group]
     return np.split(names[leader][place.reshape(-1)], np.cumsum([len(side) for side in sides])[:-1])
+
+
+def linked(one: np.ndarray, other: np.ndarray, n: int) -> np.ndarray:
+    """Return (n,) the number of each one's group, the groups connected by pairs.
+
+    Args:
+        one, other: (P,) the sides of the pairs, in [0, n).
+        n: how many there are.
+    """
+    pairs = coo_array((np.ones(len(one)), (one, other)), shape=(n, n))
+    return connected_components(pairs, directed=False)[1]
 
 
 def _distances(sides: Sequence[Tensor], one: np.ndarray, other: np.ndarray) -> np.ndarray:

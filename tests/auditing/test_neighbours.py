@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from bspml.auditing import neighbours
-from bspml.auditing.neighbours import groups, nearest_in_class
+from bspml.auditing.neighbours import nearest_in_class
 from bspml.statistics.copies.nearest import nearest_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
@@ -46,9 +46,3 @@ def test_nearest_in_class_is_what_a_loop_finds(few, monkeypatch):
             for known in (1, 10, 59):
                 near = nearest_rows(rows, known)
                 assert (nearest_in_class(rows, codes, asked, k, near) == expected).all()
-
-
-def test_groups_leave_negative_codes_out():
-    found = groups(np.array([2, -1, 0, 2]))
-    assert {c: rows.tolist() for c, rows in found.items()} == {0: [2], 2: [0, 3]}
-    assert groups(np.array([], dtype=np.int64)) == {}

@@ -5,7 +5,7 @@ import torch
 from bspml.errors import DataError, InputError
 from bspml.files.tables import read_labels
 from bspml.tensors.checks import encode_labels
-from bspml.tensors.class_ids import integral
+from bspml.tensors.class_ids import by_code, integral
 from bspml.tensors.row_checks import check_class_ids
 
 
@@ -35,3 +35,9 @@ def test_python_floats_and_files_are_no_exception(tmp_path):
     np.save(tmp_path / "y.npy", np.array([1, 2**24], np.float32))
     with pytest.raises(DataError, match=r"y\.npy: `labels` must .* float32 leaves"):
         read_labels(tmp_path / "y.npy")
+
+
+def test_positions_by_code_leave_negative_codes_out():
+    found = by_code(np.array([2, -1, 0, 2]))
+    assert {c: rows.tolist() for c, rows in found.items()} == {0: [2], 2: [0, 3]}
+    assert by_code(np.array([], dtype=np.int64)) == {}

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
+
+from bspml.tensors.class_ids import by_code
+from bspml.tensors.copies import linked
 
 PLACEHOLDER_LABELS = 3  # labels of one picture from which it says nothing about any of them
 
@@ -72,8 +73,7 @@ def first_in_group(pairs: np.ndarray, n: int) -> np.ndarray:
         >>> first_in_group(np.array([[0, 3], [3, 1]]), 5).tolist()
         [0, 0, 2, 0, 4]
     """
-    links = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(n, n))
-    number = connected_components(links, directed=False)[1]
+    number = linked(pairs[:, 0], pairs[:, 1], n)
     return np.unique(number, return_index=True)[1][number]
 
 
@@ -110,9 +110,8 @@ def list_copy_groups(table: pd.DataFrame, codes: np.ndarray) -> tuple[CopyGroup,
     """
     number = copy_groups(table, len(codes))
     with_near = set(number[table["first"].to_numpy(np.int64)[(table["kind"] == "near").to_numpy()]])
-    order = np.argsort(number, kind="stable")
     groups = []
-    for samples in np.split(order, np.flatnonzero(np.diff(number[order])) + 1):
+    for samples in by_code(number).values():
         if len(samples) > 1:
             labels, counts = np.unique(codes[samples], return_counts=True)
             ranked = np.argsort(-counts, kind="stable")

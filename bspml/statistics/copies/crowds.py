@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import numpy as np
 import torch
-from scipy.sparse import coo_array
-from scipy.sparse.csgraph import connected_components
 
 from bspml.shapes import Float, Tensor
 from bspml.statistics.copies.bursts import LARGEST_RATIO_MANY
 from bspml.statistics.copies.nearest import Nearest
+from bspml.tensors.copies import linked
 
 
 def find_crowds(near: Nearest, codes: np.ndarray, rows: Float[Tensor, "N D"]) -> list[np.ndarray]:
@@ -48,8 +47,7 @@ def find_crowds(near: Nearest, codes: np.ndarray, rows: Float[Tensor, "N D"]) ->
     tight = near.squared[:, -1] <= LARGEST_RATIO_MANY * apart
     own = np.flatnonzero(tight)
     places = near.places[own]
-    links = coo_array((np.ones(places.size), (np.repeat(own, k), places.reshape(-1))), shape=(n, n))
-    number = connected_components(links, directed=False)[1]
+    number = linked(np.repeat(own, k), places.reshape(-1), n)
     sizes, loose = np.bincount(number), np.bincount(number, ~tight)
     size_of_label = np.bincount(codes)
     groups = []

@@ -102,7 +102,8 @@ def find_duplicates(
         kind ("exact" or "near"), first < second (samples), similarity in [-1, 1], different_label,
         group (copies of copies share one, numbered from 0 in order of their first sample).
     """
-    first = _first_copies(rows)
+    # For each sample the first one with the same row, -1 for rows of norm 0.
+    first = np.where((rows != 0).any(1).numpy(), first_equal(rows), -1)
     copies = np.flatnonzero((first >= 0) & (first != np.arange(len(rows))))
     exact_pairs = np.stack([first[copies], copies], 1)
     near_pairs = _near_pairs(rows, codes, first, false_share, backend, near, pictures)
@@ -144,11 +145,6 @@ def _ordered(table: pd.DataFrame) -> pd.DataFrame:
     order = ["different_label", "similarity", "first", "second"]
     table = table.sort_values(order, ascending=[False, False, True, True], kind="stable")
     return table.reset_index(drop=True)
-
-
-def _first_copies(rows: Tensor) -> np.ndarray:
-    """For each sample the first one with the same row, -1 for rows of norm 0."""
-    return np.where((rows != 0).any(1).numpy(), first_equal(rows), -1)
 
 
 def _near_pairs(
