@@ -22,7 +22,7 @@ all of them to .001.  So are the rounds tried, which these settings did not meas
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -197,8 +197,8 @@ def judge_labels(
             break
         judges, best, rounds = again, model, rounds + 1
         verdicts, strangeness = judges.verdicts(best, fitted, judged)
-    found = _Found(verdicts, strangeness, best, judges.shrink, rounds, len(fitted))
-    return found.of_all(len(codes), judged)
+    known = {"model": best, "shrink": judges.shrink, "rounds": rounds, "fitted": len(fitted)}
+    return _of_all(len(codes), judged, verdicts, strangeness, **known)
 
 
 @dataclass(frozen=True)
@@ -358,35 +358,24 @@ def _of_one_pass(task: JudgingTask) -> np.ndarray | None:
     return None if tables is None else tables.sharp
 
 
-class _Found(NamedTuple):
-    """What is known of the judged rows."""
+def _of_all(
+    n: int, judged: np.ndarray, verdicts: Verdicts, strangeness: np.ndarray, **known: Any
+) -> LabelErrors:
+    """Scatter what is known of the judged rows back to (N,)."""
 
-    verdicts: Verdicts
-    strangeness: np.ndarray
-    model: LabelModel
-    shrink: float
-    rounds: int
-    fitted: int
+    def scatter(values: np.ndarray, fill: float) -> np.ndarray:
+        full = np.full(n, fill, values.dtype)
+        full[judged] = values
+        return full
 
-    def of_all(self, n: int, judged: np.ndarray) -> LabelErrors:
-        """Scatter the judged rows back to (N,)."""
-
-        def scatter(values: np.ndarray, fill: float) -> np.ndarray:
-            full = np.full(n, fill, values.dtype)
-            full[judged] = values
-            return full
-
-        return LabelErrors(
-            odds=scatter(self.verdicts.odds, np.nan),
-            wrong_probability=scatter(self.verdicts.wrong, np.nan),
-            other_class=scatter(self.verdicts.other, -1),
-            other_probability=scatter(self.verdicts.other_probability, np.nan),
-            strangeness=scatter(self.strangeness, np.nan),
-            model=self.model,
-            shrink=self.shrink,
-            rounds=self.rounds,
-            fitted=self.fitted,
-        )
+    return LabelErrors(
+        odds=scatter(verdicts.odds, np.nan),
+        wrong_probability=scatter(verdicts.wrong, np.nan),
+        other_class=scatter(verdicts.other, -1),
+        other_probability=scatter(verdicts.other_probability, np.nan),
+        strangeness=scatter(strangeness, np.nan),
+        **known,
+    )
 
 
 def _nothing(n: int, shrink: float, fitted: int) -> LabelErrors:

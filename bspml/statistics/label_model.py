@@ -362,17 +362,11 @@ def _filled(table: np.ndarray, codes: np.ndarray, typical: float) -> np.ndarray:
 def _decided(likelihood: Likelihood, fits: Sequence[Fit], random_rate: float | None) -> Fit:
     """The best fit, or the one nearest to `random_rate` of those as good."""
     best = best_of(fits)
-    if random_rate is None:
+    if random_rate is None or _errors(likelihood, best) >= random_rate:
         return best
 
-    def rate(fit: Fit) -> float:
-        u, k, _, _ = likelihood.unpack(fit.x)
-        return error_rate(u, k, likelihood.num_classes)
-
-    if rate(best) >= random_rate:
-        return best
     as_good = [f for f in fits if (f.fun - best.fun) * len(likelihood.codes) <= _AS_GOOD]
-    return min(as_good, key=lambda fit: abs(rate(fit) - random_rate))
+    return min(as_good, key=lambda fit: abs(_errors(likelihood, fit) - random_rate))
 
 
 def _doubt(labels: Mixture, u: float, k: float) -> np.ndarray:

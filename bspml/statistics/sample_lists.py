@@ -163,16 +163,6 @@ class SampleLists:
         """(L,) members of each list."""
         return self.starts.diff()
 
-    def upper(self, queries: Float[Tensor, "B D"], lists: Int[Tensor, " K"]) -> Tensor:
-        """Return (B, K) the largest similarity any member of each of `lists` can have to each
-        query.
-
-        Args:
-            queries: (B, D) unit rows.
-            lists: (K,) numbers.
-        """
-        return self.ceiling(self.cosines(queries, lists), lists)
-
     def cosines(self, queries: Float[Tensor, "B D"], lists: Tensor | None = None) -> Tensor:
         """Return (B, K) similarities of queries and centroids, of all lists if None, rounded up.
 

@@ -37,7 +37,7 @@ def test_no_member_is_more_similar_than_its_lists_bound(seed, n, dim, lists, spr
     cut = SampleLists.of(E, lists, seed)
     S = cut.rows.double() @ cut.rows.double().T
     member = torch.repeat_interleave(torch.arange(len(cut)), cut.sizes)
-    bound = cut.upper(cut.rows, torch.arange(len(cut))).double()
+    bound = cut.ceiling(cut.cosines(cut.rows)).double()
     assert (bound[:, member] >= S).all()
 
 
@@ -89,8 +89,7 @@ def test_a_few_samples_off_the_mean_count_little():
     rows[torch.arange(20), torch.arange(1, 21)] = 0.5
     cut = SampleLists.of(torch.nn.functional.normalize(rows), 1, 0)
     query = torch.eye(30, dtype=torch.float64)[1:2]
-    every = torch.arange(len(cut))
-    largest = (20 * cut.upper(query, every)).exp() @ cut.sizes.double()
+    largest = (20 * cut.ceiling(cut.cosines(query))).exp() @ cut.sizes.double()
     spread = (20 * cut.cosines(query) * cut.foot + cut.log_spread(20)).exp() @ cut.sizes.double()
     exact = (20 * query @ cut.rows.T).exp().sum()
     assert float(exact) <= float(spread) < 0.1 * float(largest)
@@ -112,9 +111,9 @@ def test_the_bound_is_the_cosine_of_the_angle_less_the_radius():
     rows = torch.stack([angles.cos(), angles.sin()], 1)
     cut = SampleLists.of(rows, 1, 0)
     query = torch.from_numpy(np.array([[np.cos(np.deg2rad(70)), np.sin(np.deg2rad(70))]]))
-    assert float(cut.upper(query, torch.tensor([0]))) == pytest.approx(0.5, abs=1e-9)
+    assert float(cut.ceiling(cut.cosines(query))) == pytest.approx(0.5, abs=1e-9)
     inside = torch.tensor([[1.0, 0.0]], dtype=torch.float64)
-    assert float(cut.upper(inside, torch.tensor([0]))) == pytest.approx(1.0, abs=1e-9)
+    assert float(cut.ceiling(cut.cosines(inside))) == pytest.approx(1.0, abs=1e-9)
 
 
 def test_lists_hold_every_sample_once_and_are_never_empty():
