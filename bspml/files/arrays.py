@@ -31,7 +31,7 @@ _NO_HEADER = (
     *(ValueError, KeyError, TypeError, EOFError, SyntaxError, tokenize.TokenError),
     *(MemoryError, RecursionError),
 )
-_HEADERS = {
+HEADERS = {
     (1, 0): np.lib.format.read_array_header_1_0,
     (2, 0): np.lib.format.read_array_header_2_0,
 }  # a header of version 3 holds names of fields
@@ -217,7 +217,7 @@ def _header(file: Any, what: str) -> Header:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about headers as Python 2 wrote them
-            shape, _, dtype = _HEADERS[np.lib.format.read_magic(file)](file)
+            shape, _, dtype = HEADERS[np.lib.format.read_magic(file)](file)
     except _NO_HEADER as err:
         raise ValueError(f"{what} does not begin as an array does") from err
     if dtype.hasobject:

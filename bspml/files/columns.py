@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 from unicodedata import category, normalize
 
@@ -58,6 +58,24 @@ def find_column(names: Sequence[str], wanted: Sequence[str]) -> int | None:
     if names.count(name) > 1:
         raise DataError(f"has {names.count(name)} columns `{name}`; keep one.")
     return names.index(name)
+
+
+def wanted_cells(
+    names: Sequence[str], wanted: Iterable[str], cells: Callable[[int], list[str]]
+) -> dict[str, list[str]]:
+    """Return {name of a column: its N cells}, no cells where it is not wanted.
+
+    Args:
+        names: of all columns, as `column_names` writes them.
+        wanted: names of columns.
+        cells: returns those of the column at a place.
+
+    Raises:
+        DataError: there are two columns of a name that is wanted.
+    """
+    return {name: [] for name in names} | {
+        name: cells(place) for name in wanted if (place := find_column(names, (name,))) is not None
+    }
 
 
 def telling_names(columns: Mapping[str, Sequence[str]]) -> tuple[str, ...] | None:

@@ -24,6 +24,7 @@ from bspml.files.columns import (
     labels_in,
     numbers_in,
     row_order,
+    wanted_cells,
 )
 from bspml.files.delimited import LINE_END, MARK, read_rows
 
@@ -144,12 +145,7 @@ def text_columns(rows: Rows, wanted: Sequence[str]) -> dict[str, list[str]]:
     if not rows:
         return {}
     names, cells = _header(rows), [rows[1 + i] for i in _order(rows)]
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    for name in wanted:
-        place = find_column(names, (name,))
-        if place is not None:
-            columns[name] = [bare_cell(row[place]) for row in cells]
-    return columns
+    return wanted_cells(names, wanted, lambda place: [bare_cell(row[place]) for row in cells])
 
 
 def columns_beside(rows: Rows) -> dict[str, list[str]]:

@@ -25,6 +25,7 @@ from bspml.files.columns import (
     find_column,
     label_place,
     row_order,
+    wanted_cells,
     warn_of_rivals,
 )
 
@@ -131,12 +132,7 @@ def parquet_texts(file: BufferedIOBase, wanted: Sequence[str]) -> dict[str, list
         DataError: a wanted column is there twice, or holds lists.
     """
     frame, names = _frame(file)
-    columns: dict[str, list[str]] = {name: [] for name in names}
-    for name in wanted:
-        place = find_column(names, (name,))
-        if place is not None:
-            columns[name] = _cells(frame.iloc[:, place], name)
-    return columns
+    return wanted_cells(names, wanted, lambda i: _cells(frame.iloc[:, i], names[i]))
 
 
 def parquet_beside(file: BufferedIOBase) -> dict[str, list[str]]:
