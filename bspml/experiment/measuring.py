@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bspml.distributed import computed_by_rows, from_main
+from bspml.distributed import from_main
 from bspml.evaluation.retrieval import RetrievalMetrics, evaluate
 from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData, Inputs
-from bspml.networks import embed
+from bspml.networks.embedding import embed_by_ranks
 
 
 class Measuring:
@@ -36,15 +36,9 @@ class Measuring:
             inputs: a tensor, or a data set.
         """
         size, workers = self.config.evaluation.batch_size, self.config.workers
-
-        def compute(rows: slice) -> Tensor:
-            part = rows_of(inputs, rows)
-            return embed(network, part, size, self.device, workers, output_device=home)
-
         # On a CUDA device statistics and evaluation go on where the network computed; other
         # accelerators lack the float64 that these sum in.
-        home = self.device if self.device.type == "cuda" else torch.device("cpu")
-        return computed_by_rows(len(inputs), compute, size, home)
+        return embed_by_ranks(network, inputs, size, self.device, workers)
 
     def evaluate(self, network: nn.Module, last: bool = False) -> dict[str, Any]:
         """Measure the test classes and those held out; returns fields of an `EpochRecord`.

@@ -15,13 +15,14 @@ from torch import Tensor, nn
 
 from bspml.auditing.neighbours import nearest_in_class
 from bspml.data.picture_keys import keys_in
-from bspml.errors import MissingDependencyError, RunError
+from bspml.errors import MissingDependencyError
 from bspml.evaluation.selection import SelectedEpoch, metric_of, select_epochs, selection_columns
 from bspml.experiment.config import Config
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Outputs, Workplace
 from bspml.experiment.words import versions
 from bspml.files.atomic import atomic_write, make_folder_in
+from bspml.files.opening import refusals
 from bspml.files.run import SUSPECT_BELOW, RunFolder, WeightsTable, read_weights, write_weights
 from bspml.networks import embed
 from bspml.report.figures import captions, contact_sheet, curves, weight_histogram
@@ -111,7 +112,8 @@ def write_outputs(
     """
     folder, records = place.folder, place.log.read()
     if figures:
-        _make_figures(folder)
+        with refusals(f"{folder.figures}: cannot be made"):
+            make_folder_in(folder.path, folder.figures.name)
         save_figure(curves(records, data.noise_rate), folder.figures / "curves.png")
     tables: dict[str, str] = {}
     for method, quality in qualities.items():
@@ -143,15 +145,6 @@ def _epoch(selected: SelectedEpoch, metric: str) -> dict[str, Any]:
     values = {"chosen_by": selected.chosen_by, "epoch": selected.epoch, "metric": metric}
     by = {} if selected.validation is None else {"validation": selected.validation}
     return {**values, "value": selected.value, **by}
-
-
-def _make_figures(folder: RunFolder) -> None:
-    try:
-        make_folder_in(folder.path, folder.figures.name)
-    except RunError:
-        raise
-    except OSError as err:
-        raise RunError(f"{folder.figures}: cannot be made ({err.strerror or err}).") from err
 
 
 def _write_table(file: Path, data: ExperimentData, quality: LabelQuality) -> None:

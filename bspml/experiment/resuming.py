@@ -20,22 +20,18 @@ from bspml.files.atomic import atomic_write
 from bspml.files.checkpoints import State
 from bspml.files.run import RecordLog, RunFolder
 
+# What may differ between machines that train together.
+_OF_A_MACHINE = ("name", "device", "workers", "data.root", "data.cache")
+
 # What may differ when a run goes on: how long, where, and what is looked at; never what is learned.
 CHANGEABLE = (
-    "name",
-    "device",
-    "workers",
-    "data.root",
-    "data.cache",
+    *_OF_A_MACHINE,
     "training.epochs",
     "training.patience",
     "training.checkpoint_every",
     "observers",
     "evaluation",
 )
-
-# What may differ between machines that train together.
-_OF_A_MACHINE = ("name", "device", "workers", "data.root", "data.cache")
 
 # Counts the times that a name of `bspml.methods` came to mean another loss: 1 is "contrastive",
 # whose margins were cosines before.
