@@ -97,7 +97,7 @@ def _cars98n(root: str | os.PathLike[str], layout: str = "auto") -> RetrievalDat
             f"{train.root}: holds {counted(len(tested), 'class', 'classes')} of the test, such as "
             f"{tested[0]}; classes 1 to 98 of Cars196 train. {cars98n.SOURCE}"
         )
-    return RetrievalData("cars98n", train, cars.test, ks=cars98n.KS, notes=cars.notes)
+    return RetrievalData("cars98n", train, cars.test, notes=cars.notes)
 
 
 _CIFAR_SOURCE = (

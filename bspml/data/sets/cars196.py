@@ -29,7 +29,6 @@ from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.checks import check_choice
 
 COUNTS = {"train": (8_054, 98), "test": (8_131, 98)}
-KS = (1, 2, 4, 8, 16, 32)
 SOURCE = (
     "The page of its authors (ai.stanford.edu/~jkrause/cars/car_dataset.html) no longer serves the "
     "files; search Kaggle for 'Stanford Cars', and take a copy with cars_train, cars_test and "
@@ -91,7 +90,7 @@ def _assemble(root: Path, images: list[_Image], names: list[str] | None) -> Retr
     )
     train, test = everything.halves(numbers <= _TRAIN_CLASSES)
     notes = () if names else ("cars_meta.mat is not there: classes are called by their numbers.",)
-    return RetrievalData("cars196", train, test, ks=KS, notes=notes)
+    return RetrievalData("cars196", train, test, notes=notes)
 
 
 # --- MATLAB files ---------------------------------------------------------------------------------

@@ -20,7 +20,6 @@ from bspml.data.retrieval import RetrievalSplit
 from bspml.errors import DataError
 
 COUNTS = {"train": (None, 98), "test": (8_131, 98)}
-KS = (1, 2, 4, 8, 16, 32)
 SOURCE = (
     "Fetch the pictures with prepare_CARS_98N of github.com/alibaba-edu/"
     "Ranking-based-Instance-Selection, and put them into the folder CARS_98N, a folder for each "

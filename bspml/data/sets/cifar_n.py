@@ -26,6 +26,7 @@ import torch
 
 from bspml.data import array_pickles
 from bspml.errors import DataError, InputError, MissingDependencyError
+from bspml.files.arrays import HEADERS
 from bspml.files.opening import open_regular
 from bspml.tensors.checks import check_choice, encode_labels
 
@@ -242,12 +243,7 @@ def _only_arrays_allowed() -> Iterator[None]:
 
 
 def _numpy_file(file: BufferedReader) -> Any:
-    version = np.lib.format.read_magic(file)
-    header = {
-        (1, 0): np.lib.format.read_array_header_1_0,
-        (2, 0): np.lib.format.read_array_header_2_0,
-    }[version]
-    shape, _, dtype = header(file)
+    shape, _, dtype = HEADERS[np.lib.format.read_magic(file)](file)
     if not dtype.hasobject:
         file.seek(0)
         return np.load(file, allow_pickle=False)

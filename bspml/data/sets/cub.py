@@ -18,7 +18,6 @@ from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 
 COUNTS = {"train": (5_864, 100), "test": (5_924, 100)}  # images, classes
-KS = (1, 2, 4, 8, 16, 32)
 SOURCE = (
     "Get CUB_200_2011.tgz from Caltech's page of CUB-200-2011 "
     "(www.vision.caltech.edu/datasets/cub_200_2011) and unpack it: `tar xzf CUB_200_2011.tgz`."
@@ -55,7 +54,7 @@ def read_cub(root: str | os.PathLike[str]) -> RetrievalData:
     _check_names(everything.labels, numbers, base)
     train, test = everything.halves(numbers <= _TRAIN_CLASSES)
     notes = () if everything.boxes is not None else (f"{_BOXES} is not there: no boxes.",)
-    return RetrievalData("cub", train, test, ks=KS, notes=notes)
+    return RetrievalData("cub", train, test, notes=notes)
 
 
 def _class_names(paths: tuple[str, ...], source: Path) -> np.ndarray:

@@ -19,7 +19,6 @@ from bspml.data.retrieval import RetrievalData, RetrievalSplit
 from bspml.errors import DataError
 
 COUNTS = {"train": (None, 50), "test": (51_000, 51)}
-KS = (1, 2, 4, 8, 16, 32)
 SOURCE = (
     "Get Food-101N from kuanghuei.github.io/Food-101N and Food-101 from "
     "data.vision.ee.ethz.ch/cvl/datasets_extra/food-101, and unpack both into one folder, as "
@@ -60,7 +59,7 @@ def read_food101n(root: str | os.PathLike[str]) -> RetrievalData:
     if len(everything) != IMAGES:
         told = f"{_LIST} lists {len(everything):,} images in place of the published {IMAGES:,}."
         notes = (*notes, told)
-    return RetrievalData("food101n", train, test, ks=KS, notes=notes)
+    return RetrievalData("food101n", train, test, notes=notes)
 
 
 def _listed(base: Path, lists: tuple[str, ...], suffix: str) -> RetrievalSplit:

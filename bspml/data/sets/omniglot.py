@@ -18,7 +18,6 @@ from bspml.data.sets.path_table import read_path_table
 from bspml.errors import DataError
 
 COUNTS = {"train": (19_280, 964), "test": (13_180, 659)}
-KS = (1, 2, 4, 8, 16, 32)
 SOURCE = (
     "Get python/images_background.zip and python/images_evaluation.zip from "
     "github.com/brendenlake/omniglot and unpack both into one folder."
@@ -46,10 +45,10 @@ def read_omniglot(root: str | os.PathLike[str]) -> RetrievalData:
     for table in (Path(root) / _TABLE, Path(root) / "omniglot" / _TABLE):
         if table.is_file():
             data = read_path_table(table, content="character")
-            return RetrievalData("omniglot", data.train, data.test, ks=KS, notes=data.notes)
+            return RetrievalData("omniglot", data.train, data.test, notes=data.notes)
     base = locate(root, _NESTED, tuple(_FOLDERS.values()), SOURCE)
     train, test = (_read_split(base, name) for name in _FOLDERS)
-    return RetrievalData("omniglot", train, test, ks=KS)
+    return RetrievalData("omniglot", train, test)
 
 
 def _read_split(base: Path, name: str) -> RetrievalSplit:
