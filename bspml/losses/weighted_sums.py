@@ -172,12 +172,9 @@ _VALUES: dict[type, Callable[..., LossDict]] = {
     pml_losses.TupletMarginLoss: _tuplet_margin,
     pml_losses.AngularLoss: _angular,
 }
-_OF_BOTH = (
-    _sup_con,
-    _nt_xent,
-    _lifted,
-    _tuplet_margin,
-)  # 0 without positives or negatives
+
+# They are 0 without positives, and without negatives.
+_OF_BOTH = (_sup_con, _nt_xent, _lifted, _tuplet_margin)
 
 
 # ------------------------------------------------------------------------------------- the pieces

@@ -36,10 +36,7 @@ class DeviceRows(JudgedRows):
         # Invalid pairs are counted in a bin behind the last.
         strata = np.where(self.stratum < 0, len(SUPPORT_EDGES), self.stratum)
         self.offset = self._on_device(strata * self.bins)[:, None]
-        self.with_class, self.beside = (
-            self._on_device(self.mates),
-            self._on_device(self.rest),
-        )  # (M,)
+        self.with_class, self.beside = map(self._on_device, (self.mates, self.rest))  # (M,)
         self.columns, self.places = self._on_device(self.codes), self._on_device(self.position)
         m = len(self.judged)
         # In the order of `RowFits`: own, everyone, other; other_class, own_bin.

@@ -380,8 +380,6 @@ def _of_all(
 
 def _nothing(n: int, shrink: float, fitted: int) -> LabelErrors:
     """What is known where the samples do not tell the classes apart."""
-    unknown = np.full(n, np.nan)
-    return LabelErrors(
-        unknown, unknown.copy(), np.full(n, -1), unknown.copy(), unknown.copy(), None, shrink, 0,
-        fitted,
-    )  # fmt: skip
+    none, nobody = np.zeros(0), np.zeros(0, np.int64)
+    verdicts = Verdicts(none, none, nobody, none, none)
+    return _of_all(n, nobody, verdicts, none, model=None, shrink=shrink, rounds=0, fitted=fitted)

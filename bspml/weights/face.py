@@ -85,9 +85,8 @@ class Face:
         """
         if len(self.free) < 2:
             return True  # E_cc = 2 balance >= 0
-        if (
-            np.abs(self._diagonal).min() <= self._singular
-        ):  # only for exact ties: a handful of weights
+        # Only for exact ties: a handful of weights.
+        if np.abs(self._diagonal).min() <= self._singular:
             E = self._dense()
             return bool(np.linalg.eigvalsh(E)[0] >= -_RELATIVE_ZERO * np.abs(E).max())
         a, b, d, det = self._capacitance(self._diagonal)

@@ -96,9 +96,8 @@ def nearest_of_candidates(
 
 def _by_distance(rows: Tensor, asked: np.ndarray, places: np.ndarray, recall: float) -> Nearest:
     squared = np.empty(places.shape)
-    together = np.argsort(
-        places.min(1), kind="stable"
-    )  # those with a common one: it is in the cache
+    # Those with a common one together: it is in the cache.
+    together = np.argsort(places.min(1), kind="stable")
     squared[together] = _squared_distances(rows.numpy(), asked[together], places[together])
     order = np.argsort(squared, 1, kind="stable")  # similarities put the very nearest out of order
     places, squared = (np.take_along_axis(values, order, 1) for values in (places, squared))
