@@ -9,7 +9,8 @@ import torch
 from torch import distributed, nn
 
 from bspml.distributed.failure import portable
-from bspml.distributed.group import is_main, message_device, ranks, wait_for_all
+from bspml.distributed.group import is_main, ranks, wait_for_all
+from bspml.distributed.rows import copy_of_main
 
 Outcome = TypeVar("Outcome")
 
@@ -94,12 +95,7 @@ def sync_weights(module: nn.Module) -> None:
         return
     for tensor in module.state_dict().values():
         if isinstance(tensor, torch.Tensor):
-            travelling = tensor.detach()
-            if travelling.device.type == "cpu" or not travelling.is_contiguous():
-                travelling = travelling.to(message_device()).contiguous()
-            distributed.broadcast(travelling, src=0)
-            if travelling is not tensor:
-                tensor.detach().copy_(travelling)
+            copy_of_main(tensor.detach())
     for part in module.modules():
         notice: Any = getattr(part, "notice_repairs", None)  # of a SampleWeights, unknown here
         if notice is not None:

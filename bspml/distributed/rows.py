@@ -142,5 +142,6 @@ def _in_place(values: Tensor, exchange: Callable[[Tensor], object]) -> Tensor:
     if ranks() == 1:
         return values
     sent = values.to(message_device()) if values.device.type == "cpu" else values
+    sent = sent.contiguous()
     exchange(sent)
     return values if sent is values else values.copy_(sent)
