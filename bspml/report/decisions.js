@@ -135,8 +135,9 @@ const byLabelText = new Map(labels.map((label, id) => [label, id]));
 const trimmed = new Set(labels.map((label) => label.trim()));
 // As it stands; without spaces around it only where it is no class and that is one.
 const classOf = (text) => byLabelText.get(text) ?? byLabelText.get(text.trim());
-// With the table of classes, the page knows all labels and how many samples there are.
-const total = classes.reduce((sum, entry) => sum + entry.support, 0);
+// With the table of classes, the page knows all labels and how many samples there are: the classes
+// count those that take part, the map also those that earlier decisions dropped.
+const total = data.map?.total ?? classes.reduce((sum, entry) => sum + entry.support, 0);
 
 // As `bspml audit --apply` reads them: index and decision are needed, label and new_label not. What it
 // refuses is not loaded either.

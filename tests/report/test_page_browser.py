@@ -409,6 +409,23 @@ def test_decisions_about_other_data_are_refused_as_a_whole(visit, tmp_path, row,
     assert tab.locator("#forget").is_hidden()
 
 
+def test_samples_that_were_dropped_before_count_as_samples(visit, tmp_path):
+    """The classes count those that take part: decisions on the last samples were refused."""
+    places = {
+        "method": "PCA", "total": 52, "index": [10], "x": [0.0], "y": [0.0], "label": ["cat"],
+        "suggested": ["dog"], "name": [],
+    }  # fmt: skip
+    tab = visit(PageData(**animals().model_dump() | {"map": places}))  # 50 of 52 in the classes
+    file = tmp_path / "last.csv"
+    file.write_text("index,label,decision,new_label\n51,cat,right,\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('1 about samples not on this page kept')")
+    assert [row["index"] for row in saved(tab)[1]] == ["51"]
+    file.write_text("index,label,decision,new_label\n52,cat,right,\n")
+    tab.set_input_files("#file", file)
+    tab.wait_for_selector("#status:has-text('there is no sample 52 here')")
+
+
 @pytest.mark.parametrize(
     ("head", "row", "why"),
     [
