@@ -24,7 +24,7 @@ def flagged_by_class(report: AuditReport, weights: np.ndarray) -> pd.DataFrame:
     # A decided label may be of no class that is left.
     there = (codes >= 0) & taking_part(report, weights)
     shares = weights_by_class(codes[there], weights[there], flagged[there], len(label))
-    known = report.classes["share_flagged"].notna()
+    known = report.classes["share_flagged"].notna() | (shares["share_flagged"] > 0)
     return report.classes.assign(
         mean_weight=shares["mean_weight"],
         share_flagged=np.where(known, shares["share_flagged"], np.nan),

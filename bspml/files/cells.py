@@ -1,10 +1,11 @@
 """Labels in the cells of a CSV file that may be opened in a spreadsheet.
 
 A spreadsheet runs a cell that starts with = + - or @ as a formula, and rewrites text that looks
-like a number (007 becomes 7).  A label that is text and starts like that, or reads as a number,
-therefore gets a leading apostrophe when it is written, the spreadsheets' own mark for 'this is
-text'.  When it is read, one apostrophe goes again where the text behind it needs one: '=1 is =1,
-while 'tis stays as it is.
+like a number (007 becomes 7), a date, a time or a fraction (the ages 10-12 become 12 October).  A
+label that is text and starts like that, or is made of digits and their signs alone, therefore gets
+a leading apostrophe when it is written, the spreadsheets' own mark for 'this is text'.  When it is
+read, one apostrophe goes again where the text behind it needs one: '=1 is =1, while 'tis stays as
+it is.  Dates with the names of months, which differ from language to language, stand as they are.
 
 What needs the mark is spelled out character by character, as the page writes the same cells from
 JavaScript (`report/csv.js`), where white space, digits and capitals of other scripts are others.
@@ -24,7 +25,7 @@ _SPACE = r"[\t-\r\x1c-\x20\x85\xa0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u2
 # Decimal digits of every script below U+10000; newer ones above it are no numbers to a spreadsheet.
 _DIGIT = r"(?:(?![\U00010000-\U0010ffff])\d)"
 _NUMBER = re.compile(
-    rf"{_SPACE}{_DIGIT}(?:{_DIGIT}|[.,_])*(?:[eE][+\-]?{_DIGIT}*)?{_SPACE}"
+    rf"{_SPACE}{_DIGIT}(?:{_DIGIT}|[.,_/:%\-]| (?=%|{_DIGIT}))*(?:[eE][+\-]?{_DIGIT}*)?{_SPACE}"
     rf"|{_SPACE}\.{_DIGIT}[\s\S]*"
     r"|[nN][aA][nN]|[iI][nN][fF]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE]"
 )

@@ -2,12 +2,12 @@
 // CSV as bspml writes and reads it: RFC 4180, UTF-8, labels that survive a spreadsheet.
 const csv = (() => {
   // The same marks as bspml's tables (bspml/files/cells.py), spelled out alike: a leading apostrophe says
-  // 'text, not a formula or a number'.
+  // 'text, not a formula, a number or a date'.
   const FORMULA = /^[=+\-@'\t\r\n＝＋－＠]/u;
   const SPACE = String.raw`[\t-\r\x1c-\x20\x85\xa0\u1680\u180e\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff]*`;
   const DIGIT = String.raw`(?:(?![\u{10000}-\u{10ffff}])\p{Nd})`;
   const NUMBER = new RegExp(
-    `^(?:${SPACE}${DIGIT}(?:${DIGIT}|[.,_])*(?:[eE][+\\-]?${DIGIT}*)?${SPACE}`
+    `^(?:${SPACE}${DIGIT}(?:${DIGIT}|[.,_/:%\\-]| (?=%|${DIGIT}))*(?:[eE][+\\-]?${DIGIT}*)?${SPACE}`
     + `|${SPACE}\\.${DIGIT}[\\s\\S]*`
     + "|[nN][aA][nN]|[iI][nN][fF]|[tT][rR][uU][eE]|[fF][aA][lL][sS][eE])$", "u");
   const protect = (text) =>

@@ -96,6 +96,18 @@ def test_chosen_flags_are_one_story_in_every_count(chosen_from, tmp_path):
     assert report.flagging(precision=1.0).flagged.sum() <= report.flagged.sum()
 
 
+def test_a_label_alone_in_its_class_is_flagged_in_the_table_of_classes_too():
+    """It cannot be compared, so its class had no share of flagged labels, whoever asked."""
+    rng = np.random.default_rng(0)
+    x = np.repeat(np.eye(3), 12, 0) + 0.1 * rng.standard_normal((36, 3))
+    report = bspml.audit(x, ["alone", *"a" * 11, *"b" * 12, *"c" * 12])
+    shares = report.classes.set_index("label")["share_flagged"]
+    assert np.isnan(shares["alone"])
+    report = report.flagging(n=30)
+    assert report.flagged[0]
+    assert report.classes.set_index("label")["share_flagged"]["alone"] == 1
+
+
 @pytest.mark.parametrize(
     ("choice", "message"),
     [

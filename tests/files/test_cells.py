@@ -66,7 +66,22 @@ def test_numbers_between_any_white_space_are_protected(text):
     assert bare_cell(f"'{text}") == text
 
 
-@pytest.mark.parametrize("text", ["ınf", "falſe", "\U00011f505", "\u200b5", "5\u2009km"])
+@pytest.mark.parametrize(
+    "text", ["10-12", "1/2", "2024-01-31", "31.1.24 ", "9:30", "2024-01-31 9:30:00", "1 1/2", "5 %"]
+)
+def test_digits_that_a_spreadsheet_reads_as_a_date_or_a_share_are_protected(text):
+    assert protected_cell(text) == f"'{text}"
+    assert bare_cell(f"'{text}") == text
+
+
+def test_a_long_cell_is_looked_at_once():
+    assert protected_cell("5" + " " * 10**6 + "m")[0] == "5"
+    assert protected_cell("5 " * 10**5 + "m")[0] == "5"
+
+
+@pytest.mark.parametrize(
+    "text", ["10-12 y", "1/a.png", "9 :", "ınf", "falſe", "\U00011f505", "\u200b5", "5\u2009km"]
+)
 def test_what_only_looks_like_a_number_is_left_alone(text):
     assert protected_cell(text) == text
 

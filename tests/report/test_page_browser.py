@@ -534,7 +534,10 @@ def test_the_page_protects_the_same_cells_as_bspml(visit, top):
     script = (Path(page.__file__).parent / "csv.js").read_text("utf-8")
     tab = visit(animals())
     tab.goto("about:blank")  # the page itself lets no other script run
-    forms = ("{}", "{}5", "5{}", " {}5", ".{}", "5e{}", "na{}", "{}rue", "fal{}e", ".5{}", "5,{}")
+    forms = (
+        *("{}", "{}5", "5{}", " {}5", ".{}", "5e{}", "na{}", "{}rue", "fal{}e", ".5{}", "5,{}"),
+        *("5 {}", "5-{}", "5{}/2"),
+    )
     found = tab.evaluate(
         """([script, forms, top]) => {
             const csv = (0, eval)(script + "; csv");
