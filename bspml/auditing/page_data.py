@@ -73,17 +73,19 @@ def page_data(
         key=lambda i: "" if report.picture_keys is None else str(report.picture_keys[i]),
         picture=pictures,
     )
-    photos, photo_notes = _photo_checks(report, samples, pictures.folder is not None)
-    cards = suspects(report)
+    photos, notes = _photo_checks(report, samples, pictures.folder is not None)
+    cards, confusions = suspects(report), _confusions(report)
+    notes += _cut(len(report.duplicates), _PAIRS, "pairs of copies")
+    notes += _cut(len(confusions), _CONFUSIONS, "pairs of confused classes")
     return PageData(
         title=title,
         sentence=report.sentence,
-        facts=(*_audit_facts(report), *(("note", note) for note in photo_notes)),
+        facts=(*_audit_facts(report), *(("note", note) for note in notes)),
         histogram=Histogram.of(report.p_values, report.noise_rate),
         classes=_class_rows(report),
         suspects=tuple(samples.card(i) for i in cards),
         duplicates=_duplicates(report, samples),
-        confusions=_confusions(report),
+        confusions=confusions[:_CONFUSIONS],
         map=_sample_map(report, cards),
         photo_checks=photos,
         image_folder=pictures.folder,
@@ -138,12 +140,10 @@ def _class_rows(report: AuditReport) -> tuple[ClassRow, ...]:
 
 
 def _confusions(report: AuditReport) -> tuple[Confusion, ...]:
-    table = confusion_table(report).head(_CONFUSIONS)
+    table = confusion_table(report).rename(columns={"suggested_label": "suggested"})
     return tuple(
-        Confusion(**row, label=str(label), suggested=str(suggested))
-        for label, suggested, row in zip(
-            table.pop("label"), table.pop("suggested_label"), table.to_dict("records"), strict=True
-        )
+        Confusion(**{**row, "label": str(row["label"]), "suggested": str(row["suggested"])})
+        for row in table.to_dict("records")
     )
 
 
@@ -156,9 +156,8 @@ def _sample_map(report: AuditReport, cards: Sequence[int]) -> SampleMap | None:
     if len(others) > room:
         others = others[np.linspace(0, len(others) - 1, room).astype(int)]
     shown = np.sort(np.concatenate([np.asarray(cards, np.int64), others]))
-    suggested = np.where(
-        report.suggested_labels == report.labels, "", report.suggested_labels.astype(str)
-    )
+    changed = report.suggested_labels != report.labels
+    suggested = np.where(changed, report.suggested_labels.astype(str), "")
     x, y = report.embedding_map[shown].astype(np.float64).T.tolist()
     return SampleMap(
         method=_MAP_METHODS.get(report.map_method, report.map_method),
@@ -197,7 +196,12 @@ def _photo_checks(
         PhotoCheck(**dict(samples.neighbour(int(i))), problems=found)
         for i, found in problems.head(_PHOTOS).items()
     )
-    return photos, notes
+    return photos, notes + _cut(len(problems), _PHOTOS, "bad photos")
+
+
+def _cut(found: int, most: int, what: str) -> list[str]:
+    """Say that a list of the page is not all that was found."""
+    return [f"the first {most:,} of {found:,} {what} are shown"] * (found > most)
 
 
 def _duplicates(report: AuditReport, samples: Samples) -> tuple[Duplicate, ...]:

@@ -64,7 +64,6 @@ def render_page(data: PageData) -> str:
         has_chances="wrong_probability" in measured,
         measured=measured,
         flagged=flagged,
-        confused_classes=len({n for c in data.confusions for n in (c.label, c.suggested)}),
         drawn_classes=MOST,
         # The template takes what follows as it is: it is our own text, or escaped where it is made.
         style=_read_asset("page.css"),

@@ -119,6 +119,28 @@ def test_the_map_shows_all_samples_or_all_suspects_and_evenly_others(report, tmp
     assert page_data(replace(report, embedding_map=None), tmp_path).map is None
 
 
+def test_lists_that_are_cut_say_how_much_was_found(report, tmp_path, monkeypatch):
+    """The panels counted what they showed, and the facts beside them what there was."""
+    assert len(report.confusions) == 3
+    several = replace(report, duplicates=pd.concat([report.duplicates] * 3))
+    found, checks = len(several.duplicates), {"index": [4, 7], "score": [0.1, 0.2]}
+    several = replace(
+        several, photo_checks=pd.DataFrame({**checks, "problem": ["dark", "blurred"]})
+    )
+    notes = [text for name, text in page_data(several, tmp_path).facts if name == "note"]
+    assert not any(text.endswith(" are shown") for text in notes)
+    for name, most in (("_PAIRS", found - 1), ("_CONFUSIONS", 2), ("_PHOTOS", 1)):
+        monkeypatch.setattr(f"bspml.auditing.page_data.{name}", most)
+    data = page_data(several, tmp_path)
+    assert (len(data.duplicates), len(data.confusions)) == (found - 1, 2)
+    assert [photo.index for photo in data.photo_checks] == [4]
+    assert {
+        f"the first {found - 1} of {found} pairs of copies are shown",
+        "the first 2 of 3 pairs of confused classes are shown",
+        "the first 1 of 2 bad photos are shown",
+    } <= {text for name, text in data.facts if name == "note"}
+
+
 def test_cards_say_what_fits_no_class(report, tmp_path):
     scores = np.zeros(len(report.labels))
     strange = int(np.flatnonzero(~report.flagged)[0])
