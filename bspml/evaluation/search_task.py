@@ -34,7 +34,7 @@ from bspml.tensors.checks import (
     some_of,
     zero_rows,
 )
-from bspml.tensors.copies import near_digests, rounding
+from bspml.tensors.copies import rounding
 from bspml.tensors.row_index import check_same_columns, check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
@@ -95,10 +95,9 @@ class Side(NamedTuple):
         return ~np.isin(self.numbers, self.zero)
 
 
-def _digests(*sides: Side) -> list[np.ndarray]:
-    """Digests of each side's rows, alike for rows that are equal within the coarser rounding."""
-    tolerance = rounding(max(side.precision for side in sides), sides[0].rows.shape[1])
-    return near_digests([side.rows for side in sides], tolerance)
+def _tolerance(*sides: Side) -> float:
+    """Return how far rows lie apart that are equal within the coarser rounding."""
+    return rounding(max(side.precision for side in sides), sides[0].rows.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,9 +160,10 @@ class SearchTask:
         searched = Side.of(others, gallery_codes, is_ignored(theirs, ignore, "gallery"), place)
         own = None
         if query_in_gallery:
-            digests = _digests(queries, searched)
+            tolerance = _tolerance(queries, searched)
+            rows = (queries.rows, searched.rows)
             own = own_gallery_rows(
-                digests[0], queries.codes, digests[1], searched.codes, queries.numbers, "rows"
+                rows, (queries.codes, searched.codes), tolerance, queries.numbers, "rows"
             )
         return cls(queries, searched, own)
 
@@ -241,10 +241,10 @@ class SearchTask:
     def warn_of_copies(self) -> int:
         """Warn, for the caller of the caller, of copies that are searched; return how many."""
         sides = [self.gallery] if self.own is not None else [self.gallery, self.queries]
-        found = zip(sides, _digests(*sides), strict=True)
-        told = [(digests[s.points], s.numbers[s.points]) for s, digests in found]
+        told = [(side.rows, side.points, side.numbers) for side in sides]
         name = "embeddings" if self.alone else "gallery"
-        return warn_of_copies(told, len(self.gallery.codes.unique()), name, "rows", stacklevel=4)
+        classes = len(self.gallery.codes.unique())
+        return warn_of_copies(told, _tolerance(*sides), classes, name, "rows", stacklevel=4)
 
 
 def _checked_rows(values: Any, name: str, device: Any) -> tuple[Tensor, torch.device]:

@@ -31,7 +31,7 @@ from bspml.evaluation.sides import (
 from bspml.shapes import Bool, Float, Int, Tensor
 from bspml.tensors.arguments import check_flags
 from bspml.tensors.checks import Labels, check_embeddings, encode_labels, normalize_rows
-from bspml.tensors.copies import near_digests, rounding
+from bspml.tensors.copies import first_copies, rounding, row_digests
 from bspml.tensors.row_index import check_same_columns, check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 
@@ -159,7 +159,8 @@ def evaluate_sets(
 
     Warns:
         UserWarning: sets that are exact copies of others, or, with a gallery, queries that are in
-            it; an average of 0; a default K that does not fit.
+            it; frames that are exact copies of others of their set; an average of 0; a default K
+            that does not fit.
 
     Example:
         >>> frames = [[1.0, 0.0], [0.8, 0.6], [0.6, 0.8], [0.9, 0.1], [0.0, 1.0], [0.1, 0.9]]
@@ -170,53 +171,40 @@ def evaluate_sets(
     check_flags(normalize_frames=normalize_frames, query_in_gallery=query_in_gallery)
     by_default, ks = ks is KS, check_ks(ks)
     check_same_columns(embeddings=embeddings, gallery=gallery)
-    queries = group_frames(embeddings, labels, set_ids, cameras, normalize_frames, ignore=ignore)
-    alone = gallery is None
+    alone, options = gallery is None, {"normalize_frames": normalize_frames, "ignore": ignore}
+    queries = group_frames(embeddings, labels, set_ids, cameras, **options)
+    theirs = {"labels": gallery_labels, "set_ids": gallery_set_ids, "cameras": gallery_cameras}
     if alone:
-        for name, value in (
-            ("gallery_labels", gallery_labels),
-            ("gallery_set_ids", gallery_set_ids),
-            ("gallery_cameras", gallery_cameras),
-        ):
+        for name, value in theirs.items():
             if value is not None:
-                raise InputError(f"`{name}` comes with `gallery`, which was not given.")
+                raise InputError(f"`gallery_{name}` comes with `gallery`, which was not given.")
         searched = queries
     else:
-        searched = group_frames(
-            *(gallery, gallery_labels, gallery_set_ids, gallery_cameras),
-            normalize_frames,
-            "gallery_",
-            ignore,
-        )
+        searched = group_frames(gallery, prefix="gallery_", **theirs, **options)
     _check_sides(queries, searched)
     check_ignored(ignore, *(encode_labels(y) for y in (labels, gallery_labels) if y is not None))
     same_class = _equal(queries.classes, searched.classes, "labels")
     ignored = torch.zeros_like(same_class)
     if queries.cameras is not None and searched.cameras is not None:
         ignored = same_class & _equal(queries.cameras, searched.cameras, "cameras")
-    own = None
-    if alone:
-        own = torch.arange(len(queries.means))
-    elif query_in_gallery:
+    own = torch.arange(len(queries.means)) if alone else None
+    if query_in_gallery and not alone:
         own = _own_sets(queries, searched)
     available = len(searched.means) - (own is not None)
     ks = check_reach(ks, available, own is not None, "sets", by_default)
-    sides = [searched] if own is not None else [searched, queries]
-    found = zip(sides, _digests(*sides), strict=True)
-    told = [(digests[s.points], s.set_ids[s.points]) for s, digests in found]
-    name, num_classes = "embeddings" if alone else "gallery", len(np.unique(searched.classes))
-    copies = warn_of_copies(told, num_classes, name, "sets")
     if own is not None:
         ignored[torch.arange(len(own)), own] = True
+    sides = [searched] if own is not None else [searched, queries]
+    told = [(grid_unit_rows(side.means), side.points, side.set_ids) for side in sides]
+    classes, name = len(np.unique(searched.classes)), "embeddings" if alone else "gallery"
+    copies = warn_of_copies(told, _tolerance(queries), classes, name, "sets")
     metrics = _set_metrics(queries, searched, same_class, ignored, ks)
-    frames, left_out = int(queries.sizes.sum()), queries.num_ignored
-    if not alone:
-        frames, left_out = frames + int(searched.sizes.sum()), left_out + searched.num_ignored
+    both = [queries] if alone else [queries, searched]
     return replace(
         metrics,
         num_ignored=metrics.num_ignored - (0 if own is None else len(own)),
-        num_frames=frames,
-        num_ignored_frames=left_out,
+        num_frames=sum(int(side.sizes.sum()) for side in both),
+        num_ignored_frames=sum(side.num_ignored for side in both),
         num_copies=copies,
     )
 
@@ -225,14 +213,13 @@ def _own_sets(queries: FrameSets, searched: FrameSets) -> Int[Tensor, " Q"]:
     """Return the set of the gallery that each query is."""
     count = len(queries.means)
     codes = encode_jointly(queries.classes, count, searched.classes, len(searched.means))
-    digests = _digests(queries, searched)
-    return own_gallery_rows(digests[0], codes[0], digests[1], codes[1], np.arange(count), "sets")
+    rows = [grid_unit_rows(side.means) for side in (queries, searched)]
+    return own_gallery_rows(rows, codes, _tolerance(queries), np.arange(count), "sets")
 
 
-def _digests(*sides: FrameSets) -> list[np.ndarray]:
-    """Digests of each side's averages, alike for those that are equal within a rounding."""
-    tolerance = rounding(torch.finfo(torch.float32).eps, sides[0].means.shape[1])
-    return near_digests([grid_unit_rows(side.means) for side in sides], tolerance)
+def _tolerance(side: FrameSets) -> float:
+    """Return how far averages lie apart that are equal within a rounding."""
+    return rounding(torch.finfo(torch.float32).eps, side.means.shape[1])
 
 
 def group_frames(
@@ -261,11 +248,8 @@ def group_frames(
     frames = check_embeddings(embeddings, name).detach().double()
     if len(frames) == 0:
         raise InputError(f"`{name}` must have at least one row; got {tuple(frames.shape)}.")
-    known = {
-        key: encode_labels(value, len(frames), prefix + key)
-        for key, value in named.items()
-        if key != "cameras" or value is not None
-    }
+    given = {key: value for key, value in named.items() if key != "cameras" or value is not None}
+    known = {key: encode_labels(value, len(frames), prefix + key) for key, value in given.items()}
     ignored = is_ignored(known["labels"], ignore, name)
     numbers = np.flatnonzero(~ignored)
     if len(numbers) < len(frames):
@@ -275,13 +259,12 @@ def group_frames(
     codes = sets.codes.to(frames.device)
     if normalize_frames:
         frames = normalize_rows(frames)
+    _warn_of_repeats(frames, sets, numbers, name)
     sizes = torch.bincount(sets.codes, minlength=len(sets.classes))
     sums = frames.new_zeros(len(sizes), frames.shape[1]).index_add_(0, codes, frames)
     first = np.unique(sets.codes.numpy(), return_index=True)[1]  # (S,) the first frame of each
     of_sets = {
-        key: _of_sets(encoded, prefix + key, sets, first, numbers)
-        for key, encoded in known.items()
-        if key != "set_ids"
+        key: _of_sets(encoded, prefix + key, sets, first, numbers) for key, encoded in known.items()
     }
     return FrameSets(
         means=(sums / sizes.to(sums)[:, None]).cpu(),
@@ -291,6 +274,27 @@ def group_frames(
         sizes=sizes,
         num_ignored=int(ignored.sum()),
     )
+
+
+def _warn_of_repeats(
+    frames: Float[Tensor, "F D"], sets: Labels, numbers: np.ndarray, name: str
+) -> None:
+    """Warn, for the caller of the caller, of frames that their set has twice.
+
+    Not where a set has no other ones, as their average is the same.
+    """
+    codes = sets.codes.numpy()
+    first = first_copies(np.char.add(row_digests(frames), codes.astype("S20")))
+    is_copy = first != np.arange(len(first))
+    copies = np.flatnonzero(is_copy & (np.bincount(codes[~is_copy])[codes] > 1))
+    if len(copies):
+        row, at = copies[0], sets.classes[codes[copies[0]]]
+        warnings.warn(
+            f"`{name}`: {len(copies)} of {len(first)} frames are exact copies of others of their "
+            f"set (frame {numbers[row]} of {numbers[first[row]]}, set {at}), and count again in "
+            "its average. If a sampler repeated them, as DistributedSampler does, drop them.",
+            stacklevel=4,
+        )
 
 
 def _taken(encoded: Labels, rows: np.ndarray) -> Labels:

@@ -18,7 +18,7 @@ import torch
 from bspml.errors import InputError
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.checks import Labels, check_whole, encode_labels
-from bspml.tensors.copies import first_copies, own_rows
+from bspml.tensors.copies import first_copies, near_digests, own_rows, row_digests
 from bspml.tensors.row_index import check_in_order
 from bspml.words import did_you_mean, shown, some_of
 
@@ -174,44 +174,49 @@ def check_ignored(ignore: Any, *sides: Labels) -> None:
 
 
 def own_gallery_rows(
-    queries: np.ndarray,
-    codes: Tensor,
-    gallery: np.ndarray,
-    gallery_codes: Tensor,
+    rows: Sequence[Float[Tensor, "_ D"]],
+    codes: Sequence[Int[Tensor, " _"]],
+    tolerance: float,
     numbers: np.ndarray,
     of: str,
 ) -> Int[Tensor, " N"]:
     """Return the row of the gallery that each query is: its copy under the same label.
 
+    An equal row before one within the rounding, which in half precision is often another sample.
+
     Args:
-        queries: (N,) digests, see `bspml.tensors.copies.row_digests`.
-        codes: (N,) labels.
-        gallery: (R,) digests.
-        gallery_codes: (R,) labels of the same coding.
+        rows: (N, D) and (R, D) of queries and gallery, from `grid_unit_rows`.
+        codes: (N,) and (R,) their labels, of one coding.
+        tolerance: distance of two rows that count as equal.
         numbers: (N,) what the caller calls the queries.
         of: what the two have, in the plural, for the message.
 
     Raises:
         InputError: a query is not in the gallery.
     """
-    keys = [
-        np.char.add(digests, own.cpu().numpy().astype("S20"))
-        for digests, own in ((queries, codes), (gallery, gallery_codes))
-    ]
-    rows = own_rows(*keys)
-    absent = np.flatnonzero(rows < 0)
+    labels = [own.cpu().numpy().astype("S20") for own in codes]
+    near = near_digests(rows, tolerance)
+    own, every = np.full(len(labels[0]), -1), np.arange(len(labels[1]))
+    for digests, only_free in ((map(row_digests, rows), False), (near, True), (near, False)):
+        ours, theirs = map(np.char.add, digests, labels)
+        absent = np.flatnonzero(own < 0)
+        among = np.setdiff1d(every, own) if only_free else every
+        found = own_rows(ours[absent], theirs[among])
+        own[absent[found >= 0]] = among[found[found >= 0]]
+    absent = np.flatnonzero(own < 0)
     if len(absent):
         raise InputError(
             f"`query_in_gallery` is true, but `gallery` has no copy under the same label of the "
-            f"query {of} {some_of(numbers[absent])} ({len(absent)} of {len(rows)}). Take both from "
+            f"query {of} {some_of(numbers[absent])} ({len(absent)} of {len(own)}). Take both from "
             "the same embeddings, or leave it false."
         )
-    return torch.from_numpy(rows)
+    return torch.from_numpy(own)
 
 
 def warn_of_copies(
-    sides: Sequence[tuple[np.ndarray, np.ndarray]],
-    num_classes: int,
+    sides: Sequence[tuple[Tensor, np.ndarray, np.ndarray]],
+    tolerance: float,
+    classes: int,
     name: str,
     of: str,
     stacklevel: int = 3,
@@ -221,38 +226,53 @@ def warn_of_copies(
     Not where rows are no more than their class, as those of a perfect embedding.
 
     Args:
-        sides: (R,) digests of the gallery, see `bspml.tensors.copies.row_digests`, and what the
-            caller calls these rows; the same of the queries if these are not to be found in it.
-        num_classes: of the gallery.
-        name: of the caller's argument that is searched.
+        sides: rows from `grid_unit_rows`, which of them have norm 1, and what the caller calls
+            them: of the gallery, and, where no query is one of it, of the queries.
+        tolerance: distance of two rows that count as equal.
+        classes: how many the gallery has.
+        name: of the caller's argument that is the gallery.
         of: what it has, in the plural.
         stacklevel: whose line the warning names, 2 that of the caller.
     """
-    digests, numbers = sides[0]
-    if len(np.unique(digests)) <= num_classes:
+    found = zip(near_digests([rows for rows, *_ in sides], tolerance), sides, strict=True)
+    told = [(near[points], numbers[points]) for near, (_, points, numbers) in found]
+    (digests, numbers), *queries = told
+    if len(np.unique(digests)) <= classes:
         return 0
-    if len(sides) > 1:
-        ours, our_numbers = sides[1]
-        rows = own_rows(ours, digests)
-        copies = np.flatnonzero(rows >= 0)
-        pairs = [f"{our_numbers[row]} as {numbers[rows[row]]}" for row in copies[:2]]
-        told = (
-            f"{len(copies)} of {len(rows)} query {of} are in `gallery` too ({of} "
-            f"{' and '.join(pairs)}), where each finds itself. Leave every query's own one out "
-            "with `query_in_gallery=True`, or drop the copies."
-        )
-    else:
-        rows = first_copies(digests)
-        copies = np.flatnonzero(rows != np.arange(len(rows)))
-        pairs = [f"{numbers[row]} of {numbers[rows[row]]}" for row in copies[:2]]
-        told = (
-            f"`{name}`: {len(copies)} of {len(rows)} {of} are exact copies of others ({of} "
-            f"{' and '.join(pairs)}), and a copy finds its source. If a sampler repeated them, as "
-            "DistributedSampler does to fill its last batch, drop them."
-        )
+    for ours, our_numbers in queries:
+        return _warn_of_found_queries(ours, digests, (our_numbers, numbers), of, stacklevel + 1)
+    first = first_copies(digests)
+    copies = np.flatnonzero(first != np.arange(len(first)))
     if len(copies):
-        warnings.warn(told, stacklevel=stacklevel)
+        pairs = [f"{numbers[row]} of {numbers[first[row]]}" for row in copies[:2]]
+        warnings.warn(
+            f"`{name}`: {len(copies)} of {len(first)} {of} are exact copies of others ({of} "
+            f"{' and '.join(pairs)}), and a copy finds its source. If a sampler repeated them, as "
+            "DistributedSampler does to fill its last batch, drop them.",
+            stacklevel=stacklevel,
+        )
     return len(copies)
+
+
+def _warn_of_found_queries(
+    queries: np.ndarray,
+    gallery: np.ndarray,
+    numbers: tuple[np.ndarray, np.ndarray],
+    of: str,
+    stacklevel: int,
+) -> int:
+    """Warn of queries whose copies are searched, and return how many there are."""
+    rows = own_rows(queries, gallery)
+    found = np.flatnonzero(rows >= 0)
+    if len(found):
+        pairs = [f"{numbers[0][row]} as {numbers[1][rows[row]]}" for row in found[:2]]
+        warnings.warn(
+            f"{len(found)} of {len(rows)} query {of} are in `gallery` too ({of} "
+            f"{' and '.join(pairs)}), where each finds itself. Leave every query's own one out "
+            "with `query_in_gallery=True`, or drop the copies.",
+            stacklevel=stacklevel,
+        )
+    return len(found)
 
 
 def encode_jointly(

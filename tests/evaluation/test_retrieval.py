@@ -17,6 +17,7 @@ import bspml
 from bspml.errors import InputError, MissingDependencyError
 from bspml.evaluation.clustering import kmeans
 from bspml.evaluation.retrieval import CollapseWarning, evaluate
+from bspml.evaluation.sides import own_gallery_rows
 from bspml.tensors.unit_rows import grid_unit_rows
 from helpers.draws import randn
 
@@ -316,6 +317,27 @@ def test_queries_rounded_otherwise_than_the_gallery_are_copies_all_the_same(kind
     if kind in ("times 3", "of norm 1"):
         with pytest.warns(UserWarning, match="9 of 209 rows are exact copies"):
             evaluate(twice, torch.cat([y, y[:9]]), (1,), clustering=False)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_the_own_row_is_the_equal_one_among_rows_within_the_rounding(kind):
+    y = torch.arange(300) // 100
+    x = (randn(300, 2) + randn(3, 2, seed=1)[y]).to(kind)  # in two columns most rows have some
+    options: dict = {"gallery_labels": y, "query_in_gallery": True, "clustering": False}
+    found = evaluate(x[::2], y[::2], (1,), x, **options)
+    told_apart = evaluate(x[::2].float(), y[::2], (1,), x.float(), **options)
+    assert (found.recall_at_k, found.map_at_r) == (told_apart.recall_at_k, told_apart.map_at_r)
+
+
+def test_an_own_row_is_equal_before_it_is_near_and_free_before_it_is_taken():
+    def angles(*degrees):
+        turns = torch.tensor(degrees).deg2rad()
+        return grid_unit_rows(torch.stack([turns.cos(), turns.sin()], 1))
+
+    sides = [angles(1.0, 0.0, 0.1, 0.0), angles(0.0, 90.0, 0.2, 1.0)]
+    codes = [torch.zeros(4, dtype=torch.int64)] * 2
+    rows = own_gallery_rows(sides, codes, 0.01, np.arange(4), "rows")
+    assert rows.tolist() == [3, 0, 2, 0]
 
 
 def evaluated(x, row):

@@ -2,6 +2,7 @@
 
 import json
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -297,3 +298,24 @@ def test_frames_of_ignored_labels_leave_their_sets():
     assert (found.num_queries, found.num_frames, found.num_ignored_frames) == (4, 5, 1)
     with pytest.raises(InputError, match=r"set 1 has 1 and 0 \(frame 5\)"):
         evaluate_sets(x, [0, 0, -1, 1, 1, 0], [0, 0, 0, 1, 2, 1], ks=1, ignore=(-1,))
+
+
+def test_a_frame_that_its_set_has_twice_is_named():
+    frames = randn(8, 3)
+    sets, labels = torch.arange(8) // 2, torch.arange(8) // 4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        evaluate_sets(frames, labels, sets, ks=(1,))
+        # In a set of nothing else the average is the same; in two sets a frame is no repeat.
+        alone = torch.cat([frames, frames[:1], frames[:1]])
+        more = torch.tensor([4, 4])
+        evaluate_sets(alone, torch.cat([labels, more]), torch.cat([sets, more]), ks=(1,))
+    rows = torch.tensor([0, 1, 2, 3, 4, 5, 6, 7, 3, 0])
+    named = r"`embeddings`: 2 of 10 frames .* of their set \(frame 8 of 3, set 1\), and count again"
+    with pytest.warns(UserWarning, match=named):
+        evaluate_sets(frames[rows], labels[rows], sets[rows], ks=(1,))
+    with pytest.warns(UserWarning, match="`gallery`: 1 of 9 frames"):
+        evaluate_sets(
+            frames[:4] + 1, labels[:4], sets[:4], None, (1,),
+            frames[rows[:9]], labels[rows[:9]], sets[rows[:9]],
+        )  # fmt: skip
