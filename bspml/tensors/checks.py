@@ -263,7 +263,7 @@ def _label_objects(array: np.ndarray, name: str) -> np.ndarray:
         if any("\0" in v for v in values):
             raise InputError(f"`{name}` must not hold the character NUL: numpy's text ends there.")
         _check_widths([len(value) for value in values], name)
-        return array.astype(str)
+        return np.array([str.__str__(v) for v in values])  # numpy asks an enum's own `__str__`
     if not all(
         issubclass(kind, int | float | np.integer | np.floating | np.bool_)
         and not issubclass(kind, np.timedelta64)

@@ -1,5 +1,6 @@
 """The rules every public number, count and choice goes through."""
 
+import enum
 import math
 import warnings
 
@@ -62,12 +63,21 @@ def test_labels_that_would_merge_or_are_none_are_refused(labels, message):
         encode_labels(labels)
 
 
+class Pet(str, enum.Enum):
+    """Text whose `str()` is another: "Pet.DOG"."""
+
+    DOG = "dog"
+    CAT = "cat"
+
+
 @pytest.mark.parametrize(
     ("labels", "classes", "codes"),
     [
         (np.array([np.int64(3), np.int32(1)], dtype=object), [1, 3], [1, 0]),
         (np.array([np.str_("b"), "a"], dtype=object), ["a", "b"], [1, 0]),
         ([np.str_("b"), "a"], ["a", "b"], [1, 0]),
+        ([Pet.DOG, Pet.CAT, "elk"], ["cat", "dog", "elk"], [1, 0, 2]),
+        (np.array([Pet.DOG, Pet.CAT], dtype=object), ["cat", "dog"], [1, 0]),
         ([2, 1.0], [1, 2], [1, 0]),
         ([2**53, 2**53 + 1, 1.0], [1, 2**53, 2**53 + 1], [1, 2, 0]),
         ([True, False], [0, 1], [1, 0]),

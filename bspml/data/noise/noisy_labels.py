@@ -18,7 +18,7 @@ from bspml.files.arrays import Archive
 from bspml.files.atomic import atomic_write
 from bspml.files.opening import FAULTS, open_regular
 from bspml.tensors.arguments import check_flags, check_kind
-from bspml.tensors.checks import encode_labels
+from bspml.tensors.checks import Labels, encode_labels
 from bspml.tensors.row_index import check_same_rows
 
 _LARGEST_MATRIX = 4_096  # classes whose (C, C) transition matrix is written out: 134 MB
@@ -142,7 +142,8 @@ def from_labels(labels: Any, true_labels: Any) -> NoisyLabels:
     rate = float(wrong.mean())
     if isinstance(labels, Tensor):
         wrong, outlier = (torch.from_numpy(flags).to(labels.device) for flags in (wrong, outlier))
-    return NoisyLabels(_copy(labels), _copy(true_labels), wrong, outlier, rate, true.classes)
+    given, truth = copy_of(labels, noisy), copy_of(true_labels, true)
+    return NoisyLabels(given, truth, wrong, outlier, rate, true.classes)
 
 
 def load(path: str | os.PathLike[str]) -> NoisyLabels:
@@ -184,8 +185,17 @@ def _checked_content(content: Mapping[str, np.ndarray]) -> NoisyLabels:
     return noisy
 
 
-def _copy(labels: Any) -> Any:
-    return labels.detach().clone() if isinstance(labels, Tensor) else np.array(labels)
+def copy_of(labels: Any, encoded: Labels) -> Any:
+    """Return (N,) the same labels of the same kind: a tensor, or an array.
+
+    Args:
+        labels: (N,) of any kind.
+        encoded: the same.
+    """
+    if isinstance(labels, Tensor):
+        return labels.detach().clone()
+    array = np.array(labels)  # its text is what an enum's `__str__` says
+    return encoded.classes[encoded.codes.numpy()] if array.dtype.kind == "U" else array
 
 
 def _numpy(values: Any) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bspml.data.noise.noisy_labels import NoisyLabels
+from bspml.data.noise.noisy_labels import NoisyLabels, copy_of
 from bspml.data.noise.rates import as_decimal
 from bspml.errors import InputError
 from bspml.tensors.checks import check_embeddings, check_number, check_whole, encode_labels
@@ -56,9 +56,8 @@ class NoiseTask:
                 f"`labels` must have at least 2 classes, so that a label can be wrong; got "
                 f"{len(encoded.classes)}."
             )
-        labels = labels.detach() if isinstance(labels, Tensor) else np.asarray(labels)
-        draw = np.random.default_rng(seed)
-        return cls(labels, encoded.codes.numpy(), encoded.classes, number, as_decimal(rate), draw)
+        given, draw = copy_of(labels, encoded), np.random.default_rng(seed)
+        return cls(given, encoded.codes.numpy(), encoded.classes, number, as_decimal(rate), draw)
 
     @property
     def num_classes(self) -> int:
@@ -132,20 +131,17 @@ class NoiseTask:
         # A row of each class, to copy the label from: kind and dtype stay as they came.
         example = np.unique(self.codes, return_index=True)[1]
         source: Any = np.arange(len(self.codes))
+        noisy = np.isin(source, rows)
         source[rows] = example[codes]
-        noisy: Any = np.zeros(len(self.codes), dtype=bool)
-        noisy[rows] = True
-        outliers: Any = ~np.isin(self.codes, self.codes[source])  # their own class has no label now
-        labels = self.given
+        outliers = ~np.isin(self.codes, self.codes[source])  # their own class has no label now
+        labels, found = self.given, [source, noisy, outliers]
         if isinstance(labels, Tensor):
-            source, noisy, outliers = (
-                torch.from_numpy(array).to(labels.device) for array in (source, noisy, outliers)
-            )
+            found = [torch.from_numpy(array).to(labels.device) for array in found]
         return NoisyLabels(
-            labels=labels[source],
-            true_labels=labels.clone() if isinstance(labels, Tensor) else labels.copy(),
-            is_noisy=noisy,
-            is_outlier=outliers,
+            labels=labels[found[0]],
+            true_labels=labels,
+            is_noisy=found[1],
+            is_outlier=found[2],
             rate=self.rate if rate is None else rate,
             classes=self.classes,
         )

@@ -1,5 +1,6 @@
 """What holds for every kind: exact counts, never the own label, kinds kept, seeds obeyed."""
 
+import enum
 from fractions import Fraction
 
 import numpy as np
@@ -282,3 +283,15 @@ def test_by_chance_each_sample_is_drawn_on_its_own(make):
     assert np.abs(flags.sum(0) - 120).max() < 5 * 9.2
     assert not make(labels, 0.0, 0).is_noisy.any()
     assert make(labels, 1.0, 0).is_noisy.all()
+
+
+def test_members_of_an_enumeration_of_text_are_labels_by_their_value():
+    class Pet(str, enum.Enum):
+        DOG = "dog"
+        CAT = "cat"
+
+    noisy = noise.pair_flip([Pet.DOG, Pet.CAT], 1)
+    assert (noisy.labels.tolist(), noisy.true_labels.tolist()) == (["cat", "dog"], ["dog", "cat"])
+    told = noise.from_labels([Pet.DOG, Pet.DOG], [Pet.DOG, Pet.CAT])
+    assert told.true_labels.tolist() == ["dog", "cat"]
+    assert told.is_noisy.tolist() == [False, True]
