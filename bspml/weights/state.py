@@ -220,7 +220,10 @@ class SampleWeights(BatchRows):
         self.weights[~self.fixed] = 1
 
     def class_means(self) -> Float[Tensor, " C"]:
-        """Return each class's mean weight, (C,) float64 on the CPU, in the order of `classes`."""
+        """Return each class's mean weight, (C,) float64 on the CPU, in the order of `classes`.
+
+        0 for a class whose labels are all repaired: no sample is trained under it.
+        """
         codes = self.current_codes.cpu()
         totals = torch.bincount(codes, self.weights.cpu().double(), len(self.classes))
         return totals / torch.bincount(codes, minlength=len(self.classes)).clamp(min=1)
@@ -228,16 +231,17 @@ class SampleWeights(BatchRows):
     def maw(self) -> float:
         """Mean over classes of the class's mean weight, from 0 to 1 [Zhang 2023, eq. (14)].
 
-        Classes count alike whatever their size: it is not the share of samples kept.
+        Classes count alike whatever their size: it is not the share of samples kept.  One that no
+        sample is trained under counts in neither mean nor deviation.
         """
-        return float(self.class_means().mean())
+        return float(self.class_means()[self.current_codes.cpu().unique()].mean())
 
     def sdaw(self) -> float:
         """Standard deviation over classes of the mean weight [Zhang 2023, eq. (14)].
 
         The population's (divided by C), so a single class gives 0.
         """
-        return float(self.class_means().std(correction=0))
+        return float(self.class_means()[self.current_codes.cpu().unique()].std(correction=0))
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Refuse the weights of another data set before anything is copied."""

@@ -446,6 +446,10 @@ def test_class_means_are_those_of_the_classes_trained_under():
     assert weights.class_means().tolist() == [1.0, 0.5]
     weights.relabel([1, 1, 1])
     assert weights.class_means()[0] == 0  # nobody is left there
+    assert weights.maw() == pytest.approx(2 / 3)
+    assert weights.sdaw() == 0
+    weights.reset()
+    assert (weights.maw(), weights.sdaw()) == (1, 0)  # everybody takes part
 
 
 def test_a_state_of_before_labels_were_repaired_loads_as_not_repaired():
