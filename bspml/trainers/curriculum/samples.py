@@ -97,7 +97,7 @@ class Samples:
             fixed: (N,) what a person decided: a word on one copy is one on all under its label.
 
         Raises:
-            InputError: fewer than two classes have a sample left to judge by.
+            InputError: copies leave fewer than two classes a sample to judge by.
         """
         if group is None:
             return self
@@ -108,7 +108,8 @@ class Samples:
             said, words = _words_on_copies(once, fixed, self.reference)
             reference = torch.where(said, words, reference)
         reference = reference[kept] * torch.from_numpy(once.vouching[kept])
-        if len(self.codes[rows][reference > 0].unique()) < 2:
+        there = self.codes[self.reference > 0].unique()  # fewer: not for the copies
+        if len(self.codes[rows][reference > 0].unique()) < 2 <= len(there):
             raise InputError(
                 "without copies under several labels, which vouch for none of these, fewer than "
                 "two classes have a sample left to judge by. Decide the copies first: see "
@@ -254,9 +255,7 @@ class Samples:
         if self.kept is None:
             return values
         if self.once is None:
-            every = torch.empty_like(values)
-            every[self.kept] = values
-            return every
+            return torch.empty_like(values).scatter(0, torch.from_numpy(self.kept), values)
         fill = torch.from_numpy(np.where(self.once.wrong_share > 0.5, 0.0, 1.0))
         if of_placeholders is not None:
             fill = torch.full_like(fill, of_placeholders)

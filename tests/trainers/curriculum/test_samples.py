@@ -174,6 +174,13 @@ def test_too_few_samples_beside_copies_that_disagree_are_refused():
         updated(torch.cat([X, X]), torch.cat([TRUE, (TRUE + 1) % 20]))
 
 
+def test_too_few_samples_that_a_person_kept_are_not_put_down_to_copies():
+    weights = bspml.SampleWeights(TRUE.repeat(2))
+    weights.fix(torch.arange(400), torch.zeros(400))
+    with pytest.raises(InputError, match=r"got 0 \(samples of weight 0"):
+        bspml.SelfPacedCurriculum(weights).update(torch.cat([X, X]))
+
+
 def test_a_class_that_a_person_left_out_pays_for_no_wrong_label():
     weights = bspml.SampleWeights(GIVEN)
     decided = (torch.as_tensor(GIVEN) < 3).nonzero()[:, 0]
