@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from bspml.errors import CheckpointError, InputError
 from bspml.tensors.precision import KeepsDigits
+from bspml.tensors.unit_rows import unit_rows
 
 
 class SavedNumbers:
@@ -81,7 +82,7 @@ class RowMemory(SavedNumbers, KeepsDigits):
             )
         if self.memory.device != embeddings.device:
             self.to(embeddings.device)
-        return nn.functional.normalize(embeddings.to(self.memory.dtype))
+        return unit_rows(embeddings).to(self.memory.dtype)
 
 
 def places_in_queues(holder: nn.Module) -> dict[str, tuple[int, bool]]:

@@ -125,3 +125,15 @@ def test_batches_that_do_not_fit_are_refused_and_not_remembered():
         keep(torch.full((2, 2), math.nan), labels, [0, 1])
     assert keep.rows_shown == 0
     assert keep(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64), []).shape == (0,)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e25])
+def test_rows_of_any_finite_length_vote_alike(scale):
+    emb, labels, _ = planted()
+    votes = []
+    for x in (emb, scale * emb):
+        keep = NeighbourVote(160, 16)
+        keep(x, labels, torch.arange(160))
+        votes.append(keep(x, labels, torch.arange(160)).tolist())
+    assert votes[0] == votes[1]
+    assert not all(votes[0])

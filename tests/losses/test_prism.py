@@ -309,3 +309,15 @@ def test_batches_that_do_not_fit_are_refused_and_not_remembered():
         keep(torch.full((1, 2), math.nan), torch.tensor([0]))
     assert keep.rows_remembered == 0
     assert keep(torch.zeros(0, 2), torch.zeros(0, dtype=torch.int64)).shape == (0,)
+
+
+@pytest.mark.parametrize("score", ["mean", "vmf"])
+@pytest.mark.parametrize("scale", [1e-30, 1e25])
+def test_rows_of_any_finite_length_are_judged_alike(scale, score):
+    draw = torch.Generator().manual_seed(0)
+    labels = torch.arange(40) % 5
+    emb = torch.eye(5)[labels] + 0.2 * torch.randn(40, 5, generator=draw)
+    given = torch.where(torch.arange(40) < 6, (labels + 1) % 5, labels)
+    keep = PRISMFilter(5, 5, 0.15, score=score)
+    keep(scale * emb, labels)
+    assert (~keep(scale * emb, given)).nonzero()[:, 0].tolist() == [0, 1, 2, 3, 4, 5]
