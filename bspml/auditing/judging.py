@@ -83,7 +83,9 @@ def audit(
     Deterministic.
 
     Args:
-        embeddings: (N, D) of images, texts, sounds, anything; rows are normalised here.
+        embeddings: (N, D) of images, texts, sounds, anything; rows are normalised here.  A column
+            of zeros changes nothing; one that repeats others, or a turn that fills columns of
+            zeros, is a dimension more to the label model.  Drop such columns first.
         labels: (N,) integers or text, none of it empty, at least two classes.  Booleans become 0
             and 1.  Pandas objects must have one index, which `AuditReport.table` has, too.
         names: N texts, or None, to recognise the samples by, such as file names.
