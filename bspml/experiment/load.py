@@ -74,7 +74,6 @@ class Run:
             images = torch.as_tensor(images)
             if not images.is_floating_point():
                 raise InputError(f"`images` must be floats; got {images.dtype}. Divide by 255.")
-            images = images.to(next(self.model.parameters()).dtype)  # float64 is numpy's own
         return embed(self.model, images, batch_size)
 
     def summary(self) -> Any:

@@ -90,9 +90,9 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
 
     Lightning's checkpoints hold all of this.  `fit(ckpt_path=)` goes on where the checkpoint was
     taken, inside an epoch or between two, with the same numbers, bit for bit on a CPU; only random
-    augmentation drawn in worker processes differs for the rest of an epoch that was cut.  (With
-    `max_steps` and no validation, Lightning itself takes a step too many after a checkpoint of an
-    epoch's end.  Its warning of a loader that is not resumable is not about this one.)
+    augmentation in worker processes differs, for the rest of an epoch that was cut; in persistent
+    ones for good.  (With `max_steps` and no validation, Lightning itself takes a step too many
+    after a checkpoint of an epoch's end.  Its warning of what is not resumable is not about this.)
 
     Several processes (strategies "ddp...", which copy the network): with
     `Trainer(use_distributed_sampler=False)` each embeds its part of the sampler's batch, and

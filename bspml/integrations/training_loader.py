@@ -125,12 +125,10 @@ class TrainingLoader:
         held = vars(self.loader)  # a DataLoader forbids to set its sampler; it is asked for anew
         if self._before is None:
             self._before = {name: held[name] for name in ("batch_sampler", "sampler", "generator")}
-        if held["batch_sampler"] is not self.sampler:
-            # As of a loader made with it; the iterator is that of workers that stay.
-            in_turn = SequentialSampler(self.dataset)
-            held.update(batch_sampler=self.sampler, sampler=in_turn, _iterator=None)
-        if held["generator"] is None:  # opening it would draw from the global one
-            self.loader.generator = self._generator
+        # As of a loader made with it; the iterator is that of workers that stay.  Opening it would
+        # draw from the global generator, or from its user's, which no checkpoint holds.
+        drawn = {"sampler": SequentialSampler(self.dataset), "generator": self._generator}
+        held.update(drawn, batch_sampler=self.sampler, _iterator=None)
 
     def end(self) -> None:
         """Leave the loader as it was."""

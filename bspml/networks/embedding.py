@@ -16,7 +16,7 @@ from bspml.distributed import computed_by_rows
 from bspml.errors import InputError, UserError
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import check_kind
-from bspml.tensors.checks import as_device, check_whole
+from bspml.tensors.checks import FLOATS, as_device, check_whole
 from bspml.tensors.modes import in_eval_mode
 from bspml.tensors.row_checks import embedded_rows
 from bspml.tensors.row_index import index_of
@@ -47,7 +47,8 @@ def embed(
         data: tensor (N, ...) of inputs, or a data set whose items are inputs or tuples that start
             with the input (labels and indices after it are ignored).  A tensor is sliced: faster
             for sets in memory, such as `Glyphs(...).images`.  Or `InputBatches` of a loader, whose
-            batches are taken as they come.
+            batches are taken as they come.  Float64, numpy's own, is taken in the kind of the
+            model's parameters where none of them is float64.
         batch_size: rows per forward pass.
         device: where `model` lives; default: where its first parameter is.
         num_workers: of the loader, for a data set.
@@ -75,6 +76,7 @@ def embed(
             "table as a tensor, and a loader as `InputBatches(loader)`."
         )
     first = next(model.parameters(), torch.empty(0))
+    kinds = {p.dtype for p in model.parameters() if p.dtype in FLOATS}  # lazy ones have theirs, too
     device = first.device if device is None else as_device(device)
     output_device = as_device(output_device, "output_device")
     pinned, num_workers = device.type == "cuda", check_whole(num_workers, "num_workers", low=0)
@@ -85,6 +87,8 @@ def embed(
         bar = tqdm(batches, "embed", unit="batch", file=sys.stderr, disable=hidden)
         for inputs in bar:
             check_kind(inputs, "data", Tensor, "inputs, or tuples that start with one, as tensors")
+            if kinds and inputs.dtype == torch.float64 not in kinds:
+                inputs = inputs.to(*kinds) if len(kinds) == 1 else inputs.float()
             if pinned and inputs.device.type == "cpu":
                 inputs = inputs.pin_memory()  # as it is, if the loader has pinned it
             for part in inputs.split(_rows_per_pass(inputs, device)):

@@ -42,6 +42,30 @@ def test_a_plain_loader_draws_from_the_sampler_until_the_end(workers):
     training.end()  # twice does no harm
 
 
+class Drawn(TensorDataset):
+    def __getitem__(self, row):
+        x, y = super().__getitem__(row)
+        return x + torch.rand(1), y
+
+
+@pytest.mark.parametrize("of_user", [None, torch.Generator()])
+def test_workers_draw_the_same_at_the_same_place(of_user):
+    loader = DataLoader(Drawn(*DATA.tensors), 8, shuffle=True, num_workers=1, generator=of_user)
+    state = None if of_user is None else of_user.get_state()
+    training = TrainingLoader(loader, None)
+    training.fit_to(bspml.SampleWeights(LABELS), 24)
+    training.begin()
+    epochs = []
+    for epoch in (0, 1, 1):
+        training.place(epoch=epoch, step=0, seed=5)
+        epochs.append(torch.cat([x for x, _ in loader]))
+    training.end()
+    assert torch.equal(epochs[1], epochs[2])
+    assert not torch.equal(epochs[0].sort(0)[0], epochs[1].sort(0)[0])
+    assert loader.generator is of_user
+    assert of_user is None or torch.equal(of_user.get_state(), state)
+
+
 def test_the_loader_of_the_training_is_no_validation_set():
     training = TrainingLoader(DataLoader(DATA, 8), None)
     for others in (None, DataLoader(DATA, 8), [DataLoader(DATA, 8)]):

@@ -95,6 +95,32 @@ def test_half_precision_outputs_come_back_as_float32():
     assert embed(net, pixels(4, 3).to(torch.bfloat16)).dtype == torch.float32
 
 
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16, torch.float32])
+def test_doubles_are_taken_in_the_kind_of_the_parameters(kind):
+    net, x = nn.Linear(3, 2).to(kind), torch.randn(5, 3, dtype=torch.float64)
+    right = net(x.to(kind)).detach().float()
+    assert all(torch.equal(embed(net, data), right) for data in (x, TensorDataset(x)))
+    assert torch.equal(embed(nn.Identity(), x), x.float())  # which has none
+
+
+def test_doubles_are_floats_where_parameters_are_of_several_kinds_or_lazy():
+    class Mixed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.last = nn.Linear(3, 4).bfloat16(), nn.LazyLinear(2)
+            self.packed = nn.Parameter(torch.zeros(2, dtype=torch.uint8), requires_grad=False)
+
+        def forward(self, x):
+            assert x.dtype == torch.float32
+            return self.last(self.first(x.bfloat16()).float())
+
+    x = torch.randn(5, 3, dtype=torch.float64)
+    assert embed(Mixed(), x).shape == (5, 2)
+    assert embed(nn.LazyLinear(2), x).shape == (5, 2)
+    whole = nn.EmbeddingBag(7, 2)
+    assert embed(whole, torch.tensor([[0, 1], [2, 6]])).shape == (2, 2)
+
+
 def test_a_model_without_parameters_runs_on_the_cpu():
     assert torch.equal(embed(nn.Flatten(), torch.ones(3, 2, 2)), torch.ones(3, 4))
 
