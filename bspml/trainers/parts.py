@@ -54,7 +54,7 @@ class TrainingParts:
         """
         self.restart_due = False
         try:
-            self._load_network_state(copy.deepcopy(self.initial))
+            self._load_network_state(self.initial)
         except (KeyError, RuntimeError, ValueError) as err:  # torch's, of modules and optimisers
             why = " ".join(f"{err}".split())[:200]
             raise InputError(
@@ -138,7 +138,8 @@ class TrainingParts:
             if kind == "learned" and kind not in state:
                 continue  # in `loss_funcs`; nor kept once
             for name, holder in holders.items():
-                holder.load_state_dict(state[kind][name])
+                # A copy: an optimiser writes into the tensors, torch's CyclicLR takes keys out.
+                holder.load_state_dict(copy.deepcopy(state[kind][name]))
 
 
 def _refuse_lazy(models: Mapping[str, nn.Module]) -> None:

@@ -57,6 +57,32 @@ def test_a_state_without_a_part_changes_nothing():
     assert same(other.state_dict(), before)
 
 
+def test_a_scheduler_that_takes_keys_out_of_its_state_starts_anew_after_a_resume():
+    def parts_with_cycles():
+        trainer, *_ = make(dtype=torch.float32)
+        optimizer = next(iter(trainer.optimizers.values()))
+        cycles = torch.optim.lr_scheduler.CyclicLR(optimizer, 0.1, 0.4, 3, cycle_momentum=False)
+        trainer.lr_schedulers = {"trunk_scheduler_by_iteration": cycles}
+        return TrainingParts(trainer, None, None, None), cycles, optimizer
+
+    parts, cycles, optimizer = parts_with_cycles()
+    rates = []
+    for _ in range(2):
+        optimizer.step()
+        cycles.step()
+        rates.append(optimizer.param_groups[0]["lr"])
+    parts.restart_due = True  # saved where the network is to be thrown away
+    state = copy.deepcopy(parts.state_dict())
+    other, cycles, optimizer = parts_with_cycles()
+    other.load_state_dict(state)
+    for rate in rates:
+        optimizer.step()
+        cycles.step()
+        assert optimizer.param_groups[0]["lr"] == rate
+    other.restart_network()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(0.1)
+
+
 def test_without_a_scale_and_an_average_the_state_has_neither():
     trainer, _, _ = make()
     state = TrainingParts(trainer, None, None, None).state_dict()
