@@ -46,7 +46,9 @@ def load_splits(config: Config) -> RetrievalData:
         boxes = settings.crop_boxes
         splits = [replace(one, features=split_features(one, config, boxes)) for one in splits]
     if settings.subset is not None:
-        splits = [_first_classes(split, config) for split in splits]
+        of = {split.name: split for split in splits}
+        of["gallery"] = of.get("query", splits[-1])  # which is searched for the classes of these
+        splits = [_first_classes(split, of[split.name], config) for split in splits]
     return RetrievalData.of(data.name, splits, data.ks, data.notes)
 
 
@@ -72,8 +74,11 @@ def split_features(split: RetrievalSplit, config: Config, crop_boxes: bool = Fal
     return cached_features(split, source, cache=settings.cache, num_workers=config.workers)
 
 
-def _first_classes(split: RetrievalSplit, config: Config) -> RetrievalSplit:
-    names, first_rows = np.unique(split.labels, return_index=True)
+def _first_classes(
+    split: RetrievalSplit, chosen_by: RetrievalSplit, config: Config
+) -> RetrievalSplit:
+    """Return the samples of the first classes of `chosen_by`."""
+    names, first_rows = np.unique(chosen_by.labels, return_index=True)
     count = config.data.subset
     assert count is not None
     if count > len(names):

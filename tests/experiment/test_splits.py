@@ -24,6 +24,21 @@ def test_a_subset_is_the_first_classes_in_the_data_set_s_order():
         np.testing.assert_array_equal(labels, all_labels[np.isin(all_labels, first)])
 
 
+def test_a_subset_of_a_gallery_has_the_classes_of_its_queries(tmp_path):
+    classes = np.repeat([f"c{c}" for c in range(8)], 6)
+    splits = np.where(np.arange(48) < 24, "train", np.where(np.arange(48) % 3, "gallery", "query"))
+    order = np.argsort(splits == "gallery", kind="stable")
+    order[-16:] = order[-16:][::-1]  # the gallery's classes the other way round
+    rows = np.random.default_rng(0).normal(size=(48, 4)).astype(np.float32)
+    file = tmp_path / "rows.npz"
+    np.savez(file, embeddings=rows, labels=classes[order], splits=splits[order])
+    settings = ["data.name=features", f"data.root={file}", "network.name=mlp", "data.subset=2"]
+    part = split(*settings)
+    for side in (part.test, part.gallery):
+        assert set(side.labels) == {"c4", "c5"}
+    assert (len(part.test), len(part.gallery)) == (4, 8)
+
+
 def test_a_subset_of_more_classes_than_there_are_is_refused():
     with pytest.raises(DataError, match=r"`data\.subset` is 300, but the train split of gl"):
         split("data.subset=300")
