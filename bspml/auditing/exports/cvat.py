@@ -57,7 +57,8 @@ def _annotations(suspects: Sequence[Suspect], classes: Sequence[str]) -> str:
     for name in classes:
         _add_label(labels, name)
     for number, suspect in enumerate(suspects):
-        image = ET.SubElement(root, "image", id=str(number), name=plain_text(suspect.name))
+        name = plain_text(suspect.name).removeprefix("./")  # so CVAT calls what `find .` lists
+        image = ET.SubElement(root, "image", id=str(number), name=name)
         for key, pixels in zip(("width", "height"), _size(suspect.photo), strict=False):
             image.set(key, str(pixels))
         tag = ET.SubElement(image, "tag", label=suspect.label, source="manual")

@@ -64,6 +64,12 @@ def test_an_unreadable_photo_has_no_size_and_no_suspects_are_no_images(tmp_path)
     assert ET.fromstring(cvat_files([], ["7"])["annotations.xml"]).findall("image") == []
 
 
+def test_an_image_is_called_as_cvat_calls_the_frame_of_a_listed_file():
+    listed = Suspect(0, "./birds/1.jpg", "7", "8", {})
+    (image,) = ET.fromstring(cvat_files([listed], ["7", "8"])["annotations.xml"]).findall("image")
+    assert image.get("name") == "birds/1.jpg"
+
+
 def test_the_size_of_a_photo_is_that_of_the_upright_one(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6
