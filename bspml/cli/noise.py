@@ -8,6 +8,7 @@ from pathlib import Path
 
 from bspml.cli.options import NoiseOptions
 from bspml.data import noise
+from bspml.data.labels.decisions import is_corrected, read_corrected
 from bspml.errors import InputError
 from bspml.files.atomic import check_not_read, remove_leftovers
 from bspml.files.cells import label_cells
@@ -30,6 +31,7 @@ _READ_BY = {
     "exact": ("symmetric", "pair-flip"),
 }
 
+_DECIDED = ("weight", "decision", "given_label", "picture")  # of a file of corrected labels
 _TRUTH = ("true_label", "true_labels", "is_noisy")  # what is written beside the labels
 
 
@@ -60,6 +62,7 @@ def run_noise(options: NoiseOptions) -> None:
             "them, and are not the truth that would be kept beside the new ones. Name the file of "
             f"the true labels; or, if these are to be the truth, remove {' and '.join(known)}."
         )
+    beside = _beside(options.labels)
     noisy = KINDS[kind](true_labels, rate, seed=options.seed or 0, **settings)
     path = Path(options.output or f"{Path(options.labels).stem}-{kind}-{rate:g}.csv")
     if path.suffix.lower() not in ("", ".csv", ".npz"):
@@ -75,7 +78,6 @@ def run_noise(options: NoiseOptions) -> None:
             "true_label": label_cells(true_labels),
             "is_noisy": [int(flag) for flag in noisy.is_noisy],
         }
-        beside = read_beside(options.labels)
         write_table(path, columns | {k: v for k, v in beside.items() if k.lower() not in columns})
     num_changed = int(noisy.is_noisy.sum())
     if options.json:
@@ -83,3 +85,24 @@ def run_noise(options: NoiseOptions) -> None:
     else:
         labels = counted(len(true_labels), "label")
         print(f"{path}: {num_changed} of {labels} changed ({kind}, rate {rate:g})")
+
+
+def _beside(file: str) -> dict[str, list[str]]:
+    """Read what stands beside the labels, without what somebody decided about them.
+
+    A decision is about a label that a wrong one may stand for now.
+
+    Raises:
+        InputError: samples were left out as wrong, so their labels are not the truth.
+    """
+    beside = read_beside(file)
+    if not is_corrected(file):
+        return beside
+    left_out = int((read_corrected(file).weights == 0).sum())
+    if left_out:
+        raise InputError(
+            f"{file}: {counted(left_out, 'label')} of weight 0 (decided to be wrong), which is no "
+            "truth to be kept beside the new ones. Remove such rows, and the columns `weight` and "
+            "`decision`."
+        )
+    return {name: cells for name, cells in beside.items() if name.lower() not in _DECIDED}

@@ -174,6 +174,19 @@ def test_noise_keeps_what_stands_beside_the_labels(capsys, tmp_path):
     assert (table.is_noisy == "1").sum() == 2
 
 
+def test_noise_in_corrected_labels_takes_no_decision_along(capsys, tmp_path):
+    file, target = tmp_path / "labels-corrected.csv", tmp_path / "noisy.csv"
+    lines = [f"{i},{'ab'[i % 2]},1.0,right,{i}.jpg,a" for i in range(10)]
+    file.write_text("\n".join(["index,label,weight,decision,name,given_label", *lines]))
+    assert run(capsys, "noise", file, "--rate", "0.2", "-o", target)[0] == 0
+    header = target.read_text().splitlines()[0]
+    assert header == "index,label,true_label,is_noisy,name"
+    file.write_text(file.read_text().replace("3,b,1.0,right", "3,b,0.0,wrong"))
+    code, _, err = run(capsys, "noise", file, "--rate", "0.2", "-o", tmp_path / "again.csv")
+    assert code == 2
+    assert "1 label of weight 0" in err
+
+
 @pytest.mark.parametrize("kind", [".csv", ".npz", ".parquet"])
 def test_noise_refuses_labels_that_have_noise_in_them_already(capsys, points, kind):
     noisy, target = points / f"noisy{kind}", points / "twice.csv"

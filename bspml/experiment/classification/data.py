@@ -15,6 +15,7 @@ import torch
 
 from bspml.data import noise
 from bspml.data.image_split import ImageSplit, channels_first, held_out_rows
+from bspml.data.labels.decisions import is_corrected, read_corrected
 from bspml.data.sets.cifar import cifar10, cifar100
 from bspml.data.sets.cifar_n import cifar_n
 from bspml.data.sets.digits import digits
@@ -100,6 +101,7 @@ def load_data(config: ClassificationConfig) -> TaskData:
     true = train.labels
     given, is_noisy = _given(config, train)
     rows = _rows(config, true)
+    rows[_decided_wrong(config, len(true))] = ""
     kept = rows == "train"
     if config.data.validation:
         out = rows == "validation"
@@ -149,6 +151,14 @@ def _rows(config: ClassificationConfig, labels: np.ndarray) -> np.ndarray:
         draw = np.random.default_rng([0, 1])
         rows[draw.permutation(left)[config.data.subset :]] = ""
     return rows
+
+
+def _decided_wrong(config: ClassificationConfig, count: int) -> np.ndarray:
+    """(N,) bool, the samples that somebody left out of a file of corrected labels."""
+    file = config.noise.labels_file
+    if file is None or not is_corrected(file):
+        return np.zeros(count, dtype=bool)
+    return read_corrected(file).weights == 0
 
 
 def _given(config: ClassificationConfig, train: ImageSplit) -> tuple[np.ndarray, np.ndarray]:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from bspml.data.image_split import ImageSplit
+from bspml.data.image_split import ImageSplit, held_out_rows
 from bspml.data.sets.digits import digits
 from bspml.errors import ConfigError, DataError
 from bspml.experiment.classification import data as module
@@ -185,6 +185,23 @@ def test_labels_may_come_from_a_file_as_names_or_numbers(tmp_path):
     (tmp_path / "y.csv").write_text("label\n" + "\n".join(map(str, given)) + "\n")
     again = data_of(f"noise.labels_file={tmp_path / 'y.csv'}")
     assert torch.equal(again.targets, data.targets)
+
+
+def test_samples_decided_to_be_wrong_are_left_out(tmp_path):
+    truth = digits("train").labels
+    given = truth.copy()
+    given[:50] = (given[:50] + 1) % 10
+    rows = [f"{i},{y},{0.0 if i < 40 else 1.0},{'wrong' * (i < 40)}" for i, y in enumerate(given)]
+    file = tmp_path / "labels-corrected.csv"
+    file.write_text("\n".join(["index,label,weight,decision", *rows[::-1]]) + "\n")
+    data, held = data_of(f"noise.labels_file={file}"), data_of("data.validation=true")
+    assert torch.equal(data.targets, torch.from_numpy(given[40:]))
+    assert int(data.is_noisy.sum()) == 10
+    both = data_of(f"noise.labels_file={file}", "data.validation=true")
+    left_out = np.arange(len(given)) < 40
+    in_test = held_out_rows(truth, 0.2)
+    assert len(both.test_targets) == len(held.test_targets) - (left_out & in_test).sum()
+    assert len(both.targets) == (~left_out & ~in_test).sum()
 
 
 def test_cifar_n_files_are_read_by_the_name_of_their_label_set(small_cifar, tmp_path):
