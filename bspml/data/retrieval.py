@@ -300,6 +300,7 @@ class RetrievalData:
         ks: the K of Recall@K that papers print for this set, less those that exceed the number of
             neighbours a query has.
         notes: what a reader of the results should know, in sentences.
+        halved: half of the classes train, as nothing says which.
     """
 
     name: str
@@ -308,6 +309,7 @@ class RetrievalData:
     gallery: RetrievalSplit | None = None
     ks: tuple[int, ...] = (1, 2, 4, 8, 16, 32)
     notes: tuple[str, ...] = ()
+    halved: bool = False
 
     def __post_init__(self) -> None:
         neighbours = len(self.test) - 1 if self.gallery is None else len(self.gallery)
@@ -357,7 +359,13 @@ class RetrievalData:
         ignore = ignore.tolist() if hasattr(ignore, "tolist") else ignore  # a tensor names itself
         one = isinstance(ignore, str) or not hasattr(ignore, "__iter__")
         names = [str(label) for label in ([ignore] if one else ignore)]
-        left_out = [np.isin(split.labels, names) for split in self.splits]
+        splits = self.splits
+        if self.halved:  # of what is left
+            everything = self.train.joined(self.test)
+            everything = everything.take(np.argsort(everything.rows))
+            left = everything.labels[~np.isin(everything.labels, names)]
+            splits = everything.halves(np.isin(everything.labels, left[half_of_classes(left)]))
+        left_out = [np.isin(split.labels, names) for split in splits]
         counts = [int(mask.sum()) for mask in left_out]
         known = {label for split in self.splits for label in split.classes}
         for name in names:
@@ -366,7 +374,7 @@ class RetrievalData:
                 raise DataError(f"{self.name}: no sample has the label to ignore {name!r}{hint}")
         if not sum(counts):
             return self
-        pairs = list(zip(self.splits, left_out, strict=True))
+        pairs = list(zip(splits, left_out, strict=True))
         for split, mask in pairs:
             if mask.all():
                 raise DataError(

@@ -115,3 +115,21 @@ def test_labels_that_count_nowhere_leave_every_split(folder):
         load_retrieval("folder", folder, ignore="B")
     with pytest.raises(DataError, match="every sample of the test split"):
         load_retrieval("folder", folder, ignore=("c", "d"))
+
+
+def test_half_of_the_classes_are_those_of_what_counts(tmp_path):
+    labels = np.repeat(["d", "a", "-1", "c", "b"], 2)
+    rows = np.arange(10, dtype=np.float32)[:, None] * [[1.0, 2.0]]
+    left = labels != "-1"
+    np.savez(tmp_path / "all.npz", embeddings=rows, labels=labels)
+    np.savez(tmp_path / "left.npz", embeddings=rows[left], labels=labels[left])
+    data = load_retrieval("features", tmp_path / "all.npz", ignore=("-1",))
+    without = load_retrieval("features", tmp_path / "left.npz")
+    for one, other in zip(data.splits, without.splits, strict=True):
+        assert one.name == other.name
+        assert one.labels.tolist() == other.labels.tolist()
+        assert one.features.tolist() == other.features.tolist()
+    assert data.train.classes.tolist() == ["a", "b"]
+    assert "Left out: 2 samples of the labels -1." in data.notes
+    with pytest.raises(DataError, match="every sample of the train split has one of the labels"):
+        load_retrieval("features", tmp_path / "all.npz", ignore=("-1", *"abc"))

@@ -354,21 +354,24 @@ def _apart(data: RetrievalData, corrected: CorrectedLabels) -> tuple[RetrievalDa
     What the training loses to the other side goes to the gallery, where there is one.
     """
     train, *tests = data.splits
+    notes, counts = _without_part(data, corrected)
     if any(split.origin is not train.origin for split in tests):
-        return replace(data, train=_relabelled(train, corrected)), [
+        relabelled = _relabelled(train.take(counts[train.rows]), corrected)
+        return replace(data, train=relabelled), [
+            *notes,
             "the evaluation keeps the labels it was given: it lies in files of its own, and what "
-            "trains alone takes the corrected ones"
+            "trains alone takes the corrected ones",
         ]
     gone = (corrected.weights == 0) & (corrected.decisions == "wrong")
     tested = np.unique(np.concatenate([split.labels for split in tests]))
     everything = reduce(RetrievalSplit.joined, data.splits)
+    everything = everything.take(counts[everything.rows])
     everything = _relabelled(everything.take(np.argsort(everything.rows)), corrected)
     is_train = to_train = np.isin(everything.rows, train.rows)
     to_test = ~is_train
     if not np.isin(train.classes, tested).any():
         to_train, to_test = (np.isin(everything.labels, side) for side in (train.classes, tested))
-        # A class that nobody had before stays where it is; one of neither side (`data.subset`)
-        # goes.
+        # A class that nobody had before stays where it is.
         is_new = ~np.isin(everything.labels, train.origin.labels)
         to_train, to_test = to_train | (is_new & is_train), to_test | (is_new & ~is_train)
     is_wrong = to_test & gone[everything.rows]
@@ -377,7 +380,6 @@ def _apart(data: RetrievalData, corrected: CorrectedLabels) -> tuple[RetrievalDa
     for split in tests:
         is_here = np.isin(everything.rows, split.rows) | (is_train & (split is tests[-1]))
         parts.append(everything.part(split.name, to_test & ~is_wrong & is_here))
-    notes = []
     if moves:
         notes.append(
             f"{counted(moves, 'sample changes', 'samples change')} sides: the corrected label is a "
@@ -388,6 +390,29 @@ def _apart(data: RetrievalData, corrected: CorrectedLabels) -> tuple[RetrievalDa
         notes.append(f"left out of the evaluation: {words} decided to be wrong")
     gallery = parts[2] if data.gallery is not None else None
     return replace(data, train=parts[0], test=parts[1], gallery=gallery), notes
+
+
+def _without_part(data: RetrievalData, corrected: CorrectedLabels) -> tuple[list[str], np.ndarray]:
+    """Notes on decisions that cannot be followed; and (M,) bool, the labels that count somewhere.
+
+    Labels of the origin that no split has left, by `data.ignore` or `data.subset`, count nowhere.
+    """
+    origin, splits = data.train.origin, data.splits
+    known = np.concatenate([split.labels for split in splits])
+    counts = np.isin(corrected.labels, known) | ~np.isin(corrected.labels, origin.labels)
+    absent = np.ones(len(origin.labels), dtype=bool)
+    for split in splits:
+        if split.origin is origin:
+            absent[split.rows] = False
+    asked = (corrected.decisions != "") | (corrected.labels != origin.labels)
+    notes = []
+    for rows, told in (
+        (absent & asked, "decided on, but of no split here (their label is left out, for one)"),
+        (~absent & ~counts, "left out, as the corrected label is one that is left out"),
+    ):
+        if rows.any():
+            notes.append(f"{counted(int(rows.sum()), 'sample')} {told}")
+    return notes, counts
 
 
 def _relabelled(split: RetrievalSplit, corrected: CorrectedLabels) -> RetrievalSplit:

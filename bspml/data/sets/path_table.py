@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -112,7 +113,8 @@ def by_split(
             "or train, query and gallery, or no column of splits and at least two classes."
         )
     splits_of_it = [everything.part(part, parts[part]) for part in names]
-    return RetrievalData.of(name, splits_of_it, notes=left_out(set(parts) - set(names)))
+    data = RetrievalData.of(name, splits_of_it, notes=left_out(set(parts) - set(names)))
+    return replace(data, halved=splits is None)
 
 
 def rows_of_splits(splits: list[str], path: Path) -> dict[str, np.ndarray]:

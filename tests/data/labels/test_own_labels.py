@@ -52,6 +52,21 @@ def test_a_part_knows_where_its_samples_stand_in_the_whole():
     assert alone.joined(data.test).rows.tolist() == list(range(12))
 
 
+@pytest.mark.parametrize("alone", [False, True])
+def test_decisions_on_labels_that_count_nowhere_are_told(write, alone):
+    data = parted().without("a")
+    if alone:  # the test lies in files of its own
+        data = replace(data, test=replace(data.test, whole=None, whole_rows=None))
+    file = write("index,label,decision,new_label,name\n1,a,wrong,b,a/1.jpg\n3,b,wrong,a,b/3.jpg\n")
+    told = own_labels(data, None, file)
+    assert told.data.train.rows.tolist() == [5]
+    assert told.data.test.labels.tolist() == list("cdcd")
+    assert [note for note in told.notes if "the evaluation keeps" not in note] == [
+        "1 sample decided on, but of no split here (their label is left out, for one)",
+        "1 sample left out, as the corrected label is one that is left out",
+    ]
+
+
 @pytest.mark.parametrize(
     "rows",
     [
