@@ -36,7 +36,7 @@ from bspml.data.labels.carried import CarriedDecisions, carry_over
 from bspml.data.labels.decision_words import note_on_new_classes
 from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
 from bspml.distributed import from_main, is_main, joined
-from bspml.errors import InputError, MissingDependencyError, about
+from bspml.errors import DataError, InputError, MissingDependencyError, about
 from bspml.files.arrays import text_objects
 from bspml.files.folders import file_in
 from bspml.files.run.plain import to_json
@@ -88,10 +88,17 @@ def _run(options: AuditOptions) -> AuditReport:
     else:
         source = read_source(options)
         caution, images = source.caution, source.images
-        if options.decisions is not None:
+        earlier = options.decisions or source.decisions
+        if earlier is not None:
             here = samples_of(source.labels, source.names, images)
-            carried = carry_over(options.decisions, source.labels, source.names, here.pictures)
-            source = replace(source, labels=carried.labels)
+            try:
+                carried = carry_over(earlier, source.labels, source.names, here.pictures)
+            except DataError as err:
+                if options.decisions is not None:
+                    raise
+                note(f"note: what was decided before the training counts as open: {err}")
+            else:
+                source = replace(source, labels=carried.labels)
         usual = f"{Path(options.what).resolve().stem}-audit"
         folder = named_folder(usual if options.output is None else options.output)
         _refuse_before_the_work(source, folder, decisions, options)
@@ -196,7 +203,7 @@ def _refuse_before_the_work(
     if decisions is not None:
         samples = samples_of(source.labels, source.names, source.images)
         apply_decisions(source.labels, placed(decisions, samples)[0])
-    is_decided = decisions is not None or options.decisions is not None
+    is_decided = bool(decisions is not None or options.decisions or source.decisions)
     check_folder(folder, source.labels, replacing=is_decided)
     check_pictures(source.images, source.names, len(source.labels))
     check_results(options, source.names, source.texts, source.images, is_decided)

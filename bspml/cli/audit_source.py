@@ -43,6 +43,7 @@ class AuditSource:
         texts: N texts to read on the page, or None.
         images: folder that the names are files in, or pixels (N, channels, H, W), or None.
         caution: what to know about the answer, or ''.
+        decisions: file of the decisions that a run was trained with, or None.
     """
 
     embeddings: Any
@@ -51,6 +52,7 @@ class AuditSource:
     texts: Sequence[str] | None = None
     images: Any = None
     caution: str = ""
+    decisions: str | None = None
 
 
 def read_source(options: AuditOptions) -> AuditSource:
@@ -172,7 +174,12 @@ def _of_run(options: AuditOptions) -> AuditSource:
     if images is None and data.split is not None and data.split.root is not None:
         images = os.fspath(data.split.root)
     embeddings = run.embed(data.images)
-    return AuditSource(embeddings, data.labels, names, images=images, caution=TRAINED_ON_THEM)
+    decisions = None
+    if data.decided is not None:
+        decisions = run.config.noise.decisions_file or run.config.noise.labels_file
+    return AuditSource(
+        embeddings, data.labels, names, images=images, caution=TRAINED_ON_THEM, decisions=decisions
+    )
 
 
 # --- images ---------------------------------------------------------------------------------------

@@ -156,10 +156,9 @@ def load_data(config: Config, to_train: bool = True) -> ExperimentData:
         ConfigError: settings that do not go with this data set.
     """
     splits = load_splits(config)
-    test, gallery = splits.test, splits.gallery
     corrected = corrected_data(config, splits)
-    if corrected is not None:
-        test, gallery = corrected.data.test, corrected.data.gallery
+    parted = splits if corrected is None else corrected.data
+    test, gallery = parted.test, parted.gallery
     train, labelling, validation = _training(config, splits, corrected)
     if config.data.validation:
         assert validation is not None
@@ -194,7 +193,7 @@ def load_data(config: Config, to_train: bool = True) -> ExperimentData:
         validation_labels=None if validation is None else validation.labels,
         split=train,
         decided=labelling.decided,
-        notes=(*splits.notes, *labelling.notes, *(found.sentence for found in told)),
+        notes=(*parted.notes, *labelling.notes, *(found.sentence for found in told)),
         test_names=test.names,
         gallery_names=None if gallery is None else gallery.names,
         seen=seen if len(seen) else None,
@@ -247,7 +246,7 @@ def _training(
     whole = train if own is None else own.data.train
     share, note = 0.25 if config.data.validation else config.validation_share, None
     if config.data.validation_classes is None and config.validation_share > 0:
-        note = _why_none_is_held_out(splits)
+        note = _why_none_is_held_out(splits if own is None else own.data)
         share = share if note is None else 0.0
     settings = config.noise
     files = (settings.labels_file, settings.list_file, settings.decisions_file)

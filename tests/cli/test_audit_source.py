@@ -126,7 +126,7 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     images = torch.from_numpy(x).reshape(60, 1, 1, 5).clamp(0, 1)
     run_ = SimpleNamespace(config=None, embed=lambda pixels: pixels.flatten(1))
     monkeypatch.setattr("bspml.experiment.load.load", lambda path: run_)
-    data = SimpleNamespace(images=images, labels=labels, names=None, split=None)
+    data = SimpleNamespace(images=images, labels=labels, names=None, split=None, decided=None)
     monkeypatch.setattr("bspml.experiment.data.load_data", lambda config, to_train: data)
     monkeypatch.setattr("bspml.experiment.embed.changes", lambda run, data: "")
     code, out, _ = run(capsys, "run")
@@ -138,6 +138,18 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     code, _, err = run(capsys, "run", "labels.npy")
     assert code == 2
     assert "run is a run folder: it does not go with LABELS" in err
+    # What a person decided before the training is decided in its audit, too.
+    lines = [f"{i},wrong,{labels[i]},n{i}" for i in (3, 7)]
+    Path("d.csv").write_text("\n".join(["index,decision,label,name", *lines]))
+    run_.config = SimpleNamespace(noise=SimpleNamespace(decisions_file="d.csv", labels_file=None))
+    data.names, data.decided = [f"n{i}" for i in range(60)], object()
+    assert run(capsys, "run", "-o", "decided")[0] == 0
+    assert json.loads(Path("decided/summary.json").read_text())["decided"] == 2
+    Path("d.csv").write_text(f"index,decision,label\n3,wrong,{labels[3]}")
+    code, _, err = run(capsys, "run", "-o", "open")
+    assert code == 0
+    assert "note: what was decided before the training counts as open: d.csv: earlier deci" in err
+    assert json.loads(Path("open/summary.json").read_text())["decided"] == 0
 
 
 def test_texts_come_with_the_names(case, tmp_path):

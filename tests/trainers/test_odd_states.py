@@ -62,6 +62,7 @@ POSSIBLE = {
     "auto": {
         "group",
         "interval",
+        "last_share",
         "left_out",
         "noise_rate",
         "p_values",

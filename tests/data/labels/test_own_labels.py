@@ -52,6 +52,15 @@ def test_a_part_knows_where_its_samples_stand_in_the_whole():
     assert alone.joined(data.test).rows.tolist() == list(range(12))
 
 
+def test_whether_the_sides_share_classes_is_told_of_the_corrected_labels(write):
+    trains = np.array([label in "ab" for label in LABELS])
+    data = parted(trains=trains | (np.arange(8) == 6))  # a c that is a b
+    data = RetrievalData.of(data.name, data.splits, data.ks)
+    assert data.notes[0].startswith("Train and test share 1 of 2 classes, such as c")
+    told = own_labels(data, None, write("index,label,decision,new_label,name\n6,c,wrong,b,c/6.jpg"))
+    assert (told.data.train.classes.tolist(), told.data.notes) == (["a", "b"], ())
+
+
 @pytest.mark.parametrize("alone", [False, True])
 def test_decisions_on_labels_that_count_nowhere_are_told(write, alone):
     data = parted().without("a")
