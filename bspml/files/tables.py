@@ -141,12 +141,15 @@ def read_embeddings(path: str | os.PathLike[str]) -> np.ndarray:
     return array
 
 
-def read_texts(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str, list[str]]:
+def read_texts(
+    path: str | os.PathLike[str], wanted: Sequence[str], what: str = "names"
+) -> dict[str, list[str]]:
     """Read columns as N texts of a .txt (one a line, `name`), .csv, .tsv, .npz or .parquet file.
 
     Args:
         path: the file.
         wanted: names of columns in lower case; in a .npz a final s may follow (names, paths).
+        what: it is asked for, in the plural, for messages.
 
     Returns:
         {column: N texts}, and {column: []} of those not wanted; {} for a kind of file that holds
@@ -163,7 +166,7 @@ def read_texts(path: str | os.PathLike[str], wanted: Sequence[str]) -> dict[str,
         ".txt": lambda file: {"name": lines(file)},
         ".parquet": lambda file: parquet_texts(file, wanted),
     }
-    return _read_by_suffix(path, readers, "names")
+    return _read_by_suffix(path, readers, what)
 
 
 def read_names(path: str | os.PathLike[str]) -> list[str] | None:

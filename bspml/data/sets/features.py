@@ -47,8 +47,9 @@ def read_features(root: str | os.PathLike[str]) -> RetrievalData:
     if is_saved(path):
         return read_saved_features(path)
     if not path.is_dir():
+        whole = _read_split(path, "train")
         column = read_texts(_label_file(path), ("split",)).get("split")
-        return by_split("features", _read_split(path, "train"), column, path)
+        return by_split("features", whole, column, path)
     there = [file for file in sorted(path.glob("[!.]*")) if file.suffix.lower() in _KINDS]
     files = {name: file for name in NAMES if (file := _split_file(there, name)) is not None}
     if list(files) not in COMBINATIONS:

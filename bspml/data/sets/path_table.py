@@ -63,7 +63,7 @@ def read_path_table(
     path = _table(Path(root))
     candidates = LABEL_COLUMNS if label_column is None else (label_column.lower(),)
     wanted = (*PATH_COLUMNS, *candidates, split_column.lower(), *_CORNERS, *_SIZES)
-    columns = read_texts(path, wanted)
+    columns = read_texts(path, wanted, "paths of photos")
     column = _column(columns, PATH_COLUMNS, path, "paths")
     pathless = empty_rows(column)
     if pathless:

@@ -236,7 +236,7 @@ def _labels(saved: _Saved, column: str | None) -> np.ndarray:
     if missing:
         count, first = counted(len(missing), "row"), saved.row(missing[0])
         raise DataError(
-            f"{saved.path}: `{name}` is empty in {count}, the first is {first}. Leave them out with "
+            f"{saved.path}: `{name}` is empty in {count}, the first is {first}. Leave them out by "
             "the data set's `filter` and save it anew; `ignore` cannot, as they have no label."
         )
     with about(saved.path, faults=(DataError, InputError)):

@@ -149,3 +149,9 @@ def test_what_does_not_fit_is_refused(tmp_path):
     np.savez(tmp_path / "test.npz", embeddings=np.where(X == 7, np.nan, X), labels=Y)
     with pytest.raises(DataError, match=r"test\.npz: .*rows 2 hold NaN or infinity"):
         read_features(tmp_path)
+
+
+@pytest.mark.parametrize("suffix", ["npz", "npy", "csv", "parquet"])
+def test_a_file_that_is_not_there_is_one_of_features(tmp_path, suffix):
+    with pytest.raises(DataError, match=rf"nix\.{suffix}: no such file; expected a file of embe"):
+        read_features(tmp_path / f"nix.{suffix}")

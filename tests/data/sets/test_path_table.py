@@ -185,5 +185,5 @@ def test_missing_tables_and_columns_are_named(tmp_path):
         read_path_table(path, split_column="part")
     with pytest.raises(DataError, match=r"has none of labels\.csv"):
         read_path_table(tmp_path)
-    with pytest.raises(DataError, match="no such file"):
+    with pytest.raises(DataError, match="no such file; expected a file of paths of photos"):
         read_path_table(tmp_path / "no.csv")

@@ -219,9 +219,7 @@ def test_splits_that_number_their_classes_otherwise_mean_the_same_names(library,
     assert data.test.features[:, 0].tolist() == [0, 2, 1]
     with pytest.raises(DataError, match=r"`label` must be all strings or all integers"):
         read("numbers", rows(None, [0, 2, 1], library.Value("int64")))
-    with pytest.raises(
-        DataError, match="`label` is empty in 1 row, the first is row 1 of test.*`filter`"
-    ):
+    with pytest.raises(DataError, match=r"`label` is empty in 1 row, .* row 1 of test.*`filter`"):
         read("unknown", rows(["fly", "bee"], [0, -1, 1]))
     other = rows(["fly", "bee"], [0, 1, 1]).rename_column("label", "species")
     with pytest.raises(DataError, match=r"no column of labels .*its splits share x"):
