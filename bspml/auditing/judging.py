@@ -13,6 +13,7 @@ for each label's share.
 
 from __future__ import annotations
 
+import warnings
 from collections import Counter
 from dataclasses import replace
 from typing import Any
@@ -122,6 +123,14 @@ def audit(
     """
     check_flags(across_ranks=across_ranks)
     index = check_same_rows(embeddings=embeddings, labels=labels, names=names, texts=texts)
+    if index is not None and not index.is_unique:
+        repeated = shown(index[index.duplicated()].tolist()[0])
+        warnings.warn(
+            f"the index of these data says {repeated} of several samples, so "
+            "`AuditReport.table()`, which has it too, cannot be joined to them. Give each sample "
+            "its own, as `reset_index(drop=True)` does.",
+            stacklevel=2,
+        )
     embeddings = check_embeddings(embeddings)
     encoded = encode_labels(labels, n=len(embeddings))
     encoded = replace(encoded, classes=plain_labels(encoded.classes))

@@ -266,7 +266,7 @@ class AuditReport:
         """Return all samples by suspicion, a row each; neighbours are indices between spaces.
 
         Its index is that of the data the audit was given, else the sample's number: joined to
-        these data, every sample gets its own verdict.
+        these data, every sample gets its own verdict, if the index tells the samples apart.
 
         Example:
             >>> import bspml

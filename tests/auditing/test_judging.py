@@ -1,6 +1,7 @@
 """`bspml.audit` end to end on small data, its laws, and what it refuses."""
 
 import math
+import warnings
 
 import numpy as np
 import pandas as pd
@@ -406,6 +407,16 @@ def test_an_approximate_audit_says_so_and_finds_the_same(noisy_case, monkeypatch
     assert "approximate" not in " ".join(bspml.audit(x, given).notes)
     with pytest.raises(MissingDependencyError, match=r"bspml\[cpu\].*search='exact'"):
         bspml.audit(x, given, search="neighbours")
+
+
+def test_an_index_that_does_not_tell_samples_apart_is_told():
+    x = pd.DataFrame(np.repeat(np.eye(4), 5, 0), index=[*range(10)] * 2)
+    labels = pd.Series(np.arange(20) // 5, index=x.index)
+    with pytest.warns(UserWarning, match="says 0 of several samples.*cannot be joined"):
+        bspml.audit(x, labels)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bspml.audit(x.reset_index(drop=True), labels.to_numpy())
 
 
 def test_texts_under_another_index_are_refused():
