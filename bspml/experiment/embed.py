@@ -180,13 +180,13 @@ def _embedded(
 
 
 def _file_of_features(run: Run, file: str) -> Embedded:
-    if not run.config.data.holds_features:
+    width = run.features_width
+    if width is None:
         raise RunError(
             f"{file}: the network of this run takes images, not features; give a folder of images, "
             f"or one of its splits, {' or '.join(SPLITS)}."
         )
     features = torch.from_numpy(read_embeddings(file)).float()
-    width = next(weight.shape[1] for weight in run.model.parameters() if weight.ndim > 1)
     if features.shape[1] != width:
         raise RunError(
             f"{file}: has features of {features.shape[1]} numbers; the network of this run takes "

@@ -68,13 +68,28 @@ class Run:
             (N, D) float32.
 
         Raises:
-            InputError: integers, of which nobody knows whether they are pixels up to 255.
+            InputError: integers, of which nobody knows whether they are pixels up to 255; features
+                of another length than those of the training.
         """
         if isinstance(images, Tensor | np.ndarray):
             images = torch.as_tensor(images)
             if not images.is_floating_point():
                 raise InputError(f"`images` must be floats; got {images.dtype}. Divide by 255.")
+            images = images.float()
+            width = self.features_width
+            if width is not None and images.ndim == 2 and images.shape[1] != width:
+                raise InputError(
+                    f"`images` must be features of {width} numbers, as this run's were; got "
+                    f"{images.shape[1]}. Make them with the backbone that made those."
+                )
         return embed(self.model, images, batch_size)
+
+    @property
+    def features_width(self) -> int | None:
+        """How many numbers a sample's features have, None of a network that takes images."""
+        if not self.config.data.holds_features:
+            return None
+        return next(weight.shape[1] for weight in self.model.parameters() if weight.ndim > 1)
 
     def summary(self) -> Any:
         """Return the final figures.

@@ -10,7 +10,7 @@ import torch
 
 import bspml
 from bspml.cli import main
-from bspml.errors import DataError, RunError
+from bspml.errors import DataError, InputError, RunError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
 from bspml.experiment.embed import embed_named
@@ -243,6 +243,8 @@ def test_what_the_network_does_not_take_is_refused(on_features, on_photos, photo
     np.savez(tmp_path / "wide.npz", embeddings=np.ones((3, 7)), labels=[1, 2, 2])
     with pytest.raises(RunError, match="features of 7 numbers; the network of this run takes 6"):
         embed_named(on_features[0], str(tmp_path / "wide.npz"))
+    with pytest.raises(InputError, match="must be features of 6 numbers, as this run's were; got"):
+        on_features[0].embed(np.ones((3, 7)))
     for run in (on_features[0], on_photos[0]):
         with pytest.raises(DataError, match=r"nix: no such file .* Name a f.*train or test"):
             embed_named(run, "nix")

@@ -32,6 +32,7 @@ def test_numbers_of_another_width_are_embedded_and_integers_refused():
     run, images = bspml.load(FINISHED), torch.rand(3, 1, 24, 24)
     embedded = run.embed(images)
     assert torch.equal(run.embed(images.double().numpy()), embedded)
+    torch.testing.assert_close(run.embed(images.half()), embedded, rtol=0, atol=0.01)
     with pytest.raises(InputError, match=r"must be floats; got torch.uint8. Divide by 255"):
         run.embed((images * 255).byte())
 
