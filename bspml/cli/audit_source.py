@@ -174,11 +174,13 @@ def _of_run(options: AuditOptions) -> AuditSource:
     if images is None and data.split is not None and data.split.root is not None:
         images = os.fspath(data.split.root)
     embeddings = run.embed(data.images)
-    decisions = None
-    if data.decided is not None:
+    decisions, labels, decided = None, data.labels, data.decided
+    if decided is not None:  # which is done anew, as of any data
         decisions = run.config.noise.decisions_file or run.config.noise.labels_file
+        if decided.given is not None:
+            labels = np.where(decided.decisions != "", decided.given, labels)
     return AuditSource(
-        embeddings, data.labels, names, images=images, caution=TRAINED_ON_THEM, decisions=decisions
+        embeddings, labels, names, images=images, caution=TRAINED_ON_THEM, decisions=decisions
     )
 
 

@@ -261,7 +261,9 @@ def _training(
         rest = whole.take(~held)
         return rest, given_labels(config, rest, _features(rest), own), whole.take(held)
     labelling = given_labels(config, whole, _features(whole), own)
-    held = hold_out(config, train.labels, share, labelling.labels)
+    # Of corrected labels: a class that trains by a wrong label alone is none to be held out.
+    chosen_by = train.labels if own is None else whole.labels
+    held = hold_out(config, chosen_by, share, labelling.labels)
     judging, rest = held & labelling.judges, whole.take(~held)
     judges = replace(whole.take(judging), labels=labelling.labels[judging])
     labelling = labelling.taken(~held, rest.labels)

@@ -69,14 +69,7 @@ class GivenLabels:
         if self.is_noisy is not None:  # a class may be named by samples no more that stay away
             is_noisy = self.is_noisy[rows]
             is_outlier = is_noisy & ~np.isin(true_labels, labels)
-        if decided is not None:
-            names = decided.names
-            decided = CorrectedLabels(
-                decided.labels[rows],
-                decided.weights[rows],
-                decided.decisions[rows],
-                None if names is None else tuple(np.array(names, object)[rows]),
-            )
+        decided = None if decided is None else decided.taken(rows)
         return replace(
             self, labels=labels, is_noisy=is_noisy, is_outlier=is_outlier, decided=decided
         )

@@ -14,6 +14,7 @@ from PIL import Image
 from bspml.cli import main
 from bspml.cli.audit_source import read_source
 from bspml.cli.options import AuditOptions
+from bspml.data.labels.decisions import CorrectedLabels
 from bspml.errors import DataError, InputError
 from bspml.experiment.config import load_config
 from bspml.experiment.data import load_data
@@ -139,12 +140,19 @@ def test_a_run_is_audited_with_its_network_and_a_caution(case, capsys, monkeypat
     assert code == 2
     assert "run is a run folder: it does not go with LABELS" in err
     # What a person decided before the training is decided in its audit, too.
-    lines = [f"{i},wrong,{labels[i]},n{i}" for i in (3, 7)]
-    Path("d.csv").write_text("\n".join(["index,decision,label,name", *lines]))
+    rows, new, words = [3, 7, 9], labels.copy(), np.full(60, "", dtype="<U6")
+    new[9], words[rows] = labels[0] if labels[0] != labels[9] else labels[-1], "wrong"
+    lines = [f"{i},wrong,{labels[i]},{new[9] if i == 9 else ''},n{i}" for i in rows]
+    Path("d.csv").write_text("\n".join(["index,decision,label,new_label,name", *lines]))
     run_.config = SimpleNamespace(noise=SimpleNamespace(decisions_file="d.csv", labels_file=None))
-    data.names, data.decided = [f"n{i}" for i in range(60)], object()
+    data.names, data.labels = [f"n{i}" for i in range(60)], new
+    data.decided = CorrectedLabels(new, np.ones(60), words, given=labels)
     assert run(capsys, "run", "-o", "decided")[0] == 0
-    assert json.loads(Path("decided/summary.json").read_text())["decided"] == 2
+    assert json.loads(Path("decided/summary.json").read_text())["decided"] == 3
+    table = pd.read_csv("decided/labels-corrected.csv")
+    assert table.weight[rows].tolist() == [0, 0, 1]
+    assert table.label[9] == new[9]
+    assert table.given_label.tolist() == labels.tolist()
     Path("d.csv").write_text(f"index,decision,label\n3,wrong,{labels[3]}")
     code, _, err = run(capsys, "run", "-o", "open")
     assert code == 0

@@ -467,3 +467,34 @@ def test_settings_that_do_not_go_together_are_refused(settings, said):
 
     with pytest.raises(ConfigError, match=said):
         load()
+
+
+@pytest.mark.parametrize(
+    "settings", [[], ["data.validation=true"], ["data.validation_classes=0.3"]]
+)
+def test_a_corrected_class_of_the_other_side_leaves_the_data_as_if_right_from_the_start(
+    tmp_path, settings
+):
+    right = np.repeat([f"c{c:02d}" for c in range(32)], 4)
+    given, names = right.copy(), [f"{i:03d}.jpg" for i in range(128)]
+    given[3] = "c20"  # of a c00 that trains; c20 is a class of the test
+    rows = np.random.default_rng(0).normal(size=(128, 4)).astype(np.float32)
+    splits = np.where(np.arange(128) < 64, "train", "test")
+    decisions = tmp_path / "d.csv"
+    decisions.write_text("index,decision,label,new_label,name\n3,wrong,c20,c00,003.jpg\n")
+    loaded = []
+    for name, labels, more in (
+        ("given", given, [f"noise.decisions_file={decisions}"]),
+        ("right", right, []),
+    ):
+        file = tmp_path / f"{name}.npz"
+        np.savez(file, embeddings=rows, labels=labels, names=names, splits=splits)
+        always = ["data.name=features", f"data.root={file}", "network.name=mlp"]
+        always += ["noise.kind=none", "noise.rate=0"]
+        loaded.append(load_data(load_config(None, [*always, *settings, *more])))
+    corrected, whole = loaded
+    for side in ("labels", "test_labels", "validation_labels"):
+        one, other = getattr(corrected, side), getattr(whole, side)
+        assert (one is None) == (other is None)
+        assert one is None or one.tolist() == other.tolist()
+    assert not any("share" in note or "held out" in note for note in corrected.notes)

@@ -96,6 +96,20 @@ class CorrectedLabels:
         """(N,) bool, where the decision is right or wrong."""
         return np.isin(self.decisions, ("right", "wrong"))
 
+    def taken(self, rows: np.ndarray) -> CorrectedLabels:
+        """Return those of some samples.
+
+        Args:
+            rows: (N,) bool, or their places.
+        """
+
+        def of(values: Any) -> Any:
+            if values is None or isinstance(values, np.ndarray):
+                return None if values is None else values[rows]
+            return tuple(np.array(values, object)[rows])
+
+        return CorrectedLabels(**{name: of(values) for name, values in vars(self).items()})
+
 
 # --- decisions ------------------------------------------------------------------------------------
 

@@ -78,11 +78,8 @@ def own_labels(
         result = apply_decisions(result.labels, decisions, result.weights)
         notes += note_on_new_classes(about.labels, result)
     sides, side_notes = corrected_sides(data, result)
-    rows = sides.train.rows
-    decided = CorrectedLabels(result.labels[rows], result.weights[rows], result.decisions[rows])
-    return OwnLabels(
-        sides, decided if (result.decisions != "").any() else None, (*notes, *side_notes)
-    )
+    decided = result.taken(sides.train.rows) if (result.decisions != "").any() else None
+    return OwnLabels(sides, decided, (*notes, *side_notes))
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -158,7 +155,7 @@ def placed(
     labels[rows[known_rows]] = corrected.labels.astype(str)[known_rows]
     weights[rows[known_rows]] = corrected.weights[known_rows]
     decisions[rows[known_rows]] = corrected.decisions[known_rows]
-    return CorrectedLabels(labels.astype(str), weights, decisions), notes
+    return CorrectedLabels(labels.astype(str), weights, decisions, given=origin.labels), notes
 
 
 # --- which sample ---------------------------------------------------------------------------------
