@@ -175,7 +175,7 @@ def _of_run(options: AuditOptions) -> AuditSource:
         images = os.fspath(data.split.root)
     embeddings = run.embed(data.images)
     decisions, labels, decided = None, data.labels, data.decided
-    if decided is not None:  # which is done anew, as of any data
+    if decided is not None:  # carried over to the labels that were given, as to those of any data
         decisions = run.config.noise.decisions_file or run.config.noise.labels_file
         if decided.given is not None:
             labels = np.where(decided.decisions != "", decided.given, labels)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bspml.cli.options import NoiseOptions
 from bspml.data import noise
-from bspml.data.labels.decisions import is_corrected, read_corrected
+from bspml.data.labels.decisions import DECIDED, is_corrected, read_corrected
 from bspml.errors import InputError
 from bspml.files.atomic import check_not_read, remove_leftovers
 from bspml.files.cells import label_cells
@@ -31,7 +31,6 @@ _READ_BY = {
     "exact": ("symmetric", "pair-flip"),
 }
 
-_DECIDED = ("weight", "decision", "given_label", "picture")  # of a file of corrected labels
 _TRUTH = ("true_label", "true_labels", "is_noisy")  # what is written beside the labels
 
 
@@ -105,4 +104,4 @@ def _beside(file: str) -> dict[str, list[str]]:
             "truth to be kept beside the new ones. Remove such rows, and the columns `weight` and "
             "`decision`."
         )
-    return {name: cells for name, cells in beside.items() if name.lower() not in _DECIDED}
+    return {name: cells for name, cells in beside.items() if name.lower() not in DECIDED}

@@ -34,6 +34,11 @@ def _trunk(trainer: Mapping[str, Any]) -> Mapping[str, Tensor]:
     return {k.removeprefix(prefix): v for k, v in average.items() if k.startswith(prefix)}
 
 
+def _input_width(weights: Mapping[str, Tensor]) -> int:
+    """Return how many channels or features go in: the first weights are (outputs, these, ...)."""
+    return next(w.shape[1] for w in weights.values() if w.ndim > 1)
+
+
 @dataclass(frozen=True)
 class Run:
     """What `bspml.load` gives.
@@ -89,7 +94,7 @@ class Run:
         """How many numbers a sample's features have, None of a network that takes images."""
         if not self.config.data.holds_features:
             return None
-        return next(weight.shape[1] for weight in self.model.parameters() if weight.ndim > 1)
+        return _input_width(self.model.state_dict())
 
     def summary(self) -> Any:
         """Return the final figures.
@@ -142,9 +147,7 @@ def load(path: str | os.PathLike[str], method: str | None = None) -> Run:
     state = saved["trainer"]
     with about(file, CheckpointError), faults_named():
         trunk = _trunk(state)
-        # The first weights are (outputs, channels or features, ...).
-        width = next(w.shape[1] for w in trunk.values() if w.ndim > 1)
-        model = make_network(config, width, pretrained=False)
+        model = make_network(config, _input_width(trunk), pretrained=False)
         model.load_state_dict(trunk)
         table = state["sample_weights"]
         count = state.get("drawn_from", {}).get("num_samples", 0)  # not kept once

@@ -36,8 +36,6 @@ class Measuring:
             inputs: a tensor, or a data set.
         """
         size, workers = self.config.evaluation.batch_size, self.config.workers
-        # On a CUDA device statistics and evaluation go on where the network computed; other
-        # accelerators lack the float64 that these sum in.
         return embed_by_ranks(network, inputs, size, self.device, workers)
 
     def evaluate(self, network: nn.Module, last: bool = False) -> dict[str, Any]:

@@ -46,9 +46,8 @@ def load_splits(config: Config) -> RetrievalData:
         boxes = settings.crop_boxes
         splits = [replace(one, features=split_features(one, config, boxes)) for one in splits]
     if settings.subset is not None:
-        of = {split.name: split for split in splits}
-        of["gallery"] = of.get("query", splits[-1])  # which is searched for the classes of these
-        splits = [_first_classes(split, of[split.name], config) for split in splits]
+        chosen_by = [*splits[:2], splits[1]]  # a gallery is searched for its queries' classes
+        splits = [_first_classes(*pair, config) for pair in zip(splits, chosen_by, strict=False)]
     return RetrievalData.of(data.name, splits, data.ks, data.notes)
 
 

@@ -125,6 +125,8 @@ def embed_by_ranks(
         (N, D) float32, the same on every rank: on the device where that is a GPU, else on the CPU.
     """
     device = torch.device(device)
+    # On a CUDA device statistics and evaluation go on where the network computed; other
+    # accelerators lack the float64 that these sum in.
     home = device if device.type == "cuda" else torch.device("cpu")
 
     def compute(rows: slice) -> Tensor:

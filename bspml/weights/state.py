@@ -234,14 +234,17 @@ class SampleWeights(BatchRows):
         Classes count alike whatever their size: it is not the share of samples kept.  One that no
         sample is trained under counts in neither mean nor deviation.
         """
-        return float(self.class_means()[self.current_codes.cpu().unique()].mean())
+        return float(self._trained_means().mean())
 
     def sdaw(self) -> float:
         """Standard deviation over classes of the mean weight [Zhang 2023, eq. (14)].
 
         The population's (divided by C), so a single class gives 0.
         """
-        return float(self.class_means()[self.current_codes.cpu().unique()].std(correction=0))
+        return float(self._trained_means().std(correction=0))
+
+    def _trained_means(self) -> Tensor:
+        return self.class_means()[self.current_codes.cpu().unique()]
 
     def _load_from_state_dict(self, state_dict: dict, prefix: str, *args: Any) -> None:
         """Refuse the weights of another data set before anything is copied."""

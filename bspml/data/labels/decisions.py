@@ -43,6 +43,7 @@ from bspml.words import LONGEST_LABEL
 DECISIONS = ("right", "wrong", "unsure")
 _NEEDED = ("index", "decision")
 _CORRECTED = ("index", "label", "weight", "decision")
+DECIDED = ("weight", "decision", "given_label", "picture")  # columns about a decision, not a sample
 _KIND = "a CSV file in UTF-8"
 
 
