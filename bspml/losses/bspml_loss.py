@@ -63,7 +63,8 @@ class BSPMLLoss(BaseMetricLossFunction):
             + 1/beta  log(1 + sum_Q w_n e^{ beta  (S_in - base)}) ],
 
     and the loss is the sum over the batch divided by the sum of its w.  Weight 0 is then the same
-    as leaving the sample out.  For `weighting="paper"` [Zhang 2023, eq. (7)] it is
+    as leaving the sample out, of a regulariser, too.  For `weighting="paper"` [Zhang 2023, eq. (7)]
+    it is
 
         w_i [ mean_P(w_p) / alpha log(1 + sum_P e^{-alpha (S_ip - base)})
             + mean_Q(w_n) / beta  log(1 + sum_Q e^{ beta  (S_in - base)}) ],
@@ -170,7 +171,11 @@ class BSPMLLoss(BaseMetricLossFunction):
             self._positives.look(batch.labels)
         with torch.autocast(batch.embeddings.device.type, enabled=False):
             loss_dict = self.element_losses(batch, indices_tuple, batch_weights)
-            self.add_embedding_regularization_to_loss_dict(loss_dict, batch.embeddings)
+            regular, anchors = batch.embeddings, batch_weights.anchors
+            if self.embedding_regularizer and self.weighting == "inside" and anchors is not None:
+                regular = regular[anchors > 0]
+            if len(regular):
+                self.add_embedding_regularization_to_loss_dict(loss_dict, regular)
             return self.reducer(loss_dict, batch.embeddings, batch.labels)
 
     def compute_loss(

@@ -25,6 +25,7 @@ from bspml.losses.kept_rows import Rows, kept_rows, no_loss
 from bspml.losses.pairs import codes_of_sides
 from bspml.losses.positives import PositiveWatch
 from bspml.losses.reducers.catalogue import LossEntry, entry_of
+from bspml.losses.reducers.inner import reducer_for
 from bspml.losses.reducers.softmax import check_classes
 from bspml.losses.reducers.transform import Call, Installed, TransformReducer
 from bspml.losses.reducers.wrapping import held_by, table_of
@@ -248,6 +249,7 @@ def _share(loss: BSPMLLoss, table: SampleWeights) -> None:
         )
     reducer = loss.reducer
     inner = reducer.inner if isinstance(reducer, TransformReducer) else reducer
+    inner = reducer_for(inner, "loss")  # beside that of a regulariser
     if type(inner) not in _OF_WEIGHTS:
         raise InputError(
             f"BSPMLLoss(reducer={type(inner).__name__}()) cannot be Weighted: its mean counts "

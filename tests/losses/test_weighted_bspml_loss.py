@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from pytorch_metric_learning import losses, reducers
+from pytorch_metric_learning import losses, reducers, regularizers
 
 import bspml
 from bspml.errors import InputError
@@ -105,3 +105,23 @@ def test_a_triplet_goes_with_any_of_its_samples(numbers):
     torch.testing.assert_close(ours, theirs)
     paper = bspml.BSPMLLoss(weights, weighting="paper")
     assert paper(points, LABELS, tuple(triplets), sample_index=ROWS) > 0
+
+
+@pytest.mark.parametrize("reducer", [None, reducers.SumReducer, reducers.DoNothingReducer])
+def test_what_weighs_nothing_is_not_in_the_regularizer_either(reducer):
+    weights, keep = bspml.SampleWeights(LABELS), ROWS % 4 > 0
+    weights.update(keep)
+    points = torch.randn(9, 5, generator=torch.Generator().manual_seed(3), dtype=torch.float64)
+
+    def regular(weights=None):
+        given = {} if reducer is None else {"reducer": reducer()}
+        of = {"embedding_regularizer": regularizers.ZeroMeanRegularizer(), "weights": weights}
+        return bspml.BSPMLLoss(**of, **given)
+
+    def number(found):
+        parts = found.values() if isinstance(found, dict) else [{"losses": found}]
+        return sum(part["losses"].sum() for part in parts)
+
+    expected = number(regular()(points[keep], LABELS[keep]))
+    for loss in (regular(weights), bspml.Weighted(regular(), weights)):
+        torch.testing.assert_close(number(loss(points, LABELS, sample_index=ROWS)), expected)
