@@ -221,8 +221,7 @@ def evaluate(
     chance = float(relevant.double().mean()) / task.available
     if chance == 1:
         warnings.warn(f"`labels`: {ONE_CLASS}.", stacklevel=2)
-    scores, clusterer = ClusteringScores(math.nan, math.nan, math.nan), ""
-    clustered = ""
+    scores, clusterer, clustered = ClusteringScores(math.nan, math.nan, math.nan), "", ""
     if clustering:
         points, classes, clustered = task.to_cluster(cluster)
         clusters, clusterer = kmeans(points, len(np.unique(classes)), seed)

@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import torch
 from scipy.integrate import quad
@@ -91,12 +92,14 @@ class WeightCurve:
         """
         if p is not None:
             return emphasis_spread(self(p))
-        if self.g == "identity":  # integrals of p^a (1 - p)^b
-            mean = self.beta * beta_function(self.lam + 1, 2)
-            return self.beta**2 * beta_function(2 * self.lam + 1, 3) - mean**2
-        if self.lam == 1:
-            return imae_variance(self.beta)
-        return _spread_by_quadrature(self.beta, self.lam)
+        try:
+            if self.g == "identity":  # integrals of p^a (1 - p)^b
+                mean = self.beta * beta_function(self.lam + 1, 2)
+                return self.beta**2 * beta_function(2 * self.lam + 1, 3) - mean**2
+            one = self.lam == 1
+            return imae_variance(self.beta) if one else _spread_by_quadrature(self.beta, self.lam)
+        except OverflowError as err:
+            raise InputError(f"`beta` = {self.beta:g} gives a spread beyond float64.") from err
 
 
 def emphasis_focus(beta: float, lam: float) -> float | None:
@@ -180,22 +183,20 @@ _VARIANCE_SERIES = _variance_series()
 def _spread_by_quadrature(beta: float, lam: float) -> float:
     """Variance of exp(beta p^lam (1 - p)) for p uniform in [0, 1].
 
-    As the mean square of w - mean(w), which does not cancel.  The integrand has a kink at p = 0
-    if lam is fractional; p = t^4 smooths it.
+    As the mean square of w - mean(w), which does not cancel, w less its largest value, which leaves
+    the digits of nearly equal ones.  The integrand has a kink at p = 0 if lam is fractional;
+    p = t^4 smooths it.  For a large lam it lives in a sliver below 1, where p^lam is no longer 0.
     """
     focus = lam / (1 + lam)
     top = beta * focus**lam * (1 - focus)  # weights relative to the largest, which may be huge
 
     def weight(p: float) -> float:
-        return math.exp(beta * p**lam * (1 - p) - top)
+        return math.expm1(beta * p**lam * (1 - p) - top)
 
     def mean(function: Callable[[float], float]) -> float:
-        places = [focus**0.25] if focus > 0 else None
-        value, _ = quad(
-            lambda t: 4 * t**3 * function(t**4), 0, 1, points=places, epsabs=0, epsrel=1e-12,
-            limit=400,
-        )  # fmt: skip
-        return value
+        places = [math.exp(-k / (4 * lam)) for k in (1, 4, 16, 64)] + [focus**0.25] if lam else None
+        exactly: Any = {"points": places, "epsabs": 0, "epsrel": 1e-12, "limit": 400}
+        return quad(lambda t: 4 * t**3 * function(t**4), 0, 1, **exactly)[0]
 
     centre = mean(weight)
     return mean(lambda p: (weight(p) - centre) ** 2) * math.exp(2 * top)

@@ -1,6 +1,7 @@
 """Emphasis focus and spread against search and quadrature, and the published variances."""
 
 import math
+import warnings
 
 import mpmath
 import pytest
@@ -70,6 +71,20 @@ def test_the_spread_for_uniform_p_is_the_integral(beta, lam, g):
 
     spread = WeightCurve(beta, lam, g).spread()
     assert spread == pytest.approx(variance_by_quadrature(weight), rel=1e-9)
+
+
+@pytest.mark.parametrize("lam", [0.5, 10, 1e3, 1e4])
+def test_the_spread_of_nearly_equal_weights_is_that_of_their_exponents(lam):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        spread = WeightCurve(beta=1e-6, lam=lam).spread()
+    assert spread == pytest.approx(WeightCurve(1e-6, lam, "identity").spread(), rel=1e-5)
+
+
+@pytest.mark.parametrize("curve", [WeightCurve(1000, 0.5), WeightCurve(1e200, 0.5, "identity")])
+def test_a_spread_beyond_float64_is_refused(curve):
+    with pytest.raises(InputError, match="beyond float64"):
+        curve.spread()
 
 
 def test_the_spread_of_a_batch_is_the_population_variance():
