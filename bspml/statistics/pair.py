@@ -37,8 +37,9 @@ from bspml.tensors.row_checks import check_reference_weights
 from bspml.tensors.row_index import check_same_rows
 from bspml.tensors.unit_rows import unit_rows
 
-# exp() of a float32 stays finite below 88; above this bound sums are kept as logarithms.
-LARGEST_EXPONENT = 80.0
+# exp() of a float32 stays finite up to here, also N of them together: where their logarithms come
+# to more, sums are kept as logarithms.
+LARGEST_EXPONENT = 88.0
 # Of alpha and beta: beyond, a float32 of sqrt(beta) times a row would lose its similarities.
 _SCALES = 1e-9, 1e9
 _BLOCKS_PER_RANK = 4  # at least, along each side: the ranks then have nearly the same to do
@@ -221,7 +222,7 @@ class _PairSums:
         self.rows, self.codes = E * math.sqrt(self.beta), task.codes.to(E.device)
         self.weights = task.weights.to(E)
         largest = max(self.alpha * (1 + self.base), self.beta * (1 - self.base), self.beta)
-        self.direct = largest <= LARGEST_EXPONENT
+        self.direct = largest + math.log(max(1, len(E))) <= LARGEST_EXPONENT
         fill = 0.0 if self.direct else -math.inf
         self.pos = torch.full((len(E),), fill, dtype=torch.float64, device=E.device)
         self.neg = self.pos.clone()

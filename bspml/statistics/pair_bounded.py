@@ -125,13 +125,14 @@ def neighbour_statistics(
     """
     task = PairTask.of(embeddings, labels, alpha, beta, base, sample_weights)
     # More than any similarity, or any statistic, spreads would bound nothing.
-    reach = task.beta * (1 - task.base) + math.log(max(1, len(task.codes)))
+    log_count = math.log(max(1, len(task.codes)))
+    reach = task.beta * (1 - task.base) + log_count
     widest = max(2.0, reach / task.beta)
     error = check_number(error, "error", 0, widest, open_low=True)
     lists = None if lists is None else check_whole(lists, "lists")
     seed = check_whole(seed, "seed", low=0)
     # Sums that overflow are kept as logarithms by the exact statistics only.
-    largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base))
+    largest = max(task.alpha * (1 + task.base), task.beta * (1 - task.base)) + log_count
     if largest <= LARGEST_EXPONENT and len(task.codes) >= (_SMALL if lists is None else 1):
         statistics = _bounded_statistics(task, error, lists, seed)
         if statistics is not None:

@@ -82,6 +82,14 @@ def test_scale_of_156_on_a_duplicate_under_another_label_gives_one():
     assert stats.xi_neg.tolist() == pytest.approx([1.0, 1.0], abs=FLOAT32)
 
 
+def test_sums_of_large_terms_do_not_overflow_either():
+    """6,300 times e^80 is more than a float32 holds, though e^80 is not."""
+    E, labels = torch.ones(6300, 1), torch.arange(6300) >= 6290
+    stats = bspml.pair_statistics(E, labels.long(), beta=80.0, block_size=6300)
+    expected = (math.log(6290) + 40) / 80  # the 1 beside them is lost
+    assert float(stats.xi_neg[-1]) == pytest.approx(expected, abs=1e-6)
+
+
 @pytest.mark.parametrize("beta", [50.0, 400.0])
 def test_weights_enter_inside_the_sums_and_zero_is_absence(beta):
     E, labels = sample(n=40)
