@@ -14,7 +14,7 @@ from bspml.errors import InputError
 from bspml.functional.label_gap import cross_entropy_of_gap, label_gap
 from bspml.shapes import Float, Tensor
 from bspml.tensors.arguments import at_least_float32, refuse_negative, refuse_outside
-from bspml.tensors.checks import check_number
+from bspml.tensors.checks import check_number, describe
 
 _POSITIVE = "Predict its logarithm and take exp."
 # B_2, B_4, ...:  log((e^x - 1)/x) - x/2 = sum_k B_2k / (2k (2k)!) x^2k,  used for x < 1.
@@ -44,13 +44,13 @@ def introspection_loss(similarity: Tensor, sign: Tensor, confidence: Tensor) -> 
     """
     s = at_least_float32(similarity, "similarity")
     sigma = at_least_float32(confidence, "confidence")
-    _check_range(s, "similarity", 0, 1)
+    _check_share(s, "similarity")
     _check_positive(sigma, "confidence")
-    if not isinstance(sign, Tensor):
-        raise InputError(f"`sign` must be a tensor of 1 and -1; got {type(sign).__name__}.")
-    refuse_outside(
-        sign, lambda s: s.abs() == 1, "sign", "be 1 or -1", "Map classes 0 and 1 to -1 and 1."
-    )
+    if not isinstance(sign, Tensor) or sign.is_complex():
+        raise InputError(f"`sign` must be a tensor of 1 and -1; got {describe(sign)}.")
+    remedy = "Map classes 0 and 1 to -1 and 1."
+    refuse_outside(sign, lambda s: s.double().abs() == 1, "sign", "be 1 or -1", remedy)
+    _check_broadcast(similarity=s, sign=sign, confidence=sigma)
     return _log_mean_exp(sigma) - sigma * sign * s
 
 
@@ -86,15 +86,9 @@ def reliability_loss(average_precision: Tensor, reliability: Tensor) -> Float[Te
     """
     ap = at_least_float32(average_precision, "average_precision")
     sigma = at_least_float32(reliability, "reliability")
-    if any(
-        a != b and 1 not in (a, b) for a, b in zip(ap.shape[::-1], sigma.shape[::-1], strict=False)
-    ):
-        raise InputError(
-            "`reliability` must be of the shape of `average_precision`, or broadcast to it; got "
-            f"{tuple(sigma.shape)} and {tuple(ap.shape)}."
-        )
-    _check_range(ap, "average_precision", 0, 1)
-    _check_range(sigma, "reliability", 0, 1)
+    _check_broadcast(average_precision=ap, reliability=sigma)
+    _check_share(ap, "average_precision")
+    _check_share(sigma, "reliability")
     return sigma * (1 - ap) + (1 - sigma) / 2
 
 
@@ -164,14 +158,17 @@ def multi_task_loss(losses: Tensor, log_variances: Tensor) -> Float[Tensor, ""]:
     return (l * torch.exp(-s) + s).sum() / 2
 
 
-def _check_range(values: Tensor, name: str, low: float, high: float) -> None:
-    refuse_outside(
-        values,
-        lambda v: (v >= low) & (v <= high),
-        name,
-        f"lie in [{low:g}, {high:g}]",
-        "Rescale or clip it.",
-    )
+def _check_broadcast(**values: Tensor) -> None:
+    try:
+        torch.broadcast_shapes(*(v.shape for v in values.values()))
+    except RuntimeError as err:
+        shapes = ", ".join(f"`{name}` {tuple(v.shape)}" for name, v in values.items())
+        raise InputError(f"the arguments must broadcast to one shape; got {shapes}.") from err
+
+
+def _check_share(values: Tensor, name: str) -> None:
+    inside = "lie in [0, 1]"
+    refuse_outside(values, lambda v: (v >= 0) & (v <= 1), name, inside, "Rescale or clip it.")
 
 
 def _check_positive(values: Tensor, name: str) -> None:

@@ -66,6 +66,21 @@ def test_introspection_refuses_values_outside_its_domain():
         introspection_loss(one, one, torch.tensor([1.0, 0.0]))
     with pytest.raises(InputError, match=r"`sign` must be 1 or -1; got 0 .*classes 0 and 1"):
         introspection_loss(one, torch.tensor([1, 0]), one)
+    with pytest.raises(InputError, match=r"`sign` must be 1 or -1; got 0 .*classes 0 and 1"):
+        introspection_loss(one, torch.tensor([True, False]), one)
+    with pytest.raises(InputError, match=r"`sign` must be a tensor of 1 and -1; got .*complex64"):
+        introspection_loss(one, one + 0j, one)
+
+
+@pytest.mark.parametrize("place", range(3))
+def test_shapes_that_do_not_broadcast_are_named(place):
+    given = [torch.ones(2, 1), torch.ones(2), torch.ones(1)]
+    assert introspection_loss(*given).shape == (2, 2)
+    given[place] = torch.ones(3, 3)
+    with pytest.raises(InputError, match=r"broadcast to one shape; got `similarity`.*\(3, 3\)"):
+        introspection_loss(*given)
+    with pytest.raises(InputError, match=r"`average_precision` \(2,\), `reliability` \(3,\)"):
+        reliability_loss(torch.ones(2), torch.ones(3))
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
