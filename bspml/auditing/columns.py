@@ -11,6 +11,7 @@ import pandas as pd
 
 from bspml.errors import DataError, InputError
 from bspml.files.arrays import Archive, packed_texts, text_objects, unpacked_texts
+from bspml.files.cells import fitting_integers
 from bspml.tensors.row_index import check_in_order
 
 KEPT_Q = 0.05  # labels with a q-value below it are called fitting
@@ -107,10 +108,11 @@ def index_arrays(index: pd.Index | None) -> dict[str, np.ndarray]:
     Args:
         index: of an audit's samples.
     """
-    if index is None or isinstance(index, pd.MultiIndex):
+    if index is None or isinstance(index, pd.MultiIndex) or index.hasnans:
         return {}
-    if index.dtype.kind in "iu":
-        return {"index": index.to_numpy()}
+    numbers = fitting_integers(index.tolist()) if index.inferred_type == "integer" else None
+    if numbers is not None:  # of any dtype, objects among them
+        return {"index": numbers}
     is_text = all(isinstance(entry, str) for entry in index)
     return packed_texts("index", index) if is_text else {}
 

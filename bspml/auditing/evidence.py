@@ -280,8 +280,10 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     # The rate is one of labels: a sample counts as often as it stands in the data.  Those whose
     # copies disagree are counted by what is known of each, the others by the rate.
     times = np.bincount(once.place, minlength=n).astype(float)
+    alike = ALIKE in found.sentence  # rows that all lie in one place are copies of nothing
     wrong = np.full(n, np.nan)
-    wrong[kept], wrong[aside] = found.wrong_probability, once.wrong_share[aside]
+    wrong[kept] = found.wrong_probability
+    wrong[aside] = np.nan if alike else once.wrong_share[aside]
     split = once.num_labels > 1
     added = float(np.nan_to_num(wrong[split]) @ times[split])
     agreed = float(times[~split].sum())
@@ -290,8 +292,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
     # At least a label, as chances near 0 and 1 are not that exact.
     around = 1.96 * float(np.sqrt((chances * (1 - chances)) @ times[split] ** 2)) + split.any()
 
-    # Rows that all lie in one place are copies of nothing.
-    proven = 0 if ALIKE in found.sentence else once.proven_wrong
+    proven = 0 if alike else once.proven_wrong
 
     def share(rate: float, more: float = 0.0) -> float:
         return min(1.0, max(proven, rate * agreed + added + more) / (agreed + times[split].sum()))
@@ -311,7 +312,7 @@ def _spread(found: Evidence, once: Distinct, kept: np.ndarray) -> Evidence:
             f"{counted(proven, 'label')} at least {are} wrong: exact copies of a picture stand "
             "under several labels, of which one at most is right."
         )
-    if len(aside):
+    if len(aside) and not alike:
         groups = len(np.unique(once.group[once.first[aside]]))
         notes.append(
             f"{counted(len(aside), 'label')} belong to {counted(groups, 'picture')} found under "

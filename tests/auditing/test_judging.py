@@ -274,7 +274,7 @@ def test_a_class_of_one_is_scored_against_the_others():
     assert np.isnan(report.classes.set_index("label").loc["alone"]["share_flagged"])
 
 
-@pytest.mark.parametrize("labels", [list("aabb") * 10, [0, 1] * 20])
+@pytest.mark.parametrize("labels", [list("aabb") * 10, [0, 1] * 20, list("abcd") * 10])
 def test_embeddings_in_one_place_give_no_answer_and_no_suspects(labels):
     report = bspml.audit(np.ones((40, 3)), labels)
     assert "No label could be judged: the embeddings fit all labels alike" in report.sentence
@@ -284,6 +284,7 @@ def test_embeddings_in_one_place_give_no_answer_and_no_suspects(labels):
     assert np.isnan(report.margins).all()
     assert (report.suggested_labels == np.array(labels)).all()
     assert set(report.verdicts()) == {"cannot be judged"}
+    assert not any("counted as wrong" in note for note in report.notes)
 
 
 def test_features_that_know_nothing_of_the_classes_accuse_nobody():

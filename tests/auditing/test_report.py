@@ -145,16 +145,23 @@ def test_a_table_joined_to_the_audited_data_gives_every_sample_its_own_verdict(t
 
 
 @pytest.mark.parametrize(
-    "index", [pd.Index(list("dcba")), pd.MultiIndex.from_product([list("ab"), list("xy")]), None]
+    ("index", "kept"),
+    [
+        (pd.Index(list("dcba")), True),
+        (pd.Index([7, 3, 9, 5], dtype=object), True),  # as a join or a column of objects leaves it
+        (pd.Index([2**63, 3, 9, 5], dtype="uint64"), True),
+        (pd.Index([7, 3, pd.NA, 5], dtype="Int64"), False),
+        (pd.Index([7, "3", 9, 5], dtype=object), False),
+        (pd.MultiIndex.from_product([list("ab"), list("xy")]), False),
+        (None, False),
+    ],
 )
-def test_an_index_of_text_is_kept_in_files_and_others_leave_numbers(index, tmp_path):
+def test_an_index_of_whole_numbers_or_text_is_kept_in_files_and_others_leave_numbers(
+    index, kept, tmp_path
+):
     given = pd.DataFrame(np.eye(2)[[0, 1, 0, 1]], index=index)
     report = bspml.audit(given, list("abab"))
     report.save(tmp_path)
     assert set(report.table().index) == set(given.index)
     loaded = bspml.auditing.AuditReport.load(tmp_path).table()
-    assert (
-        set(loaded.index) == set("abcd")
-        if index is not None and index.nlevels == 1
-        else {0, 1, 2, 3}
-    )
+    assert set(loaded.index) == (set(given.index) if kept else {0, 1, 2, 3})
