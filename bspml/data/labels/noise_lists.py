@@ -89,7 +89,7 @@ def read_noise_list(path: str | os.PathLike[str], split: RetrievalSplit) -> Nois
         raise InputError("`split` must have paths: a noise list names its images by file.")
     keys, notes = _list_keys(split, numbers, path)
     rows = np.array([numbers[key] for key in keys], dtype=np.int64)
-    numbering, names = _numbering(rows, split.labels, path)
+    numbering, names = _numbering(rows, split.labels, _listed(numbers, keys, split.labels), path)
     labels = np.array([names.get(row, f"{row}") for row in rows.tolist()], dtype=str)
     is_noisy = labels != split.labels
     nominal = nominal_rate(path)
@@ -189,14 +189,27 @@ def _names_of_cars(split: RetrievalSplit, numbers: _Numbers) -> list[str]:
 # --- numbers --------------------------------------------------------------------------------------
 
 
-def _numbering(rows: np.ndarray, truth: np.ndarray, path: Path) -> tuple[str, dict[int, str]]:
+def _listed(numbers: _Numbers, keys: Sequence[str], truth: np.ndarray) -> list[str]:
+    """Return the classes that the list counts, by name: its folders, where these are classes.
+
+    Of a part of a data set the list has more of them than the split.
+    """
+    pairs = {(key.split("/")[0], label) for key, label in zip(keys, truth.tolist(), strict=True)}
+    label_of = dict(pairs)
+    if len(pairs) > len(set(label_of.values())):
+        return sorted(set(truth.tolist()))
+    return sorted({label_of.get(f, f) for f in {key.split("/")[0] for key in numbers}})
+
+
+def _numbering(
+    rows: np.ndarray, truth: np.ndarray, listed: list[str], path: Path
+) -> tuple[str, dict[int, str]]:
     """Find how the list numbers the classes: the way's name, and {number: class name}."""
     classes = np.unique(truth).tolist()
-    ways = {
-        "class numbers": _own_numbers(classes),
-        "by name, from 1": dict(enumerate(classes, 1)),
-        "by name, from 0": dict(enumerate(classes, 0)),
-    }
+    ways = {"class numbers": _own_numbers(classes)}
+    for first in (1, 0):
+        by_name = {n: name for n, name in enumerate(listed, first) if name in classes}
+        ways[f"by name, from {first}"] = by_name
     agreements = {way: _agreement(rows, names, truth) for way, names in ways.items()}
     best = max(agreements, key=agreements.__getitem__)
     if agreements[best] >= _LEAST_AGREEMENT:

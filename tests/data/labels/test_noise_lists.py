@@ -147,6 +147,24 @@ def test_a_part_of_a_data_set_takes_its_rows(birds, tmp_path):
     assert "(the split is a part)" in noisy.notes[0]
 
 
+@pytest.mark.parametrize("without", [[], [2], [2, 3, 7], [0], range(5, 10), range(0, 10, 2)])
+def test_numbers_count_the_classes_of_the_list_whatever_part_is_there(tmp_path, without):
+    names = [f"Car {letter} {'C/V' if letter == 'd' else 'GT'}" for letter in "abcdefghij"]
+    truth = np.repeat(np.arange(10), 10)
+    numbers = truth.copy()
+    numbers[::5] = (truth[::5] + 1) % 10
+    paths = [f"cars_train/{i:05d}.jpg" for i in range(100)]
+    split = split_of([names[i] for i in truth], paths, tmp_path)
+    listed = [f"{names[c].replace('/', '-')}/{i:05d}.jpg" for i, c in enumerate(truth)]
+    path = save(tmp_path / "CARS_0.2noised.csv", listed, numbers + 1)
+    is_here = ~np.isin(truth, without)
+    noisy = read_noise_list(path, split.take(is_here))
+    assert noisy.numbering == "by name, from 1"
+    known = [f"{n + 1}" if n in without else names[n] for n in numbers[is_here]]
+    assert noisy.labels.tolist() == known
+    assert noisy.rate == 0.2
+
+
 def test_file_names_with_commas_headers_and_blank_lines(birds, tmp_path):
     split = split_of(["a", "b"], ["x/1,2.jpg", "x/3.jpg"], tmp_path)
     (tmp_path / "l.csv").write_text("path,label\n/d/x/1,2.jpg,1\n\n/d/x/3.jpg,2\n")
