@@ -15,6 +15,7 @@ from bspml.cli.labels import Labelled, columns_of, in_order_of, labelled
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note
 from bspml.data.images import folders_inside
+from bspml.data.labels.own_labels import held_labels
 from bspml.data.retrieval import RetrievalSplit
 from bspml.data.sets.class_folders import refuse_splits
 from bspml.data.sets.folder import read_folder
@@ -25,7 +26,7 @@ from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS
 from bspml.files.folders import file_in
 from bspml.files.matching import first_other, rows_in
 from bspml.files.opening import FAULTS, open_regular
-from bspml.files.tables import read_embeddings, read_labels, read_texts
+from bspml.files.tables import read_embeddings, read_texts
 from bspml.networks.feature_cache import cached_features
 from bspml.networks.feature_cache.identity import FeatureSource
 from bspml.tensors.checks import check_device
@@ -200,7 +201,7 @@ def _of_images(options: AuditOptions, device: torch.device) -> AuditSource:
     if options.labels is None:
         labels = _folder_labels(folder, what)
     else:
-        found = read_labels(options.labels)
+        found = held_labels(options.labels)
         beside = Labelled(found, columns_of(options.labels, len(found)))
         own = {"path": [*folder.paths]} if folder.paths else {}
         labels = in_order_of(own, beside, options.labels, what).labels

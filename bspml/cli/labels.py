@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from bspml.data.labels.own_labels import held_labels
 from bspml.errors import DataError, InputError
 from bspml.files.columns import NAME_COLUMNS, TEXT_COLUMNS, has_twins, telling_names
 from bspml.files.matching import first_other, rows_in
@@ -56,7 +57,7 @@ def labelled(what: str, labels: str | None, option: str) -> Labelled:
             different ones.
     """
     if labels is not None:
-        found = read_labels(labels)
+        found = held_labels(labels)
         own = columns_of(what, len(found))
         beside = in_order_of(own, Labelled(found, columns_of(labels, len(found))), labels, what)
         return Labelled(beside.labels, beside.columns | own)

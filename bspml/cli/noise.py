@@ -8,12 +8,13 @@ from pathlib import Path
 
 from bspml.cli.options import NoiseOptions
 from bspml.data import noise
-from bspml.data.labels.decisions import DECIDED, is_corrected, read_corrected
+from bspml.data.labels.decisions import DECIDED, is_corrected
+from bspml.data.labels.own_labels import held_labels
 from bspml.errors import InputError
 from bspml.files.atomic import check_not_read, remove_leftovers
 from bspml.files.cells import label_cells
 from bspml.files.delimited import write_table
-from bspml.files.tables import read_beside, read_labels, read_texts
+from bspml.files.tables import read_beside, read_texts
 from bspml.tensors.checks import check_choice
 from bspml.words import counted
 
@@ -52,7 +53,7 @@ def run_noise(options: NoiseOptions) -> None:
             settings[name] = value
     if options.per_class and options.by_chance:
         raise InputError("--per-class fixes the counts that --by-chance leaves open; give one.")
-    true_labels = read_labels(options.labels)
+    true_labels = held_labels(options.labels)
     # Of an .npz, names come without their final s.
     known = [name for name in read_texts(options.labels, ()) if name in _TRUTH]
     if known:
@@ -61,7 +62,9 @@ def run_noise(options: NoiseOptions) -> None:
             "them, and are not the truth that would be kept beside the new ones. Name the file of "
             f"the true labels; or, if these are to be the truth, remove {' and '.join(known)}."
         )
-    beside = _beside(options.labels)
+    # A decision is about a label that a wrong one may stand for now.
+    passed = DECIDED if is_corrected(options.labels) else ()
+    beside = {k: v for k, v in read_beside(options.labels).items() if k.lower() not in passed}
     noisy = KINDS[kind](true_labels, rate, seed=options.seed or 0, **settings)
     path = Path(options.output or f"{Path(options.labels).stem}-{kind}-{rate:g}.csv")
     if path.suffix.lower() not in ("", ".csv", ".npz"):
@@ -84,24 +87,3 @@ def run_noise(options: NoiseOptions) -> None:
     else:
         labels = counted(len(true_labels), "label")
         print(f"{path}: {num_changed} of {labels} changed ({kind}, rate {rate:g})")
-
-
-def _beside(file: str) -> dict[str, list[str]]:
-    """Read what stands beside the labels, without what somebody decided about them.
-
-    A decision is about a label that a wrong one may stand for now.
-
-    Raises:
-        InputError: samples were left out as wrong, so their labels are not the truth.
-    """
-    beside = read_beside(file)
-    if not is_corrected(file):
-        return beside
-    left_out = int((read_corrected(file).weights == 0).sum())
-    if left_out:
-        raise InputError(
-            f"{file}: {counted(left_out, 'label')} of weight 0 (decided to be wrong), which is no "
-            "truth to be kept beside the new ones. Remove such rows, and the columns `weight` and "
-            "`decision`."
-        )
-    return {name: cells for name, cells in beside.items() if name.lower() not in DECIDED}

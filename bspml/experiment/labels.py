@@ -79,7 +79,7 @@ class GivenLabels:
         """(N,) bool, the samples that may stand in an evaluation: not those known to be wrong."""
         judges = np.ones(len(self.labels), dtype=bool)
         if self.decided is not None:
-            judges = ~((self.decided.decisions == "wrong") & (self.decided.weights == 0))
+            judges = ~self.decided.dropped
         if self.is_noisy is None:
             return judges
         return judges & ~self.is_noisy

@@ -181,10 +181,12 @@ def test_noise_in_corrected_labels_takes_no_decision_along(capsys, tmp_path):
     assert run(capsys, "noise", file, "--rate", "0.2", "-o", target)[0] == 0
     header = target.read_text().splitlines()[0]
     assert header == "index,label,true_label,is_noisy,name"
-    file.write_text(file.read_text().replace("3,b,1.0,right", "3,b,0.0,wrong"))
+    file.write_text(file.read_text().replace("3,b,1.0,right", "3,b,0.0,"))  # flagged, not decided
+    assert run(capsys, "noise", file, "--rate", "0.2", "-o", target)[0] == 0
+    file.write_text(file.read_text().replace("3,b,0.0,", "3,b,0.0,wrong"))
     code, _, err = run(capsys, "noise", file, "--rate", "0.2", "-o", tmp_path / "again.csv")
     assert code == 2
-    assert "1 label of weight 0" in err
+    assert "1 label was decided to be wrong, and no right one is known" in err
 
 
 @pytest.mark.parametrize("kind", [".csv", ".npz", ".parquet"])

@@ -152,3 +152,17 @@ def test_the_nameless_index_of_a_frame_is_its_names_if_it_holds_some(tmp_path, o
     # Numbers of rows, or a text that several have, name no samples.
     for index in (range(6), list("aabbcc")):
         assert labels_read(index)[0] == "class3"
+
+
+def test_labels_decided_to_be_wrong_do_not_count_as_any_others(named, capsys):
+    folder, names = named
+    lines = [f"{i},{'ab'[i % 2]},{float(i > 1)},,{name},a" for i, name in enumerate(names)]
+    file = folder / "labels-corrected.csv"
+    file.write_text("\n".join(["index,label,weight,decision,name,given_label", *lines]))
+    found = labelled(str(folder / "e.npz"), str(file), "LABELS").labels
+    assert found.tolist() == list("ababab")  # weight 0 alone: the audit flagged them
+    file.write_text(file.read_text().replace("0.0,,", "0.0,wrong,"))
+    for command in (["evaluate"], ["audit", "-o", folder / "found"]):
+        code, _, err = run(capsys, *command, folder / "e.npz", file)
+        assert code == 2
+        assert "2 labels were decided to be wrong, and no right one is known." in err

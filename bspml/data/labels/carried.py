@@ -111,7 +111,7 @@ def carry_over(
     return CarriedDecisions(
         corrected.labels,
         corrected.decisions,
-        (corrected.decisions == "wrong") & (corrected.weights == 0),
+        corrected.dropped,
         "; ".join(parts) + ".",
         corrected.given,
         corrected.pictures,

@@ -17,14 +17,10 @@ def counts_of_decisions(decided: CorrectedLabels) -> str:
     """Return '3 labels kept as right, 2 relabelled, 1 dropped'; the unsure only where there are
     any."""
     right, unsure = (int((decided.decisions == word).sum()) for word in ("right", "unsure"))
-    wrong = decided.decisions == "wrong"
-    renamed = int((wrong & (decided.weights > 0)).sum())
-    counts = [
-        f"{counted(right, 'label')} kept as right",
-        f"{renamed} relabelled",
-        f"{int(wrong.sum()) - renamed} dropped",
-    ]
-    return ", ".join(counts + [f"{unsure} unsure"] * (unsure > 0))
+    wrong, dropped = int((decided.decisions == "wrong").sum()), int(decided.dropped.sum())
+    kept = f"{counted(right, 'label')} kept as right"
+    told = f"{kept}, {wrong - dropped} relabelled, {dropped} dropped"
+    return told + f", {unsure} unsure" * (unsure > 0)
 
 
 def note_on_new_classes(given: np.ndarray, decided: CorrectedLabels) -> tuple[str, ...]:

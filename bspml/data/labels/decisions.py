@@ -97,6 +97,14 @@ class CorrectedLabels:
         """(N,) bool, where the decision is right or wrong."""
         return np.isin(self.decisions, ("right", "wrong"))
 
+    @property
+    def dropped(self) -> np.ndarray:
+        """(N,) bool, where the label is wrong and no better one is known.
+
+        A weight of 0 alone says that an audit flagged the label, which nobody looked at.
+        """
+        return (self.decisions == "wrong") & (self.weights == 0)
+
     def taken(self, rows: np.ndarray) -> CorrectedLabels:
         """Return those of some samples.
 

@@ -11,6 +11,7 @@ class that trains to one that is held out goes there with its label.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -96,6 +97,25 @@ def as_read(file: str) -> CorrectedLabels:
     labels = read_labels(file)
     blank = np.full(len(labels), "", dtype="<U6")
     return CorrectedLabels(labels, np.ones(len(labels)), blank, fitting_names(file, len(labels)))
+
+
+def held_labels(file: str | os.PathLike[str]) -> np.ndarray:
+    """Read a file of labels, (N,), each of which its sample is held to have.
+
+    Args:
+        file: a table or an array.
+
+    Raises:
+        DataError: it is damaged, or some of its labels were decided to be wrong.
+    """
+    if is_corrected(file) and (count := int(read_corrected(file).dropped.sum())):
+        raise DataError(
+            f"{file}: {counted(count, 'label was', 'labels were')} decided to be "
+            "wrong, and no right one is known. Take such samples out, here and in the data; "
+            "or give the file beside the labels as they were, as `bspml audit --decisions` or "
+            "`noise.labels_file`."
+        )
+    return read_labels(file)
 
 
 def placed(

@@ -108,7 +108,7 @@ def copy_photos(
     given = given.astype(str)
     stays = labels == given
     classes = set(given.tolist())
-    is_dropped = (corrected.decisions == "wrong") & (corrected.weights == 0)
+    is_dropped = corrected.dropped
     rows = np.flatnonzero(~is_dropped)
     rows = rows[np.argsort(~stays[rows], kind="stable")]  # who stays keeps the name
     # Decisions name photos by where they stood: none may come to stand at another one's place.

@@ -35,7 +35,6 @@ def corrected_sides(
             "the evaluation keeps the labels it was given: it lies in files of its own, and what "
             "trains alone takes the corrected ones",
         ]
-    gone = (corrected.weights == 0) & (corrected.decisions == "wrong")
     tested = np.unique(np.concatenate([split.labels for split in tests]))
     everything = reduce(RetrievalSplit.joined, data.splits)
     everything = everything.take(counts[everything.rows])
@@ -47,7 +46,7 @@ def corrected_sides(
         # A class that nobody had before stays where it is.
         is_new = ~np.isin(everything.labels, train.origin.labels)
         to_train, to_test = to_train | (is_new & is_train), to_test | (is_new & ~is_train)
-    is_wrong = to_test & gone[everything.rows]
+    is_wrong = to_test & corrected.dropped[everything.rows]
     moves = int((to_train & ~is_train).sum() + (to_test & is_train).sum())
     parts = [everything.part("train", to_train)]
     for split in tests:

@@ -21,11 +21,12 @@ from pathlib import Path
 
 import torch
 
+from bspml.data.labels.own_labels import held_labels
 from bspml.data.retrieval import COMBINATIONS, NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
 from bspml.data.sets.saved_datasets import is_saved, read_saved_features
 from bspml.errors import DataError
-from bspml.files.tables import fitting_names, read_embeddings, read_labels, read_texts
+from bspml.files.tables import fitting_names, read_embeddings, read_texts
 
 SOURCE = "Name the file of your features (.npz, .parquet, .csv), or its folder."
 
@@ -79,7 +80,7 @@ def _only(files: list[Path]) -> Path | None:
 
 def _read_split(path: Path, name: str) -> RetrievalSplit:
     features = torch.from_numpy(read_embeddings(path))
-    labels = read_labels(_label_file(path)).astype(str)
+    labels = held_labels(_label_file(path)).astype(str)
     if len(labels) != len(features):
         raise DataError(f"{path}: has {len(features)} features, but {len(labels)} labels.")
     names = fitting_names(_label_file(path), len(labels))

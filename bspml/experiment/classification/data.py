@@ -158,7 +158,7 @@ def _decided_wrong(config: ClassificationConfig, count: int) -> np.ndarray:
     file = config.noise.labels_file
     if file is None or not is_corrected(file):
         return np.zeros(count, dtype=bool)
-    return read_corrected(file).weights == 0
+    return read_corrected(file).dropped
 
 
 def _given(config: ClassificationConfig, train: ImageSplit) -> tuple[np.ndarray, np.ndarray]:

@@ -151,6 +151,15 @@ def test_what_does_not_fit_is_refused(tmp_path):
         read_features(tmp_path)
 
 
+def test_labels_decided_to_be_wrong_are_no_labels_of_features(tmp_path):
+    np.save(tmp_path / "f.npy", X)
+    lines = [f"{i},{label},{float(i > 0)},{'wrong' * (i == 0)}" for i, label in enumerate(Y)]
+    text = "\n".join(["index,label,weight,decision", *lines])
+    (tmp_path / "f_labels.csv").write_text(text)
+    with pytest.raises(DataError, match=r"1 label was decided .* beside the labels as"):
+        read_features(tmp_path / "f.npy")
+
+
 @pytest.mark.parametrize("suffix", ["npz", "npy", "csv", "parquet"])
 def test_a_file_that_is_not_there_is_one_of_features(tmp_path, suffix):
     with pytest.raises(DataError, match=rf"nix\.{suffix}: no such file; expected a file of embe"):

@@ -191,7 +191,8 @@ def test_samples_decided_to_be_wrong_are_left_out(tmp_path):
     truth = digits("train").labels
     given = truth.copy()
     given[:50] = (given[:50] + 1) % 10
-    rows = [f"{i},{y},{0.0 if i < 40 else 1.0},{'wrong' * (i < 40)}" for i, y in enumerate(given)]
+    rows = [f"{i},{y},{0.0 if i < 60 else 1.0},{'wrong' * (i < 40)}" for i, y in enumerate(given)]
+    rows[59] += "unsure"  # and 40 to 58 were flagged by the audit, and nobody looked at them
     file = tmp_path / "labels-corrected.csv"
     file.write_text("\n".join(["index,label,weight,decision", *rows[::-1]]) + "\n")
     data, held = data_of(f"noise.labels_file={file}"), data_of("data.validation=true")
