@@ -143,10 +143,20 @@ def make_sampler(config: Config, codes: Tensor) -> PKSampler:
     Args:
         config: the experiment.
         codes: (N,) class codes of the training set.
+
+    Raises:
+        ConfigError: a batch that cannot be computed in `training.micro_batches` parts.
     """
+    classes, parts = classes_per_batch(config, codes), config.training.micro_batches
+    if classes % parts or classes < 2 * parts:
+        raise ConfigError(
+            f"`training.micro_batches` is {parts}: it must divide the {classes} classes of a batch "
+            "(`sampler.classes_per_batch`, or those that there are) into parts of at least 2, "
+            "since a part is mined alone; lower it or change the classes."
+        )
     return PKSampler(
         codes,
-        classes_per_batch(config, codes),
+        classes,
         config.sampler.samples_per_class,
         config.training.batches_per_epoch,
         config.seed,

@@ -28,7 +28,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from bspml.distributed import explained, from_main, is_main
 from bspml.distributed.group import check_rank_device
-from bspml.errors import CheckpointError, about
+from bspml.errors import CheckpointError, ConfigError, about
 from bspml.experiment.resuming import (
     check_ranks_agree,
     load_states,
@@ -224,9 +224,17 @@ class MethodRun(ABC):
 
         Raises:
             CheckpointError: it is no state of such a training; names the file.
+            ConfigError: the run was made shorter than that.
         """
         with about(self.folder.checkpoint(self.method), CheckpointError):
             self.trainer.load_state_dict(state["trainer"])
+        then, now = state["config"]["training"]["epochs"], self.config.training.epochs
+        if now < then and self.trainer.is_trained(now):
+            raise ConfigError(
+                f"{self.folder.config}: `training.epochs` is {now}, but {self.method} was trained "
+                f"for that long already, of the {then} that the run was begun with. Set it to more "
+                "than every method has, put it back, or start a new run."
+            )
 
     def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:
         """Draw progress; save inside the round where the configuration asks for it.

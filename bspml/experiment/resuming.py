@@ -127,6 +127,28 @@ def check_unchanged(saved: Mapping[str, Any], config: BaseModel, file: Path) -> 
             )
 
 
+def check_length(saved: Mapping[str, Any], config: Any, file: Path, why: str = "") -> None:
+    """Refuse another length than a checkpoint's where it decided what was learned so far.
+
+    Args:
+        saved: configuration of the checkpoint, as plain values.
+        config: of the run folder now.
+        file: which holds it.
+        why: the length decides, where it does by more than the schedule.
+
+    Raises:
+        ConfigError: names both lengths and the reason.
+    """
+    then, now = saved["training"]["epochs"], config.training.epochs
+    if config.schedule.stretches:
+        why = f"the {config.schedule.name} schedule stretches over all of them"
+    if why and then != now:
+        raise ConfigError(
+            f"{file}: `training.epochs` is {now}, but the run was trained with {then} so far, and "
+            f"{why}. Put that back, or start a new run."
+        )
+
+
 def check_ranks_agree(config: BaseModel, fingerprint: str) -> None:
     """Refuse ranks that would train something else than rank 0 does: another file or argument.
 

@@ -30,6 +30,7 @@ from bspml.experiment.config import Config, LossConfig
 from bspml.experiment.data import ExperimentData
 from bspml.experiment.engine import Experiment, Outputs, Workplace
 from bspml.experiment.outputs import write_outputs, write_page
+from bspml.experiment.resuming import check_length
 from bspml.experiment.retrieval_run import RetrievalRun
 from bspml.experiment.untrained import first_network, untrained_fields
 from bspml.experiment.words import opening_lines
@@ -118,15 +119,8 @@ class Retrieval(Experiment[RetrievalRun]):
         Raises:
             ConfigError: the run may not go on under this configuration.
         """
-        then, now = saved["training"]["epochs"], self.config.training.epochs
-        schedule, ks = self.config.schedule, self.config.evaluation.ks
-        if schedule.stretches and then != now:
-            raise ConfigError(
-                f"{folder.config}: `training.epochs` is {now}, but the run was trained with {then} "
-                f"so far, and the {schedule.name} schedule stretches over all of them. Put that "
-                "back, or start a new run."
-            )
-        first = saved["evaluation"]["ks"][0]
+        check_length(saved, self.config, folder.config)
+        first, ks = saved["evaluation"]["ks"][0], self.config.evaluation.ks
         if self.data.validation_images is not None and ks[0] != first:
             raise ConfigError(
                 f"{folder.config}: `evaluation.ks` begins with {ks[0]}, but Recall@{first} is what "

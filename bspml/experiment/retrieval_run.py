@@ -154,6 +154,7 @@ class RetrievalRun(MethodRun):
 
         Raises:
             CheckpointError: it is no state of such a training; names the file.
+            ConfigError: the run was made shorter than that.
         """
         super().take(state)
         records = from_main(self.log.read)

@@ -174,6 +174,12 @@ class AlternatingTrainer:
         """Return how many steps the network that stays has after `train(epochs)`."""
         return round(check_number(epochs, "epochs", 0) * self._full_round)
 
+    def is_trained(self, epochs: float) -> bool:
+        """Say whether `train(epochs)` has nothing left to do, wherever a patience may end it."""
+        target = self.total_steps(epochs)
+        # A round that was left behind its last step is not over.
+        return not (target and (self._rounds_to_reset or self._left(target) >= (not self.step)))
+
     def train(self, epochs: float) -> list[RoundRecord]:
         """Train the network that stays for `epochs` passes' worth of steps; returns all records.
 
@@ -190,8 +196,7 @@ class AlternatingTrainer:
         if self.curriculum is not None and self.curriculum.starts_with_update:
             self._before_first_round()
         patience = self.patience
-        # A round that was left behind its last step is not over.
-        while target and (self._rounds_to_reset or self._left(target) >= (not self.step)):
+        while not self.is_trained(epochs):
             if patience and patience.exhausted:
                 break
             self._theta_step(target)

@@ -117,6 +117,21 @@ def test_a_batch_has_as_many_classes_as_asked_for_or_as_own_data_have():
     assert make_sampler(config, CODES).classes_per_batch == 8
 
 
+def test_the_classes_that_there_are_must_divide_into_micro_batches():
+    # 16 are asked for, 8 are there: in 8 parts each would be one class, which nothing mines.
+    network = {"name": "mlp"}
+    own = {"data": {"name": "features", "root": "F"}, "network": network}
+
+    def sampler(parts, **sections):
+        training = {"micro_batches": parts}
+        return make_sampler(config_from_mapping({"training": training, **sections}), CODES)
+
+    assert sampler(4, **own).classes_per_batch == 8
+    for parts, sections in ((8, own), (3, own), (3, {"sampler": {"classes_per_batch": 8}})):
+        with pytest.raises(ConfigError, match=rf"`training\.micro_batches` is {parts}: .*the 8 "):
+            sampler(parts, **sections)
+
+
 @pytest.mark.parametrize(("name", "kind"), [("adam", "Adam"), ("adamw", "AdamW"), ("sgd", "SGD")])
 def test_optimisers_by_name_leave_frozen_parameters_out(name, kind):
     momentum = {"momentum": 0.9} if name == "sgd" else {}

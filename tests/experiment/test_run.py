@@ -21,6 +21,7 @@ from bspml.experiment.data import load_data
 from bspml.experiment.run import check_experiment, run_experiment
 from bspml.files import checkpoints
 from bspml.files.run import UNTRAINED, RecordLog, RunFolder, read_json, read_weights
+from bspml.trainers.progress import Silent
 from helpers.comparisons import same
 from helpers.forks import Command
 from helpers.runs import copied
@@ -367,6 +368,37 @@ def test_a_run_may_be_made_longer_and_measured_otherwise(finished, tmp_path):
     assert after[: len(before)] == before
     last = {record.method: record.epoch for record in after if record.method != UNTRAINED}
     assert all(epoch >= 5 for epoch in last.values())
+
+
+def test_a_run_cannot_be_made_shorter_than_it_is(finished, tmp_path, capsys):
+    folder = copied(finished, tmp_path)
+    text = folder.config.read_text()
+    assert "epochs: 4" in text
+    folder.config.write_text(text.replace("epochs: 4", "epochs: 3", 1))
+    before = content(folder)
+    assert main(["train", "--resume", str(folder.path)]) == 2
+    said = "`training.epochs` is 3, but multi-similarity was trained for that long already"
+    assert said in only_line(capsys)
+    assert content(folder) == before
+
+
+def test_a_run_that_was_killed_may_end_sooner(tmp_path):
+    folder = RunFolder.create(tmp_path / "run")
+    settings = [*SMALL, "curriculum.warmup_epochs=2", "training.checkpoint_every=1"]
+    config = load_config(None, [*settings, "training.methods=[bspml]", "training.epochs=40"])
+
+    class Stopped(Silent):
+        def step(self, method, step, steps, loss):
+            if len(RecordLog(folder.records).read()) == 4:  # more than an epoch, yet in the warm-up
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_experiment(config, folder, narrator=Stopped())
+    folder.config.write_text(folder.config.read_text().replace("epochs: 40", "epochs: 1", 1))
+    run_experiment(load_config(folder.config), folder, resume=True, figures=False)
+    last = RecordLog(folder.records).read()[-1]
+    assert last.nmi is not None
+    assert last.extra["curriculum"]["phase"].startswith("weights")
 
 
 @pytest.mark.parametrize(

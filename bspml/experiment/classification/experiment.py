@@ -24,6 +24,7 @@ from bspml.experiment.classification.training import Epoch, Trainer
 from bspml.experiment.config import ClassificationConfig
 from bspml.experiment.config.sample_loss import SampleLossConfig
 from bspml.experiment.engine import Experiment, MethodRun, Outputs, Workplace
+from bspml.experiment.resuming import check_length
 from bspml.files.run import SUSPECT_BELOW, EpochRecord, RunFolder
 from bspml.files.versions import versions_of
 from bspml.shapes import Tensor
@@ -92,24 +93,8 @@ class Classification(Experiment["ClassificationRun"]):
         Raises:
             ConfigError: the run may not be made that long.
         """
-        then, now = saved["training"]["epochs"], self.config.training.epochs
-        schedule = self.config.schedule
-        trained = f"{folder.config}: `training.epochs` is {now}, but the run was"
-        if now < then:
-            raise ConfigError(
-                f"{trained} begun with {then}. It may be made longer, not shorter; put that back, "
-                "or start a new run."
-            )
-        why = {
-            f"the {schedule.name} schedule stretches over all of them": schedule.stretches,
-            "the labels were corrected by a network of that many": self.config.training.relabel,
-        }
-        for reason, holds in why.items():
-            if holds and then != now:
-                raise ConfigError(
-                    f"{trained} trained with {then} so far, and {reason}. Put that back, or start "
-                    "a new run."
-                )
+        corrected = "the labels were corrected by a network of that many"
+        check_length(saved, self.config, folder.config, corrected * self.config.training.relabel)
 
     def start(self, place: Workplace, resumed: Collection[str]) -> list[ClassificationRun]:
         """Build every method; the one on corrected labels learns from the one before.
@@ -185,7 +170,7 @@ class ClassificationRun(MethodRun):
         if self.teacher is not None:  # trained by now
             outputs = self.teacher.predict(self.data.images)
             trainer.targets = outputs.argmax(1).to(trainer.targets)
-        while trainer.epoch < self.config.training.epochs:
+        while not trainer.is_trained(self.config.training.epochs):
             self.on_round(trainer, trainer.train_epoch(partial(self.on_step, trainer)))
 
     def position(self) -> str:

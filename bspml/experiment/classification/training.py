@@ -95,6 +95,10 @@ class Trainer:
         """Optimiser steps done."""
         return self.epoch * self.steps_per_epoch + self.step
 
+    def is_trained(self, epochs: int) -> bool:
+        """Say whether so many epochs are done."""
+        return self.epoch >= epochs
+
     def train_epoch(self, on_step: OnStep | None = None) -> Epoch:
         """Train to the end of the current epoch.
 

@@ -345,13 +345,6 @@ class Config(Section):
                 "training, and `data.validation_classes` is 0; hold some out, such as 0.2, or set "
                 "training.patience to null"
             )
-        classes, parts = self.sampler.classes_per_batch, self.training.micro_batches
-        if classes % parts or classes < 2 * parts:
-            raise ValueError(
-                f"`training.micro_batches` is {parts}: it must divide the {classes} "
-                "`sampler.classes_per_batch` into parts of at least 2 classes, since a part is "
-                "mined alone; lower it or change the classes"
-            )
         if self.curriculum.warmup == "features" and not self.pretrained:
             raise ValueError(
                 "`curriculum.warmup` features judges labels by pretrained features, but "

@@ -175,6 +175,9 @@ def test_a_finished_run_may_be_trained_for_longer(regression, tmp_path):
     run_experiment(load_experiment(folder.config), folder, resume=True)
     records = RecordLog(folder.records).read()
     assert {r.method: r.epoch for r in records} == {"smooth-l1": 5, "superloss": 5}
+    folder.config.write_text(text.replace("epochs: 4", "epochs: 3"))
+    with pytest.raises(ConfigError, match="is 3, but smooth-l1 was trained for that long already"):
+        run_experiment(load_experiment(folder.config), folder, resume=True)
 
 
 @pytest.mark.parametrize(
