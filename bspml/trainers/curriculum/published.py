@@ -115,4 +115,5 @@ class PublishedUpdate:
             InputError: an age that is none.
         """
         age = state["age"]
-        self.age = None if age is None else check_number(age, "age", 0, open_low=True)
+        low = -math.inf if self.settings.age is None else 0.0  # one that is found may be below 0
+        self.age = None if age is None else check_number(age, "age", low, open_low=True)

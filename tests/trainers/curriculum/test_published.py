@@ -85,6 +85,17 @@ def test_target_maw_is_met_within_its_tolerance(target):
     assert record.age > 0
 
 
+def test_a_curriculum_whose_age_was_found_to_be_0_goes_on():
+    E, labels, _ = clusters()
+    first, again = (
+        bspml.SelfPacedCurriculum(bspml.SampleWeights(labels), preset="paper", target_maw=0)
+        for _ in range(2)
+    )
+    assert first.update(E).age <= 0
+    again.load_state_dict(first.state_dict())
+    assert again.state_dict()["update"] == first.state_dict()["update"]
+
+
 def test_flipped_labels_lose_their_weight():
     E, labels, noisy = clusters()
     weights = bspml.SampleWeights(labels)
