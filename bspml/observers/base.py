@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 from torch import Tensor
 
 from bspml.errors import InputError, import_optional
+from bspml.files.opening import refusals
 from bspml.files.run import WeightsTable
 from bspml.observers.scalars import scalars_of
 from bspml.report.figures import captions, contact_sheet
@@ -19,6 +20,7 @@ from bspml.report.samples import lowest_weights
 from bspml.tensors.row_checks import check_reference_weights
 
 _SHEET = 48  # samples of lowest weight shown
+_REMEDY = ". Put that right, or leave the observer out, and train on: nothing trained is lost."
 _BINS = 20  # of the histogram of weights
 
 
@@ -84,10 +86,11 @@ class RoundWriter:
         """
         table: Any = getattr(getattr(trainer, "curriculum", None), "weights", None)
         weights = None if table is None else table.weights.detach().cpu().double().numpy()
-        self.write(trainer.steps, scalars_of(record), weights)
-        if weights is not None and self.images is not None:
-            sheet = lowest_weights_sheet(self.images, table.labels, weights)
-            self.write_figure(trainer.steps, "lowest_weights", sheet)
+        with refusals(f"{type(self).__name__} did not take a round", _REMEDY, (Exception,)):
+            self.write(trainer.steps, scalars_of(record), weights)
+            if weights is not None and self.images is not None:
+                sheet = lowest_weights_sheet(self.images, table.labels, weights)
+                self.write_figure(trainer.steps, "lowest_weights", sheet)
 
     def close(self) -> None:
         """Let go of files and connections; written rounds are already safe."""

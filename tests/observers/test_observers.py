@@ -308,6 +308,22 @@ def test_places_that_trackers_cannot_write_to_are_told_in_a_sentence(tmp_path):
         TensorBoard(tmp_path / "file").on_round(Trainer(10), a_round())
 
 
+@pytest.mark.parametrize("fault", [OSError(28, "No space left on device"), KeyError("run")])
+def test_a_tracker_that_fails_within_a_training_is_told_in_a_sentence(fault):
+    class Tracker(RoundWriter):
+        def write(self, step, scalars, weights):
+            raise fault
+
+    with pytest.raises(RunError, match=r"^Tracker did not take a round \(.*\)\. .* train on"):
+        Tracker().on_round(Trainer(10), a_round())
+
+
+def test_a_file_name_that_no_system_takes_is_told_in_a_sentence(tmp_path):
+    for name in ("x" * 300, "a\0b"):
+        with pytest.raises(RunError, match="did not take a round"):
+            JSONLines(tmp_path / name).on_round(Trainer(10), a_round())
+
+
 def test_what_json_does_not_know_becomes_null(tmp_path):
     observer = JSONLines(tmp_path / "rounds.jsonl")
     observer.write(1, {"a": math.nan, "b": -math.inf, "c": np.float32(0.5)}, None)
