@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sized
 from typing import Any
 
 from torch import Tensor
@@ -27,7 +27,8 @@ def part_of(batch: Any, key: Any, what: str) -> Any:
             return batch[key]
     except (KeyError, IndexError):
         pass
-    has = list(batch) if isinstance(batch, Mapping) else f"a {type(batch).__name__} of {len(batch)}"
+    size = f" of {len(batch)}" if isinstance(batch, Sized) else ""
+    has = list(batch) if isinstance(batch, Mapping) else f"a {type(batch).__name__}{size}"
     raise InputError(
         f"the batch must have the {what} at {key!r}; got {has}. Wrap the data set in "
         "bspml.IndexedDataset, or say where it is with `keys=(input, label, row)`."

@@ -1,7 +1,6 @@
 """Lightning: the curriculum as a callback.  The user's module and loop stay as they are.
 
     from bspml.integrations.lightning import CurriculumCallback
-    ...
     curriculum = CurriculumCallback(loader)
     trainer = pl.Trainer(callbacks=[curriculum])
     trainer.fit(model, loader)
@@ -15,9 +14,6 @@ When what happens, in the order in which Lightning calls:
     ..._epoch_start   a fresh network, where the last update asked for one
     ..._batch_start   the batch's rows are announced, and taken back at ..._batch_end
     ..._epoch_end     all samples are embedded, the weights updated, the next epoch's rows set
-
-An epoch on other rows has another number of batches, which Lightning counts only when it opens the
-loader: the loader is then opened anew.
 """
 
 from __future__ import annotations
@@ -85,23 +81,18 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
 
     The loader: while `fit` runs, a plain one draws from all rows by a PKSampler, four samples of
     each class in batches of at most its `batch_size`; data set, `collate_fn`, workers and batches
-    stay as they are.  One that draws from a `PKSampler` already is left alone, and its items say
-    their rows.  Validation has a loader of its own.
+    stay as they are.  One that draws from a `PKSampler` already stays, and its items say their row.
 
     Lightning's checkpoints hold all of this.  `fit(ckpt_path=)` goes on where the checkpoint was
-    taken, inside an epoch or between two, with the same numbers, bit for bit on a CPU; only random
-    augmentation in worker processes differs, for the rest of an epoch that was cut; in persistent
-    ones for good.  (With `max_steps` and no validation, Lightning itself takes a step too many
-    after a checkpoint of an epoch's end.  Its warning of what is not resumable is not about this.)
+    taken, inside an epoch or between two, bit for bit on a CPU; only random augmentation in worker
+    processes differs, for the rest of an epoch that was cut; in persistent ones for good.
 
     Several processes (strategies "ddp...", which copy the network): with
     `Trainer(use_distributed_sampler=False)` each embeds its part of the sampler's batch, and
     `bspml.distributed.DistributedLossWrapper(loss)` in the module makes the loss that of the whole
-    batch.  Steps are then those of one process to rounding, for proxies in the loss, too, if batch
-    normalisations are synchronised (`bspml.distributed.synchronize_batch_norm` in the module's
-    `setup`) and nothing is drawn in the network.  Weights, rows and network are the same on every
-    rank after each epoch, and a checkpoint goes on bit for bit with as many processes.  From
-    "ddp_fork" and "ddp_spawn" only the module comes back: not `records`, nor weights outside it.
+    batch.  Steps are then those of one process to rounding, if batch normalisations are
+    synchronised (`bspml.distributed.synchronize_batch_norm` in the module's `setup`) and nothing is
+    drawn in the network.  From "ddp_fork" and "ddp_spawn" only the module comes back.
 
     Args:
         loader: the DataLoader that `fit` is given or the module's `train_dataloader` returns.
@@ -179,6 +170,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self._parts: TrainingParts | None = None
         self._initial: Any = None
         self._hooks: list[Any] = []
+        self._progress: Any = None  # of the batch at hand, in Lightning's count
         self._goes_on = False  # from a checkpoint that holds this callback's state
 
     @property
@@ -257,6 +249,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int
     ) -> None:
         """Announce the batch's rows, and put repaired labels in the place of the given ones."""
+        skips = getattr(trainer.fit_loop, "_skip_backward", False)  # as in the last epoch of SWA
+        self._progress = None if skips else trainer.fit_loop.epoch_loop.batch_progress
         index, labels = self.loader.rows_and_labels(batch, self.weights)
         announce_rows(self.weights, index, pl_module)
         believed = self.weights.relabelled(labels, index)
@@ -269,8 +263,13 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         """Take the announcement back; the loss has looked it up, or did not need to."""
         refuse_ignored(self.weights, [pl_module])
         self.weights.clear_batch()
-        if not getattr(trainer.fit_loop, "_skip_backward", False):  # as in the last epoch of SWA
-            self.step, self.epoch_ended = batch_idx + 1, bool(trainer.is_last_batch)
+        self._count_batch()
+
+    def _count_batch(self) -> None:
+        """Count a batch whose step was taken: callbacks before this one save there, too."""
+        progress = self._progress
+        if progress is not None and progress.current.processed > progress.current.completed:
+            self.step, self.epoch_ended = progress.current.ready, bool(progress.is_last_batch)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         """Embed, update, and set the rows of the next epoch."""
@@ -304,9 +303,8 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
         """Embed all samples, each rank its share, where labels are judged; update the weights."""
         for buffer in pl_module.buffers():  # running statistics that the ranks took of their parts
             copy_of_main(buffer)
-        embeddings = None
-        if self.curriculum.needs_embeddings:
-            embeddings = self._embeddings(pl_module, trainer)
+        needed = self.curriculum.needs_embeddings
+        embeddings = self._embeddings(pl_module, trainer) if needed else None
         self.records.append(self.curriculum.update(embeddings))
         return self.records[-1]
 
@@ -356,6 +354,7 @@ class CurriculumCallback(MemoryPlaces, OtherData, _callback()):  # type: ignore[
 
     def state_dict(self) -> dict[str, Any]:
         """Return weights, curriculum, place in the epoch and generators, for the checkpoint."""
+        self._count_batch()
         own = {"seed": self.seed, "generators": self.aside or generator_states()}
         everyone = [own] * ranks()
         if ranks() > 1:  # Lightning has every rank come here, and rank 0 write

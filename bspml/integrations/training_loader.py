@@ -185,17 +185,14 @@ class TrainingLoader:
         Raises:
             InputError: it lacks a part, or has another number of rows, or other labels.
         """
-        index, labels = self._rows_and_labels(batch)
-        weights.check_items(labels, index, wait=False)
-        return index, labels
-
-    def _rows_and_labels(self, batch: Any) -> tuple[Tensor, Any]:
         _, label, *row = self.keys
+        labels = part_of(batch, label, "label")
         if row or not isinstance(self.sampler, DrawnRows):
             index = torch.as_tensor(part_of(batch, row[0] if row else 2, "data-set row"))
-            return index, part_of(batch, label, "label")
-        labels = part_of(batch, label, "label")
-        return self.sampler.take(len(labels)), labels
+        else:
+            index = self.sampler.take(len(labels))
+        weights.check_items(labels, index, wait=False)
+        return index, labels
 
 
 def _check_plain(loader: Any) -> None:

@@ -19,6 +19,8 @@ def test_a_part_of_a_tuple_or_mapping_is_found_and_a_missing_one_named():
         part_of((1, 2), 2, "row")
     with pytest.raises(InputError, match=r"the row at 'idx'; got \['x', 'y'\]"):
         part_of({"x": 1, "y": 2}, "idx", "row")
+    with pytest.raises(InputError, match=r"the label at 1; got a NoneType\."):
+        part_of(None, 1, "label")  # of a Lightning step that takes the iterator
 
 
 def test_only_a_loader_that_draws_from_the_sampler_will_do():

@@ -176,6 +176,23 @@ def test_a_fit_resumed_anywhere_is_one_that_was_not_stopped(whole):
     assert len(tried) == 12
 
 
+def test_a_checkpoint_of_a_callback_that_comes_first_has_the_batch_it_ends(tmp_path):
+    def fit(*callbacks, **at):
+        one = Fit(max_epochs=3)
+        one.trainer.callbacks[:0] = callbacks
+        one.trainer.fit(one.module, one.loader, **at)
+        return one
+
+    keep = Keep(tmp_path)
+    whole = fit(keep)
+    paths = [path for _, when, path in keep.paths if when == "batch"]
+    assert len(paths) == 6
+    for path in paths:
+        resumed = fit(ckpt_path=path)
+        assert same(resumed.outcome(), whole.outcome()), path
+        assert resumed.trainer.global_step == whole.trainer.global_step
+
+
 @pytest.mark.parametrize("interval", [0.5, 2, 1.0])
 def test_a_fit_with_validations_within_an_epoch_goes_on_from_its_last_one(tmp_path, interval):
     keep = Keep(tmp_path)
