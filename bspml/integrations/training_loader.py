@@ -186,11 +186,10 @@ class TrainingLoader:
             InputError: it lacks a part, or has another number of rows, or other labels.
         """
         _, label, *row = self.keys
+        drawn = None if row or not isinstance(self.sampler, DrawnRows) else self.sampler
+        said = part_of(batch, row[0] if row else 2, "data-set row") if drawn is None else None
         labels = part_of(batch, label, "label")
-        if row or not isinstance(self.sampler, DrawnRows):
-            index = torch.as_tensor(part_of(batch, row[0] if row else 2, "data-set row"))
-        else:
-            index = self.sampler.take(len(labels))
+        index = torch.as_tensor(said) if drawn is None else drawn.take(len(labels))
         weights.check_items(labels, index, wait=False)
         return index, labels
 
