@@ -1,19 +1,21 @@
 """From a YAML file and key=value overrides to a `Config`, and back to YAML.
 
-Read as YAML 1.2: `5e-6` is a number, `yes` is text.  The file's tree and the overrides are merged
-first and validated once, so an override may supply what the file lacks.
+Read as YAML 1.2: `5e-6` is a number; `yes`, `1_0` and dates are text, and so is `007`, as in files
+of labels.  The file's tree and the overrides are merged first and validated once, so an override
+may supply what the file lacks.
 """
 
 from __future__ import annotations
 
 import io
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
-from ruamel.yaml import YAML
+from ruamel.yaml import YAML, SafeConstructor
 from ruamel.yaml.error import YAMLError
 
 from bspml.errors import ConfigError
@@ -23,7 +25,7 @@ from bspml.experiment.config.names import TASKS
 from bspml.experiment.config.schema import OPEN_SECTIONS, Config
 from bspml.experiment.config.shipped import config_path, shipped_configs
 from bspml.experiment.config.unread import MAY_STAND
-from bspml.files.opening import open_regular
+from bspml.files.opening import open_regular, reason
 from bspml.files.run.plain import check_nesting
 from bspml.words import did_you_mean
 
@@ -31,6 +33,8 @@ COMMAND_LINE = "command line"
 METRIC_LEARNING = "metric-learning"  # the task of a file that names none
 _MOST = 100_000  # values in a config
 _MAX_BYTES = 1 << 20  # a config of more than 1 MiB is some other file
+_NO_NUMBER = re.compile(r".*_.*|[-+]?0[0-9b].*")  # to YAML 1.2, or as a label: 1_0, 0b1, 007
+_NEXT_LINE = "\x85"  # a character like others to YAML 1.2, the end of a line to its reader
 
 Experiment = TypeVar("Experiment", bound=BaseModel)
 
@@ -179,6 +183,7 @@ def dump_config(config: BaseModel) -> str:
     yaml = YAML(typ="safe", pure=True)
     yaml.default_flow_style = False
     yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]  # keep our order
+    yaml.allow_unicode = _NEXT_LINE not in config.model_dump_json()  # else escaped
     text = io.StringIO()
     yaml.dump(config.model_dump(mode="json"), text)
     return text.getvalue()
@@ -228,8 +233,12 @@ def parse_yaml(text: str, source: str) -> Any:
         >>> parse_yaml("[1, 5e-6, yes]", "example")
         [1, 5e-06, 'yes']
     """
+    if _NEXT_LINE in text:
+        raise ConfigError(f"{source}: holds U+0085; write it as \\N in double quotes")
+    yaml = YAML(typ="safe", pure=True)
+    yaml.Constructor = _Constructor
     try:
-        value = YAML(typ="safe", pure=True).load(text)
+        value = yaml.load(text)
         check_nesting(value, _MOST)  # anchors and aliases can grow a line to terabytes
         return value
     except RecursionError:
@@ -237,23 +246,33 @@ def parse_yaml(text: str, source: str) -> Any:
     except YAMLError as err:
         raise ConfigError(f"{source}: {_yaml_fault(err)}") from None
     except Exception as err:  # broken dates, !!int tags: ruamel lets the converters' errors through
-        raise ConfigError(f"{source}: is not valid YAML ({_first_line(err)})") from None
+        raise ConfigError(f"{source}: is not valid YAML ({reason(err)})") from None
+
+
+class _Constructor(SafeConstructor):
+    """Of plain values."""
+
+    def number(self, node: Any) -> Any:
+        """Return the number of a scalar that looks like one, or its text."""
+        if node.tag.endswith("timestamp") or _NO_NUMBER.fullmatch(node.value):
+            return node.value
+        is_whole = node.tag.endswith("int")
+        return (self.construct_yaml_int if is_whole else self.construct_yaml_float)(node)
+
+
+for _kind in ("int", "float", "timestamp"):
+    _Constructor.add_constructor(f"tag:yaml.org,2002:{_kind}", _Constructor.number)
 
 
 def _yaml_fault(err: YAMLError) -> str:
     mark = getattr(err, "problem_mark", None)
     where = "" if mark is None else f"line {mark.line + 1}: "
-    problem = getattr(err, "problem", None) or _first_line(err)
+    problem = getattr(err, "problem", None) or reason(err)
     if "duplicate key" in problem:
         return f"{where}{problem.removeprefix('found ').split(' with value')[0]}; keep one of them"
     if r"'\t'" in problem:
         return f"{where}a tab used as indentation; YAML wants spaces"
     return f"{where}is not valid YAML ({problem})"
-
-
-def _first_line(err: Exception) -> str:
-    lines = str(err).strip().splitlines()
-    return lines[0] if lines else type(err).__name__
 
 
 def _near_file(path: Path) -> str:

@@ -77,7 +77,8 @@ def test_the_shipped_paper_config_holds_the_printed_settings():
 
 
 def test_a_dumped_config_loads_as_the_same(write):
-    for config in (Config(), load_config(CONFIGS / "glyphs_paper.yaml")):
+    rooted = load_config(None, ['data.root="x\\N \\Ly é"', "data.ignore=[007]", "data.name=folder"])
+    for config in (Config(), load_config(CONFIGS / "glyphs_paper.yaml"), rooted):
         assert load_config(write(dump_config(config))) == config
 
 
@@ -117,7 +118,8 @@ def test_a_bare_exponent_is_a_number_and_yes_is_text(write):
         ),
         ("name: !!python/object:os.system x", "could not determine a constructor"),
         ("name: !!int x", "is not valid YAML"),
-        ("name: 2024-13-45", "is not valid YAML"),
+        ("name: !!int 0x", "is not valid YAML"),
+        ("name: a\x85b\n", r"holds U\+0085; write it as \\N in double quotes"),
         ("a: \x01", "is not valid YAML"),
     ],
 )
@@ -168,6 +170,14 @@ def test_a_byte_order_mark_is_no_fault(write):
         ("evaluation.clustering=false", False),
         ("name='7'", "7"),
         ("seed=3", 3),
+        ("seed=0x10", 16),
+        ("optimizer.lr=+.5", 0.5),
+        ("name=2024-05-01", "2024-05-01"),
+        ("data.root=1_0", "1_0"),
+        ("data.root=1_0.5", "1_0.5"),
+        ("data.root=007", "007"),
+        ("data.root=0b1", "0b1"),
+        ('data.root="a\\Nb"', "a\x85b"),
     ],
 )
 def test_an_override_is_typed_by_yaml(text, value):
@@ -204,6 +214,8 @@ def test_an_override_leaves_a_section_that_shares_a_yaml_alias_alone(write):
         ("a..b=1", "expected key=value"),
         ("loss.alpha={", "`loss.alpha`: line 1: is not valid YAML"),
         ("loss.alpha=", "`loss.alpha`: expected a number in [1e-09, 1e+09]; got nothing"),
+        ("training.epochs=1_0", "expected a whole number from 1 to 1000000; got '1_0'"),
+        ("optimizer.lr=0b1", "expected a number in [1e-09, 1e+09]; got '0b1'"),
         ("curriculum.age=4", "`curriculum.age` is 4.0, but nothing reads it while"),
         ("curriculum.age_growth=1.5", "leave it at 1.1, or set `curriculum.preset` to paper"),
         ("data.channels=2", "`data.channels` must be one of 1, 3; got 2"),
