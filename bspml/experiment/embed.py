@@ -41,8 +41,10 @@ TRAINED_ON_THEM = (
 
 _OTHER_FEATURES = (
     "samples, labels or features of this run changed since its training: if the backbone of "
-    "`data.features` has other weights by now, these embeddings mean nothing"
+    "`data.features` has other weights by now, these embeddings mean nothing; and if these samples "
+    "were among them, the network was trained on them"
 )
+_TRAINED_ON = "those it was trained on"
 _UNBOXED = "a folder has no boxes (data.crop_boxes): these are embeddings of whole photographs"
 
 
@@ -57,7 +59,7 @@ class Embedded(NamedTuple):
         seen: of the run's own test, which samples are copies of training samples; None: none is.
         splits: N, of a file that has them, or of the queries and the gallery of a run's test.
         changes: of the run's own splits, what `changes` says; of others, if its data are gone or
-            its features are others.
+            changed, or its features are others.
     """
 
     embeddings: Tensor
@@ -103,13 +105,21 @@ def embed_named(run: Run, what: str) -> Embedded:
 
 def _told_of_loss(run: Run, found: Embedded) -> Embedded:
     """Say where nobody can tell whether the network was trained on what it embeds."""
-    root = run.config.data.root
-    if root is None or Path(root).exists():
+    settings = run.config.data
+    if settings.root is None or (found.trained_on and settings.features is None):
         return found
+    try:
+        if _TRAINED_ON not in changes(run, load_data(run.config, to_train=False)):
+            return found
+        why = "changed since"
+    except UserError:
+        why = "cannot be read" if Path(settings.root).exists() else "is gone"
     lost = (
-        f"{root}, the data of this run, is gone: if they are these, the network was trained on them"
+        f"{settings.root}, the data of this run, {why}: if these samples were among them, the "
+        "network was trained on them"
     )
-    return found._replace(changes=lost)
+    is_other = settings.features is not None and why == "changed since"
+    return found._replace(changes=_OTHER_FEATURES if is_other else lost)
 
 
 def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
@@ -160,7 +170,7 @@ def changes(run: Run, data: ExperimentData) -> str:
     try:
         load_method(run.folder, run.method, data.fingerprint)
     except CheckpointError:
-        parts.append("those it was trained on")
+        parts.append(_TRAINED_ON)
     if None not in (measured, data.measured) and measured != data.measured:
         parts.append("those of its evaluation")
     if not parts:
@@ -219,8 +229,4 @@ def _folder_of_images(run: Run, what: str) -> Embedded:
         images = split.images(size, channels, view=network_view(run.config))
     assert split.paths is not None
     told, found = _UNBOXED if settings.crop_boxes else "", is_trained_on(run.config, split)
-    if settings.features is not None:
-        with suppress(UserError):  # which says so itself, or the data set is gone
-            changed = changes(run, load_data(run.config, to_train=False))
-            told = _OTHER_FEATURES if changed else told
     return Embedded(run.embed(images), split.labels, list(split.paths), found, changes=told)

@@ -334,4 +334,32 @@ def test_where_the_data_of_a_run_are_gone_nobody_can_tell_what_it_was_trained_on
     finally:
         moved.rename(features)
     assert not found.trained_on
-    assert f"{features}, the data of this run, is gone: if they are these, " in found.changes
+    assert f"{features}, the data of this run, is gone: if these samples " in found.changes
+
+
+def test_where_the_data_of_a_run_changed_nobody_can_tell_what_it_was_trained_on(
+    photos, features, tmp_path
+):
+    own = shutil.copytree(photos, tmp_path / "photos")
+    run, _ = trained(tmp_path / "run", "data.name=folder", f"data.root={own}", "data.image_size=16")
+    new = shutil.copytree(own / "c3", tmp_path / "new" / "c3")  # tested; c0 and c1 train
+    shutil.copy(own / "c2" / "0.png", own / "c3" / "9.png")
+    assert embed_named(run, str(new.parent)).changes == ""
+    (own / "c1").rename(tmp_path / "new" / "c1")
+    found = embed_named(run, str(new.parent))
+    assert not found.trained_on
+    assert f"{own}, the data of this run, changed since: if these samples were a" in found.changes
+    shutil.copytree(photos / "c0", tmp_path / "new" / "c0")
+    found = embed_named(run, str(new.parent))
+    assert (found.trained_on, found.changes) == (True, "")
+    for folder in own.iterdir():
+        folder.rename(tmp_path / folder.name)
+    assert f"{own}, the data of this run, cannot be read: " in embed_named(run, str(new)).changes
+    file = shutil.copy(features, tmp_path / "features.npz")
+    settings = ["data.name=features", f"data.root={file}", "network.name=mlp"]
+    run, _ = trained(tmp_path / "rows", *settings)
+    arrays = dict(np.load(file))
+    np.savez(tmp_path / "part.npz", **{key: rows[:2] for key, rows in arrays.items()})
+    np.savez(file, **{key: rows[2:] for key, rows in arrays.items()})
+    found = embed_named(run, str(tmp_path / "part.npz"))
+    assert (found.trained_on, "changed since" in found.changes) == (False, True)
