@@ -16,10 +16,12 @@ from torch import Tensor
 from bspml.errors import DataError
 from bspml.files.folders import IMAGE_SUFFIXES, is_image_name
 from bspml.files.opening import open_regular
+from bspml.files.run import RunFolder
 from bspml.words import counted
 
 SUFFIXES = IMAGE_SUFFIXES
 
+_OF_A_RUN = {RunFolder(Path()).config.name, RunFolder(Path()).records.name}
 _ORIENTATION = 0x0112  # EXIF's tag
 
 
@@ -45,9 +47,9 @@ def folders_inside(root: str | os.PathLike[str], paths: Sequence[str]) -> str:
 def find_images(root: Path) -> list[str]:
     """List the images below `root`: sorted paths relative to it, with forward slashes.
 
-    Hidden files (`._x.jpg`, `.DS_Store`) and hidden folders are passed over; upper-case suffixes
-    count.  Links to images and to folders are followed, but for one back
-    to a folder on the way to it.
+    Hidden files (`._x.jpg`, `.DS_Store`), hidden folders and the folders of runs, whose figures are
+    no photos, are passed over; upper-case suffixes count.  Links to images and to folders are
+    followed, but for one back to a folder on the way to it.
 
     Raises:
         DataError: a link leads nowhere; it may have been a class.
@@ -56,22 +58,21 @@ def find_images(root: Path) -> list[str]:
     came_by = {os.fspath(root): [_real(root)]}
     for folder, below, files in os.walk(root, followlinks=True):
         way = came_by.pop(folder)
+        if {*files} >= _OF_A_RUN:
+            below.clear()
+            continue
         found = {name: _real(Path(folder, name)) for name in sorted(below) if name[0] != "."}
         below[:] = [n for n, real in found.items() if not any(w.startswith(real) for w in way)]
         came_by |= {os.path.join(folder, n): [*way, found[n]] for n in below}  # noqa: PTH118
+        files = [name for name in files if name[0] != "."]
         dead = [f for f in files if not is_image_name(f) and not Path(folder, f).exists()]
-        dead = [name for name in dead if not name.startswith(".")]
         if dead:
             raise DataError(
                 f"{folder}: {counted(len(dead), 'link leads', 'links lead')} nowhere, such as "
                 f"{dead[0]}. Mend or remove such links."
             )
         relative = Path(folder).relative_to(root)
-        images += [
-            (relative / name).as_posix()
-            for name in files
-            if not name.startswith(".") and is_image_name(name)
-        ]
+        images += [(relative / name).as_posix() for name in files if is_image_name(name)]
     return sorted(images)
 
 

@@ -129,9 +129,8 @@ def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:
         DataError: files missing or damaged.
     """
     data = load_data(run.config, to_train=False)
-    changed = changes(run, data)
     queries = _embedded(run, "test", data.test_images, data.test_labels, data.test_names)
-    queries = queries._replace(seen=data.seen, changes=changed)
+    queries = queries._replace(seen=data.seen, changes=changes(run, data))
     if data.gallery_images is None or data.gallery_labels is None:
         return queries, None
     gallery = (data.gallery_images, data.gallery_labels, data.gallery_names)

@@ -64,6 +64,17 @@ def test_hidden_files_do_not_count_and_capital_suffixes_do(tmp_path):
     assert find_images(tmp_path) == ["a/y.png", "b/x.JPG"]
 
 
+def test_the_figures_of_runs_are_no_photos_and_a_file_of_such_a_name_hides_none(tmp_path):
+    for name in ("config.yaml", "records.jsonl", "figures/curves.png"):
+        path = tmp_path / "runs" / "glyphs" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"")
+    for name in ("a/config.yaml", "a/1.png", "runs/owl.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(b"")
+    assert find_images(tmp_path) == ["a/1.png", "runs/owl.png"]
+
+
 # Where the red corner of a picture, stored at the top left, stands by each EXIF orientation.
 CORNERS = {
     1: (0, 0),

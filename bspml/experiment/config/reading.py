@@ -109,17 +109,13 @@ def load_experiment(
 
 
 def config_from_mapping(
-    tree: Mapping[Any, Any],
-    source: str = "config",
-    origin: Mapping[str, str] | None = None,
-    unread_may_stand: bool = False,
+    tree: Mapping[Any, Any], source: str = "config", unread_may_stand: bool = False
 ) -> Config:
     """Validate a nested mapping.
 
     Args:
         tree: {section: {key: value}}.
         source: where it comes from, for messages.
-        origin: {dotted key: source} of keys that come from elsewhere.
         unread_may_stand: as that of `load_config`.
 
     Raises:
@@ -129,7 +125,7 @@ def config_from_mapping(
         >>> config_from_mapping({"noise": {"rate": 0.1}}).noise.rate
         0.1
     """
-    return validated(Config, tree, source, origin, unread_may_stand)
+    return validated(Config, tree, source, unread_may_stand=unread_may_stand)
 
 
 def _pop_kind(tree: dict[Any, Any], source: str) -> type[Config] | type[ClassificationConfig]:
@@ -211,9 +207,9 @@ def read_tree(path: Path) -> dict[Any, Any]:
         raise ConfigError(f"{path}: is empty; write `{{}}` for the defaults, or leave the file out")
     if not isinstance(tree, dict):
         kind = type(tree).__name__
-        shown_kind = {"list": "a list", "str": "plain text"}.get(kind, kind)
+        kind = {"list": "a list", "str": "plain text"}.get(kind, kind)
         raise ConfigError(
-            f"{path}: expected `key: value` lines; got {shown_kind}. "
+            f"{path}: expected `key: value` lines; got {kind}. "
             "A section is `optimizer:` with indented keys below it"
         )
     return tree
