@@ -40,9 +40,7 @@ TRAINED_ON_THEM = (
 )
 
 _OTHER_FEATURES = (
-    "samples, labels or features of this run changed since its training: if the backbone of "
-    "`data.features` has other weights by now, these embeddings mean nothing; and if these samples "
-    "were among them, the network was trained on them"
+    "; if the backbone of `data.features` has other weights by now, these embeddings mean nothing"
 )
 _TRAINED_ON = "those it was trained on"
 _UNBOXED = "a folder has no boxes (data.crop_boxes): these are embeddings of whole photographs"
@@ -118,8 +116,7 @@ def _told_of_loss(run: Run, found: Embedded) -> Embedded:
         f"{settings.root}, the data of this run, {why}: if these samples were among them, the "
         "network was trained on them"
     )
-    is_other = settings.features is not None and why == "changed since"
-    return found._replace(changes=_OTHER_FEATURES if is_other else lost)
+    return found._replace(changes=lost if settings.features is None else lost + _OTHER_FEATURES)
 
 
 def embed_test(run: Run) -> tuple[Embedded, Embedded | None]:

@@ -275,7 +275,8 @@ def test_a_head_on_a_backbone_takes_new_photographs(photos, tmp_path, monkeypatc
     monkeypatch.setattr(extraction, "feature_network", lambda *_: torch.nn.Sequential(*squared))
     found = embed_named(run, str(tmp_path / "new"))
     assert not torch.equal(found.embeddings, run.embed(data.test_images[:4]))
-    assert "features of this run changed since its training" in found.changes
+    assert f"{photos}, the data of this run, changed since: " in found.changes
+    assert "; if the backbone of `data.features` has other weights by now, " in found.changes
 
 
 def test_an_audit_of_embeddings_knows_that_they_were_trained(

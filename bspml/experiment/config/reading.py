@@ -93,18 +93,14 @@ def load_experiment(
     """
     source = "defaults" if path is None else str(path)
     tree: dict[Any, Any] = {} if path is None else read_tree(config_path(path))
-    origin: dict[str, str] = {}
     parsed = [(*_parse_override(text), text) for text in overrides]
+    origin = {".".join(keys): COMMAND_LINE for keys, _, _ in parsed}
     # The kind of experiment first: it decides which keys there are.
-    for keys, value, _ in parsed:
-        if keys == ["task"]:
-            tree["task"] = value
-            origin["task"] = COMMAND_LINE
+    tree |= {keys[0]: value for keys, value, _ in parsed if keys == ["task"]}
     root = _pop_kind(tree, origin.get("task", source))
     for keys, value, text in parsed:
         if keys != ["task"]:
             _assign(tree, keys, value, text, root)
-            origin[".".join(keys)] = COMMAND_LINE
     return validated(root, tree, source, origin, unread_may_stand)
 
 
@@ -252,8 +248,7 @@ class _Constructor(SafeConstructor):
         """Return the number of a scalar that looks like one, or its text."""
         if node.tag.endswith("timestamp") or _NO_NUMBER.fullmatch(node.value):
             return node.value
-        is_whole = node.tag.endswith("int")
-        return (self.construct_yaml_int if is_whole else self.construct_yaml_float)(node)
+        return getattr(self, f"construct_yaml_{str(node.tag).rpartition(':')[2]}")(node)
 
 
 for _kind in ("int", "float", "timestamp"):
