@@ -142,8 +142,7 @@ def _own_split(run: Run, side: str) -> Embedded:
     test, gallery = embed_test(run)
     if gallery is None:
         return test
-    assert test.labels is not None
-    assert gallery.labels is not None
+    assert test.labels is not None is not gallery.labels
     return test._replace(
         embeddings=torch.cat([test.embeddings, gallery.embeddings]),
         labels=np.concatenate([test.labels, gallery.labels]),

@@ -14,11 +14,11 @@ from pydantic import BaseModel
 from bspml.distributed import from_main, rank, wait_for_all
 from bspml.errors import CheckpointError, ConfigError, UserError
 from bspml.experiment.config import dump_config
-from bspml.experiment.config.reading import parse_yaml
+from bspml.experiment.config.reading import read_tree
 from bspml.files import checkpoints
 from bspml.files.atomic import atomic_write
 from bspml.files.checkpoints import State
-from bspml.files.run import RecordLog, RunFolder
+from bspml.files.run import UNTRAINED, RecordLog, RunFolder
 
 # What may differ between machines that train together.
 _OF_A_MACHINE = ("name", "device", "workers", "data.root", "data.cache")
@@ -179,7 +179,8 @@ def restore_records(
 ) -> None:
     """Bring the records to where the checkpoints stand, if they belong together.
 
-    Records written after the last checkpoint will be written again.  A method whose records other
+    Records written after the last checkpoint will be written again, but none of a method that is
+    no longer trained, as they could not be.  A method whose records other
     checkpoints know of must still have its own: it would be trained again, and its records would
     stand in the log twice.
 
@@ -193,6 +194,13 @@ def restore_records(
         CheckpointError: the records are not of a checkpoint's rounds, or one is gone; names it.
         RunError: a record is damaged.
     """
+    # With a checkpoint, its configuration was compared.
+    others = {r.method for r in log.first(0 if states else len(log))} - {*methods, UNTRAINED}
+    if others:
+        raise CheckpointError(
+            f"{log.path}: holds rounds of {min(others)!r}, which is no method of this run now. "
+            "Put it back into `training.methods`, or start a new run."
+        )
     count = max((state["records"] for state in states.values()), default=0)
     # Parsed now, not when the table is made of them hours later.
     records = log.first(count)
@@ -220,8 +228,7 @@ def _check_complete(file: Path, config: BaseModel, states: Mapping[str, State]) 
 
     Keys that no checkpoint has either came after the run was begun, which had their defaults.
     """
-    content = parse_yaml(file.read_text(encoding="utf-8"), str(file))
-    keys = {key for key, _ in _flat(content)} if isinstance(content, dict) else set()
+    keys = {key for key, _ in _flat(read_tree(file))}
     known = [state["config"] for state in states.values()] or [config.model_dump(mode="json")]
     for key in dict(pair for saved in known for pair in _flat(saved)):
         if key not in keys:
@@ -288,8 +295,7 @@ def load_states(
         CheckpointError: a checkpoint is damaged, of other data, or evaluated on others.
     """
     folder.remove_leftovers()
-    saved_methods = [method for method in methods if has_checkpoint(folder, method)]
-    states = {method: load_method(folder, method) for method in saved_methods}
+    states = {m: load_method(folder, m) for m in methods if has_checkpoint(folder, m)}
     _check_complete(folder.config, config, states)
     for method, state in states.items():
         # Before the data: that the noise was changed, say, is clearer than "other data".
@@ -328,10 +334,8 @@ def set_threads(
         states: of the interrupted methods.
         say: told where this machine has fewer.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    elif one_is_faster:
-        torch.set_num_threads(1)
+    if threads is not None or one_is_faster:
+        torch.set_num_threads(threads or 1)
     for method, state in states.items():
         saved = state["threads"]  # at most what this machine has: torch crashes on thousands
         usable = min(saved, max(os.cpu_count() or 1, torch.get_num_threads()))
@@ -364,6 +368,5 @@ def _flat(tree: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]
 
 
 def _as_text(value: Any) -> str:
-    if value is None:
-        return "null"
-    return str(value).lower() if isinstance(value, bool) else f"{value!s:.60}"
+    text = "null" if value is None else f"{value!s:.60}"
+    return text.lower() if isinstance(value, bool) else text

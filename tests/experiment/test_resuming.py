@@ -19,7 +19,7 @@ from bspml.experiment.resuming import (
     set_threads,
 )
 from bspml.files import checkpoints
-from bspml.files.run import EpochRecord, RecordLog, RunFolder
+from bspml.files.run import UNTRAINED, EpochRecord, RecordLog, RunFolder
 
 METHODS = ["bspml", "prism"]
 
@@ -148,6 +148,13 @@ def test_without_a_checkpoint_all_records_are_cut(folder):
     log = log_of(folder, "bspml")
     restore_records(log, folder, METHODS, {})
     assert log.read() == []
+
+
+def test_records_of_a_method_that_was_taken_out_are_refused_and_stay(folder):
+    log = log_of(folder, UNTRAINED, "bspml")
+    with pytest.raises(CheckpointError, match="rounds of 'bspml', which is no method of this run"):
+        restore_records(log, folder, ["prism"], {})
+    assert len(log) == 2
 
 
 def test_a_checkpoint_counts_the_records_up_to_its_own(folder):
