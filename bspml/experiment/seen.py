@@ -75,8 +75,8 @@ class Seen:
         try:
             rows, names = embeddings[kept.to(embeddings.device)], np.asarray(labels)[kept.numpy()]
             rest = evaluate(rows, names, ks=(k,), clustering=False, **given)
-        except InputError:  # nobody is left to search for, or in
-            return f"{what} nothing is left to evaluate"
+        except InputError:  # nobody is left to search for, or fewer than K to search in
+            return f"{what} too little is left to evaluate Recall@{k}"
         with_them = f"with them {100 * found.recall_at_k[k]:.2f} %"
         return (
             f"{what}: Recall@{k} {100 * rest.recall_at_k[k]:.2f} % ({with_them}), "

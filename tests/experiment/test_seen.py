@@ -38,7 +38,10 @@ def test_queries_and_gallery_lose_what_was_seen():
     said = seen.without(whole, x[:8], y[:8], **options)
     assert f"the 3 samples that training saw: Recall@1 {100 * rest.recall_at_k[1]:.2f} %" in said
     everyone = Seen(np.ones(8, bool), np.zeros(12, bool))
-    assert everyone.without(whole, x[:8], y[:8], **options).endswith("nothing is left to evaluate")
+    told = "too little is left to evaluate Recall@{}"
+    assert everyone.without(whole, x[:8], y[:8], **options).endswith(told.format(1))
+    whole = evaluate(x[:8], y[:8], (11,), clustering=False, **options)
+    assert seen.without(whole, x[:8], y[:8], **options).endswith(told.format(11))
 
 
 def test_labels_that_are_ignored_count_on_neither_side_of_the_sentence():
