@@ -48,8 +48,6 @@ def labels_in_words(noise: Any, what: str) -> str:
 class Terminal:
     """A bar inside each round and a line after it, both on stderr."""
 
-    files = "weights.csv, records.jsonl, figures/"  # what a person finds in the run folder
-
     def __init__(self, quiet: bool) -> None:
         self.quiet = quiet
         self.bar: Any = None
@@ -132,8 +130,6 @@ class Terminal:
 
 class ClassifierTerminal(Terminal):
     """A bar inside each epoch and a line after it, both on stderr."""
-
-    files = "weights.csv, predictions.csv, records.jsonl"
 
     def record(self, record: EpochRecord) -> None:
         """Print the epoch's line: held-out samples, then clean and noisy ones of the training."""

@@ -21,6 +21,9 @@ from bspml.files.run import RunFolder
 from bspml.report.tables import format_table
 from bspml.tensors.checks import check_choice, check_device
 
+# Of what a run may leave; methods that weigh no sample leave no weights, a classifier no page.
+_FOR_PEOPLE = ("report.html", "weights.csv", "predictions.csv", "records.jsonl", "figures/")
+
 
 def run_train(options: TrainOptions) -> None:
     """Start or resume the experiment that the options describe, and print its table."""
@@ -61,7 +64,7 @@ def _run(options: TrainOptions) -> None:
     finally:
         narrator.close()
     if is_main():
-        _print_result(result, options.json, narrator.files)
+        _print_result(result, options.json)
 
 
 def run_configs(name: str | None) -> None:
@@ -97,7 +100,7 @@ def _read_arguments(options: TrainOptions) -> Config | ClassificationConfig:
     return load_experiment(files[0] if files else None, [*overrides, *options.settings])
 
 
-def _print_result(result: Any, as_json: bool, files: str) -> None:
+def _print_result(result: Any, as_json: bool) -> None:
     """The table of an `ExperimentResult`."""
     if as_json:
         value = {
@@ -109,4 +112,5 @@ def _print_result(result: Any, as_json: bool, files: str) -> None:
         return
     print()
     print(format_table(result.results))
-    print(f"\nrun folder: {result.folder.path}  ({files})")
+    there = [name for name in _FOR_PEOPLE if (result.folder.path / name).exists()]
+    print(f"\nrun folder: {result.folder.path}  ({', '.join(there)})")

@@ -69,6 +69,18 @@ def test_train_embed_evaluate_and_load_work_together(capsys, tmp_path, monkeypat
     assert (code, "it has auto:contrastive" in err) == (2, True)
 
 
+def test_the_last_line_names_the_files_that_the_run_left(capsys, tmp_path):
+    folder = tmp_path / "run"
+    settings = [s for s in SMALL if not s.startswith("curriculum")]
+    alone = [*settings, "training.epochs=1", "training.methods=[contrastive]"]
+    code, out, err = run(capsys, "train", *alone, "--output", folder)
+    assert code == 0, err
+    named = out.splitlines()[-1].partition("  (")[2].removesuffix(")").split(", ")
+    assert "records.jsonl" in named
+    assert "weights.csv" not in named  # the loss alone weighs no sample
+    assert all((folder / name).exists() for name in named)
+
+
 def test_embed_takes_a_folder_of_images(capsys, tmp_path, monkeypatch):
     from PIL import Image
 
