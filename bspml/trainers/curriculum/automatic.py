@@ -258,7 +258,7 @@ class AutomaticUpdate:
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
             self.rates = before
             return not_judged(self.warmup) | self.rates.fields() | {"num_untestable": untestable}
-        new = samples.weights_before(self.weights)  # kept by what cannot be judged
+        new = samples.taken(self.weights.weights.cpu().double())  # kept by what cannot be judged
         fields: dict[str, Any] = {}
         share = 1 - self.held_rate
         suspicion = samples.decided_first(suspicion, self.weights)
@@ -273,6 +273,7 @@ class AutomaticUpdate:
             new[ranked] = best_fitting(suspicion[ranked], stats.difficulty[ranked], share).double()
         elif ranked.any():
             new[ranked], fields = quadratic_weights(stats, ranked, self.settings.balance, share)
+        new = samples.as_decided(new, self.weights)
         check_left(samples.codes[judged & (new > 0)], self.held_rate)
         self._remember(samples.spread(p_values, math.nan), samples.spread(testable, 0.0))
         self._write(samples.spread(new), samples.spread(judged, 1.0))
@@ -395,6 +396,5 @@ class AutomaticUpdate:
         self.rates, self.group = rates, group
         self.p_values = None if p_values is None else p_values.clone()  # which is written into
         self.pace.load_state_dict(state.get("pace", {"waited": 0, "resting": 0}))
-        second = state.get("second", state.get("repair"))  # its name before
-        if second is not None:
+        if (second := state.get("second", state.get("repair"))) is not None:  # its name before
             self.second.load_state_dict(second)

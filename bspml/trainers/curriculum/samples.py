@@ -179,14 +179,24 @@ class Samples:
         ends = torch.where(values > 0, -torch.inf, torch.inf).to(suspicion)
         return torch.where(fixed, ends, suspicion)
 
-    def weights_before(self, weights: SampleWeights) -> Float[Tensor, " M"]:
-        """Return the weights as they are, of copies those that a person decided.
+    def as_decided(self, values: Float[Tensor, " M"], weights: SampleWeights) -> Tensor:
+        """Return weights of these, with the word of a person in the place of what it is about.
+
+        Args:
+            values: (M,) float64.
+            weights: of all N.
+        """
+        fixed, words = self._decided(weights)
+        return torch.where(fixed, words, values)
+
+    def decided(self, weights: SampleWeights) -> Bool[Tensor, " N"]:
+        """Say what a person decided, of copies under one label by a word on any of them.
 
         Args:
             weights: of all N.
         """
-        fixed, words = self._decided(weights)
-        return torch.where(fixed, words, self.taken(weights.weights.cpu().double()))
+        said = self.spread(self._decided(weights)[0].double(), 0.0) > 0
+        return said | weights.fixed.cpu()  # those of placeholders
 
     def _decided(self, weights: SampleWeights) -> tuple[Tensor, Tensor]:
         fixed, values = weights.fixed.cpu(), weights.weights.cpu().double()

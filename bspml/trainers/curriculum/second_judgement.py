@@ -147,7 +147,7 @@ class SecondJudgement:
         """
         other = torch.from_numpy(errors.other_probability).nan_to_num(0.0)
         codes = samples.codes_of_weights(torch.from_numpy(errors.other_class))
-        suspects = (weights.weights.cpu() == 0) & ~weights.fixed.cpu() & ~self.trained_on
+        suspects = (weights.weights.cpu() == 0) & ~samples.decided(weights) & ~self.trained_on
         believed = suspects & (samples.spread(other, 0.0) >= CONFIDENT)
         shown = torch.where(believed, samples.spread(codes, 0), weights.current_codes.cpu())
         weights.relabel(shown)

@@ -57,6 +57,24 @@ def test_a_persons_word_on_one_copy_is_one_on_all_under_its_label(by_hand):
     weights.fix([1, 3, 9], [1.0, 0.0, 0.0])
     ranked = by_hand.decided_first(torch.full((5,), 0.5).double(), weights)
     assert ranked.tolist() == [-np.inf, 0.5, np.inf, 0.5, np.inf]
+    assert by_hand.as_decided(ranked * 0 + 0.5, weights).tolist() == [1, 0.5, 0, 0.5, 0]
+    assert by_hand.decided(weights).nonzero()[:, 0].tolist() == [0, 1, 3, 4, 9]
+
+
+@pytest.mark.parametrize("rule", ["threshold", "quadratic"])
+@pytest.mark.parametrize("rate", [0.05, 0.25])
+def test_copies_of_what_a_person_decided_share_its_weight_at_every_rate(rule, rate):
+    """Decided samples vouch for nothing, so that without them the rate that is read may be 0."""
+    given = bspml.noise.symmetric(TRUE, rate, seed=1).labels
+    wrong, kept = (given != TRUE).nonzero()[:, 0], (given == TRUE).nonzero()[::10, 0]
+    decided = torch.cat([wrong, kept])
+    weights = bspml.SampleWeights(torch.cat([given, given[decided]]))
+    words = torch.cat([torch.zeros(len(wrong)), torch.ones(len(kept))])
+    weights.fix(decided, words)
+    curriculum = bspml.SelfPacedCurriculum(weights, rule=rule)
+    for _ in range(2):
+        curriculum.update(torch.cat([X, X[decided]]))
+        assert torch.equal(weights.weights[200:], words)
 
 
 def test_whichever_copy_a_person_decided_on_the_judgement_is_the_same():
