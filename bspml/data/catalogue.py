@@ -233,10 +233,16 @@ def read_entry(entry: Entry, name: str, root: Any, options: Mapping[str, Any]) -
             raise InputError(
                 f"{name} has no option `{option}`; it has {', '.join(names) or 'none'}."
             )
-    if root is None and parameters["root"].default is inspect.Parameter.empty:
+    is_read = parameters["root"].default is inspect.Parameter.empty  # else it is a cache
+    if root is None and is_read:
         raise InputError(f"`root` must name the folder of {entry.title}. {entry.source}")
     if root is not None:
         check_kind(root, "root", str | os.PathLike, f"the path of {entry.title}, as text or Path")
+    if is_read and not Path(root).is_absolute() and not os.path.lexists(Path(root)):
+        raise DataError(
+            f"{root!s:.200}: there is no such path in {Path.cwd()}, where this one, which is "
+            "relative, starts. Run this where it holds, or write the whole path."
+        )
     try:
         return entry.read(root, **options)
     except OSError as err:

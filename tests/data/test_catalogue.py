@@ -105,3 +105,16 @@ def test_every_set_says_where_it_comes_from():
     counted = [entry.counts for entry in CATALOGUE.values() if entry.counts is not None]
     assert len(counted) >= 8
     assert all("train" in counts for counts in counted)
+
+
+@pytest.mark.parametrize("name", ["folder", "table", "features", "cub"])
+def test_a_relative_path_that_is_not_there_is_said_to_start_here(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(DataError) as caught:
+        load_retrieval(name, "data/photos")
+    assert str(caught.value) == (
+        f"data/photos: there is no such path in {tmp_path}, where this one, which is relative, "
+        "starts. Run this where it holds, or write the whole path."
+    )
+    with pytest.raises(DataError, match=r"photos: (?!there is no such path)"):
+        load_retrieval(name, tmp_path / "photos")
