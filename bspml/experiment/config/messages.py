@@ -52,8 +52,8 @@ def describe(
         origin: {dotted key: source} for keys that did not come from the file.
         root: the kind of experiment.
     """
-    found = error.errors(include_url=False)
     # Where one of several kinds may stand, each objects; the value is at fault once.
+    found = [f | {"loc": _without_kind(f["loc"])} for f in error.errors(include_url=False)]
     findings = list({_value(f["loc"]) or f["loc"]: f for f in reversed(found)}.values())[::-1]
     entries = [f["loc"] for f in findings if f["loc"] and isinstance(f["loc"][-1], int)]
     lists = {entry[:-1] for entry in entries}  # too short for want of these alone
@@ -75,6 +75,12 @@ def _origin(key: str, origin: Mapping[str, str], source: str) -> str:
     return next((origin[name] for name in (*above, *below) if name in origin), source)
 
 
+def _without_kind(location: Location) -> Location:
+    """The place of an entry of a list, without which of several kinds it was taken for."""
+    is_kind = location[-1:] in (("str",), ("int",)) and isinstance(location[-2:][0], int)
+    return location[:-1] if is_kind else location
+
+
 def _value(location: Location) -> Location:
     """The place of a value in an open section; () for anything else."""
     return location[:3] if len(location) > 3 and location[0] in OPEN_SECTIONS else ()
@@ -83,10 +89,8 @@ def _value(location: Location) -> Location:
 def _sentence(finding: Any, root: type[BaseModel]) -> str:
     location: Location = finding["loc"]
     if _value(location):
-        key = f"`{_dotted(_value(location))}`"
-        return (
-            f"{key}: expected a finite number, true, false or text; got {shown(finding['input'])}"
-        )
+        key, wants = f"`{_dotted(_value(location))}`", "a finite number, true, false or text"
+        return f"{key}: expected {wants}; got {shown(finding['input'])}"
     key = f"`{_dotted(location)}`"
     if location[-1:] == ("[key]",):  # pydantic's mark: not the value there, but its key
         key = f"a key of `{_dotted(location[:-2])}`"
@@ -114,7 +118,7 @@ def _sentence(finding: Any, root: type[BaseModel]) -> str:
         expected = f"a list such as [{value:.40}]"
     if kind.startswith(_OF_NUMBERS):
         expected = _bounds(location, root) or expected
-    return f"{key}: expected {expected}; got {shown(value)}{_hint(kind, value, location)}"
+    return f"{key}: expected {expected}; got {shown(value)}{_hint(kind, value)}"
 
 
 def _bounds(location: Location, root: type[BaseModel]) -> str:
@@ -149,11 +153,8 @@ def unknown_key(location: Sequence[int | str], root: type[BaseModel] = Config) -
     if near:
         return text + near
     if not valid and parents[0] not in valid_keys((), root):
-        sections = [
-            name
-            for name in valid_keys((), root)
-            if valid_keys((name,), root) or name in OPEN_SECTIONS
-        ]
+        tops = valid_keys((), root)
+        sections = [top for top in tops if valid_keys((top,), root) or top in OPEN_SECTIONS]
         listed = did_you_mean(parents[0], sections) or f"; sections are {', '.join(sections)}"
         return f"{text}: no section `{parents[0][:60]}`{listed}"
     if not valid:
@@ -171,9 +172,9 @@ def shown(value: Any) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _hint(kind: str, value: Any, location: Location) -> str:
+def _hint(kind: str, value: Any) -> str:
     if kind == "string_type" and isinstance(value, int | float):
-        return f"; put it in quotes: {location[-1]}: '{value}'"
+        return "; put it in quotes, as you wrote it"  # 1e3, of which the value is 1000.0
     is_whole = isinstance(value, float) and value.is_integer() and abs(value) < 1e9
     if is_whole and kind.startswith("int_"):
         return f"; write {value:.0f}"
@@ -217,6 +218,4 @@ def valid_keys(parents: Sequence[str], root: type[BaseModel] = Config) -> Sequen
 
 def _all_keys(root: type[BaseModel]) -> list[str]:
     sections = valid_keys((), root)
-    return [f"{section}.{key}" for section in sections for key in valid_keys((section,), root)] + [
-        *sections
-    ]
+    return [f"{top}.{key}" for top in sections for key in valid_keys((top,), root)] + [*sections]

@@ -31,7 +31,12 @@ def message(tree):
         ),
         ({"loss": None}, "`loss`: expected a section of `key: value` lines; got nothing (null)"),
         ({"loss": [1]}, "`loss`: expected a section of `key: value` lines; got [1]"),
-        ({"name": 7}, "`name`: expected text; got 7; put it in quotes: name: '7'"),
+        ({"name": 7}, "`name`: expected text; got 7; put it in quotes, as you wrote it"),
+        (
+            {"data": {"ignore": ["a", 1e3, None]}},
+            "`data.ignore.1`: expected text; got 1000.0; put it in quotes, as you wrote it "
+            "(and 1 more)",
+        ),
         (
             {"loss": {"alpha": float("nan")}},
             "`loss.alpha`: expected a number in [1e-09, 1e+09]; got nan",
