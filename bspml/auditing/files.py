@@ -181,7 +181,11 @@ def load_fields(folder: Path) -> dict[str, Any]:
         }
     except FAULTS as err:
         raise RunError(f"{folder / MARK}: cannot be read ({reason(err)}). {_AGAIN}") from err
-    page_images = load_page(folder / "page.json", mark["id"]).pictures()
+    page = load_page(folder / "page.json", mark["id"])
+    # From the page, wherever the command runs: there may be another folder of that name there.
+    near = os.path.normpath(folder / (page.image_folder or "."))
+    if page.image_folder and scalars["images"] and os.path.isdir(near):  # noqa: PTH112
+        scalars["images"] = near
     with open_regular(
         folder / "audit.npz",
         "the arrays of an audit",
@@ -195,7 +199,7 @@ def load_fields(folder: Path) -> dict[str, Any]:
     # Links start from the folder's page.
     pictures = {
         i: image if image.startswith("data:") else os.fspath(folder / image)
-        for i, image in page_images.items()
+        for i, image in page.pictures().items()
     }
     return {**scalars, **arrays, "pictures": pictures}
 

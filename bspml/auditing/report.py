@@ -96,7 +96,7 @@ class AuditReport:
             checked.
         pictures: {sample: data URI or path} of the page the report was loaded with.
         picture_keys: (N,) text, a digest of each sample's photo, '' for none; None for no photos.
-        images: the folder of the photos as it was given when the report was saved, or None.
+        images: the folder of the photos, found from the audit's or as it was given, or None.
         index: the pandas index of the data given, or None; files keep whole numbers and text.
 
     Example:

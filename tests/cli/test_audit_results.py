@@ -299,6 +299,23 @@ def test_a_name_at_another_index_is_refused_where_other_lines_have_none(names, c
     assert f"names {names[4]!r}, but row 5 of these data is {names[5]!r}" in err
 
 
+def test_a_saved_audit_finds_its_photos_from_a_folder_with_others_of_that_name(
+    names, capsys, monkeypatch, tmp_path
+):
+    run(capsys, "data.npz", "-o", "found", "--images", "photos", "-q")
+    decide(names, (3, "right", ""))
+    own = Path("photos", names[3])
+    wanted, here = own.read_bytes(), Path.cwd()
+    (tmp_path / "elsewhere" / own).parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    for name in names:
+        Path("photos", name).parent.mkdir(exist_ok=True)
+        Image.new("L", (4, 4), 255).save(Path("photos", name))
+    given = (str(here / "found"), "--apply", str(here / "d.csv"), "--copy-to", "fixed")
+    assert run(capsys, *given)[0] == 0
+    assert Path("fixed", names[3]).read_bytes() == wanted
+
+
 def test_a_saved_audit_knows_where_its_photos_are_and_says_so_where_they_are_gone(names, capsys):
     run(capsys, "data.npz", "-o", "found", "--images", "photos", "-q")
     assert json.loads(Path("found/audit.json").read_text())["images"] == "photos"
