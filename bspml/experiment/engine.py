@@ -29,14 +29,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from bspml.distributed import explained, from_main, is_main
 from bspml.distributed.group import check_rank_device
 from bspml.errors import CheckpointError, ConfigError, about
-from bspml.experiment.resuming import (
-    check_ranks_agree,
-    load_states,
-    method_state,
-    restore_records,
-    run_folder,
-    set_threads,
-)
+from bspml.experiment import resuming
 from bspml.files import checkpoints
 from bspml.files.checkpoints import State
 from bspml.files.run import EpochRecord, RecordLog, RunFolder, write_json
@@ -119,7 +112,7 @@ class Experiment(ABC, Generic[Run]):
         Raises:
             UserError: the mistake, one line.
         """
-        check_ranks_agree(self.config, self.data.fingerprint)
+        resuming.check_ranks_agree(self.config, self.data.fingerprint)
         check_device(self.config.device)
         check_observers(self.config.observers)
         self.check_parts(pretrained)
@@ -228,6 +221,7 @@ class MethodRun(ABC):
         """
         with about(self.folder.checkpoint(self.method), CheckpointError):
             self.trainer.load_state_dict(state["trainer"])
+        self.notes = ()  # said before the first step
         then, now = state["config"]["training"]["epochs"], self.config.training.epochs
         if now < then and self.trainer.is_trained(now):
             raise ConfigError(
@@ -235,6 +229,10 @@ class MethodRun(ABC):
                 f"for that long already, of the {then} that the run was begun with. Set it to more "
                 "than every method has, put it back, or start a new run."
             )
+        looks_anew = resuming.changed(state["config"], self.config, "evaluation.")
+        if looks_anew and self.trainer.is_trained(now):
+            words = f"`{looks_anew[0]}` changed, but it is trained and nothing is measured anew"
+            self.notes = (f"{self.method}: {words}; `bspml evaluate {self.folder.path}` does",)
 
     def on_step(self, trainer: Any, step: int, steps: int, loss: float) -> None:
         """Draw progress; save inside the round where the configuration asks for it.
@@ -273,7 +271,7 @@ class MethodRun(ABC):
     def _save(self) -> None:
         records, measured = len(self.log), _measured(self.data)
         trainer = self.trainer.state_dict()
-        state = method_state(self.method, trainer, self.config, records, measured)
+        state = resuming.method_state(self.method, trainer, self.config, records, measured)
         checkpoints.save(self.folder.checkpoint(self.method), state, self.data.fingerprint)
 
 
@@ -316,7 +314,7 @@ def train_experiment(
     experiment.check(pretrained=not resume)
     narrator = narrator if narrator is not None and is_main() else Silent()
     place = Workplace(folder, RecordLog(folder.records), narrator)
-    folder_lock = run_folder(folder, experiment.config, experiment.methods, resume)
+    folder_lock = resuming.run_folder(folder, experiment.config, experiment.methods, resume)
     with folder_lock if is_main() else nullcontext(), explained(), warnings.catch_warnings():
         # What `evaluate` says of rows gathered elsewhere; of these a note names the samples.
         warnings.filterwarnings("ignore", r"`\w+`: \d+ of \d+ rows are exact copies")
@@ -333,20 +331,20 @@ def _train(experiment: Experiment, place: Workplace, resume: bool) -> Sequence[M
     if resume:
         data, check = experiment.data, experiment.check_length
         prints = data.fingerprint, check, _measured(data)
-        states = from_main(lambda: load_states(folder, methods, config, *prints))
+        states = from_main(lambda: resuming.load_states(folder, methods, config, *prints))
     runs = experiment.start(place, states)
     for run in runs:
         if run.method in states:
             run.take(states[run.method])
-    from_main(lambda: restore_records(log, folder, methods, states))
+    from_main(lambda: resuming.restore_records(log, folder, methods, states))
     narrator.begin(config, folder)
     for line in experiment.opening_lines():
         narrator.say(line)
-    set_threads(config.threads, experiment.one_thread_is_faster, states, narrator.say)
+    resuming.set_threads(config.threads, experiment.one_thread_is_faster, states, narrator.say)
     experiment.before_training(place, runs)
     for run in runs:
-        resumed = [f"{run.method}: resumed at {run.position()}"] if run.method in states else None
-        for line in resumed or run.notes:
+        resumed = [f"{run.method}: resumed at {run.position()}"] if run.method in states else []
+        for line in (*resumed, *run.notes):
             narrator.say(line)
         run.train()
         run.observers.close()

@@ -347,6 +347,17 @@ def set_threads(
         torch.set_num_threads(usable)
 
 
+def changed(saved: Mapping[str, Any], config: BaseModel, keys: str) -> list[str]:
+    """Return the keys of a configuration that are others than a checkpoint's.
+
+    Args:
+        saved: of the checkpoint, as plain values.
+        config: of the run folder now.
+        keys: what those looked at begin with.
+    """
+    return [key for key, _, _ in _differences(saved, config) if key.startswith(keys)]
+
+
 def _differences(saved: Mapping[str, Any], config: BaseModel) -> Iterator[tuple[str, str, str]]:
     """Yield (key, value then, value now), ready to be shown, wherever the two differ.
 

@@ -19,6 +19,10 @@ class Training(BaseModel):
     checkpoint_every: int | None = 2
 
 
+class Evaluation(BaseModel):
+    ks: tuple[int, ...] = (1,)
+
+
 class Config(BaseModel):
     name: str = "counting"
     device: str = "cpu"
@@ -26,6 +30,7 @@ class Config(BaseModel):
     observers: tuple[str, ...] = ()
     start: int = 0
     training: Training = Training()
+    evaluation: Evaluation = Evaluation()
 
 
 class Counter:
@@ -37,6 +42,9 @@ class Counter:
     @property
     def steps(self):
         return 3 * self.round + self.step
+
+    def is_trained(self, epochs):
+        return self.round >= epochs
 
     def state_dict(self):
         return {"total": self.total, "position": {"round": self.round, "step": self.step}}
@@ -223,6 +231,18 @@ def test_a_run_interrupted_at_any_step_ends_as_one_that_was_not(folder, tmp_path
     if position:
         assert f"one: resumed at {position}" in listener.lines
     assert "one counts" not in listener.lines
+
+
+def test_a_trained_run_says_that_another_evaluation_measures_nothing_anew(folder):
+    with pytest.raises(KeyboardInterrupt):  # "one" is trained, "two" is at its second step
+        train_experiment(counting(), folder, narrator=Listener(8))
+    other = Evaluation(ks=(5,))
+    train_experiment(counting(evaluation=other), folder, resume=True, narrator=(one := Listener()))
+    words = "`evaluation.ks` changed, but it is trained and nothing is measured anew; `bspml"
+    says = [f"{name}: {words} evaluate {folder.path}` does" for name in ("one", "two")]
+    assert [line for line in one.lines if "anew" in line] == says[:1]
+    train_experiment(counting(), folder, resume=True, narrator=(two := Listener()))
+    assert [line for line in two.lines if "anew" in line] == says[1:]
 
 
 def test_a_mistake_before_the_first_checkpoint_leaves_nothing(folder, monkeypatch):
