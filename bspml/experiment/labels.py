@@ -223,10 +223,10 @@ def _decisions(
     settings = config.noise
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:
-        decisions, passed = located(
-            read_decisions(settings.decisions_file),
-            replace(split, labels=labels, whole=None, whole_rows=None).origin,
-        )
+        read = read_decisions(settings.decisions_file)
+        located(read, split.origin, split.rows)  # refuses rows that can be read in two ways
+        own = replace(split, labels=labels, whole=None, whole_rows=None).origin
+        decisions, passed = located(read, own)
         return apply_decisions(labels, decisions), passed
     # What is to be noted of the file was, where its labels were read.
     return (None if corrected is None else _from_file(corrected, config, split)[0]), []

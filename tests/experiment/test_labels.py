@@ -82,6 +82,16 @@ def test_features_and_as_many_labels_as_samples_are_needed(tmp_path):
         given(f"noise.labels_file={tmp_path / 'l.txt'}")
 
 
+def test_decisions_by_index_alone_beside_ignored_samples_are_asked_what_they_count(tmp_path):
+    part = SPLIT.take(np.arange(5, 20))  # as `data.ignore` leaves it
+    config = load_config(None, ["noise.kind=none", f"noise.decisions_file={tmp_path / 'd.csv'}"])
+    (tmp_path / "d.csv").write_text("index,decision\n0,wrong\n")
+    with pytest.raises(DataError, match="be those of all 20 samples or of the 15 that train"):
+        given_labels(config, part, None, None)
+    (tmp_path / "d.csv").write_text("index,decision,label\n0,wrong,b\n")
+    assert given_labels(config, part, None, None).decided.dropped.nonzero()[0].tolist() == [0]
+
+
 @pytest.mark.parametrize("kind", ["decisions", "corrected", "labels"])
 def test_a_file_that_names_the_samples_is_read_by_the_names(tmp_path, kind):
     """A published set has an order of its own, in which an audit of its folder does not come."""
