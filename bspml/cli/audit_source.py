@@ -92,6 +92,8 @@ def _check_source(source: AuditSource, where: str) -> AuditSource:
 
 def _of_file(options: AuditOptions, device: torch.device) -> AuditSource:
     what = options.what
+    if options.backbone is not None and not _is(Path.exists, Path(what)):
+        raise DataError(f"{what}: no such folder of images; name one, or a file of embeddings.")
     _refuse_options(options, "a file of embeddings", "backbone", "workers")
     embeddings = torch.from_numpy(read_embeddings(what)).to(device)
     found = labelled(what, options.labels, "LABELS")
@@ -234,9 +236,8 @@ def _photos(path: Path) -> RetrievalSplit:
 
 def _folder_labels(folder: RetrievalSplit, what: str) -> np.ndarray:
     refuse_splits(what, set(folder.labels))
-    loose = [
-        path for path, label in zip(folder.paths or (), folder.labels, strict=True) if not label
-    ]
+    pairs = zip(folder.paths or (), folder.labels, strict=True)
+    loose = [path for path, label in pairs if not label]
     if loose:
         raise DataError(
             f"{what}: {counted(len(loose), 'image lies', 'images lie')} in no sub-folder and so "

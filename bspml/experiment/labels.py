@@ -234,12 +234,11 @@ def _decisions(
 
 def _check_one_source(config: Config) -> str | None:
     """Return the file of corrected labels, if any; refuse a second file with decisions."""
-    settings = config.noise
-    file = settings.labels_file
+    settings, file = config.noise, config.noise.labels_file
     corrected = file if file is not None and is_corrected(file) else None
     if corrected is not None and settings.decisions_file is not None:
         raise DataError(
-            f"{settings.labels_file} already holds decisions; put those of "
+            f"{file} already holds decisions; put those of "
             f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
             "`noise.decisions_file` out."
         )

@@ -106,6 +106,7 @@ def test_fail_above_exits_3_and_only_then(case, capsys):
         (["x.npy", "y.npy", "--device", "cuda:99"], "cuda:99 is not available"),
         (["x.npy", "same.npy"], "at least two classes"),
         (["data.csv"], "Or give LABELS as a file of their own"),
+        (["nowhere", "--backbone", "timm:x"], "nowhere: no such folder of images; name one, or"),
         (["images"], "say what shall embed them, --backbone"),
         (
             ["images", "--backbone", "resnet"],
