@@ -5,8 +5,7 @@ import torch
 from pytorch_metric_learning.trainers import MetricLossOnly
 
 import bspml
-from bspml.errors import ConfigError, InputError
-from bspml.experiment.config import load_config
+from bspml.errors import InputError
 from bspml.trainers.step import StepTrainer
 from helpers.steppers import CLASSES, make_stepper as make, take_step as step
 
@@ -212,9 +211,3 @@ def test_workers_prefetch_as_told_and_give_the_same_batches():
 def test_settings_out_of_range_are_refused(options, message):
     with pytest.raises(InputError, match=message):
         make(**options)
-
-
-@pytest.mark.parametrize("parts", [3, 16])
-def test_a_configuration_whose_parts_cannot_be_mined_is_refused(parts):
-    with pytest.raises(ConfigError, match=r"training\.micro_batches.*at least 2 classes"):
-        load_config(None, [f"training.micro_batches={parts}"])
