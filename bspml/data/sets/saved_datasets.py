@@ -7,8 +7,8 @@
 - of images: the one column of pictures, encoded, as `datasets.Image` or a parquet table holds them;
 - of features: a column of lists (embeddings, embedding, features, x), and one of names (name,
   path, file, filename), if there is one;
-- splits called train and test, or train, query and gallery, or a column `split`; else the first
-  half of the classes trains.
+- splits called train and test, or train, query and gallery, or a column `split`, whose rows of a
+  validation set and without a split are left out; else the first half of the classes trains.
 
 Images are unpacked once, as the files that they were, into the user's cache folder, and refused
 where one does not open or has no end; from there they are read like any other photographs.  Images
@@ -21,7 +21,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +151,8 @@ class _Saved:
     def splits(self) -> list[str] | None:
         """The split of each row, None where nothing says it."""
         if "" in self.parts:
-            return [*map(str, self.column("split"))] if "split" in self.columns else None
+            said = self.column("split") if "split" in self.columns else None
+            return None if said is None else ["" if x is None else str(x) for x in said]
         return [split for split, rows in self.parts.items() for _ in range(len(rows))]
 
     def row(self, i: int) -> str:
@@ -226,7 +227,7 @@ def _outside(what: str, name: str) -> DataError:
 
 def _split_up(name: str, saved: _Saved, everything: RetrievalSplit) -> RetrievalData:
     data = by_split(name, everything, saved.splits(), saved.path)
-    return RetrievalData.of(name, data.splits, data.ks, saved.notes)
+    return replace(data, notes=(*saved.notes, *data.notes))
 
 
 def _labels(saved: _Saved, column: str | None) -> np.ndarray:

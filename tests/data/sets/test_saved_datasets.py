@@ -199,6 +199,31 @@ def test_splits_are_kept_and_others_named(library, tmp_path):
 
 
 @needs_datasets
+def test_rows_of_no_use_are_left_out_as_those_of_a_table_and_counted(library, tmp_path):
+    x = [[float(i), 1.0] for i in range(8)]
+    words = ["train", "train", "Train", "test", "test", "validation", None, ""]
+    rows = {"x": x, "label": [*"aabccbba"], "split": words}
+    library.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    data = load_retrieval("features", tmp_path / "saved")
+    assert data.train.labels.tolist() == [*"aab"]
+    assert data.test.labels.tolist() == [*"cc"]
+    assert data.notes == ("Left out of this data set: (no split), validation.",)
+
+
+@needs_datasets
+def test_half_of_the_classes_that_are_left_train(library, tmp_path):
+    rows = {"x": [[float(i), 1.0] for i in range(8)], "label": [*"aabbccdd"]}
+    library.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
+    (tmp_path / "rows.csv").write_text(
+        "x,y,label\n" + "".join(f"{i},1,{label}\n" for i, label in enumerate(rows["label"]))
+    )
+    for name in ("saved", "rows.csv"):
+        data = load_retrieval("features", tmp_path / name, ignore=["d"])
+        assert set(data.train.labels) == {"a"}, name  # of a, b and c
+        assert set(data.test.labels) == {"b", "c"}, name
+
+
+@needs_datasets
 def test_splits_that_number_their_classes_otherwise_mean_the_same_names(library, tmp_path):
     def rows(names, codes, kind=None):
         kind = kind or library.ClassLabel(names=names)
