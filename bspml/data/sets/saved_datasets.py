@@ -28,11 +28,13 @@ from typing import Any
 import numpy as np
 import torch
 
+from bspml.data.completeness import missing_paths
 from bspml.data.image_checks import look_at
 from bspml.data.images import SUFFIXES
 from bspml.data.retrieval import NAMES, RetrievalData, RetrievalSplit
 from bspml.data.sets.path_table import by_split, left_out
 from bspml.errors import DataError, InputError, RunError, about, import_optional
+from bspml.files.atomic import atomic_write
 from bspml.files.columns import (
     EMBEDDING_NAMES,
     LABEL_COLUMNS,
@@ -267,26 +269,27 @@ def _all_images(
     """Images and labels of all rows; unpacked into a folder of files unless it is there."""
     labels, column = _labels(saved, label_column), _image_column(saved)
     # By content: a table may name pictures that lie elsewhere, and a date tells nothing for sure.
-    key = hashlib.blake2b(digest_size=12)
+    key, names = hashlib.blake2b(digest_size=12), []
     for name, picture in _pictures(saved, column):
         key.update(f"{name} {len(picture)} ".encode() + picture)
+        names.append(name)
     folder = cache_dir(cache) / "datasets" / key.hexdigest()
-
-    def images_in(place: Path) -> RetrievalSplit:
-        paths = tuple(sorted(file.name for file in place.iterdir()))
-        return RetrievalSplit("train", labels, root=place, paths=paths, content=content)
-
+    images = RetrievalSplit("train", labels, root=folder, paths=tuple(names), content=content)
     if not folder.is_dir():
         folder.parent.mkdir(parents=True, exist_ok=True)
         try:
             with new_folder(folder) as made:
                 for name, picture in _pictures(saved, column):
                     (made / name).write_bytes(picture)
-                _check_images(saved, images_in(made))
+                _check_images(saved, replace(images, root=made))
         except RunError:
             if not folder.is_dir():  # else another process was faster
                 raise
-    return images_in(folder)
+    elif lost := {*missing_paths(images)}:  # by one who tidies caches
+        for name, picture in _pictures(saved, column):
+            if name in lost:
+                atomic_write(folder / name, picture)
+    return images
 
 
 def _pictures(saved: _Saved, column: str) -> Iterator[tuple[str, bytes]]:

@@ -55,6 +55,13 @@ def test_saved_images_are_those_that_were_saved_and_are_unpacked_once(library, t
     again = load_retrieval("huggingface", tmp_path / "saved")
     assert [(again.train.root / path).stat().st_mtime_ns for path in again.train.paths] == times
     assert [f.name for f in (tmp_path / "cache/datasets").iterdir()] == [data.train.root.name]
+    (data.train.root / ".DS_Store").write_bytes(b"of a file browser")
+    for file in files[:2]:  # some of a cache may be deleted at any time, as all of it
+        file.unlink()
+    again = load_retrieval("huggingface", tmp_path / "saved")
+    assert again.train.paths == data.train.paths
+    assert [file.read_bytes() for file in files] == [encoded(i) for i in (0, 1, 4, 5)]
+    assert files[3].stat().st_mtime_ns == times[3]
 
 
 @needs_datasets
