@@ -183,15 +183,13 @@ def load_retrieval(
     data = read_entry(entry, name, root, options)
     if subset:
         return _regroup(present(data).without(ignore), classes, entry)
-    faults = count_faults(data, entry.counts)
-    if faults:
+    if faults := count_faults(data, entry.counts):
         raise DataError(
             f"{root}: is not the whole of {entry.title}: {'; '.join(faults)}. {entry.source} To "
             f"use what is there all the same, say {_SUBSET}."
         )
     for split in data.splits:
-        missing = missing_paths(split)
-        if missing:
+        if missing := missing_paths(split):
             raise DataError(
                 f"{split.root}: {len(missing):,} of {len(split):,} images of the {split.name} "
                 f"split are missing, the first is {missing[0]}. `bspml data check {name} --root "
@@ -255,8 +253,7 @@ def _regroup(data: RetrievalData, classes: str, entry: Entry) -> RetrievalData:
         if data.gallery is not None or data.train.root != data.test.root:
             raise InputError("`classes` 'half' needs one folder of images and no gallery.")
         data = halves(data)
-    empty = [split.name for split in data.splits if len(split) == 0]
-    if empty:
+    if empty := [split.name for split in data.splits if len(split) == 0]:
         raise DataError(
             f"This subset of {entry.title} leaves no image in {' and '.join(empty)}. To train on "
             "half of the classes that are there, say classes='half'."

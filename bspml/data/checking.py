@@ -125,12 +125,10 @@ def check_dataset(
         problem = Problem("lists", str(err).replace(entry.source, "").strip())
         return CheckReport(name, entry.title, str(root), {}, (problem,), (), entry.source)
     problems = []
-    faults = [] if subset else count_faults(data, entry.counts)
-    if faults:
+    if not subset and (faults := count_faults(data, entry.counts)):
         text = f"The numbers are not the published ones: {'; '.join(faults)}."
         problems.append(Problem("counts", text))
-    empty = [split.name for split in data.splits if len(split) == 0]
-    if empty:
+    if empty := [split.name for split in data.splits if len(split) == 0]:
         text = f"No image is listed for {' and '.join(empty)}. Unpack the lists again."
         problems.append(Problem("lists", text))
     for split in data.splits:

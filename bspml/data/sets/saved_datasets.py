@@ -116,7 +116,7 @@ def read_saved_features(path: Path) -> RetrievalData:
             f"{path}: `{column}` must hold one list of finite numbers per row, (N, F); got "
             f"{tuple(features.shape)}, with {int((~features.isfinite()).sum())} not finite."
         )
-    named = {c: [*map(str, saved.column(c))] for c in NAME_COLUMNS if c in saved.columns}
+    named = {c: saved.texts(c) for c in NAME_COLUMNS if c in saved.columns}
     labels, names = _labels(saved, None), telling_names(named)
     everything = RetrievalSplit("train", labels, features=features, given_names=names)
     return _split_up("features", saved, everything)
@@ -150,11 +150,14 @@ class _Saved:
             values += rows[name][:] if names is None else _named(rows[name][:], names)
         return values
 
+    def texts(self, name: str) -> list[str]:
+        """The values of all rows as text, '' where there is none."""
+        return ["" if value is None else str(value) for value in self.column(name)]
+
     def splits(self) -> list[str] | None:
         """The split of each row, None where nothing says it."""
         if "" in self.parts:
-            said = self.column("split") if "split" in self.columns else None
-            return None if said is None else ["" if x is None else str(x) for x in said]
+            return self.texts("split") if "split" in self.columns else None
         return [split for split, rows in self.parts.items() for _ in range(len(rows))]
 
     def row(self, i: int) -> str:
@@ -237,10 +240,10 @@ def _labels(saved: _Saved, column: str | None) -> np.ndarray:
     values = saved.column(name)
     missing = [i for i, value in enumerate(values) if value is None]
     if missing:
-        count, first = counted(len(missing), "row"), saved.row(missing[0])
         raise DataError(
-            f"{saved.path}: `{name}` is empty in {count}, the first is {first}. Leave them out by "
-            "the data set's `filter` and save it anew; `ignore` cannot, as they have no label."
+            f"{saved.path}: `{name}` is empty in {counted(len(missing), 'row')}, the first is "
+            f"{saved.row(missing[0])}. Leave them out by the data set's `filter` and save it anew; "
+            "`ignore` cannot, as they have no label."
         )
     with about(saved.path, faults=(DataError, InputError)):
         labels = encode_labels(values, name=name)

@@ -209,10 +209,12 @@ def test_splits_are_kept_and_others_named(library, tmp_path):
 def test_rows_of_no_use_are_left_out_as_those_of_a_table_and_counted(library, tmp_path):
     x = [[float(i), 1.0] for i in range(8)]
     words = ["train", "train", "Train", "test", "test", "validation", None, ""]
-    rows = {"x": x, "label": [*"aabccbba"], "split": words}
+    names = ["0", None, *"234567"]
+    rows = {"x": x, "label": [*"aabccbba"], "split": words, "name": names}
     library.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
     data = load_retrieval("features", tmp_path / "saved")
     assert data.train.labels.tolist() == [*"aab"]
+    assert data.train.names == ("0", "", "2")
     assert data.test.labels.tolist() == [*"cc"]
     assert data.notes == ("Left out of this data set: (no split), validation.",)
 
@@ -222,7 +224,7 @@ def test_half_of_the_classes_that_are_left_train(library, tmp_path):
     rows = {"x": [[float(i), 1.0] for i in range(8)], "label": [*"aabbccdd"]}
     library.Dataset.from_dict(rows).save_to_disk(tmp_path / "saved")
     (tmp_path / "rows.csv").write_text(
-        "x,y,label\n" + "".join(f"{i},1,{label}\n" for i, label in enumerate(rows["label"]))
+        "x,z,label\n" + "".join(f"{i},1,{label}\n" for i, label in enumerate(rows["label"]))
     )
     for name in ("saved", "rows.csv"):
         data = load_retrieval("features", tmp_path / name, ignore=["d"])
