@@ -252,7 +252,7 @@ class AutomaticUpdate:
             if why_unjudgeable(stats) == ALIKE:
                 raise InputError(f"no label could be judged: {ALIKE}")
             # Held from here on: an estimate from statistics under its own weights feeds on itself.
-            self.rates = HeldRates.of(samples.told(stats), *samples.decided_by_copies)
+            self.rates = before.read_now(samples, self.weights).estimated(stats, samples)
         suspicion, errors = self._suspicion(stats, p_values, testable, samples)
         untestable = int((judged & ~stats.testable).sum())
         if suspicion is None:  # nor do p-values or rates of such embeddings mean anything
@@ -261,11 +261,9 @@ class AutomaticUpdate:
         new = samples.taken(self.weights.weights.cpu().double())  # kept by what cannot be judged
         fields: dict[str, Any] = {}
         share = 1 - self.held_rate
-        suspicion = samples.decided_first(suspicion, self.weights)
-        outdone = samples.outdone(suspicion, testable)
-        new[outdone], ranked = 0.0, testable & ~outdone
-        # A class that was left out as a whole stays out, and is not left out a second time.
-        gone = int((judged & ~testable & samples.left_out(self.weights)).sum())
+        outdone = samples.outdone(samples.decided_first(suspicion, self.weights), testable)
+        new[outdone], ranked = 0.0, testable & ~outdone & samples.among(self.rates.undecided)
+        gone = samples.gone(self.weights, testable)
         share = min(share + share * gone / max(int(ranked.sum()), 1), 1.0)
         if self._is_second and errors is not None and ranked.any():
             share = surely_right(torch.from_numpy(errors.wrong_probability)[ranked], share)
@@ -280,8 +278,9 @@ class AutomaticUpdate:
         if self.second.is_last:
             if self.repairs and errors is not None:
                 self.second.repair(self.weights, errors, samples)
+            self.rates = self.rates.read_now(samples, self.weights)
             kept = samples.taken(self.weights.weights.cpu().double()) > 0
-            self.second.done(kept[judged & ~outdone])
+            self.second.done(kept[judged & ~outdone & samples.among(self.rates.undecided)])
         return fields | self.rates.fields() | {"num_untestable": untestable}
 
     def _write(self, new: Tensor, judged: Tensor) -> None:
@@ -317,24 +316,25 @@ class AutomaticUpdate:
     def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
         cross_fitted, second = self.phase in ("half A", "half B"), self._is_second
-        some = cross_fitted or second  # of the rows are judged, by a model of the telling ones
+        some = cross_fitted or second  # of the rows are judged
+        rates = self.rates.read_now(samples, self.weights) if second else self.rates
+        telling = samples.telling & samples.among(rates.undecided)
         errors = judge_labels(
             samples.embeddings,
             samples.labels(self.weights),
             samples.reference,
             rows=testable.nonzero()[:, 0] if some else None,
             random_rate=self.rates.noise_rate,
-            fitted_to=samples.telling.numpy() if some else None,
+            fitted_to=telling.numpy(),
             half_trained=cross_fitted,
         )
         # Random errors alone are as many as the null says.  A rate below its interval is that of a
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
-        is_held = self.p_values is None or second
-        gone = samples.left_out(self.weights)[~testable]
-        total = self.rates.with_total(errors, int(gone.sum()) / len(testable) if second else 0.0)
-        is_right = errors.model is not None and total.held >= least
-        if is_held and is_right and (total.mostly_confused or not cross_fitted):
+        holds = errors.model is not None and (self.p_values is None or second)
+        gone = samples.gone(self.weights, testable) if second else 0
+        total = rates.with_total(errors, gone / len(testable))
+        if holds and total.held >= least and (total.mostly_confused or not cross_fitted):
             self.rates = total
         return errors
 

@@ -1,15 +1,23 @@
-"""The rates of wrong labels that a curriculum holds: those of its first honest estimate."""
+"""The rates of wrong labels that a curriculum holds: those of its first honest estimate.
+
+They are those of labels that nobody had decided on by then, and so is the share that is left out.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import torch
+
 from bspml.errors import CheckpointError
+from bspml.shapes import Bool, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
 from bspml.statistics.label_errors import LabelErrors
 from bspml.statistics.noise_rate import estimate_noise
+from bspml.trainers.curriculum.samples import Samples
+from bspml.weights.state import SampleWeights
 
 LARGEST_RATE = 0.95  # with nothing kept there would be nothing left to judge by
 
@@ -25,8 +33,11 @@ class HeldRates:
         noise_interval: its 95 % interval.
         total_rate: confusions included; None where `noise_rate` is held, for want of more.
         total_interval: its 95 % interval.
-        apart: share of all labels that these leave out, as copies of the sample have another label.
+        apart: share of all labels that these leave out, as copies of the sample have another label
+            or a person decided.
         apart_wrong: share of all labels that is wrong among those.
+        undecided: (N,) bool, whose labels nobody had decided on at the estimate: of these a share
+            is left out, also of those that are decided later; None of a state that has none: all.
 
     Example:
         >>> HeldRates(0.1, (0.0, 0.2), 0.3, (0.2, 0.4)).mostly_confused
@@ -39,20 +50,30 @@ class HeldRates:
     total_interval: Interval = None
     apart: float = 0.0
     apart_wrong: float = 0.0
+    undecided: Bool[Tensor, " N"] | None = field(default=None, compare=False)
 
-    @classmethod
-    def of(
-        cls, stats: ContrastiveStatistics, apart: float = 0.0, apart_wrong: float = 0.0
-    ) -> HeldRates:
-        """Estimate the rate of labels wrong at random.
+    def read_now(self, samples: Samples, weights: SampleWeights) -> HeldRates:
+        """Return them as those of the labels that nobody has decided on by now.
+
+        Args:
+            samples: that are judged.
+            weights: of all N.
+        """
+        apart, wrong = samples.apart(weights)
+        undecided = ~samples.decided(weights)
+        return replace(self, apart=apart, apart_wrong=wrong, undecided=undecided)
+
+    def estimated(self, stats: ContrastiveStatistics, samples: Samples) -> HeldRates:
+        """Return them with the rate of labels wrong at random.
 
         Args:
             stats: of an embedding that was not trained on the labels.
-            apart, apart_wrong: see the class.
+            samples: of which they are.
         """
-        estimate = estimate_noise(stats)
+        assert self.undecided is not None
+        estimate = estimate_noise(samples.told(stats, self.undecided))
         rate = min(estimate.noise_rate, LARGEST_RATE)
-        return cls(rate, estimate.interval, apart=apart, apart_wrong=apart_wrong)
+        return replace(self, noise_rate=rate, noise_interval=estimate.interval)
 
     def with_total(self, errors: LabelErrors, gone: float = 0.0) -> HeldRates:
         """Return them with the rate of all wrong labels.
@@ -102,6 +123,7 @@ class HeldRates:
             "total_rate": self.total_rate,
             "total_interval": None if self.total_interval is None else list(self.total_interval),
             "apart": [self.apart, self.apart_wrong],
+            "undecided": self.undecided,
         }
 
     @classmethod
@@ -124,9 +146,15 @@ class HeldRates:
             apart_wrong,
             *(end for interval in intervals if interval for end in interval),
         ]
-        if not all(number is None or 0 <= number <= 1 for number in numbers):
+        undecided = state.get("undecided")
+        fits = undecided is None or (
+            isinstance(undecided, Tensor)
+            and undecided.dtype == torch.bool
+            and undecided.shape == state["in_half_a"].shape
+        )
+        if not fits or not all(number is None or 0 <= number <= 1 for number in numbers):
             raise CheckpointError(
                 "the saved curriculum has numbers that no curriculum has. Was the checkpoint "
                 "edited? Start the run anew."
             )
-        return cls(rates[0], intervals[0], rates[1], intervals[1], apart, apart_wrong)
+        return cls(rates[0], intervals[0], rates[1], intervals[1], apart, apart_wrong, undecided)

@@ -144,32 +144,45 @@ class Samples:
             return torch.ones(len(self.codes), dtype=torch.bool)
         return torch.from_numpy(self.once.vouching[self.kept])
 
-    def told(self, stats: ContrastiveStatistics) -> ContrastiveStatistics:
+    def told(
+        self, stats: ContrastiveStatistics, undecided: Bool[Tensor, " N"]
+    ) -> ContrastiveStatistics:
         """Return the statistics of those that tell the rate.
 
         Args:
             stats: of these samples.
+            undecided: of all N.
         """
-        if bool(self.telling.all()):
+        tells = self.telling & self.among(undecided)
+        if bool(tells.all()):
             return stats
         exact = stats.exact_part
-        testable = exact.testable & self.telling
+        testable = exact.testable & tells
         return replace(exact, testable=testable, own_bin=exact.own_bin.where(testable, -1))
 
-    @property
-    def decided_by_copies(self) -> tuple[float, float]:
-        """The share of the N labels whose copies have others, and of those certainly wrong."""
+    def apart(self, weights: SampleWeights) -> tuple[float, float]:
+        """Return the share of the N labels that tell no rate, and of those of them that are wrong.
+
+        Copies have others, of which one at most is right, or a person decided.
+
+        Args:
+            weights: of all N.
+        """
+        fixed, words = self._words(weights)
+        decided, dropped = fixed.numpy(), (fixed & (words == 0)).numpy()
         if self.once is None:
-            return 0.0, 0.0
-        once = self.once
-        times, split = np.bincount(once.place), once.num_labels > 1
-        wrong = times.sum() - largest_counts(once.group[once.first], times).sum()
-        return float(times[split].sum() / times.sum()), float(wrong / times.sum())
+            return float(decided.mean()), float(dropped.mean())
+        groups, times = self.once.group[self.once.first], np.bincount(self.once.place)
+        aside = times[(self.once.num_labels > 1) | decided].sum()
+        by_copies = np.bincount(groups, times) - largest_counts(groups, times)
+        wrong = np.maximum(by_copies, np.bincount(groups, times * dropped)).sum()
+        return float(aside / times.sum()), float(wrong / times.sum())
 
     def decided_first(self, suspicion: Float[Tensor, " M"], weights: SampleWeights) -> Tensor:
         """Return suspicion with what a person decided at the two ends, whatever speaks against it.
 
-        It counts in the share that is kept.  A word on one copy is one on all under its label.
+        So of a picture's labels the one decided to be right outdoes others.  A word on one copy is
+        one on all under its label.
 
         Args:
             suspicion: (M,) what ranks labels, large for those to leave out.
@@ -195,16 +208,18 @@ class Samples:
         Args:
             weights: of all N.
         """
-        said = self.spread(self._decided(weights)[0].double(), 0.0) > 0
-        return said | weights.fixed.cpu()  # those of placeholders
+        return self._words(weights)[0][... if self.once is None else self.once.place]
+
+    def _words(self, weights: SampleWeights) -> tuple[Tensor, Tensor]:
+        """Of all, or of all that are distinct: which are decided, and their weights."""
+        said = weights.fixed.cpu(), weights.weights.cpu().double()
+        return said if self.once is None else _words_on_copies(self.once, *said)
 
     def _decided(self, weights: SampleWeights) -> tuple[Tensor, Tensor]:
-        fixed, values = weights.fixed.cpu(), weights.weights.cpu().double()
-        if self.once is not None:
-            fixed, values = _words_on_copies(self.once, fixed, values)
+        fixed, values = self._words(weights)
         return (fixed, values) if self.kept is None else (fixed[self.kept], values[self.kept])
 
-    def taken(self, values: Float[Tensor, " N"]) -> Float[Tensor, " M"]:
+    def taken(self, values: Tensor) -> Tensor:
         """Return what is known of all N for these; of copies, what is known of the first.
 
         Args:
@@ -213,6 +228,14 @@ class Samples:
         if self.kept is None:
             return values.clone()
         return values[self.kept if self.once is None else self.once.first[self.kept]]
+
+    def among(self, some: Bool[Tensor, " N"] | None) -> Bool[Tensor, " M"]:
+        """Return which of these are among some of all N.
+
+        Args:
+            some: (N,) bool, the same of all copies; all if None.
+        """
+        return torch.ones_like(self.judged) if some is None else self.taken(some)
 
     def labels(self, weights: SampleWeights) -> Labels:
         """Return the labels of these, and the names of their classes.
@@ -231,13 +254,17 @@ class Samples:
         """
         return codes if self.classes is None else self.classes[codes]
 
-    def left_out(self, weights: SampleWeights) -> Bool[Tensor, " M"]:
-        """Return those of weight 0 that nobody decided so.
+    def gone(self, weights: SampleWeights, testable: Bool[Tensor, " M"]) -> int:
+        """Count the judged labels of classes that are left out as a whole.
+
+        They stay out, and are not left out a second time.
 
         Args:
             weights: of all N.
+            testable: (M,) bool, whose class has another reference.
         """
-        return self.taken(((weights.weights == 0) & ~weights.fixed).cpu().double()) > 0
+        out = self.taken(((weights.weights == 0) & ~weights.fixed).cpu())
+        return int((self.judged & ~testable & out).sum())
 
     def outdone(self, suspicion: Float[Tensor, " M"], judged: Tensor) -> Bool[Tensor, " M"]:
         """Return the labels of a picture that another one of it fits better.

@@ -41,7 +41,10 @@ def test_samples_by_hand(by_hand):
     assert by_hand.telling.tolist() == [True, False, True, True, True]
     assert by_hand.reference.tolist() == [1, 0, 1, 1, 1]
     # Six labels have a copy under another one; of these 1 + 2 are wrong at least.
-    assert by_hand.decided_by_copies == (0.6, 0.3)
+    table = bspml.SampleWeights([0, 0, 1, 2, 2, 0, 1, 2, 1, 0])
+    assert by_hand.apart(table) == (0.6, pytest.approx(0.3))
+    table.fix([2, 4, 9], [0.0, 0.0, 1.0])  # the first is the one that its copies outvote
+    assert by_hand.apart(table) == (0.9, pytest.approx(0.5))
     weights = by_hand.spread(torch.tensor([0.1, 0.2, 0.3, 0.4, 0.5]))
     assert weights == pytest.approx([0.1, 0.1, 0.2, 0.3, 0.3, 0, 0, 0, 0.4, 0.5])
     assert by_hand.spread(torch.zeros(5), 7.0)[5:8].tolist() == [7, 7, 7]
