@@ -17,7 +17,7 @@ from bspml.data.labels.carried import CarriedDecisions
 from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import plain_labels
-from bspml.words import counted
+from bspml.words import counted, error_sentence
 
 # What is known of a sample that was left out; of its labels, the given one.
 _UNKNOWN = {"f": np.nan, "b": False, "i": -1}
@@ -32,8 +32,9 @@ def audit_decided(
 ) -> AuditReport:
     """Audit labels that earlier decisions corrected; what was decided is no suspect again.
 
-    Decided labels keep their weight.  Samples without a right label are left out of the audit, as
-    they would vouch for a wrong class, and have their row in the report all the same.
+    Decided labels keep their weight, and every rate counts them as right.  Samples without a right
+    label are left out of the audit, as they would vouch for a wrong class, and have their row in
+    the report all the same.
 
     Args:
         embeddings: (N, D).
@@ -72,9 +73,22 @@ def audit_decided(
     pairs = report.duplicates
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
     places[kept] = report.embedding_map
+    # Nobody is in doubt of a label that a person decided: its share of doubt leaves every rate.
+    sure = float(np.nansum(report.wrong_probability[carried.decided[kept] != ""])) / len(kept)
+
+    def less(share: Any) -> Any:  # of 1 nothing is known
+        left = np.where(np.equal(share, 1), share, np.maximum(np.subtract(share, sure), 0)).tolist()
+        return tuple(left) if isinstance(share, tuple) else left
+
+    rates = "noise_rate", "interval", "total_rate", "total_interval", "lower_bound", "upper_bound"
+    told = {name: less(getattr(report, name)) for name in rates}
+    ends = told["lower_bound"], told["upper_bound"]
+    sentence = error_sentence(told["total_rate"], told["total_interval"], ends)
     merged = replace(
         report,
         **columns,
+        **told,
+        sentence=sentence if sure else report.sentence,
         notes=(carried.sentence, *report.notes),
         duplicates=pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]]),
         groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),

@@ -27,13 +27,7 @@ from bspml.evaluation.sides import (
 )
 from bspml.shapes import Float, Int, Tensor
 from bspml.tensors.arguments import check_flags
-from bspml.tensors.checks import (
-    check_device,
-    check_embeddings,
-    encode_labels,
-    some_of,
-    zero_rows,
-)
+from bspml.tensors.checks import check_device, check_embeddings, encode_labels, some_of, zero_rows
 from bspml.tensors.copies import rounding
 from bspml.tensors.row_index import check_same_columns, check_same_rows
 from bspml.tensors.unit_rows import grid_unit_rows

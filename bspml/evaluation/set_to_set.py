@@ -254,7 +254,7 @@ def group_frames(
     numbers = np.flatnonzero(~ignored)
     if len(numbers) < len(frames):
         frames = frames[torch.from_numpy(numbers).to(frames.device)]
-        known = {key: _taken(encoded, numbers) for key, encoded in known.items()}
+        known = {k: encode_labels(e.classes[e.codes.numpy()[numbers]]) for k, e in known.items()}
     sets = known["set_ids"]
     codes = sets.codes.to(frames.device)
     if normalize_frames:
@@ -295,11 +295,6 @@ def _warn_of_repeats(
             "its average. If a sampler repeated them, as DistributedSampler does, drop them.",
             stacklevel=4,
         )
-
-
-def _taken(encoded: Labels, rows: np.ndarray) -> Labels:
-    """Return some of the labels; classes of none of them are gone."""
-    return encode_labels(encoded.classes[encoded.codes.numpy()[rows]])
 
 
 def _of_sets(

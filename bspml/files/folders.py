@@ -151,10 +151,7 @@ def new_folder(folder: Path) -> Iterator[Path]:
         RunError: something cannot be written, or came into being at `folder` in the meantime.
     """
     remedy = "; nothing is left of it. Free some space, or name another folder."
-    with (
-        refusals(f"{folder}: cannot be made", remedy),
-        aside(folder.absolute().parent) as place,
-    ):
+    with refusals(f"{folder}: cannot be made", remedy), aside(folder.absolute().parent) as place:
         yield place
         if hasattr(os, "sync"):
             os.sync()  # what a power cut must not empty, once and not for every file

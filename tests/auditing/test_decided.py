@@ -37,7 +37,8 @@ def test_it_is_the_audit_without_the_dropped_at_the_samples_own_rows(case, repor
     kept = np.flatnonzero(~carried.is_dropped)
     plain = bspml.audit(x[kept], carried.labels[kept], [f"{i}.jpg" for i in kept])
     assert len(report) == 36
-    assert report.noise_rate == plain.noise_rate
+    sure = np.nansum(plain.wrong_probability[carried.decided[kept] != ""]) / 35
+    assert report.total_rate == max(plain.total_rate - sure, 0)
     for name in ("labels", "names", "p_values", "margins", "suggested_labels", "other_labels"):
         np.testing.assert_array_equal(getattr(report, name)[kept], getattr(plain, name))
     back = {old: new for new, old in enumerate(kept.tolist())}
@@ -51,6 +52,32 @@ def test_it_is_the_audit_without_the_dropped_at_the_samples_own_rows(case, repor
     assert [20, 21] in pairs.tolist()
     assert pairs.max() > 30  # beyond the dropped one, where indices differ
     assert report.notes[0] == "3 of 3 carried over."
+
+
+@pytest.mark.parametrize("share", [0.5, 1.0])
+def test_what_a_person_called_right_is_in_no_rate(share):
+    true = np.repeat(np.arange(20), 12)
+    x = np.random.default_rng(0).standard_normal((20, 16))[true]
+    x += 0.4 * np.random.default_rng(1).standard_normal(x.shape)
+    given = bspml.noise.symmetric(true, 0.2, seed=0).labels
+    wrong = np.flatnonzero(given != true)
+    decided = np.full(240, "", dtype="<U6")
+    decided[wrong[: round(share * len(wrong))]] = "right"
+    nothing = np.zeros(240, bool)
+    names = [f"{i}.jpg" for i in range(240)]
+    report = audit_decided(x, CarriedDecisions(given, decided, nothing, ""), names)
+    plain = bspml.audit(x, given, names)
+    assert plain.total_rate == pytest.approx(0.2, abs=0.01)
+    assert plain.lower_bound > 0.02
+    gone = 0.2 * share
+    assert report.total_rate == pytest.approx(plain.total_rate - gone, abs=0.005)
+    assert report.total_interval == pytest.approx(
+        [max(0, end - gone) for end in plain.total_interval], abs=0.005
+    )
+    assert report.lower_bound == pytest.approx(max(0, plain.lower_bound - gone), abs=0.005)
+    assert report.upper_bound == pytest.approx(plain.upper_bound - gone, abs=0.005)
+    said = {0.5: "10", 1.0: "0.0"}[share]
+    assert report.sentence.startswith(f"The best estimate is that {said} % of the labels are wrong")
 
 
 def test_what_was_decided_is_no_suspect_and_comes_last(report):

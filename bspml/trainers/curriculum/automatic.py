@@ -263,8 +263,8 @@ class AutomaticUpdate:
         share = 1 - self.held_rate
         outdone = samples.outdone(samples.decided_first(suspicion, self.weights), testable)
         new[outdone], ranked = 0.0, testable & ~outdone & samples.among(self.rates.undecided)
-        gone = samples.gone(self.weights, testable)
-        share = min(share + share * gone / max(int(ranked.sum()), 1), 1.0)
+        gone = samples.gone(self.weights, testable) / max(int(ranked.sum()), 1)
+        share = min(share + share * gone, 1.0)
         if self._is_second and errors is not None and ranked.any():
             share = surely_right(torch.from_numpy(errors.wrong_probability)[ranked], share)
         if self.settings.rule == "threshold" and ranked.any():
@@ -316,14 +316,13 @@ class AutomaticUpdate:
     def _judged(self, samples: Samples, testable: Tensor) -> LabelErrors:
         """Ask the audit's judge, and keep its rate where that is to be held."""
         cross_fitted, second = self.phase in ("half A", "half B"), self._is_second
-        some = cross_fitted or second  # of the rows are judged
         rates = self.rates.read_now(samples, self.weights) if second else self.rates
         telling = samples.telling & samples.among(rates.undecided)
         errors = judge_labels(
             samples.embeddings,
             samples.labels(self.weights),
             samples.reference,
-            rows=testable.nonzero()[:, 0] if some else None,
+            rows=testable.nonzero()[:, 0] if cross_fitted or second else None,
             random_rate=self.rates.noise_rate,
             fitted_to=telling.numpy(),
             half_trained=cross_fitted,
@@ -332,8 +331,7 @@ class AutomaticUpdate:
         # model which took wrong labels for its own doubt, as it does where most labels are wrong.
         least = 0.0 if self.rates.noise_interval is None else self.rates.noise_interval[0]
         holds = errors.model is not None and (self.p_values is None or second)
-        gone = samples.gone(self.weights, testable) if second else 0
-        total = rates.with_total(errors, gone / len(testable))
+        total = rates.with_total(errors, samples.gone(self.weights, testable) / len(testable))
         if holds and total.held >= least and (total.mostly_confused or not cross_fitted):
             self.rates = total
         return errors

@@ -60,8 +60,7 @@ class HeldRates:
             weights: of all N.
         """
         apart, wrong = samples.apart(weights)
-        undecided = ~samples.decided(weights)
-        return replace(self, apart=apart, apart_wrong=wrong, undecided=undecided)
+        return replace(self, apart=apart, apart_wrong=wrong, undecided=~samples.decided(weights))
 
     def estimated(self, stats: ContrastiveStatistics, samples: Samples) -> HeldRates:
         """Return them with the rate of labels wrong at random.
@@ -70,7 +69,6 @@ class HeldRates:
             stats: of an embedding that was not trained on the labels.
             samples: of which they are.
         """
-        assert self.undecided is not None
         estimate = estimate_noise(samples.told(stats, self.undecided))
         rate = min(estimate.noise_rate, LARGEST_RATE)
         return replace(self, noise_rate=rate, noise_interval=estimate.interval)
@@ -140,18 +138,10 @@ class HeldRates:
         ends = state["interval"], state.get("total_interval")
         intervals = [None if pair is None else (pair[0], pair[1]) for pair in ends]
         apart, apart_wrong = state.get("apart", [0.0, 0.0])
-        numbers = [
-            *rates,
-            apart,
-            apart_wrong,
-            *(end for interval in intervals if interval for end in interval),
-        ]
+        numbers = [*rates, apart, apart_wrong, *(end for pair in intervals for end in pair or ())]
         undecided = state.get("undecided")
-        fits = undecided is None or (
-            isinstance(undecided, Tensor)
-            and undecided.dtype == torch.bool
-            and undecided.shape == state["in_half_a"].shape
-        )
+        kind = None if undecided is None else (getattr(undecided, "dtype", None), len(undecided))
+        fits = kind in (None, (torch.bool, len(state.get("in_half_a", ()))))
         if not fits or not all(number is None or 0 <= number <= 1 for number in numbers):
             raise CheckpointError(
                 "the saved curriculum has numbers that no curriculum has. Was the checkpoint "

@@ -145,13 +145,13 @@ class Samples:
         return torch.from_numpy(self.once.vouching[self.kept])
 
     def told(
-        self, stats: ContrastiveStatistics, undecided: Bool[Tensor, " N"]
+        self, stats: ContrastiveStatistics, undecided: Bool[Tensor, " N"] | None
     ) -> ContrastiveStatistics:
         """Return the statistics of those that tell the rate.
 
         Args:
             stats: of these samples.
-            undecided: of all N.
+            undecided: of all N; all if None.
         """
         tells = self.telling & self.among(undecided)
         if bool(tells.all()):
