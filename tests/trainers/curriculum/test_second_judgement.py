@@ -218,6 +218,23 @@ def test_features_are_judged_once_and_a_blind_second_network_changes_nothing():
     assert curriculum._update.second.is_done
 
 
+def test_copies_of_what_a_person_decided_to_be_wrong_are_not_repaired():
+    embeddings, true, given = noisy(0.4)
+    twice = (given != true).nonzero()[:20, 0]
+    all_rows, labels = torch.cat([embeddings, embeddings[twice]]), torch.cat([given, given[twice]])
+    groups = torch.cat([torch.arange(N), twice])
+    for decided in (False, True):
+        weights, curriculum = cross_fitted(labels, groups=groups, repair="confident")
+        if decided:
+            weights.fix(torch.arange(N, N + 20), torch.zeros(20))
+        rounds(curriculum, [blurred(all_rows, 1), blurred(all_rows, 2)], 2)
+        curriculum._update.second.passes = 6.0
+        (record,) = rounds(curriculum, all_rows, 1)
+        assert record.phase == "repair"
+        repaired = (weights.current_codes != weights.codes)[twice]
+        assert int(repaired.sum()) == 0 if decided else int(repaired.sum()) >= 10
+
+
 def test_with_copies_under_several_labels_one_label_of_a_picture_is_kept():
     embeddings, true, given = noisy(0.4)
     twice = torch.arange(20)  # copies of the first rows, under another label
