@@ -21,7 +21,7 @@ LABELS = torch.arange(40) // 10
 ODD = (
     *(None, "x", -1, 0.5, math.nan, math.inf, 10**30, [], {}),
     *(torch.zeros(3), torch.full((40,), math.nan), torch.full((40,), -7), torch.ones(40, 2)),
-    torch.zeros(40, dtype=torch.complex64),
+    *(torch.zeros(40, dtype=torch.complex64), torch.zeros(40, 2, dtype=torch.bool)),
 )
 
 
@@ -70,7 +70,7 @@ POSSIBLE = {
         "rounds",
         "second",
     }
-    | {"rounds_in_phase", "total_interval", "total_rate"},
+    | {"rounds_in_phase", "total_interval", "total_rate", "undecided"},
     "paper": {"age", "rounds"},
     "fixed": {"rounds", "update"},
     "patience": {"best", "epoch", "kept", "waited"},

@@ -9,8 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
 from bspml.errors import CheckpointError
 from bspml.shapes import Bool, Tensor
 from bspml.statistics.contrastive import ContrastiveStatistics
@@ -140,8 +138,9 @@ class HeldRates:
         apart, apart_wrong = state.get("apart", [0.0, 0.0])
         numbers = [*rates, apart, apart_wrong, *(end for pair in intervals for end in pair or ())]
         undecided = state.get("undecided")
-        kind = None if undecided is None else (getattr(undecided, "dtype", None), len(undecided))
-        fits = kind in (None, (torch.bool, len(state.get("in_half_a", ()))))
+        masks = undecided, state.get("in_half_a")  # of the same samples
+        kinds = [(getattr(mask, "dtype", None), getattr(mask, "shape", None)) for mask in masks]
+        fits = undecided is None or kinds[0] == kinds[1]
         if not fits or not all(number is None or 0 <= number <= 1 for number in numbers):
             raise CheckpointError(
                 "the saved curriculum has numbers that no curriculum has. Was the checkpoint "
