@@ -254,6 +254,7 @@ def group_frames(
     numbers = np.flatnonzero(~ignored)
     if len(numbers) < len(frames):
         frames = frames[torch.from_numpy(numbers).to(frames.device)]
+        # Encoded anew: classes of none of these are gone.
         known = {k: encode_labels(e.classes[e.codes.numpy()[numbers]]) for k, e in known.items()}
     sets = known["set_ids"]
     codes = sets.codes.to(frames.device)

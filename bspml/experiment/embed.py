@@ -42,7 +42,6 @@ TRAINED_ON_THEM = (
 _OTHER_FEATURES = (
     "; if the backbone of `data.features` has other weights by now, these embeddings mean nothing"
 )
-_TRAINED_ON = "those it was trained on"
 _UNBOXED = "a folder has no boxes (data.crop_boxes): these are embeddings of whole photographs"
 
 
@@ -107,7 +106,7 @@ def _told_of_loss(run: Run, found: Embedded) -> Embedded:
     if settings.root is None or (found.trained_on and settings.features is None):
         return found
     try:
-        if _TRAINED_ON not in changes(run, load_data(run.config, to_train=False)):
+        if not _learned_others(run, load_data(run.config, to_train=False)):
             return found
         why = "changed since"
     except UserError:
@@ -161,11 +160,8 @@ def changes(run: Run, data: ExperimentData) -> str:
     Returns:
         A sentence, empty where nothing did.
     """
-    measured, parts = load_method(run.folder, run.method).get("measured"), []
-    try:
-        load_method(run.folder, run.method, data.fingerprint)
-    except CheckpointError:
-        parts.append(_TRAINED_ON)
+    measured = load_method(run.folder, run.method).get("measured")
+    parts = ["those it was trained on"] if _learned_others(run, data) else []
     if None not in (measured, data.measured) and measured != data.measured:
         parts.append("those of its evaluation")
     if not parts:
@@ -174,6 +170,14 @@ def changes(run: Run, data: ExperimentData) -> str:
         f"samples or labels of this run changed since, {' and '.join(parts)}: this is about what "
         "is there now, not about what the run's records say"
     )
+
+
+def _learned_others(run: Run, data: ExperimentData) -> bool:
+    """Whether a run was trained on other samples or labels than its data have now."""
+    with suppress(CheckpointError):
+        load_method(run.folder, run.method, data.fingerprint)
+        return False
+    return True
 
 
 def _embedded(

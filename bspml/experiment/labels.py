@@ -224,7 +224,8 @@ def _decisions(
     corrected = _check_one_source(config)
     if settings.decisions_file is not None:
         read = read_decisions(settings.decisions_file)
-        located(read, split.origin, split.rows)  # refuses rows that can be read in two ways
+        # Refuses rows that can be read in two ways; pictures are looked at below, once.
+        located([replace(one, picture="") for one in read], split.origin, split.rows)
         own = replace(split, labels=labels, whole=None, whole_rows=None).origin
         decisions, passed = located(read, own)
         return apply_decisions(labels, decisions), passed
@@ -238,8 +239,7 @@ def _check_one_source(config: Config) -> str | None:
     corrected = file if file is not None and is_corrected(file) else None
     if corrected is not None and settings.decisions_file is not None:
         raise DataError(
-            f"{file} already holds decisions; put those of "
-            f"{settings.decisions_file} into it with `bspml audit FOLDER --apply`, and leave "
-            "`noise.decisions_file` out."
+            f"{file} already holds decisions; put those of {settings.decisions_file} into it with "
+            "`bspml audit FOLDER --apply`, and leave `noise.decisions_file` out."
         )
     return corrected
