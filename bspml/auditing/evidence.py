@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from bspml.auditing.report import Findings
 from bspml.statistics.confusions import plausible_confusions
 from bspml.statistics.contrastive import ContrastivePass, ContrastiveStatistics, contrastive_tables
 from bspml.statistics.copies.distinct import Distinct
@@ -54,25 +55,11 @@ _WEAK = (
 
 
 @dataclass(frozen=True)
-class Evidence:
-    """Of N samples, copies included: see `bspml.auditing.report.AuditReport`."""
+class Evidence(Findings):
+    """Of N samples, copies included, and the class that each is of if not of its own."""
 
-    noise_rate: float
-    interval: tuple[float, float]
-    total_rate: float
-    total_interval: tuple[float, float]
-    lower_bound: float
-    upper_bound: float
-    sentence: str
-    notes: tuple[str, ...]
-    p_values: np.ndarray
-    margins: np.ndarray
-    wrong_probability: np.ndarray
     other: np.ndarray
     other_probability: np.ndarray
-    outlier_score: np.ndarray
-    outlier_p: np.ndarray
-    testable: np.ndarray
 
 
 def judge_distinct(

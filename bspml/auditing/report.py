@@ -43,7 +43,27 @@ def no_groups() -> pd.DataFrame:
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class Findings:
+    """What is known of N labels: the part of an `AuditReport` that statistics tell."""
+
+    noise_rate: float
+    interval: tuple[float, float]
+    total_rate: float
+    total_interval: tuple[float, float]
+    lower_bound: float
+    upper_bound: float
+    sentence: str
+    notes: tuple[str, ...]
+    p_values: np.ndarray = field(repr=False)
+    margins: np.ndarray = field(repr=False)
+    wrong_probability: np.ndarray = field(repr=False)
+    outlier_score: np.ndarray = field(repr=False)
+    outlier_p: np.ndarray = field(repr=False)
+    testable: np.ndarray = field(repr=False)
+
+
+@dataclass(frozen=True)
+class AuditReport(Findings):
     """The result of `bspml.audit`; N samples, C classes, k neighbours.
 
     Attributes:
@@ -111,27 +131,13 @@ class AuditReport:
         (20, 0, True)
     """
 
-    noise_rate: float
-    interval: tuple[float, float]
-    total_rate: float
-    total_interval: tuple[float, float]
-    lower_bound: float
-    upper_bound: float
-    sentence: str
-    notes: tuple[str, ...]
     labels: np.ndarray = field(repr=False)
     names: np.ndarray = field(repr=False)
-    p_values: np.ndarray = field(repr=False)
     q_values: np.ndarray = field(repr=False)
     weights: np.ndarray = field(repr=False)
-    margins: np.ndarray = field(repr=False)
-    wrong_probability: np.ndarray = field(repr=False)
     suggested_labels: np.ndarray = field(repr=False)
     suggestion_probability: np.ndarray = field(repr=False)
     other_labels: np.ndarray = field(repr=False)
-    outlier_score: np.ndarray = field(repr=False)
-    outlier_p: np.ndarray = field(repr=False)
-    testable: np.ndarray = field(repr=False)
     own_neighbours: np.ndarray = field(repr=False)
     other_neighbours: np.ndarray = field(repr=False)
     classes: pd.DataFrame = field(repr=False)

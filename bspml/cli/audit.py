@@ -22,7 +22,6 @@ from bspml.cli.audit_results import (
     Results,
     check_results,
     corrected_labels,
-    corrected_line,
     placed,
     samples_of,
     save_corrected,
@@ -33,7 +32,7 @@ from bspml.cli.exit_codes import EXCEEDED
 from bspml.cli.options import AuditOptions, flags_of
 from bspml.cli.terminal import note, put
 from bspml.data.labels.carried import CarriedDecisions, carry_over
-from bspml.data.labels.decision_words import note_on_new_classes
+from bspml.data.labels.decision_words import counts_of_decisions, note_on_new_classes
 from bspml.data.labels.decisions import Decision, apply_decisions, read_decisions
 from bspml.distributed import from_main, is_main, joined
 from bspml.errors import DataError, InputError, MissingDependencyError, about
@@ -112,9 +111,11 @@ def _run(options: AuditOptions) -> AuditReport:
         corrected = corrected_labels(report, decisions, samples)
         for sentence in note_on_new_classes(report.labels, corrected):
             note(f"bspml: warning: {_safe_line(sentence, None)}")
+    lines: list[str] = []
     is_new = options.apply is not None or carried is not None
     if corrected is not None and is_new:
         files = [*files, save_corrected(folder, corrected)]
+        lines = [f"{folder / CORRECTED}: {counts_of_decisions(corrected)}"]
     elif files and (_flags_given(options) or not is_earlier) and (folder / CORRECTED).exists():
         note(
             f"note: {folder / CORRECTED} is of an earlier audit, or of other flags; --apply makes "
@@ -124,7 +125,6 @@ def _run(options: AuditOptions) -> AuditReport:
     if options.json:
         put(_as_json(report, folder, files, caution, decisions, options, results))
     else:
-        lines = [corrected_line(folder, corrected)] if corrected is not None and is_new else []
         if options.apply is not None:
             lines += [_in_folder(folder, files)] if _for_people(files) else []
         else:
@@ -308,6 +308,7 @@ def _report_text(report: AuditReport, folder: Path, files: list[Path], quiet: bo
     lines = [report.sentence]
     if not quiet:
         summary = report.summary()
+        fit = counted(summary["fit_no_class"], "sample fits", "samples fit")
         lines += [f"note: {_safe_line(text, None)}" for text in report.notes]
         lines += [
             "",
@@ -315,20 +316,13 @@ def _report_text(report: AuditReport, folder: Path, files: list[Path], quiet: bo
             f"Copies: {summary['exact_duplicates']} exact and "
             f"{counted(summary['near_duplicates'], 'near pair')}, "
             f"{summary['duplicates_with_different_labels']} under different labels.",
-            *_no_class(summary["fit_no_class"]),
+            *[f"Strangers: {fit} no class (a picture of something else, or a poor one)."]
+            * (summary["fit_no_class"] > 0),
             f"Classes: {_looking(summary['classes_that_look_like_two'])} like two, "
             f"{_looking(summary['classes_that_look_like_another'])} the same as another.",
             *_suspects(report),
         ]
     return "\n".join([*lines, "", _in_folder(folder, files)] if files else lines)
-
-
-def _no_class(count: int) -> list[str]:
-    """Say how many samples fit no class, if any do."""
-    if count == 0:
-        return []
-    fit = counted(count, "sample fits", "samples fit")
-    return [f"Strangers: {fit} no class (a picture of something else, or a poor one)."]
 
 
 def _counts_sentence(summary: Mapping[str, Any]) -> str:

@@ -17,7 +17,6 @@ from bspml.auditing.exports.suspects import photo_folder, shown_suspects
 from bspml.auditing.folder import CORRECTED
 from bspml.cli.options import AuditOptions
 from bspml.cli.terminal import note
-from bspml.data.labels.decision_words import counts_of_decisions
 from bspml.data.labels.decisions import (
     CorrectedLabels,
     Decision,
@@ -158,16 +157,6 @@ def _decided(labels: CorrectedLabels) -> set[str | int]:
     """The samples that somebody decided on, by name where they have one."""
     rows = np.flatnonzero(labels.decisions != "").tolist()
     return {labels.names[i] if labels.names else i for i in rows}
-
-
-def corrected_line(folder: Path, corrected: CorrectedLabels) -> str:
-    """Where the corrected labels are, and what the decisions changed.
-
-    Args:
-        folder: of the audit.
-        corrected: the labels.
-    """
-    return f"{folder / CORRECTED}: {counts_of_decisions(corrected)}"
 
 
 def check_results(

@@ -234,44 +234,28 @@ def warn_of_copies(
         of: what it has, in the plural.
         stacklevel: whose line the warning names, 2 that of the caller.
     """
-    found = zip(near_digests([rows for rows, *_ in sides], tolerance), sides, strict=True)
-    told = [(near[points], numbers[points]) for near, (_, points, numbers) in found]
+    each = zip(near_digests([rows for rows, *_ in sides], tolerance), sides, strict=True)
+    told = [(near[points], numbers[points]) for near, (_, points, numbers) in each]
     (digests, numbers), *queries = told
     if len(np.unique(digests)) <= classes:
         return 0
-    for ours, our_numbers in queries:
-        return _warn_of_found_queries(ours, digests, (our_numbers, numbers), of, stacklevel + 1)
-    first = first_copies(digests)
-    copies = np.flatnonzero(first != np.arange(len(first)))
-    if len(copies):
-        pairs = [f"{numbers[row]} of {numbers[first[row]]}" for row in copies[:2]]
-        warnings.warn(
-            f"`{name}`: {len(copies)} of {len(first)} {of} are exact copies of others ({of} "
-            f"{' and '.join(pairs)}), and a copy finds its source. If a sampler repeated them, as "
-            "DistributedSampler does to fill its last batch, drop them.",
-            stacklevel=stacklevel,
-        )
-    return len(copies)
-
-
-def _warn_of_found_queries(
-    queries: np.ndarray,
-    gallery: np.ndarray,
-    numbers: tuple[np.ndarray, np.ndarray],
-    of: str,
-    stacklevel: int,
-) -> int:
-    """Warn of queries whose copies are searched, and return how many there are."""
-    rows = own_rows(queries, gallery)
-    found = np.flatnonzero(rows >= 0)
+    if queries:
+        (ours, searching), word = queries[0], "as"
+        rows = own_rows(ours, digests)
+        found = np.flatnonzero(rows >= 0)
+        remark = "where each finds itself. Leave every query's own one out with "
+        remark += "`query_in_gallery=True`, or drop the copies."
+        what = f"{len(found)} of {len(rows)} query {of} are in `gallery` too"
+    else:
+        rows, searching, word = first_copies(digests), numbers, "of"
+        found = np.flatnonzero(rows != np.arange(len(rows)))
+        remark = "and a copy finds its source. If a sampler repeated them, as DistributedSampler "
+        remark += "does to fill its last batch, drop them."
+        what = f"`{name}`: {len(found)} of {len(rows)} {of} are exact copies of others"
     if len(found):
-        pairs = [f"{numbers[0][row]} as {numbers[1][rows[row]]}" for row in found[:2]]
-        warnings.warn(
-            f"{len(found)} of {len(rows)} query {of} are in `gallery` too ({of} "
-            f"{' and '.join(pairs)}), where each finds itself. Leave every query's own one out "
-            "with `query_in_gallery=True`, or drop the copies.",
-            stacklevel=stacklevel,
-        )
+        pairs = [f"{searching[row]} {word} {numbers[rows[row]]}" for row in found[:2]]
+        text = f"{what} ({of} {' and '.join(pairs)}), {remark}"
+        warnings.warn(text, stacklevel=stacklevel)
     return len(found)
 
 

@@ -16,7 +16,7 @@ from bspml.errors import InputError
 from bspml.losses.mined_pairs import MinedPairs
 from bspml.losses.similarity import widen
 from bspml.shapes import Bool, Float, Int, Tensor
-from bspml.tensors.checks import FLOATS, as_numbers, some_of, to_device
+from bspml.tensors.checks import FLOATS, as_numbers, check_finite, to_device
 from bspml.tensors.row_checks import check_class_ids
 from bspml.weights.batch import BatchWeights, trained_labels
 from bspml.weights.state import SampleWeights
@@ -311,12 +311,8 @@ def _check_rows(embeddings: Any, name: str) -> None:
         )
     # One pass over the data; the rows are looked for only when the sum says so (or overflowed).
     if embeddings.device.type == "cpu" and not math.isfinite(embeddings.detach().float().sum()):
-        bad = (~torch.isfinite(embeddings)).any(1).nonzero()[:, 0]
-        if len(bad):
-            raise InputError(
-                f"`{name}` must be finite; rows {some_of(bad)} hold NaN or infinity. "
-                "Look for a diverged network (learning rate, half precision)."
-            )
+        remedy = "Look for a diverged network (learning rate, half precision)."
+        check_finite(embeddings, name, remedy)
 
 
 def _scatter(rows: Any, columns: Any, like: Tensor) -> Tensor:

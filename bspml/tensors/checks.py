@@ -114,15 +114,24 @@ def check_embeddings(embeddings: Any, name: str = "embeddings") -> Tensor:
         embeddings = embeddings.float()
     if embeddings.shape[1] == 0:
         raise InputError(f"`{name}` must have at least one column; got {tuple(embeddings.shape)}.")
-    if torch.isfinite(embeddings.detach().sum()):  # no copy; a sum may overflow
-        return embeddings
+    if not torch.isfinite(embeddings.detach().sum()):  # no copy; a sum may overflow
+        check_finite(embeddings, name, "Drop these rows or look for a diverged model.")
+    return embeddings
+
+
+def check_finite(embeddings: Tensor, name: str, remedy: str) -> None:
+    """Refuse rows that hold NaN or infinity.
+
+    Args:
+        embeddings: (N, D).
+        name: of the caller's argument, for the message.
+        remedy: what to do, likewise.
+    """
     bad = (~torch.isfinite(embeddings)).any(1).nonzero()[:, 0]
     if len(bad):
         raise InputError(
-            f"`{name}` must be finite; rows {some_of(bad)} hold NaN or infinity. "
-            "Drop these rows or look for a diverged model."
+            f"`{name}` must be finite; rows {some_of(bad)} hold NaN or infinity. {remedy}"
         )
-    return embeddings
 
 
 def zero_rows(embeddings: Tensor) -> Tensor:

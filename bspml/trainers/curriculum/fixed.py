@@ -27,10 +27,8 @@ class FixedCurriculum(OldNames):
         tensor([ True,  True,  True, False])
     """
 
-    starts_with_update = False
-    may_reset = False
+    starts_with_update = may_reset = needs_embeddings = False
     rounds_to_reset = None
-    needs_embeddings = False
 
     def __init__(self, weights: SampleWeights) -> None:
         made = "SampleWeights: make them with SampleWeights(labels)"

@@ -155,13 +155,9 @@ class SecondJudgement:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything as plain values and tensors."""
-        return {
-            "trained_on": self.trained_on.clone(),
-            "passes": self.passes,
-            "last_share": self.last_share,
-            "is_done": self.is_done,
-            "left_out": self.left_out,
-        }
+        names = "passes", "last_share", "is_done", "left_out"
+        numbers = {name: getattr(self, name) for name in names}
+        return {"trained_on": self.trained_on.clone(), **numbers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Take over what `state_dict` returned.
