@@ -14,7 +14,7 @@ from bspml.losses.cross_batch_memory import CrossBatchMemory
 from bspml.losses.kept_rows import Rows, kept_rows, loss_of_mined, no_loss
 from bspml.losses.pairs import codes_of_sides
 from bspml.losses.weighted import Weighted
-from bspml.shapes import Float, Tensor
+from bspml.shapes import Bool, Float, Tensor
 from bspml.weights.state import SampleWeights, check_weights
 
 
@@ -29,8 +29,9 @@ class FilteredLoss(ModuleWithRecords):
         sample_filter: module called as `sample_filter(embeddings, labels) -> (B,) bool`; with
             `sample_index=`, too, if it has the attribute `needs_sample_index = True`.
         miner: mines among the kept rows; None leaves pairs to the loss.
-        weights: the table of the data set, to note for each sample whether it was kept; its
-            numbers are read by `loss` alone, if at all.
+        weights: the table of the data set, to note for each sample whether it was kept.  What
+            `weights.fix` decided holds: 0 leaves the batch before the filter, and more is kept.
+            Its other numbers are read by `loss` alone, if at all.
 
     Attributes:
         num_kept, num_dropped: rows of the last batch.
@@ -112,8 +113,7 @@ class FilteredLoss(ModuleWithRecords):
         if weights is not None:
             index = weights.index_for_batch(len(embeddings), sample_index, labels)
             codes = labels = weights.relabelled(codes, index)
-        named: dict[str, Any] = {"sample_index": index} if self._names_rows else {}
-        keep = self.sample_filter(embeddings, labels, **named)
+        keep = self._kept(embeddings, labels, index)
         self.num_kept = int(keep.sum())
         self.num_dropped = len(keep) - self.num_kept
         if index is not None and self.training:
@@ -128,6 +128,22 @@ class FilteredLoss(ModuleWithRecords):
         named = {"sample_index": index} if takes_rows else {}
         with weights.only_rows(index):  # for whatever else looks weights up
             return loss_of_mined(self.loss, self.miner, *left[:2], **named)
+
+    def _kept(self, embeddings: Tensor, codes: Any, index: Tensor | None) -> Bool[Tensor, " B"]:
+        """Ask the filter, but of what a person decided, whose word is final.
+
+        Wrong labels do not even reach its memory; right ones do where it keeps them itself.
+        """
+        if self.weights is None or index is None:
+            return self.sample_filter(embeddings, codes)
+        table, device = self.weights, embeddings.device
+        fixed, positive = table.fixed[index].to(device), (table.weights[index] > 0).to(device)
+        asked, right = ~fixed | positive, fixed & positive
+        if not asked.any():
+            return asked
+        named = {"sample_index": index[asked.to(index.device)]} if self._names_rows else {}
+        found = self.sample_filter(embeddings[asked], codes[asked.to(codes.device)], **named)
+        return asked.masked_scatter(asked, found.to(asked)) | right
 
     def as_weights(self) -> Float[Tensor, " N"]:
         """Return (N,) 1 where the sample was kept the last time it came, or never came, else 0.

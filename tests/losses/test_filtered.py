@@ -185,3 +185,38 @@ def test_filters_work_in_any_precision(kind):
         kept[dtype] = loss.kept.tolist()
     assert 0 < sum(kept[torch.float32]) < 24
     assert all(found == kept[torch.float32] for found in kept.values())
+
+
+class Judge(nn.Module):
+    """Drops rows 0 and 1 of what it is shown, and notes which samples these were."""
+
+    needs_sample_index = True
+
+    def forward(self, embeddings, labels, sample_index):
+        self.shown = sample_index.tolist()
+        return torch.arange(len(labels)) > 1
+
+
+def test_what_a_person_decided_is_not_left_to_the_filter():
+    emb, labels = batch()
+    weights = SampleWeights(labels)
+    weights.fix([0, 2, 5], [1.0, 0.0, 0.0])
+    judge, rows = Judge(), [0, 1, 3, 4, 6, 7]
+    loss = FilteredLoss(pml_losses.ContrastiveLoss(), judge, weights=weights)
+    value = loss(emb, labels, sample_index=torch.arange(8))
+    assert judge.shown == rows
+    stay = [0, 3, 4, 6, 7]  # 1 is dropped by the filter, 0 is not
+    expected = pml_losses.ContrastiveLoss()(emb[stay], labels[stay])
+    torch.testing.assert_close(value, expected, **EXACT)
+    assert loss.as_weights().nonzero()[:, 0].tolist() == stay
+    weights.fix(range(8), torch.zeros(8))
+    assert loss(emb, labels, sample_index=torch.arange(8)).item() == 0
+
+
+def test_labels_decided_to_be_wrong_do_not_reach_the_memory_of_prism():
+    emb, labels = batch()
+    weights = SampleWeights(labels)
+    weights.fix([2, 5], [0.0, 0.0])
+    prism = PRISMFilter(3, 3, noise_rate=0.2)
+    FilteredLoss(BSPMLLoss(), prism, weights=weights)(emb, labels, sample_index=torch.arange(8))
+    assert prism.rows_remembered == 6
