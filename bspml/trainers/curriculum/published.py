@@ -7,7 +7,7 @@ import time
 import warnings
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, bincount
 
 from bspml.distributed.main_rank import solved_once
 from bspml.statistics.noise_rate import ALIKE, all_in_one_place
@@ -55,8 +55,9 @@ class PublishedUpdate:
         """Solve for the weights on these embeddings and return the record's fields."""
         assert embeddings is not None
         start = time.perf_counter()
-        current = self.weights.weights.detach().cpu().double()
-        codes = self.weights.codes.cpu()
+        there = self._there()
+        current = self.weights.weights.detach().cpu().double()[there]
+        codes, embeddings = self.weights.codes.cpu()[there], embeddings[there.to(embeddings.device)]
         weighted = current if self.settings.statistics == "weighted" else None
         stats = self.search.pair_statistics(embeddings, codes, self.settings, weighted)
         solving = time.perf_counter()
@@ -64,17 +65,26 @@ class PublishedUpdate:
             warnings.warn(
                 f"{ALIKE} The weights of this update say nothing about the labels.", stacklevel=3
             )
-        fields = solved_once(self, lambda: self._solve(stats, codes, current))
+        fields = solved_once(self, lambda: self._solve(stats, there, current))
         fields["seconds_statistics"] = solving - start
         fields["seconds_solve"] = time.perf_counter() - solving
         return fields
 
-    def _solve(self, stats: PairStatistics, codes: Tensor, current: Tensor) -> dict[str, Any]:
-        settings, balance = self.settings, self.settings.balance
-        statistics = (stats.xi_pos, stats.xi_neg, codes)
+    def _there(self) -> Tensor:
+        """Return (N,) bool, all but the labels that a person decided to be wrong: they judge nobody
+        and are no part of the problem.  All, where no other is left."""
+        there = ~self.weights.fixed.cpu() | (self.weights.weights.cpu() > 0)
+        return there if there.any() else ~there
+
+    def _solve(self, stats: PairStatistics, there: Tensor, current: Tensor) -> dict[str, Any]:
+        settings, balance, codes = self.settings, self.settings.balance, self.weights.codes.cpu()
+        statistics = (stats.xi_pos, stats.xi_neg, codes[there])
         start, age_next, solution = None, None, None
         if settings.target_maw is not None:
-            search = age_for_maw(*statistics, balance, settings.target_maw)
+            # The wish is about all labels, of which those that are not there weigh 0.
+            shares = bincount(codes, there.double()) / bincount(codes)
+            target = min(settings.target_maw / float(shares.mean()), 1.0)
+            search = age_for_maw(*statistics, balance, target)
             age = search.age
             as_searched = settings.solver == "coordinate" and not settings.solver_options
             solution = search.solution if as_searched else None
@@ -87,7 +97,7 @@ class PublishedUpdate:
             options = settings.solver_options
             solution = solve_weights(problem, start=start, method=settings.solver, **options)
         before = problem.objective(current)
-        self.weights.update(solution.weights)
+        self.weights.update(there.double().masked_scatter(there, solution.weights))
         self.age = age if age_next is None else age_next
         return {
             "phase": self.phase,

@@ -152,3 +152,35 @@ def test_without_noise_the_record_names_the_false_alarms():
         weights, preset="paper", target_maw=0.5, is_noisy=truth
     ).update(E)
     assert record.false_alarm_rate == pytest.approx(float((weights.weights < 0.5).float().mean()))
+
+
+@pytest.mark.parametrize("statistics", ["unweighted", "weighted"])
+@pytest.mark.parametrize("decided", ["suspects", "a class"])
+def test_labels_decided_to_be_wrong_are_as_absent(decided, statistics):
+    E, labels, noisy = clusters(flips=12)
+    rows = noisy.nonzero()[:6, 0] if decided == "suspects" else (labels == 2).nonzero()[:, 0]
+    rest = torch.ones(len(labels), dtype=torch.bool)
+    rest[rows] = False
+    options = {"preset": "paper", "age": 0.6, "statistics": statistics}
+    weights, fewer = bspml.SampleWeights(labels), bspml.SampleWeights(labels[rest])
+    weights.fix(rows, torch.zeros(len(rows)))
+    one, other = (bspml.SelfPacedCurriculum(table, **options) for table in (weights, fewer))
+    for _ in range(3):
+        records = one.update(E), other.update(E[rest])
+        assert torch.equal(weights.weights[rest], fewer.weights)
+        assert 0 < float(fewer.weights.mean()) < 1
+        assert records[0].objective_after == records[1].objective_after
+    assert not weights.weights[rows].any()
+
+
+def test_a_target_is_met_by_all_labels_those_decided_to_be_wrong_among_them():
+    E, labels, _ = clusters(flips=0)
+    labels[::8] = (labels[::8] + 1) % 6  # one of 8 of each class
+    weights = bspml.SampleWeights(labels)
+    weights.fix(torch.arange(1, 48, 8), torch.zeros(6))  # and another one
+    record = bspml.SelfPacedCurriculum(weights, preset="paper", target_maw=0.7).update(E)
+    assert record.maw == pytest.approx(0.7, abs=2e-3)
+    everyone = bspml.SampleWeights(labels)
+    everyone.fix(range(len(labels)), torch.zeros(len(labels)))
+    record = bspml.SelfPacedCurriculum(everyone, preset="paper", target_maw=0.75).update(E)
+    assert record.maw == 0
