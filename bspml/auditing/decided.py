@@ -17,6 +17,8 @@ from bspml.data.labels.carried import CarriedDecisions
 from bspml.errors import InputError
 from bspml.files.arrays import text_objects
 from bspml.files.cells import plain_labels
+from bspml.statistics.copies.copy_groups import copy_groups
+from bspml.statistics.label_shares import wrong_share_of_kept
 from bspml.words import counted, error_sentence
 
 # What is known of a sample that was left out; of its labels, the given one.
@@ -71,13 +73,18 @@ def audit_decided(
     is_kept = np.where(carried.decided != "", ~carried.is_dropped, columns["weights"])
     columns |= {"labels": labels, "names": text_objects(names), "weights": is_kept * 1.0}
     pairs = report.duplicates
+    pairs = pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]])
+    is_right = (carried.decided != "") & ~carried.is_dropped
+    _tell_copies(columns, copy_groups(pairs, len(labels)), is_right)
     places = np.zeros((len(labels), 2), np.float32)  # what was dropped lies in the middle
     places[kept] = report.embedding_map
-    # Nobody is in doubt of a label that a person decided: its share of doubt leaves every rate.
-    sure = float(np.nansum(report.wrong_probability[carried.decided[kept] != ""])) / len(kept)
+    # Nobody is in doubt of a label that a person decided, or of its copies: doubt and what they
+    # turned out to be change places in every rate.
+    doubt = np.nansum(np.where(is_right, 0.0, columns["wrong_probability"]))
+    sure = float(np.nansum(report.wrong_probability) - doubt) / len(kept)
 
     def less(share: Any) -> Any:  # of 1 nothing is known
-        left = np.where(np.equal(share, 1), share, np.maximum(np.subtract(share, sure), 0)).tolist()
+        left = np.where(np.equal(share, 1), share, np.clip(np.subtract(share, sure), 0, 1)).tolist()
         return tuple(left) if isinstance(share, tuple) else left
 
     rates = "noise_rate", "interval", "total_rate", "total_interval", "lower_bound", "upper_bound"
@@ -90,7 +97,7 @@ def audit_decided(
         **told,
         sentence=sentence if sure else report.sentence,
         notes=(carried.sentence, *report.notes),
-        duplicates=pairs.assign(first=kept[pairs["first"]], second=kept[pairs["second"]]),
+        duplicates=pairs,
         groups=report.groups.assign(rows=[_placed(rows, kept) for rows in report.groups["rows"]]),
         embedding_map=places,
         decided=carried.decided,
@@ -98,6 +105,34 @@ def audit_decided(
         picture_keys=None if carried.pictures is None else np.array(carried.pictures),
     )
     return replace(merged, classes=flagged_by_class(merged, merged.weights))
+
+
+def _tell_copies(columns: dict[str, Any], group: np.ndarray, is_right: np.ndarray) -> None:
+    """Write what a person decided on one copy to the others: right ones under its label, wrong ones
+    under other labels.
+
+    Args:
+        columns: of N samples, which are written to.
+        group: (N,) int64 of copies.
+        is_right: (N,) bool, decided so.
+    """
+    n, labels = len(group), columns["labels"]
+    key = group * n + np.unique(labels, return_inverse=True)[1]
+    told = np.isin(group, group[is_right]) & ~is_right
+    wrong = told & ~np.isin(key, key[is_right])
+    decided = np.zeros(n, np.int64)
+    decided[group[is_right]] = np.flatnonzero(is_right)
+    twin = decided[group[wrong]]
+    columns["wrong_probability"][told] = wrong[told]
+    columns["q_values"] = wrong_share_of_kept(
+        np.where(columns["testable"], columns["wrong_probability"], np.nan)
+    )
+    columns["weights"][told] = ~wrong[told]
+    columns["suggestion_probability"][told] = 1
+    columns["suggested_labels"][told] = labels[told]
+    columns["suggested_labels"][wrong] = columns["other_labels"][wrong] = labels[twin]
+    columns["other_neighbours"][wrong] = -1
+    columns["other_neighbours"][wrong, 0] = twin
 
 
 def _placed(rows: str, kept: np.ndarray) -> str:

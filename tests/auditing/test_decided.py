@@ -130,3 +130,29 @@ def test_decisions_that_leave_fewer_than_two_classes_are_refused(case, dropped, 
     carried = CarriedDecisions(np.repeat(list("abc"), 12), case[1].decided, is_dropped, "")
     with pytest.raises(InputError, match=f"earlier decisions leave {left}.*needs two classes"):
         audit_decided(case[0], carried, [""] * 36)
+
+
+def test_a_word_on_one_copy_is_one_on_all_of_the_picture():
+    true = np.repeat(np.arange(8), 20)
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((8, 16))[true] + 0.25 * rng.standard_normal((160, 16))
+    rows = rng.choice(160, 16, replace=False)
+    copies = np.concatenate([rows, rows[:2]])  # under another label, two of them twice
+    x, other = np.concatenate([x, x[copies]]), (true[copies] + 1) % 8
+    given, n = np.concatenate([true, other]), 178
+    twins, decided = np.array([176, 177]), np.full(n, "", dtype="<U6")
+    decided[160:176] = "right"  # so that those under the true class are wrong, and the twins right
+    carried = CarriedDecisions(given, decided, np.zeros(n, bool), "")
+    report = audit_decided(x, carried, [f"{i}.jpg" for i in range(n)])
+    plain = bspml.audit(x, given)  # to which all 18 looked wrong: now 16 others are
+    assert report.total_rate == pytest.approx(plain.total_rate - 2 / n, abs=1e-4)
+    assert report.total_interval[0] <= 16 / n <= report.total_interval[1]
+    assert np.flatnonzero(report.flagged).tolist() == sorted(rows.tolist())
+    assert report.wrong_probability[rows].tolist() == [1.0] * 16
+    assert (report.suggested_labels[rows] == other[:16]).all()
+    assert report.other_neighbours[rows, 0].tolist() == list(range(160, 176))
+    assert not report.wrong_probability[twins].any()
+    assert not report.suspects[twins].any()
+    assert report.classes["share_flagged"].sum() == pytest.approx(
+        sum(1 / (given == k).sum() for k in true[rows])
+    )
